@@ -1,0 +1,3 @@
+"""turnwise: the tool loop of LLM agents."""
+
+from turnwise._version import __version__ as __version__

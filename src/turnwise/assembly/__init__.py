@@ -1,0 +1,1 @@
+"""Frames -> whole things: calls, parts, responses."""

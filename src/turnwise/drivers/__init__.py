@@ -1,0 +1,1 @@
+"""Hands: everything that waits, reads clocks or touches files, sockets and processes."""

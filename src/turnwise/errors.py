@@ -1,0 +1,67 @@
+"""Every exception that turnwise raises. The name says who has to act.
+
+TurnwiseError
+├── CallerError            the program that uses turnwise, or its user, has to change something
+│   ├── UnknownModel       no such provider or family in `--model`
+│   ├── MissingKey         the provider wants a key and none was found
+│   ├── BadTool            a tool's signature or schema cannot be used
+│   └── NotARecording      a file given to `decode` is no stream of that family
+├── ProviderFault          the provider, or the way to it, failed; carries a `Fault` as data
+├── ToolFault              a tool failed; inside a turn it becomes a result instead
+├── ModelFault             the model did what it must not, and no recovery was left
+│   └── OutputMismatch     the answer never fitted `output_type`
+└── TurnwiseBug            our own mistake: please report it
+
+Inside a turn a provider's failure becomes an event and a tool's exception a result; only a caller's mistake or our own
+bug is raised through a face.
+"""
+
+from turnwise.vocab.reasons import Fault
+
+
+class TurnwiseError(Exception):
+    """The root. Catch this to catch everything that turnwise raises."""
+
+
+class CallerError(TurnwiseError):
+    """Change the call: the message says what is wrong, where, and what to do."""
+
+
+class UnknownModel(CallerError):
+    pass
+
+
+class MissingKey(CallerError):
+    pass
+
+
+class BadTool(CallerError):
+    pass
+
+
+class NotARecording(CallerError):
+    pass
+
+
+class ProviderFault(TurnwiseError):
+    """The provider, or the way to it, failed. `fault` says how."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+class ToolFault(TurnwiseError):
+    """A tool says why it could not do what was asked; the text is the result that the model reads."""
+
+
+class ModelFault(TurnwiseError):
+    pass
+
+
+class OutputMismatch(ModelFault):
+    pass
+
+
+class TurnwiseBug(TurnwiseError):
+    """A state that cannot be. Please report it with the journal of the session."""

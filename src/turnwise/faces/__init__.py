@@ -1,0 +1,1 @@
+"""What users touch: the library and the command line."""

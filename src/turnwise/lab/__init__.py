@@ -1,0 +1,1 @@
+"""A scripted provider on loopback that speaks every family and every fault."""

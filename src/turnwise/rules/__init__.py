@@ -1,0 +1,1 @@
+"""Judges: pure functions and small values that compose. They know no wire, no clock, no file."""

@@ -1,0 +1,1 @@
+"""The turn: a pure machine that takes events and gives commands."""

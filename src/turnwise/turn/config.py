@@ -1,0 +1,91 @@
+"""What a turn is given when it starts, and what it gives back when it ends: plain data, kept in the journal."""
+
+from typing import Literal
+
+import msgspec
+
+from turnwise.vocab import (
+    Fault,
+    Message,
+    OutputSchema,
+    Repair,
+    Settings,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolChoice,
+    ToolSpec,
+    Usage,
+)
+
+Effect = Literal["none", "read", "write", "execute"]
+
+# 8 cut research questions short (gitmost); 20 was the remedy there.
+MAX_STEPS = 20
+
+
+class ToolOffer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool as the turn knows it. `client_side` tools have no implementation here: their calls end the run as `waiting`."""
+
+    spec: ToolSpec
+    client_side: bool = False
+    exclusive: bool = False  # never runs beside another call
+    idempotent: bool = False  # running it twice does no harm
+    effect: Effect = "none"
+    timeout_s: float | None = None
+
+
+class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Seconds. `idle_s` is between events of a stream, keep-alives not counted; `total_s` is for one whole request."""
+
+    connect_s: float = 10.0
+    first_event_s: float = 120.0  # reasoning models think before the first byte
+    idle_s: float = 90.0
+    total_s: float = 900.0
+    tool_s: float = 120.0
+
+
+class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything that decides how the turn goes, apart from what happens. `allowed` are the effects that may run without
+    asking; a call of another effect gets a result that says it was denied, and how to allow it."""
+
+    session_id: str
+    turn_id: str
+    model: str
+    system: tuple[Text, ...] = ()
+    tools: tuple[ToolOffer, ...] = ()
+    tool_choice: ToolChoice = "auto"
+    parallel_tool_calls: bool | None = None
+    output: OutputSchema | None = None
+    max_output_corrections: int = 2
+    settings: Settings = Settings()
+    extra: str = ""  # further body fields, JSON object as text
+    stream: bool = True
+    max_steps: int = MAX_STEPS
+    allowed: tuple[Effect, ...] = ("none", "read", "write", "execute")
+    prepares_steps: bool = False  # the user gave a `prepare_step`: ask for StepPrepared before each step
+    deadlines: Deadlines = Deadlines()
+    # facts of the endpoint's profile that rules need
+    family: str = "openai_chat"
+    profile: str = "openai_chat"
+    accepts_prefill: bool = False
+    tool_choice_none: Literal["send", "drop_tools"] = "send"
+
+
+class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the turn ended. `text` is never empty unless `stop_reason` is `waiting` (or a refusal's text stands in it).
+    `origin` says who wrote the text: the model, or we ourselves from the results at hand."""
+
+    text: str
+    stop_reason: StopReason
+    complete: bool
+    steps: int
+    requests: int
+    usage: Usage
+    messages: tuple[Message, ...]  # what this turn added to the session, the user's message first
+    output: str | None = None  # JSON text that fits the output schema
+    reasoning: str = ""
+    repairs: tuple[Repair, ...] = ()
+    pending: tuple[ToolCall, ...] = ()  # calls of client-side tools that wait for results
+    fault: Fault | None = None
+    origin: Literal["model", "local"] = "model"

@@ -1,0 +1,136 @@
+"""Parts: the pieces a message is made of. Frozen, equal by content; they know nothing of storage or of any provider."""
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+
+class Opaque(msgspec.Struct, frozen=True):
+    """Provider data that we do not read and send back unchanged, to the same API family only.
+
+    `json` is JSON text (an object) whose keys are the family's own wire fields, for example
+    `{"signature":"..."}` (Anthropic thinking) or `{"thoughtSignature":"..."}` (Gemini). It is text so that the value is
+    hashable, equal by content, and goes back as it came. Each family documents its keys in its `request.py`.
+    """
+
+    family: str
+    json: str
+
+
+class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A source that the provider names for a text. `raw` is the provider's own object as JSON text, sent back where the
+    family takes it."""
+
+    family: str
+    raw: str
+    url: str | None = None
+    title: str | None = None
+    cited_text: str | None = None
+
+
+class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
+    text: str
+    citations: tuple[Citation, ...] = ()
+    opaque: Opaque | None = None
+
+
+class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True):
+    """Text may be empty where the provider sends only encrypted content; `opaque` then carries it."""
+
+    text: str
+    opaque: Opaque | None = None
+
+
+class Refusal(msgspec.Struct, frozen=True, tag="refusal", omit_defaults=True):
+    text: str
+    opaque: Opaque | None = None
+
+
+class File(msgspec.Struct, frozen=True, tag="file", kw_only=True, omit_defaults=True):
+    """An image, audio, video or document. Exactly one of `data` (the bytes), `url` and `file_id` (the provider's) is set."""
+
+    media_type: str  # "image/png", "application/pdf", "image/*" where only the kind is known
+    data: bytes | None = None
+    url: str | None = None
+    file_id: str | None = None
+    name: str | None = None
+    opaque: Opaque | None = None
+
+
+class ArgumentsState(StrEnum):
+    COMPLETE = "complete"  # strictly valid JSON (or free-form text known to be whole)
+    TRUNCATED = "truncated"  # a proper prefix of valid JSON, or cut by the response's limit
+    INVALID = "invalid"  # no continuation could make it valid JSON
+
+
+class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", kw_only=True, omit_defaults=True):
+    """One call of a tool, as the model wrote it.
+
+    `arguments` is the raw text (JSON unless `free_form`), kept byte for byte so that it goes back as it came; `{}` where
+    the model sent none. Only `state == COMPLETE` may ever run. `alternatives` holds the JSON texts found one after the
+    other in one call ('{"a":1}{"a":2}'): only the tool's schema can tell whether they are two calls, so
+    `rules/arguments.py` decides; `state` is INVALID then.
+    """
+
+    id: str
+    name: str
+    arguments: str = "{}"
+    state: ArgumentsState = ArgumentsState.COMPLETE
+    free_form: bool = False
+    reason: str | None = (
+        None  # why not complete, for people and the model: "cut inside the string at `$.path` after 120 characters"
+    )
+    alternatives: tuple[str, ...] = ()
+    opaque: Opaque | None = None
+
+
+class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", kw_only=True, omit_defaults=True):
+    """The one result of the call `call_id`. `name` is the tool's (Gemini pairs by it)."""
+
+    call_id: str
+    name: str
+    content: tuple[Text | File, ...] = ()
+    is_error: bool = False
+    free_form: bool = False  # answers a free-form (custom) call
+    opaque: Opaque | None = None
+
+
+class ProviderItem(msgspec.Struct, frozen=True, tag="provider_item"):
+    """An item of one API family that has no part of its own here (server-side tool use and its results, compaction
+    blocks, computer actions ...). Kept in order and sent back verbatim to that family; other families leave it out.
+
+    `kind` is the item's own type word; `json` the whole item as JSON text.
+    """
+
+    family: str
+    kind: str
+    json: str
+
+
+Part = Text | Reasoning | Refusal | File | ToolCall | ToolResult | ProviderItem
+
+Role = Literal["system", "user", "assistant", "tool"]
+"""`tool` messages hold tool results only. `system` inside `Request.messages` is an instruction in mid-conversation."""
+
+
+class Message(msgspec.Struct, frozen=True):
+    role: Role
+    parts: tuple[Part, ...]
+
+
+def text_of(message: Message) -> str:
+    """The message's text parts joined with nothing between."""
+    return "".join([part.text for part in message.parts if isinstance(part, Text)])
+
+
+def reasoning_of(message: Message) -> str:
+    return "".join([part.text for part in message.parts if isinstance(part, Reasoning)])
+
+
+def refusal_of(message: Message) -> str:
+    return "".join([part.text for part in message.parts if isinstance(part, Refusal)])
+
+
+def calls_of(message: Message) -> tuple[ToolCall, ...]:
+    return tuple([part for part in message.parts if isinstance(part, ToolCall)])

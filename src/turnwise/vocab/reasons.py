@@ -1,0 +1,69 @@
+"""Why a response ended, why a turn ended, and what went wrong: closed sets of words."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class FinishReason(StrEnum):
+    """Why one response ended. Every provider's own word maps to one of these (docs/finish-reasons.md)."""
+
+    STOP = "stop"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+    REFUSAL = "refusal"
+    CONTENT_FILTER = "content_filter"
+    PAUSE = "pause"  # the provider wants its content back to go on
+    ERROR = "error"
+    CUT = "cut"  # the stream ended without saying why
+
+
+class StopReason(StrEnum):
+    """Why a turn ended."""
+
+    ANSWERED = "answered"
+    STEP_LIMIT = "step_limit"
+    BUDGET = "budget"
+    TIME_LIMIT = "time_limit"
+    LOOP = "loop"
+    WAITING = "waiting"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"
+    PROVIDER_FAILED = "provider_failed"
+
+
+class FaultKind(StrEnum):
+    """What kind of failure a provider (or the way to it) showed; the retry rules judge by it."""
+
+    UNREACHABLE = "unreachable"  # no connection: name, route, TLS, refused
+    TIMEOUT = "timeout"  # a deadline of ours on connect, first event or idle passed
+    DISCONNECTED = "disconnected"  # the connection broke before the response was whole
+    AUTH = "auth"  # 401, 403: key missing, wrong or without rights
+    NOT_FOUND = "not_found"  # 404: model or path unknown there
+    BAD_REQUEST = "bad_request"  # 400, 422 and other 4xx: the request is at fault
+    CONTEXT_OVERFLOW = "context_overflow"  # the prompt does not fit the model's window
+    RATE_LIMITED = "rate_limited"  # 429
+    QUOTA = "quota"  # paid quota used up; waiting does not help
+    OVERLOADED = "overloaded"  # 503, 529
+    SERVER = "server"  # other 5xx, an error object without a better word
+    PROTOCOL = "protocol"  # what arrived is not this family's format
+    TOO_LARGE = "too_large"  # past our own byte limits
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One failure of a request, as data. `message` is the provider's own text where there is one, without secrets."""
+
+    kind: FaultKind
+    message: str
+    status: int | None = None  # HTTP status, None where none arrived
+    code: str | None = None  # the provider's own error code or type
+    retry_after_s: float | None = None
+    request_id: str | None = None
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """One thing that was mended on the way in: `kind` from a closed list, `where` (call, chunk), `what` was done."""
+
+    kind: str
+    where: str
+    what: str

@@ -1,0 +1,79 @@
+"""What is asked of a provider, and what came back, in wire-neutral words."""
+
+from typing import Literal
+
+import msgspec
+
+from turnwise.vocab.parts import Message, Opaque, Text
+from turnwise.vocab.reasons import Fault, FinishReason, Repair
+from turnwise.vocab.usage import Usage
+
+
+class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool as the model sees it. `parameters` is a JSON Schema (an object) as JSON text, so that equal tools give equal
+    bytes in every request (promise step:prefix-stable). `free_form` tools take text instead of JSON."""
+
+    name: str
+    description: str = ""
+    parameters: str = '{"type":"object","properties":{}}'
+    strict: bool = False
+    free_form: bool = False
+    opaque: Opaque | None = None  # a family's own server-side tool, or fields of it
+
+
+class NamedTool(msgspec.Struct, frozen=True, tag="named"):
+    name: str
+
+
+ToolChoice = Literal["auto", "none", "required"] | NamedTool
+
+
+class OutputSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer must be JSON that fits `schema` (JSON Schema as JSON text)."""
+
+    schema: str
+    name: str = "answer"
+    strict: bool = True
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Sampling and limits. None leaves the provider's default. `max_output_tokens` counts everything generated, reasoning
+    included."""
+
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    reasoning_tokens: int | None = None  # a budget, where the family takes one
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One request to a model. `system` are the leading instructions, one text each; `extra` holds body fields of one
+    family that have no word here (JSON object as text), merged over the encoded body."""
+
+    model: str
+    messages: tuple[Message, ...]
+    system: tuple[Text, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: ToolChoice = "auto"
+    parallel_tool_calls: bool | None = None
+    output: OutputSchema | None = None
+    settings: Settings = Settings()
+    stream: bool = True
+    extra: Opaque | None = None
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One whole response. `message` is the assistant's, its calls in the order in which they began. `fault` is set where
+    the stream itself reported an error; what had arrived before is kept."""
+
+    message: Message
+    finish: FinishReason
+    provider_finish: str | None = None
+    usage: Usage | None = None  # None: the provider did not say
+    id: str | None = None
+    model: str | None = None
+    repairs: tuple[Repair, ...] = ()
+    fault: Fault | None = None

@@ -1,0 +1,1 @@
+"""Bytes <-> frames, in both directions, for every API family."""

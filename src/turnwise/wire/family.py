@@ -1,0 +1,74 @@
+"""What every API family offers, in both directions. Each family's package exports one `Family` value named `FAMILY`."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from turnwise.vocab import Fault, FinishReason, Frame, Request, Response
+from turnwise.wire.limits import Limits
+from turnwise.wire.profiles import Profile
+
+
+class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One encoded request. `path` is appended to the profile's base URL (query included). The key is not in here: the
+    driver adds it as `profile.auth` says, so no value of ours can leak it."""
+
+    path: str
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+    method: str = "POST"
+
+
+class StreamDecoder(Protocol):
+    """Bytes of one streamed response, in any pieces -> frames. Never raises on what arrived: what cannot be read becomes
+    `Mended` or `Faulted` frames; after a `Faulted` of kind protocol or too_large it stays silent. Emits no frame for
+    keep-alives."""
+
+    def feed(self, chunk: bytes) -> list[Frame]: ...
+
+    def finish(self) -> list[Frame]:
+        """The connection ended. Emits what was still held. Never invents a Finished: its absence means `cut`."""
+        ...
+
+
+class StreamEncoder(Protocol):
+    """Frames -> bytes of a stream as this family's API sends it (healthy, well-formed). Used by the lab and the gateway."""
+
+    def encode(self, frame: Frame) -> bytes: ...
+
+    def finish(self) -> bytes:
+        """What the API sends last (`[DONE]`, terminal event); closes blocks that are still open."""
+        ...
+
+
+class Loss(msgspec.Struct, frozen=True, kw_only=True):
+    """Something of the vocabulary that this family cannot carry. Tested: encode then decode loses this and nothing else."""
+
+    what: str  # "order of text and calls", "reasoning signature" ...
+    direction: str  # "request", "response" or "both"
+    becomes: str  # what the encoder makes of it
+
+
+class Family(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    encode_request: Callable[[Request, Profile], HttpCall]
+    # (body, path) -> Request; the path matters where it names the model (Gemini). Raises BadRequest.
+    decode_request: Callable[[bytes, str], Request]
+    stream_decoder: Callable[[Profile, Limits], StreamDecoder]
+    # A non-streamed body, decoded into the frames that a stream of it would have given. Never raises, like StreamDecoder.
+    decode_body: Callable[[bytes, Profile, Limits], list[Frame]]
+    stream_encoder: Callable[[Request], StreamEncoder]
+    encode_body: Callable[[Response, Request], bytes]
+    # (status, headers with lower-case names, body) -> Fault. Never raises; HTML and empty bodies included.
+    decode_fault: Callable[[int, Mapping[str, str], bytes], Fault]
+    # Fault -> (HTTP status, body) as this family's API reports it.
+    encode_fault: Callable[[Fault], tuple[int, bytes]]
+    finish_reasons: Mapping[
+        str, FinishReason
+    ]  # every provider's finish word (Responses: status, incomplete reason) -> ours
+    losses: tuple[Loss, ...]
+
+
+class BadRequest(ValueError):
+    """A client's request cannot be read as this family's; the text says what and where. The lab answers it with 400."""

@@ -1,0 +1,20 @@
+"""How much of what a stranger sends we are ready to hold."""
+
+import msgspec
+
+MiB = 1024 * 1024
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Byte limits on untrusted input; past one, a named fault instead of unbounded memory (promise assembly:bounded).
+
+    h11 bounds an incomplete event at 16 KiB because headers are small; here one event may hold a whole response
+    (Responses repeats it in `response.completed`), so a few MiB must pass and a 10 MB line without an end must not.
+    """
+
+    line_bytes: int = 8 * MiB  # one line, and one event, of a stream
+    call_bytes: int = 8 * MiB  # the arguments of one call
+    response_bytes: int = 64 * MiB  # one response, streamed or not, as it came
+
+
+DEFAULT_LIMITS = Limits()

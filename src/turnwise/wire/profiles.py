@@ -1,0 +1,65 @@
+"""Endpoints and their quirks: one typed row each, read from `profiles.toml`. Chosen by name, never sniffed from a URL."""
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from typing import Literal
+
+import msgspec
+
+FamilyName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini"]
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One endpoint. The defaults are those of the family's own API; a row names only what differs, with its source."""
+
+    name: str
+    family: FamilyName
+    title: str = ""  # how people call it
+    base_url: str | None = None  # None: the user has to give one
+    api_key_env: tuple[str, ...] = ()  # looked at in order
+    key_required: bool = True
+    auth: Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "none"] = "bearer"
+    headers: dict[str, str] = {}
+    path: str | None = None  # instead of the family's own; `{model}` is replaced
+    stream_path: str | None = None  # where streaming has another path (Gemini, Vertex)
+    model_in_body: bool = True
+
+    # request
+    max_tokens_field: str = "max_tokens"  # Chat Completions: "max_completion_tokens" at OpenAI
+    default_max_tokens: int | None = None  # where the API insists on a limit (Anthropic)
+    stream_usage: bool = True  # Chat Completions: takes `stream_options.include_usage`
+    sends_parallel_tool_calls: bool = True  # takes the field that allows or forbids parallel calls
+    system_role: Literal["system", "developer"] = "system"
+    strict_tools: bool = True  # takes `strict` on tools
+    output: Literal["json_schema", "json_object", "none"] = "json_schema"  # means for structured output
+    reasoning_replay: str | None = None  # Chat Completions: the field in which reasoning goes back, if any
+    reasoning_request: str | None = (
+        None  # how effort or budget is asked for: "reasoning_effort", "reasoning", "thinking" ...
+    )
+    tool_call_id_length: int | None = None  # Mistral: exactly 9 of [a-zA-Z0-9]
+    files: Literal["none", "images", "all"] = "all"
+    fine_grained_tool_streaming: bool = False  # Anthropic: raw prefixes of arguments instead of whole values
+    sends_call_ids: bool = True  # Gemini: functionCall.id and functionResponse.id are taken
+    body: str = ""  # further body fields for every request, JSON object as text
+
+    # response
+    output_excludes_reasoning: bool = False  # xAI: completion_tokens leaves reasoning out
+
+    # rules
+    accepts_prefill: bool = False  # the last message of a request may be an assistant's
+    tool_choice_none: Literal["send", "drop_tools"] = "send"  # how tools are forbidden on the last step
+    billing: Literal["token", "request", "step", "free", "unknown"] = "unknown"
+
+
+@functools.cache
+def builtin_profiles() -> Mapping[str, Profile]:
+    """The rows of `profiles.toml` by name."""
+    text = resources.files("turnwise.wire").joinpath("profiles.toml").read_text(encoding="utf-8")
+    return parse_profiles(text)
+
+
+def parse_profiles(text: str) -> dict[str, Profile]:
+    """`[name]` tables of TOML -> profiles. Raises msgspec.ValidationError naming the field, tomllib.TOMLDecodeError."""
+    return {name: msgspec.convert({"name": name, **row}, Profile) for name, row in tomllib.loads(text).items()}

@@ -1,0 +1,19 @@
+"""The families by name. A family's module is imported when it is first asked for, so that a run pays for one of them."""
+
+import importlib
+
+from turnwise.wire.family import Family
+
+MODULES = {
+    "openai_chat": "turnwise.wire.openai_chat",
+    "openai_responses": "turnwise.wire.openai_responses",
+    "anthropic_messages": "turnwise.wire.anthropic_messages",
+    "gemini": "turnwise.wire.gemini",
+}
+
+
+def family(name: str) -> Family:
+    """Raises KeyError for a name that is none of MODULES."""
+    found = importlib.import_module(MODULES[name]).FAMILY
+    assert isinstance(found, Family)
+    return found

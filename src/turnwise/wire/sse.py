@@ -1,0 +1,104 @@
+"""Server-sent events: bytes in any pieces <-> events. Source: WHATWG HTML, "Server-sent events", section 9.2.6."""
+
+import msgspec
+
+from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+
+BOM = b"\xef\xbb\xbf"
+
+
+class SseEvent(msgspec.Struct, frozen=True, gc=False):
+    """One event: the value of its last `event:` line ("" if none) and its `data:` lines joined by a newline."""
+
+    data: bytes
+    name: str = ""
+
+
+class LineTooLong(ValueError):
+    """A line or an event grew past its limit. The family's decoder turns it into a `Faulted` frame."""
+
+
+class SseParser:
+    """Feed bytes in any pieces; each call returns the events that became whole. `finish()` returns an event that the
+    stream left without its blank line (some providers do). Comments and unknown fields are passed over."""
+
+    __slots__ = ("_after_cr", "_data", "_data_bytes", "_limit", "_name", "_started", "_tail", "_tail_bytes")
+
+    def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._tail: list[bytes] = []  # pieces of the line at hand, joined once when it ends
+        self._tail_bytes = 0
+        self._data: list[bytes] = []
+        self._data_bytes = 0
+        self._name = ""
+        self._started = False
+        self._after_cr = False
+        self._limit = limits.line_bytes
+
+    def feed(self, chunk: bytes) -> list[SseEvent]:
+        """Raises LineTooLong past the limit; the parser is of no use afterwards."""
+        if self._after_cr and chunk:
+            self._after_cr = False
+            if chunk[:1] == b"\n":
+                chunk = chunk[1:]
+        if b"\r" in chunk:
+            self._after_cr = chunk[-1:] == b"\r"
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        lines = chunk.split(b"\n")
+        if len(lines) == 1:
+            self._keep(lines[0])
+            return []
+        self._keep(lines[0])
+        lines[0] = b"".join(self._tail)
+        self._tail.clear()
+        self._tail_bytes = 0
+        rest = lines.pop()
+        events = self._read_lines(lines)
+        self._keep(rest)
+        return events
+
+    def finish(self) -> list[SseEvent]:
+        """End of the stream: what stands there unfinished is taken as it is."""
+        lines = [b"".join(self._tail), b""]
+        self._tail.clear()
+        self._tail_bytes = 0
+        return self._read_lines(lines)
+
+    def _keep(self, piece: bytes) -> None:
+        if piece:
+            self._tail.append(piece)
+            self._tail_bytes += len(piece)
+            if self._tail_bytes > self._limit:
+                raise LineTooLong(f"a line of the stream is longer than {self._limit} bytes")
+
+    def _read_lines(self, lines: list[bytes]) -> list[SseEvent]:
+        events: list[SseEvent] = []
+        if not self._started:
+            self._started = True
+            lines[0] = lines[0].removeprefix(BOM)
+        for line in lines:
+            if not line:
+                if self._data:
+                    events.append(
+                        SseEvent(b"\n".join(self._data) if len(self._data) > 1 else self._data[0], self._name)
+                    )
+                    self._data.clear()
+                    self._data_bytes = 0
+                self._name = ""
+            elif line.startswith(b"data:"):
+                value = line[6:] if line[5:6] == b" " else line[5:]
+                self._data_bytes += len(value)
+                if self._data_bytes > self._limit:
+                    raise LineTooLong(f"an event of the stream is longer than {self._limit} bytes")
+                self._data.append(value)
+            elif line.startswith(b"event:"):
+                self._name = line[6:].strip().decode("utf-8", "replace")
+            elif line == b"data":
+                self._data.append(b"")
+        return events
+
+
+def encode_event(data: bytes, *, name: str = "") -> bytes:
+    """One event as bytes. `data` must be one line (JSON is)."""
+    if name:
+        return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
+    return b"data: " + data + b"\n\n"

@@ -1,0 +1,30 @@
+"""Rules for every test: loopback only, and the recorded streams where they are."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+LOOPBACK = ("127.", "::1", "localhost")
+
+
+def _refuse_other_machines(event: str, args: tuple[object, ...]) -> None:
+    if event != "socket.connect":
+        return
+    address = args[1]
+    if isinstance(address, tuple) and not str(address[0]).startswith(LOOPBACK):
+        raise OSError(f"a test tried to reach {address[0]!r}; tests talk to loopback only")
+
+
+sys.addaudithook(_refuse_other_machines)
+
+CORPUS = Path(os.environ.get("TURNWISE_CORPUS") or Path(__file__).resolve().parents[2] / "shared" / "corpus")
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The folder of recorded provider streams (TURNWISE_CORPUS, else ../shared/corpus)."""
+    if not CORPUS.is_dir():
+        pytest.skip(f"no recorded streams at {CORPUS}: set TURNWISE_CORPUS to their folder")
+    return CORPUS

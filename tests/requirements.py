@@ -1,0 +1,264 @@
+"""Every promise of turnwise, by id: the acceptance list as data.
+
+Tests name the ids that they prove with `@pytest.mark.promise("assembly:interleaved")`; `test_promises.py` checks both
+directions. A promise that does not hold yet carries the subject of the issue that brings it.
+"""
+
+from typing import NamedTuple
+
+CUT = "Cut, looping, out of room: every such turn is recovered and ends with an answer"
+WAIT = "Nothing waits without a deadline: permissions, questions, children, cancel, retries"
+BILL = "The bill: every request counted, priced, limited, and fewer of them"
+CRASH = "Crash-safe turns, on one machine and on many (no issue yet)"
+GATEWAY = "The gateway that heals the streams of other people's agents (no issue yet)"
+
+
+class Promise(NamedTuple):
+    text: str
+    source: str
+    not_yet: str | None = None
+    """The subject of the issue that brings it; None where it holds today."""
+
+
+PROMISES: dict[str, Promise] = {
+    # assembly
+    "assembly:id-every-chunk": Promise("An id repeated in every chunk is one call with one completion.", "Koog"),
+    "assembly:id-first-only": Promise("Id in the first chunk only, index in all: one call.", "Koog"),
+    "assembly:no-index": Promise(
+        "Index missing or null, one call: one call. Two calls told apart by id alone: two calls.", "field"
+    ),
+    "assembly:shared-index": Promise(
+        "All parallel calls on index 0 with distinct ids: later id-less pieces go to the newest call on that index; pieces with an id go to that id, also interleaved.",
+        "field (Ollama)",
+    ),
+    "assembly:id-churn": Promise(
+        "A new id in every chunk on one index, no new name, buffer not yet complete JSON: one call, first id kept, the repair recorded.",
+        "field",
+    ),
+    "assembly:interleaved": Promise("Interleaved deltas of parallel calls never mix.", "field"),
+    "assembly:name-repeated": Promise(
+        "A name repeated in every chunk is that name once; a name split over chunks is joined; the registered tool names decide where both readings are possible.",
+        "field",
+    ),
+    "assembly:empty-later": Promise("Empty-string or null id and name in later chunks mean nothing.", "Koog, field"),
+    "assembly:id-missing": Promise(
+        "A call without an id gets a generated one, unique in its session, the same on replay.", "field"
+    ),
+    "assembly:id-twice": Promise(
+        "Two calls with one id in one response, or an id reused in a later step: every call runs, ids are made unique, results pair rightly.",
+        "field",
+    ),
+    "assembly:object-args": Promise(
+        'Arguments sent as a JSON object instead of a string are accepted; null or "" means {} unless the response ended by its limit (then the call is cut).',
+        "field",
+    ),
+    "assembly:cumulative": Promise(
+        "Chunks that repeat all arguments so far, or the whole once more at the end, do not double them.", "field"
+    ),
+    "assembly:empty-then-real": Promise(
+        "`{}` followed by the real object: the real one. Two whole objects under one name: two calls only if both fit the tool's schema, else an error result to the model.",
+        "field",
+    ),
+    "assembly:whole-in-one": Promise("A whole call, or a whole call with the finish reason, in one chunk.", "field"),
+    "assembly:late-args": Promise("Argument pieces after the finish reason still count.", "field"),
+    "assembly:no-done": Promise(
+        "No `[DONE]`, duplicated finish or usage chunks: one response, usage counted once.", "field"
+    ),
+    "assembly:split-anywhere": Promise(
+        "Any split of the bytes (inside UTF-8, CRLF, SSE lines; one byte at a time) gives the same result; comments, BOM, keep-alives and unknown fields or events change nothing.",
+        "field",
+    ),
+    "assembly:stream-equals-body": Promise(
+        "A streamed response and its non-streamed body give equal messages (checked against the provider's own terminal event or its SDK's accumulator, not against ourselves).",
+        "deep-chat",
+    ),
+    "assembly:kinds": Promise(
+        "Refusals, free-form (custom) calls, server-side tool items, citations and reasoning with opaque data survive and go back as they came.",
+        "field",
+    ),
+    "assembly:order": Promise("Calls come out in the order in which they began.", "field"),
+    "assembly:bounded": Promise(
+        "One line, one call and one response have byte limits; past them a named error, never unbounded memory; cost grows linearly with the bytes.",
+        "field",
+    ),
+    # step
+    "step:one-request": Promise(
+        "A step makes one request (plus recorded retries); nothing makes a hidden one: titles, summaries, compaction and children are in the ledger under their own purpose.",
+        "Chutes",
+    ),
+    "step:parallel-together": Promise(
+        "All calls of a response run before the next request, concurrently unless a tool says otherwise; one follow-up carries all results in call order.",
+        "deep-chat, Chutes",
+    ),
+    "step:every-call-answered": Promise(
+        "Every call has exactly one result: also a denied, failed, cancelled, cut, unknown or timed-out one.",
+        "opencode",
+    ),
+    "step:incomplete-response": Promise(
+        "A response that ends `incomplete`, `failed` or by disconnect loses no complete call silently.", "deep-chat"
+    ),
+    "step:sequential": Promise(
+        "read -> edit -> answer works at one request a step: the model sees each result before its next decision.",
+        "Chutes",
+    ),
+    "step:client-tools": Promise(
+        "A tool without an implementation ends the run as `waiting` with the pending calls; results handed in later resume it in one request.",
+        "Chutes (option B), deep-chat",
+    ),
+    "step:history-healed": Promise(
+        "Imported history with orphan calls or results, duplicates or wrong order is repaired deterministically; a strict server of each API family accepts every request we send.",
+        "field",
+    ),
+    "step:prefix-stable": Promise(
+        "Step n+1's request begins with the very bytes of step n's request up to its last message, so provider prompt caches hit; exceptions are listed and counted.",
+        "gitmost, field",
+    ),
+    # cut
+    "cut:never-run": Promise(
+        "A call whose arguments are not strictly complete JSON is never executed, whatever the finish reason claims; no lenient parser ever feeds execution; a last call handed out as an object by a response that ended by its limit counts as cut.",
+        "opencode, field",
+    ),
+    "cut:named": Promise(
+        "Truncated, malformed, unknown tool and schema mismatch are four different outcomes, each told to the model in words it can act on (which argument was cut, after how many characters, which limit).",
+        "opencode",
+        CUT,
+    ),
+    "cut:continued": Promise(
+        "A cut call whose prefix can be had is continued: the prefix is kept, only the rest is generated, the stitched whole must parse and validate, and it runs once.",
+        "beyond the field",
+        CUT,
+    ),
+    "cut:split": Promise(
+        "Where continuing fails or is off, the model is told to work in smaller pieces, and a retry after that notice is never blocked as a loop.",
+        "opencode",
+        CUT,
+    ),
+    "cut:complete-sibling": Promise(
+        "A complete call beside a cut one runs; both have results; one follow-up.", "field", CUT
+    ),
+    "cut:text-continued": Promise(
+        "Text cut by the limit is continued up to a cap and joined into one answer without a repeated or missing character; at the cap the answer is flagged partial.",
+        "opencode",
+        CUT,
+    ),
+    "cut:thinking-ate-all": Promise(
+        "Reasoning that used up the whole output leads to one retry with more room for the answer, then to a forced answer; never a silent end.",
+        "opencode",
+        CUT,
+    ),
+    "cut:budget": Promise(
+        "`max_tokens = min(model output limit, context window - prompt)`, split into reasoning and answer with a floor for the answer; compaction reserves the same figure; no fixed 32,000 cap.",
+        "opencode",
+        CUT,
+    ),
+    "cut:not-blamed": Promise(
+        "A dropped connection is retried as a transport fault and never reported to the model as its own mistake.",
+        "field",
+        CUT,
+    ),
+    # end
+    "end:cap": Promise(
+        "A cap of N steps makes at most N model steps, the forced answer being the Nth; at most one extra request of purpose `answer` after a disobedient or empty one, within the limits; default 20; configurable per agent, workspace, session and run.",
+        "gitmost",
+    ),
+    "end:forced-answer": Promise(
+        "The last allowed step forbids tools and asks for a synthesis; persona and prompt stay; tools and system stay byte-identical where that keeps the provider's cache; a disobedient call is not executed.",
+        "gitmost",
+    ),
+    "end:never-empty": Promise(
+        "No turn ends with empty text (a refusal is an answer of its own and ends `refused`; a pause is sent back to go on): an empty response is asked once more, then answered locally from the results at hand; the result says so.",
+        "gitmost",
+    ),
+    "end:early": Promise("A turn that ends earlier is untouched: no extra request, no extra instruction.", "gitmost"),
+    "end:reason": Promise(
+        "Every result carries a stop reason and `complete: true/false`; faces show 'answered from incomplete data'.",
+        "gitmost",
+    ),
+    "end:budget": Promise(
+        "Limits on requests, tokens, cost, wall time compose (`|`, `&`); the last affordable request is kept for the answer; children share the parent's budget.",
+        "Chutes, field",
+        CUT,
+    ),
+    "end:no-prefill": Promise(
+        "The last message of a request is never an assistant message unless the endpoint is known to accept it.",
+        "field",
+    ),
+    # loop
+    "loop:repeat": Promise(
+        "The same call with the same result over separate steps: told, then answered from memory without running, then a forced answer.",
+        "opencode",
+        CUT,
+    ),
+    "loop:cycle": Promise("Cycles of period 2 and 3 are found.", "field", CUT),
+    "loop:cut-variants": Promise("Varying cut variants of one call count as the same call.", "opencode", CUT),
+    "loop:polling": Promise("A call whose result changes is not a loop until its own cap.", "field", CUT),
+    # wait
+    "wait:ask": Promise(
+        "Every approval or question has a deadline and a default; unattended runs decide at once; the model is told why.",
+        "opencode",
+        WAIT,
+    ),
+    "wait:child": Promise(
+        "A child's ask is shown at the root with its path; a child's stall or deadline returns what it has to the parent.",
+        "opencode",
+        WAIT,
+    ),
+    "wait:cancel": Promise(
+        "Cancel reaches streams, tools, children, asks and retry sleeps; all settle within a second; every call still has its result; no process is left.",
+        "opencode",
+        WAIT,
+    ),
+    "wait:stream": Promise(
+        "Connect, first event, idle between events (keep-alives do not count) and total each have a deadline.",
+        "field",
+        WAIT,
+    ),
+    "wait:tool": Promise(
+        "A tool that ignores its deadline is abandoned with the result 'timed out, may still be running'.",
+        "field",
+        WAIT,
+    ),
+    "wait:retry": Promise(
+        "408, 409, 429, 5xx, 529, an error object inside a 200 stream and a reset in mid-call are retried with backoff honouring Retry-After (seconds, milliseconds, date), capped and counted; what a given-up attempt had shown is marked as discarded, and the result holds the accepted attempt only.",
+        "field",
+        WAIT,
+    ),
+    # bill
+    "bill:wire": Promise(
+        "The ledger equals the server's own count of requests in every scenario, by purpose (step, retry, continue, compact, title, child, answer).",
+        "Chutes",
+        BILL,
+    ),
+    "bill:plans": Promise(
+        "Per token, per request and per step plans are priced; unknown prices say unknown, never 0.", "Chutes", BILL
+    ),
+    "bill:saved": Promise(
+        "On a per-request plan a scripted step lets one request run a whole sequence of tools; the saving is shown.",
+        "Chutes",
+        BILL,
+    ),
+    # keep
+    "keep:crash": Promise(
+        "kill -9 at any moment: the turn resumes; a finished tool is not run again; a finished request is not billed again; a tool that may have run is reported as uncertain unless it is declared idempotent.",
+        "field",
+        CRASH,
+    ),
+    "keep:replay": Promise(
+        "A journalled turn replays offline to the same commands with zero requests.", "beyond the field", CRASH
+    ),
+    "keep:machines": Promise(
+        "Several workers on several machines share one Postgres; a dead worker's turns are taken over.", "field", CRASH
+    ),
+    # heal
+    "heal:every-case": Promise(
+        "Each assembly and cut case replayed through the gateway gives a stream that strict and naive clients alike assemble rightly.",
+        "field",
+        GATEWAY,
+    ),
+    "heal:transparent": Promise(
+        "A healthy stream keeps its meaning, with less than 5 ms added per chunk.", "field", GATEWAY
+    ),
+    "heal:told": Promise(
+        "Every repair is reported in a header or the log and counted per provider.", "beyond the field", GATEWAY
+    ),
+}
