@@ -1,0 +1,124 @@
+"""Bytes of one response -> healed frames -> the whole `Response`: wire and assembly put together, no IO.
+
+The runner feeds it from the network, `turnwise decode` from files, tests from recordings.
+"""
+
+from collections.abc import Iterable
+
+from turnwise.assembly.response import Assembler
+from turnwise.vocab import Fault, Faulted, FaultKind, Finished, Frame, Response
+from turnwise.wire.family import Family
+from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+from turnwise.wire.profiles import Profile
+
+
+class ResponseReader:
+    """Feed the bytes of a streamed response as they come; `finish()` is the whole.
+
+    Nothing that arrives makes it raise. `finished` turns true once the provider has said why the response ended;
+    `faulted` once nothing that may follow can be read (the caller should stop reading then).
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        *,
+        profile: Profile,
+        limits: Limits = DEFAULT_LIMITS,
+        tool_names: frozenset[str] = frozenset(),
+        taken_ids: frozenset[str] = frozenset(),
+        id_prefix: str = "call",
+    ) -> None:
+        self.finished = False
+        self.faulted = False
+        self._decoder = family.stream_decoder(profile, limits)
+        self._assembler = _assembler(limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix)
+        self._bytes_left = limits.response_bytes
+        self._limit_bytes = limits.response_bytes
+        self._flushed = False
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """Take the next bytes; return the healed frames that they completed."""
+        if self.faulted:
+            return []
+        self._bytes_left -= len(chunk)
+        if self._bytes_left < 0:
+            return self._receive([_too_large(self._limit_bytes)])
+        return self._receive(self._decoder.feed(chunk))
+
+    def flush(self) -> list[Frame]:
+        """No more bytes will come: the frames that were still held."""
+        if self._flushed or self.faulted:
+            return []
+        self._flushed = True
+        return self._receive(self._decoder.finish())
+
+    def finish(self) -> Response:
+        """The whole response; `flush` first if you want to see its last frames."""
+        self.flush()
+        return self._assembler.finish()
+
+    def _receive(self, frames: list[Frame]) -> list[Frame]:
+        healed: list[Frame] = []
+        receive = self._assembler.receive
+        for frame in frames:
+            if isinstance(frame, Finished):
+                self.finished = True
+            elif isinstance(frame, Faulted) and frame.fault.kind in (FaultKind.PROTOCOL, FaultKind.TOO_LARGE):
+                self.faulted = True
+            healed.extend(receive(frame))
+        return healed
+
+
+def read_stream(
+    chunks: Iterable[bytes],
+    *,
+    family: Family,
+    profile: Profile,
+    limits: Limits = DEFAULT_LIMITS,
+    tool_names: frozenset[str] = frozenset(),
+    taken_ids: frozenset[str] = frozenset(),
+    id_prefix: str = "call",
+) -> Response:
+    """Decode one whole streamed response."""
+    reader = ResponseReader(
+        family, profile=profile, limits=limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix
+    )
+    for chunk in chunks:
+        reader.feed(chunk)
+    return reader.finish()
+
+
+def read_body(
+    body: bytes,
+    *,
+    family: Family,
+    profile: Profile,
+    limits: Limits = DEFAULT_LIMITS,
+    tool_names: frozenset[str] = frozenset(),
+    taken_ids: frozenset[str] = frozenset(),
+    id_prefix: str = "call",
+) -> tuple[Response, list[Frame]]:
+    """Decode one non-streamed body: the response, and the healed frames for whoever watches."""
+    assembler = _assembler(limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix)
+    if len(body) > limits.response_bytes:
+        frames: list[Frame] = [_too_large(limits.response_bytes)]
+    else:
+        frames = family.decode_body(body, profile, limits)
+    healed = [seen for frame in frames for seen in assembler.receive(frame)]
+    return assembler.finish(), healed
+
+
+def _assembler(limits: Limits, *, tool_names: frozenset[str], taken_ids: frozenset[str], id_prefix: str) -> Assembler:
+    return Assembler(
+        tool_names=tool_names,
+        taken_ids=taken_ids,
+        id_prefix=id_prefix,
+        call_bytes=limits.call_bytes,
+        response_bytes=limits.response_bytes,
+    )
+
+
+def _too_large(limit_bytes: int) -> Faulted:
+    message = f"the response is longer than our limit of {limit_bytes} bytes"
+    return Faulted(Fault(kind=FaultKind.TOO_LARGE, message=message))
