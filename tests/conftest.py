@@ -28,3 +28,11 @@ def corpus() -> Path:
     if not CORPUS.is_dir():
         pytest.skip(f"no recorded streams at {CORPUS}: set TURNWISE_CORPUS to their folder")
     return CORPUS
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many recorded streams were compared: `.ci/run` looks for this line."""
+    for report in terminalreporter.stats.get("passed", []):
+        for name, value in getattr(report, "user_properties", ()):
+            if name == "compared":
+                terminalreporter.write_line(f"compared {value}")
