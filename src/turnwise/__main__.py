@@ -1,0 +1,5 @@
+"""`python -m turnwise`."""
+
+from turnwise.faces.cli.main import main
+
+main()

@@ -1,0 +1,36 @@
+"""Text for a terminal: no control characters from strangers, colours only where they are wanted."""
+
+import os
+import re
+import sys
+from typing import TextIO
+
+# Everything that could move the cursor, recolour or retitle a terminal; newline and tab stay.
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def clean(text: str) -> str:
+    """The text without control characters: a model's or a provider's words cannot drive the terminal."""
+    return CONTROL.sub("", text.replace("\r\n", "\n"))
+
+
+def has_colour(stream: TextIO) -> bool:
+    """Source: no-color.org; FORCE_COLOR is its counterpart."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def style(text: str, *styles: str, stream: TextIO | None = None) -> str:
+    if not has_colour(stream or sys.stdout):
+        return text
+    return f"\x1b[{';'.join(STYLES[name] for name in styles)}m{text}\x1b[0m"
+
+
+def shortened(text: str, *, limit: int) -> str:
+    """One line of at most `limit` characters."""
+    line = " ".join(clean(text).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

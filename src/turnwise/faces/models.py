@@ -1,0 +1,70 @@
+"""`PROVIDER:NAME` or `FAMILY:NAME` -> an endpoint. One place for the library and the command line."""
+
+import difflib
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+from turnwise.drivers.endpoints import Endpoint, find_key
+from turnwise.errors import CallerError, UnknownModel
+from turnwise.wire.profiles import Profile, builtin_profiles
+
+
+class ModelName(msgspec.Struct, frozen=True):
+    """A model as the user names it: whose, and what it is called there."""
+
+    profile: Profile
+    name: str
+
+
+def read_model(text: str, *, profiles: Mapping[str, Profile] | None = None) -> ModelName:
+    """`openai:gpt-5` -> the profile `openai` and the model `gpt-5`. The name may hold colons (`ollama:qwen3:8b`).
+
+    Raises UnknownModel with what is near.
+    """
+    known = builtin_profiles() if profiles is None else profiles
+    provider, colon, name = text.partition(":")
+    if not colon or not provider or not name:
+        raise UnknownModel(
+            f"`{text}` is no model: write PROVIDER:NAME, for example `openai:gpt-5` or `ollama:qwen3:8b` "
+            f"(or FAMILY:NAME with a base URL)"
+        )
+    return ModelName(find_profile(provider, profiles=known), name)
+
+
+def find_profile(name: str, *, profiles: Mapping[str, Profile] | None = None) -> Profile:
+    """The profile of a provider or API family. Raises UnknownModel with what is near."""
+    known = builtin_profiles() if profiles is None else profiles
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=3)
+    hint = f"did you mean {' or '.join(f'`{word}`' for word in near)}?" if near else f"Known are: {', '.join(known)}"
+    raise UnknownModel(f"`{name}` is no provider or API family that turnwise knows. {hint}")
+
+
+def open_endpoint(
+    model: ModelName,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    api_key_env: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Endpoint:
+    """Address and key for the model. The key is `api_key`, else the variable `api_key_env`, else the profile's own.
+
+    Raises CallerError where an address is missing or no http(s) URL, MissingKey where the provider wants a key.
+    """
+    profile = model.profile
+    address = base_url or profile.base_url
+    if not address:
+        raise CallerError(f"`{profile.name}` has no address of its own: give --base-url (in the library `base_url=`)")
+    if not address.startswith(("http://", "https://")):
+        raise CallerError(f"the base URL `{address}` must begin with http:// or https://")
+    if "{" in address:
+        raise CallerError(f"`{profile.name}` needs its address filled in: give --base-url (a template: {address})")
+    return Endpoint(
+        profile=profile,
+        base_url=address.rstrip("/"),
+        key=find_key(profile, env=os.environ if env is None else env, api_key=api_key, api_key_env=api_key_env),
+    )

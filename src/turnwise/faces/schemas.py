@@ -1,0 +1,186 @@
+"""Python types -> JSON Schema, for tools' parameters and for structured output. pydantic and griffe are imported on use."""
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from turnwise.errors import BadTool, CallerError
+from turnwise.vocab import OutputSchema
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+VALUE_KEY = "value"  # providers want an object at the root; other types are wrapped in one with this key
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """What a plain function says of itself. `model` validates and converts the arguments; `positional` are names that the
+    function takes by position only."""
+
+    description: str
+    parameters: str  # JSON Schema as JSON text
+    model: type["BaseModel"]
+    positional: tuple[str, ...]
+
+
+def read_signature(function: Callable[..., object], *, name: str) -> Signature:
+    """Raises BadTool where a parameter has no type that JSON can carry; the text says which."""
+    import pydantic
+
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise BadTool(f"tool `{name}`: its type hints cannot be read: {error}") from error
+    summary, described = read_docstring(inspect.getdoc(function) or "")
+    fields: dict[str, Any] = {}
+    positional: list[str] = []
+    extra: typing.Literal["forbid", "allow"] = "forbid"
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise BadTool(f"tool `{name}`: `*{parameter.name}` cannot be described to a model; take a list instead")
+        if parameter.kind is parameter.VAR_KEYWORD:
+            extra = "allow"
+            continue
+        if parameter.name not in hints:
+            raise BadTool(f"tool `{name}`: the parameter `{parameter.name}` needs a type hint")
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            positional.append(parameter.name)
+        default = ... if parameter.default is parameter.empty else parameter.default
+        field = pydantic.Field(default, description=described.get(parameter.name))
+        fields[parameter.name] = (hints[parameter.name], field)
+    config = pydantic.ConfigDict(extra=extra, arbitrary_types_allowed=False, protected_namespaces=())
+    try:
+        model: type[BaseModel] = pydantic.create_model(name, __config__=config, **fields)
+        schema = _without_titles(model.model_json_schema())
+    except (pydantic.errors.PydanticUserError, NameError) as error:
+        raise BadTool(f"tool `{name}`: {str(error).splitlines()[0]}") from error
+    schema.setdefault("properties", {})
+    return Signature(summary, msgspec.json.encode(schema).decode(), model, tuple(positional))
+
+
+def read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """A docstring in Google, NumPy or Sphinx style -> what stands before its sections, and each parameter's text."""
+    if not text.strip():
+        return "", {}
+    if not any(
+        mark in text for mark in ("Args:", "Arguments:", "Parameters", "Params:", ":param", "Returns", ":return")
+    ):
+        return text.strip(), {}
+    import logging
+
+    import griffe
+
+    logging.getLogger("griffe").setLevel(logging.CRITICAL)  # it warns of missing types, which stand in the signature
+    summary: list[str] = []
+    described: dict[str, str] = {}
+    for section in griffe.parse_auto(griffe.Docstring(text, lineno=1)):
+        if section.kind is griffe.DocstringSectionKind.text:
+            summary.append(str(section.value))
+        elif section.kind is griffe.DocstringSectionKind.parameters:
+            for parameter in section.value:
+                described[parameter.name] = " ".join(parameter.description.split())
+    return "\n\n".join(summary).strip(), described
+
+
+class OutputType(msgspec.Struct, frozen=True):
+    """A wanted answer type: the schema for the provider, and how its JSON becomes a value."""
+
+    schema: OutputSchema
+    parse: Callable[[str], object]
+
+
+def read_output_type(wanted: object) -> OutputType:
+    """A pydantic model, any type that pydantic can describe, or a JSON Schema (a mapping) -> OutputType.
+
+    Raises CallerError where it is none of these.
+    """
+    if isinstance(wanted, Mapping):
+        return _from_schema(cast("Mapping[str, object]", wanted))
+    import pydantic
+
+    try:
+        adapter = pydantic.TypeAdapter[object](cast("type[object]", wanted))
+        schema = _without_titles(adapter.json_schema())
+    except (pydantic.errors.PydanticUserError, TypeError, NameError) as error:
+        raise CallerError(f"`output_type`: {wanted!r} cannot be described by a JSON Schema: {error}") from error
+    name = getattr(wanted, "__name__", "answer")
+    if schema.get("type") == "object" or "$ref" in schema:
+        return OutputType(_output_schema(schema, name=name), adapter.validate_json)
+    definitions = schema.pop("$defs", None)
+    wrapped: dict[str, object] = {
+        "type": "object",
+        "properties": {VALUE_KEY: schema},
+        "required": [VALUE_KEY],
+        "additionalProperties": False,
+    }
+    if definitions:
+        wrapped["$defs"] = definitions
+    return OutputType(
+        _output_schema(wrapped, name=name),
+        lambda text: adapter.validate_python(msgspec.json.decode(text)[VALUE_KEY]),
+    )
+
+
+def _from_schema(schema: Mapping[str, object]) -> OutputType:
+    import jsonschema_rs
+
+    try:
+        jsonschema_rs.validator_for(dict(schema))
+    except ValueError as error:
+        raise CallerError(f"the output schema is no valid JSON Schema: {error}") from error
+    name = schema.get("title")
+    return OutputType(
+        _output_schema(dict(schema), name=name if isinstance(name, str) else "answer"),
+        msgspec.json.decode,
+    )
+
+
+def _output_schema(schema: dict[str, object], *, name: str) -> OutputSchema:
+    safe = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name)[:64] or "answer"
+    return OutputSchema(schema=msgspec.json.encode(schema).decode(), name=safe, strict=is_strict_ready(schema))
+
+
+def is_strict_ready(schema: object) -> bool:
+    """Whether a provider's strict mode takes it: every object closed, every property required.
+
+    Source: OpenAI, "Structured outputs", supported schemas.
+    """
+    match schema:
+        case dict():
+            node = cast("dict[str, object]", schema)
+            properties = node.get("properties")
+            if node.get("type") == "object" or isinstance(properties, dict):
+                names = set(cast("dict[str, object]", properties or {}))
+                required = node.get("required", [])
+                if node.get("additionalProperties") is not False or names != set(cast("list[str]", required)):
+                    return False
+            return all(is_strict_ready(value) for key, value in node.items() if key not in ("enum", "const", "default"))
+        case list():
+            return all(is_strict_ready(item) for item in cast("list[object]", schema))
+        case _:
+            return True
+
+
+def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    """pydantic's automatic `title`s cost tokens and say nothing. A property called `title` stays."""
+    return {
+        key: _tidied(value, names=key in ("properties", "$defs", "patternProperties"))
+        for key, value in schema.items()
+        if key != "title"
+    }
+
+
+def _tidied(value: object, *, names: bool) -> object:
+    match value:
+        case dict():
+            node = cast("dict[str, object]", value)
+            if names:
+                return {key: _tidied(inner, names=False) for key, inner in node.items()}
+            return _without_titles(node)
+        case list():
+            return [_tidied(item, names=False) for item in cast("list[object]", value)]
+        case _:
+            return value
