@@ -1,0 +1,184 @@
+"""The transport on aiohttp. `aiohttp` is imported with the first request, not with turnwise."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
+
+from turnwise.drivers.transport import HttpReply, HttpRequest
+from turnwise.errors import CallerError, ProviderFault
+from turnwise.vocab import Fault, FaultKind
+
+if TYPE_CHECKING:
+    import aiohttp
+
+# aiohttp closes idle connections after 15 s; a step's tools often take longer, and a new TLS handshake costs two round
+# trips. Servers close theirs after 60 s (nginx) and more, so 50 s seldom meets a connection that is about to go.
+KEEPALIVE_S = 50.0
+# aiohttp's 8190 is too small for the headers of some gateways (long `set-cookie` and policy headers).
+HEADER_BYTES = 64 * 1024
+
+
+class AiohttpTransport:
+    """Sends requests over connections that are kept for the next one. Use `async with`, or call `close()`.
+
+    Honours the usual variables: HTTPS_PROXY, HTTP_PROXY, NO_PROXY; SSL_CERT_FILE, SSL_CERT_DIR (by OpenSSL itself),
+    REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE. Not `~/.netrc`: aiohttp would let it replace the key. Belongs to the event loop
+    that first used it.
+    """
+
+    def __init__(self, *, env: Mapping[str, str] | None = None) -> None:
+        self._env = os.environ if env is None else env
+        self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tls: ssl.SSLContext | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection. The transport may be used again afterwards."""
+        session, self._session, self._loop = self._session, None, None
+        if session is not None:
+            await session.close()
+
+    @asynccontextmanager
+    async def send(self, request: HttpRequest, /) -> AsyncGenerator[HttpReply]:
+        import aiohttp
+
+        session = self._open_session()
+        timeout = aiohttp.ClientTimeout(total=None, connect=request.connect_s, sock_connect=request.connect_s)
+        try:
+            response = await session.request(
+                request.method,
+                request.url,
+                data=request.body,
+                headers=request.headers,
+                allow_redirects=False,  # a redirect would carry the key to a stranger
+                proxy=self._proxy_for(request.url),
+                ssl=self._tls_context() if request.url.startswith("https:") else True,
+                timeout=timeout,
+            )
+        except (aiohttp.ClientError, OSError) as error:
+            raise ProviderFault(_fault_of(error, request, before_head=True)) from None
+        async with response, aclosing(_chunks(response, request)) as chunks:
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            yield HttpReply(status=response.status, headers=headers, chunks=chunks)
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        loop = asyncio.get_running_loop()
+        if self._session is None:
+            self._loop = loop
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S)
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                max_line_size=HEADER_BYTES,
+                max_field_size=HEADER_BYTES,
+            )
+        elif self._loop is not loop:
+            raise CallerError("this transport is open in another event loop: close it there, or make one for each loop")
+        return self._session
+
+    def _proxy_for(self, url: str) -> str | None:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").lower()
+        proxy = _variable(self._env, f"{parts.scheme}_proxy") or _variable(self._env, "all_proxy")
+        if not proxy or _goes_directly(host, no_proxy=_variable(self._env, "no_proxy")):
+            return None
+        return proxy if "://" in proxy else f"http://{proxy}"
+
+    def _tls_context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            context = ssl.create_default_context()  # reads SSL_CERT_FILE and SSL_CERT_DIR
+            for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+                if bundle := self._env.get(name):
+                    try:
+                        if os.path.isdir(bundle):  # noqa: PTH112 (a string is what OpenSSL takes)
+                            context.load_verify_locations(capath=bundle)
+                        else:
+                            context.load_verify_locations(cafile=bundle)
+                    except (OSError, ssl.SSLError):
+                        raise CallerError(f"`{name}` names `{bundle}`, which is no readable CA bundle") from None
+            self._tls = context
+        return self._tls
+
+
+def _variable(env: Mapping[str, str], name: str) -> str:
+    """The lower-case name wins, as in curl."""
+    return env.get(name) or env.get(name.upper()) or ""
+
+
+def _goes_directly(host: str, *, no_proxy: str) -> bool:
+    """NO_PROXY is a list of hosts and domain suffixes, with or without a leading dot, or `*`; ports are left aside."""
+    for entry in no_proxy.lower().split(","):
+        name = entry.strip().partition(":")[0].removeprefix("*").removeprefix(".")
+        if entry.strip() == "*" or (name and (host == name or host.endswith("." + name))):
+            return True
+    return False
+
+
+async def _chunks(response: aiohttp.ClientResponse, request: HttpRequest) -> AsyncGenerator[bytes]:
+    import aiohttp
+
+    try:
+        async for chunk in response.content.iter_any():
+            yield chunk
+    except (aiohttp.ClientError, OSError) as error:
+        raise ProviderFault(_fault_of(error, request, before_head=False)) from None
+
+
+def _fault_of(error: Exception, request: HttpRequest, *, before_head: bool) -> Fault:
+    """The exception as data. Its own text is used only where it cannot show a header: OS errors and TLS verdicts."""
+    import aiohttp
+
+    host = urlsplit(request.url).netloc.rpartition("@")[2]
+    match error:
+        case aiohttp.ServerTimeoutError():
+            kind, text = FaultKind.TIMEOUT, f"no connection to `{host}` within {request.connect_s:g} s"
+        case aiohttp.ClientConnectorDNSError():
+            kind, text = FaultKind.UNREACHABLE, f"the name `{host}` could not be resolved: {_reason(error.os_error)}"
+        case aiohttp.ClientConnectorCertificateError():
+            verdict = getattr(error.certificate_error, "verify_message", "") or type(error.certificate_error).__name__
+            kind, text = FaultKind.UNREACHABLE, f"the certificate of `{host}` was not accepted: {verdict}"
+        case aiohttp.ClientHttpProxyError():
+            kind, text = FaultKind.UNREACHABLE, f"the proxy refused the way to `{host}` (HTTP {error.status})"
+        case aiohttp.ClientProxyConnectionError():
+            kind, text = FaultKind.UNREACHABLE, f"no connection to the proxy: {_reason(error.os_error)}"
+        case aiohttp.ClientConnectorError():
+            kind, text = FaultKind.UNREACHABLE, f"no connection to `{host}`: {_reason(error.os_error)}"
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
+            kind, text = FaultKind.UNREACHABLE, f"`{host}` is no address that a request can be sent to"
+        case aiohttp.ClientPayloadError() if _is_encoding_error(error):
+            kind, text = FaultKind.PROTOCOL, f"`{host}` sent a body that does not match its content encoding"
+        case aiohttp.ClientResponseError():
+            kind, text = FaultKind.PROTOCOL, f"`{host}` did not answer in HTTP"
+        case _:
+            when = "before it answered" if before_head else "before the response was whole"
+            kind, text = FaultKind.DISCONNECTED, f"the connection to `{host}` broke {when}"
+    return Fault(kind=kind, message=text)
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or type(error).__name__
+
+
+def _is_encoding_error(error: BaseException | None) -> bool:
+    """aiohttp wraps a ContentEncodingError (a 400 by name) into the payload error."""
+    from aiohttp.http_exceptions import ContentEncodingError
+
+    while error is not None:
+        if isinstance(error, ContentEncodingError):
+            return True
+        error = error.__cause__
+    return False

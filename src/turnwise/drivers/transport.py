@@ -1,0 +1,43 @@
+"""One HTTP request, sent exactly once. A transport never retries, never follows a redirect and never judges a status."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import msgspec
+
+
+class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes out. The headers hold the key, so neither repr nor str shows their values."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    method: str = "POST"
+    connect_s: float = 10.0
+
+    def __repr__(self) -> str:
+        names = ", ".join([name for name, _ in self.headers])
+        return f"HttpRequest({self.method} {self.url.partition('?')[0]}, headers: {names}, {len(self.body)} bytes)"
+
+    __str__ = __repr__
+
+
+class HttpReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What comes back: `headers` with lower-case names (the last of equal ones), `chunks` the body after content decoding, as
+    it arrives. Iterating raises ProviderFault when the connection breaks."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
+
+
+class Transport(Protocol):
+    """`send` gives the reply once its head has arrived; leaving the context closes what is left of it.
+
+    Raises ProviderFault with a `Fault` of kind unreachable (no connection), timeout (`connect_s` passed), disconnected
+    (broke off before the body was whole) or protocol (not HTTP). The other deadlines count frames, which only the runner
+    sees, so the runner holds them. The lower-level exception is never chained: its text may show a header.
+    """
+
+    def send(self, request: HttpRequest, /) -> AbstractAsyncContextManager[HttpReply]: ...
