@@ -15,7 +15,14 @@ class SseEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class LineTooLong(ValueError):
-    """A line or an event grew past its limit. The family's decoder turns it into a `Faulted` frame."""
+    """A line or an event grew past its limit. The family's decoder turns it into a `Faulted` frame.
+
+    `events` are those that the same chunk completed before it, so that nothing depends on where the network cut.
+    """
+
+    def __init__(self, what: str, *, limit_bytes: int, events: "list[SseEvent]") -> None:
+        super().__init__(f"{what} of the stream is longer than {limit_bytes} bytes")
+        self.events = events
 
 
 class SseParser:
@@ -43,39 +50,43 @@ class SseParser:
         if b"\r" in chunk:
             self._after_cr = chunk[-1:] == b"\r"
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        events: list[SseEvent] = []
         lines = chunk.split(b"\n")
-        if len(lines) == 1:
-            self._keep(lines[0])
-            return []
-        self._keep(lines[0])
-        lines[0] = b"".join(self._tail)
-        self._tail.clear()
-        self._tail_bytes = 0
         rest = lines.pop()
-        events = self._read_lines(lines)
-        self._keep(rest)
+        if lines:
+            if self._tail:
+                self._keep(lines[0], events)
+                lines[0] = b"".join(self._tail)
+                self._tail.clear()
+                self._tail_bytes = 0
+            self._read_lines(lines, events)
+        self._keep(rest, events)
         return events
 
     def finish(self) -> list[SseEvent]:
         """End of the stream: what stands there unfinished is taken as it is."""
+        events: list[SseEvent] = []
         lines = [b"".join(self._tail), b""]
         self._tail.clear()
         self._tail_bytes = 0
-        return self._read_lines(lines)
+        self._read_lines(lines, events)
+        return events
 
-    def _keep(self, piece: bytes) -> None:
+    def _keep(self, piece: bytes, events: list[SseEvent]) -> None:
         if piece:
             self._tail.append(piece)
             self._tail_bytes += len(piece)
             if self._tail_bytes > self._limit:
-                raise LineTooLong(f"a line of the stream is longer than {self._limit} bytes")
+                raise LineTooLong("a line", limit_bytes=self._limit, events=events)
 
-    def _read_lines(self, lines: list[bytes]) -> list[SseEvent]:
-        events: list[SseEvent] = []
+    def _read_lines(self, lines: list[bytes], events: list[SseEvent]) -> None:
         if not self._started:
             self._started = True
             lines[0] = lines[0].removeprefix(BOM)
+        limit = self._limit
         for line in lines:
+            if len(line) > limit:
+                raise LineTooLong("a line", limit_bytes=limit, events=events)
             if not line:
                 if self._data:
                     events.append(
@@ -85,16 +96,17 @@ class SseParser:
                     self._data_bytes = 0
                 self._name = ""
             elif line.startswith(b"data:"):
-                value = line[6:] if line[5:6] == b" " else line[5:]
-                self._data_bytes += len(value)
-                if self._data_bytes > self._limit:
-                    raise LineTooLong(f"an event of the stream is longer than {self._limit} bytes")
-                self._data.append(value)
+                self._take(line[6:] if line[5:6] == b" " else line[5:], events)
             elif line.startswith(b"event:"):
                 self._name = line[6:].strip().decode("utf-8", "replace")
             elif line == b"data":
-                self._data.append(b"")
-        return events
+                self._take(b"", events)
+
+    def _take(self, value: bytes, events: list[SseEvent]) -> None:
+        self._data_bytes += len(value) + 1  # its newline counts, so that empty lines cannot pile up without end
+        if self._data_bytes > self._limit + 1:
+            raise LineTooLong("an event", limit_bytes=self._limit, events=events)
+        self._data.append(value)
 
 
 def encode_event(data: bytes, *, name: str = "") -> bytes:
