@@ -64,7 +64,10 @@ def test_any_bytes_at_any_split_give_the_same_events(tokens: list[bytes], data: 
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["", "message_start", "x y"]), st.text(st.characters(exclude_characters="\r\n")))
+        st.tuples(
+            st.sampled_from(["", "message_start", "x y"]),
+            st.text(st.characters(codec="utf-8", exclude_characters="\r\n")),
+        )
     )
 )
 def test_what_is_encoded_is_read_back(events: list[tuple[str, str]]) -> None:
