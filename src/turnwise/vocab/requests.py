@@ -72,6 +72,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: Message
     finish: FinishReason
     provider_finish: str | None = None
+    explanation: str | None = None  # the provider's own sentence about the finish (why it refused)
     usage: Usage | None = None  # None: the provider did not say
     id: str | None = None
     model: str | None = None

@@ -32,6 +32,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     stream_usage: bool = True  # Chat Completions: takes `stream_options.include_usage`
     sends_parallel_tool_calls: bool = True  # takes the field that allows or forbids parallel calls
     system_role: Literal["system", "developer"] = "system"
+    mid_system: bool = False  # Anthropic: takes role "system" inside `messages` (Opus 4.8 and later); else a user text
     strict_tools: bool = True  # takes `strict` on tools
     output: Literal["json_schema", "json_object", "none"] = "json_schema"  # means for structured output
     reasoning_replay: str | None = None  # Chat Completions: the field in which reasoning goes back, if any
