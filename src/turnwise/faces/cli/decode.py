@@ -1,7 +1,7 @@
 """`turnwise decode`: what recorded streams say, file by file."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -128,7 +128,7 @@ def read_file(file: str, *, profile: Profile, tool_names: frozenset[str]) -> Res
 
 
 @contextmanager
-def opened(file: str) -> Iterator[BinaryIO]:
+def opened(file: str) -> Generator[BinaryIO]:
     if file == "-":
         yield sys.stdin.buffer
         return

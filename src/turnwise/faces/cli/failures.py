@@ -17,7 +17,7 @@ class Failure(click.ClickException):
 
     def __init__(self, message: str, *, exit_code: int = USAGE) -> None:
         super().__init__(message)
-        self.exit_code = exit_code
+        self.code = exit_code
 
     def show(self, file: object = None) -> None:
         click.echo(f"{style('turnwise:', 'red', 'bold', stream=sys.stderr)} {self.format_message()}", err=True)

@@ -7,6 +7,7 @@ import sys
 import click
 
 from turnwise._version import __version__
+from turnwise.faces.cli.failures import Failure
 
 COMMANDS = {
     "run": ("turnwise.faces.cli.run", "Give a prompt; the model works in this folder and answers."),
@@ -72,6 +73,9 @@ def main() -> None:
     """The console script. Ctrl-C outside a run ends quietly with 130; a closed pipe ends quietly."""
     try:
         group.main(prog_name="turnwise", standalone_mode=False)
+    except Failure as error:
+        error.show()
+        sys.exit(error.code)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -1,0 +1,158 @@
+"""`@tool`: plain typed functions become tools; the schema comes from the type hints and the docstring."""
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+
+from turnwise.drivers.tools import Arguments, Tool
+from turnwise.errors import BadTool, CallerError, ToolFault
+from turnwise.faces.schemas import Signature, read_signature
+from turnwise.turn.config import Effect, ToolOffer
+from turnwise.vocab import ToolSpec
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# What all four API families take as a tool's name.
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+class FunctionTool(Generic[P, R]):
+    """A function that models may call. It can still be called as before; `.tool` is what an agent runs."""
+
+    def __init__(self, function: Callable[P, R], made: Tool) -> None:
+        self.tool = made
+        self._function = function
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.tool.name}>"
+
+
+ToolLike = Tool | ToolSpec | FunctionTool[..., Any] | Callable[..., Any]
+"""What `Agent(tools=[...])` takes. A bare `ToolSpec` is a client-side tool: its calls end the run as `waiting`."""
+
+
+@overload
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: Effect = "none",
+    exclusive: bool = False,
+    idempotent: bool = False,
+    timeout_s: float | None = None,
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+def tool(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: Effect = "none",
+    exclusive: bool = False,
+    idempotent: bool = False,
+    timeout_s: float | None = None,
+) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
+    """Make a tool of a typed function, sync or async.
+
+    `effect` says what it does to the world (`none`, `read`, `write`, `execute`), `exclusive` that it never runs beside
+    another call, `idempotent` that running it twice does no harm. `timeout_s` is the seconds one call may take. What it
+    returns (text, or anything that JSON can carry) is the result; an exception becomes a result that says so; raise
+    `ToolFault` to choose the words.
+
+    Raises BadTool where the function cannot be described to a model.
+    """
+
+    def make(plain: Callable[P, R]) -> FunctionTool[P, R]:
+        tool_name = name or getattr(plain, "__name__", "")
+        if not NAME.fullmatch(tool_name):
+            raise BadTool(
+                f"`{tool_name}` is no name for a tool: letters, digits, `_` and `-`, at most 64, no digit first; "
+                f"give one with @tool(name=...)"
+            )
+        signature = read_signature(plain, name=tool_name)
+        spec = ToolSpec(
+            name=tool_name, description=description or signature.description, parameters=signature.parameters
+        )
+        offer = ToolOffer(spec=spec, effect=effect, exclusive=exclusive, idempotent=idempotent, timeout_s=timeout_s)
+        return FunctionTool(plain, Tool(offer=offer, function=_adapted(plain, signature)))
+
+    return make if function is None else make(function)
+
+
+def read_tools(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
+    """What the user gave -> tools. Raises BadTool, CallerError for two of one name."""
+    found: dict[str, Tool] = {}
+    for given in tools:
+        made = _read_tool(given)
+        if made.name in found:
+            raise CallerError(f"two tools are called `{made.name}`: rename one with @tool(name=...)")
+        found[made.name] = made
+    return tuple(found.values())
+
+
+def _read_tool(given: ToolLike) -> Tool:
+    match given:
+        case Tool():
+            return given
+        case ToolSpec():
+            return Tool(offer=ToolOffer(spec=given, client_side=True))
+        case FunctionTool():
+            return given.tool
+        case _ if callable(given):
+            return tool(given).tool
+        case _:
+            raise BadTool(f"{given!r} is no tool: give a typed function, a @tool, or a ToolSpec")
+
+
+def _adapted(function: Callable[..., object], signature: Signature) -> Callable[[Arguments], object]:
+    """The function as a tool runs it: arguments validated and converted by the types that it declares."""
+
+    def prepare(arguments: Arguments) -> tuple[list[object], dict[str, object]]:
+        import pydantic
+
+        try:
+            values = signature.model.model_validate(arguments)
+        except pydantic.ValidationError as error:
+            raise ToolFault(_all_errors(error)) from error
+        named: dict[str, object] = {
+            field: getattr(values, field)
+            for field in signature.model.model_fields
+            if field in values.model_fields_set or field in signature.positional
+        }
+        named.update(values.model_extra or {})
+        return [named.pop(field) for field in signature.positional], named
+
+    if inspect.iscoroutinefunction(function):
+
+        async def run_async(arguments: Arguments) -> object:
+            positional, named = prepare(arguments)
+            return await cast("Callable[..., Any]", function)(*positional, **named)
+
+        return run_async
+
+    def run(arguments: Arguments) -> object:
+        positional, named = prepare(arguments)
+        return function(*positional, **named)
+
+    return run
+
+
+def _all_errors(error: "ValidationError") -> str:
+    """Every problem with its path, without echoing the values."""
+    lines = [
+        f"- {'.'.join(str(part) for part in problem['loc']) or 'arguments'}: {problem['msg']}"
+        for problem in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+    return "the arguments do not fit:\n" + "\n".join(lines)
