@@ -1,0 +1,90 @@
+"""A child process in a group of its own, ended with everything that it started."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+TERM_GRACE_S = 0.2  # within the half second that a cancelled tool has to settle
+LAST_OUTPUT_S = 0.1
+
+
+class _Child(asyncio.SubprocessProtocol):
+    """Hears the exit at once. (`asyncio.subprocess.Process.wait` waits for the pipes too, before Python 3.13: a child that
+    left something in the background would look alive, python/cpython#119710.)"""
+
+    def __init__(self, on_output: Callable[[bytes], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self._on_output = on_output
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._on_output(data)
+
+    def process_exited(self) -> None:
+        self.exited.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set_result(None)
+
+
+async def run_group(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout_s: float,
+    on_output: Callable[[bytes], None],
+    given: bytes = b"",
+) -> int:
+    """Run it to its end and return its exit code (negative: the signal that ended it).
+
+    `given` is its standard input; `on_output` gets standard output and error as they come. Raises TimeoutError after
+    `timeout_s`. Whatever happens, nothing of its group runs afterwards.
+    """
+    transport, child = await asyncio.get_running_loop().subprocess_exec(
+        lambda: _Child(on_output),
+        *command,
+        cwd=cwd,
+        env=env,
+        stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        if given:
+            stdin = transport.get_pipe_transport(0)
+            assert isinstance(stdin, asyncio.WriteTransport)
+            stdin.write(given)
+            stdin.close()
+        ended, _ = await asyncio.wait([child.exited], timeout=timeout_s)
+        if not ended:
+            raise TimeoutError
+    finally:
+        await _end(transport, child)
+    code = transport.get_returncode()
+    assert code is not None, "the process has exited"
+    return code
+
+
+async def _end(transport: asyncio.SubprocessTransport, child: _Child) -> None:
+    group = transport.get_pid()
+    try:
+        if not child.exited.done():
+            _signal(group, signal.SIGTERM)
+            await asyncio.wait([child.exited], timeout=TERM_GRACE_S)
+    finally:
+        _signal(group, signal.SIGKILL)  # also what it left in the background
+        await asyncio.wait([child.exited])
+        # A child that made a session of its own may hold the output open: what it says later is not waited for.
+        await asyncio.wait([child.closed], timeout=LAST_OUTPUT_S)
+        transport.close()
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # all of them have ended
+        os.killpg(group, number)
