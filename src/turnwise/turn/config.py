@@ -63,6 +63,8 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stream: bool = True
     max_steps: int = MAX_STEPS
     allowed: tuple[Effect, ...] = ("none", "read", "write", "execute")
+    # how a person allows what was denied, in the words of the face at hand; `{tool}` and `{effect}` are filled in
+    allow_hint: str = "add `{effect}` to the allowed effects"
     prepares_steps: bool = False  # the user gave a `prepare_step`: ask for StepPrepared before each step
     deadlines: Deadlines = Deadlines()
     # facts of the endpoint's profile that rules need

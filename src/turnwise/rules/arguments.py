@@ -1,0 +1,144 @@
+"""May this call run? Only with a known tool and strictly complete arguments that fit its schema (promise cut:never-run).
+
+Each way to miss has its own words, which say to the model what to do next (promise cut:named).
+"""
+
+import difflib
+from collections.abc import Collection, Mapping
+from typing import Literal, cast
+
+import msgspec
+
+from turnwise.rules.schema import decode_strictly, schema_errors, shorten
+from turnwise.vocab import ArgumentsState, FinishReason, ToolCall, ToolSpec
+
+
+class Sound(msgspec.Struct, frozen=True):
+    """The call may run with these arguments: JSON text of an object, or text where the tool is free-form."""
+
+    arguments: str
+
+
+class Unsound(msgspec.Struct, frozen=True):
+    """The call does not run; `text` is its result."""
+
+    kind: Literal["unknown_tool", "truncated", "malformed", "schema_mismatch"]
+    text: str
+
+
+# Why the arguments stop in the middle, by how the response ended.
+CUT_BECAUSE = {
+    FinishReason.LENGTH: "the response reached its limit of output tokens",
+    FinishReason.CUT: "the connection ended before the response was whole, which was not your mistake",
+    FinishReason.ERROR: "the provider broke off the response, which was not your mistake",
+}
+# What the model wrote before the cut fitted; half of it leaves room for the rest of a response.
+PIECE_SHARE = 2
+# More names than this cost more tokens than they help.
+MAX_NAMES = 30
+
+
+def judge_call(
+    call: ToolCall, *, tools: Mapping[str, ToolSpec], finish: FinishReason, limit_tokens: int | None
+) -> Sound | Unsound:
+    """Decide one call. `tools` are those on offer in this step; `limit_tokens` is the output limit that was asked for."""
+    spec = tools.get(call.name)
+    if spec is None:
+        return Unsound("unknown_tool", _unknown_tool(call.name, names=tools))
+    match call.state:
+        case ArgumentsState.TRUNCATED:
+            return Unsound("truncated", _split_notice(call, finish=finish, limit_tokens=limit_tokens))
+        case ArgumentsState.INVALID:
+            return Unsound("malformed", _malformed(call))
+        case ArgumentsState.COMPLETE:
+            return _judge_complete(call, spec=spec)
+
+
+def split_glued(call: ToolCall, *, spec: ToolSpec | None) -> tuple[ToolCall, ...]:
+    """Several calls if the whole objects found in one call all fit the tool's schema, else the call as it is.
+
+    Ids of the later ones are the first's with a number; the caller makes them unique in the session.
+    """
+    if spec is None or spec.free_form or len(call.alternatives) < 2:
+        return (call,)
+    pieces = [
+        ToolCall(
+            id=call.id if number == 1 else f"{call.id}_{number}",
+            name=call.name,
+            arguments=arguments,
+            opaque=call.opaque if number == 1 else None,
+        )
+        for number, arguments in enumerate(call.alternatives, start=1)
+    ]
+    fit = all(isinstance(_judge_complete(piece, spec=spec), Sound) for piece in pieces)
+    return tuple(pieces) if fit else (call,)
+
+
+def _judge_complete(call: ToolCall, *, spec: ToolSpec) -> Sound | Unsound:
+    if spec.free_form and call.free_form:
+        return Sound(call.arguments)
+    try:
+        value = decode_strictly(call.arguments)
+    except ValueError as error:
+        return Unsound("malformed", _malformed(msgspec.structs.replace(call, reason=str(error))))
+    if not isinstance(value, dict):
+        got = shorten(call.arguments)
+        return Unsound("schema_mismatch", _mismatch(call.name, errors=[f"`$`: expected an object, got {got}"]))
+    if spec.free_form:
+        # Families without free-form tools show them as a JSON tool with one string parameter `input`.
+        text = cast("dict[str, object]", value).get("input")
+        if isinstance(text, str):
+            return Sound(text)
+        return Unsound("schema_mismatch", _mismatch(call.name, errors=["`$.input`: expected string"]))
+    errors = schema_errors(spec.parameters, value=cast("object", value))
+    return Unsound("schema_mismatch", _mismatch(call.name, errors=errors)) if errors else Sound(call.arguments)
+
+
+def _unknown_tool(name: str, *, names: Collection[str]) -> str:
+    folded = {other.casefold(): other for other in names}
+    close = [folded[match] for match in difflib.get_close_matches(name.casefold(), folded, n=3)]
+    meant = f" Did you mean {' or '.join([f'`{other}`' for other in close])}?" if close else ""
+    if not names:
+        return f"Not run: there is no tool `{shorten(name)}`, and none is on offer in this step. Answer in text."
+    listed = ", ".join([f"`{other}`" for other in list(names)[:MAX_NAMES]])
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return f"Not run: no tool `{shorten(name)}` is on offer in this step.{meant} On offer: {listed}{more}."
+
+
+def _split_notice(call: ToolCall, *, finish: FinishReason, limit_tokens: int | None) -> str:
+    because = CUT_BECAUSE.get(finish, "the response ended in the middle of it")
+    limit = f" ({limit_tokens:,} tokens)" if finish is FinishReason.LENGTH and limit_tokens is not None else ""
+    length = len(call.arguments)
+    where = call.reason or f"cut after {length:,} characters"
+    size = f"; {length:,} characters of the arguments had arrived" if call.reason else ""
+    notice = (
+        f"Not run: the arguments of this call of `{call.name}` were cut off ({where}{size}), because {because}{limit}."
+    )
+    if finish in (FinishReason.CUT, FinishReason.ERROR):
+        return f"{notice} Nothing was changed. Send the call again, whole."
+    piece = max(length // PIECE_SHARE, 200)
+    return (
+        f"{notice} Nothing was changed. The same call would be cut again. Work in smaller pieces: several calls whose "
+        f"arguments stay under about {piece:,} characters each, for example the first part now and the rest added by "
+        "later calls, one response each."
+    )
+
+
+def _malformed(call: ToolCall) -> str:
+    if call.alternatives:
+        return (
+            f"Not run: this call of `{call.name}` held {len(call.alternatives)} JSON objects one after the other, and not all "
+            "of them fit the tool. Make one call for each, with one JSON object as its arguments."
+        )
+    why = f" ({shorten(call.reason, limit=300)})" if call.reason else ""
+    return (
+        f"Not run: the arguments of this call of `{call.name}` are not valid JSON{why}. They began: "
+        f"{shorten(call.arguments)}. Send the call again with one JSON object as its arguments, strings escaped."
+    )
+
+
+def _mismatch(name: str, *, errors: Collection[str]) -> str:
+    lines = "\n".join([f"- {error}" for error in errors])
+    return (
+        f"Not run: the arguments do not fit the parameters of `{name}`. Correct all of these and call again:\n{lines}"
+    )

@@ -1,0 +1,318 @@
+"""History that a strict server of every family accepts: each call with exactly one result, right after it, in call order.
+
+Healed once when a turn starts; what the turn appends afterwards is made fit piece by piece (`fit_call`, `fit_result`,
+`fit_parts`), so no step walks the whole history. Every change to what was given is recorded as a `Repair`.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from turnwise.errors import CallerError
+from turnwise.rules.schema import decode_strictly
+from turnwise.vocab import (
+    ArgumentsState,
+    File,
+    Message,
+    Part,
+    ProviderItem,
+    Reasoning,
+    Refusal,
+    Repair,
+    Text,
+    ToolCall,
+    ToolResult,
+    calls_of,
+)
+
+# Anthropic: "text content blocks must contain non-whitespace text". The others take blank text as it is.
+REFUSES_BLANK_TEXT = frozenset({"anthropic_messages"})
+# Anthropic: "the final block in an assistant message cannot be `thinking`". Responses: a reasoning item "was provided
+# without its required following item".
+REFUSES_TRAILING_REASONING = frozenset({"anthropic_messages", "openai_responses"})
+# Anthropic: "first message must use the user role". Gemini: a function call has to follow a user turn.
+BEGINS_WITH_USER = frozenset({"anthropic_messages", "gemini"})
+# Anthropic's pattern for `tool_use.id`. Elsewhere ids are the endpoint's own and go back as they came.
+CALL_ID_PATTERNS = {"anthropic_messages": re.compile(r"[A-Za-z0-9_-]+")}
+# What OpenAI, Anthropic and (nearly) Gemini accept as a function's name in history.
+TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+NO_RESULT = "There is no result for this call: none was ever reported. The tool may or may not have run."
+BEGINNING_MISSING = "(The beginning of this conversation is not at hand.)"
+NO_OUTPUT = "(no output)"
+
+
+class Healed(msgspec.Struct, frozen=True):
+    messages: tuple[Message, ...]
+    repairs: tuple[Repair, ...]
+    call_ids: frozenset[str]
+
+
+def heal(messages: Sequence[Message], *, family: str, tool_names: Collection[str] = ()) -> Healed:
+    """Repair `messages` deterministically; what is sound stays equal. Linear in the messages."""
+    repairs: list[Repair] = []
+    results = _results_by_call(messages)
+    call_ids: set[str] = set()
+    healed: list[Message] = []
+    used = 0
+    for index, message in enumerate(messages):
+        parts = _own_parts(message, index=index, repairs=repairs)
+        role = "user" if message.role == "tool" else message.role
+        if role != "assistant":
+            kept = fit_parts(parts, family=family, role=role)
+            if kept:
+                healed.append(message if kept == message.parts else Message(role, kept))
+            elif not message.parts:
+                repairs.append(Repair("empty_message", f"message {index}", f"left out an empty {message.role} message"))
+            continue
+        calls = [part for part in parts if isinstance(part, ToolCall)]
+        answers = [results[index, position] for position in range(len(calls))] if calls else []
+        used += sum([answer is not None for answer in answers])
+        fitted = _fit_calls(parts, family=family, tool_names=tool_names, taken=call_ids, index=index, repairs=repairs)
+        kept = fit_parts(fitted, family=family, role="assistant")
+        if not kept:
+            repairs.append(Repair("empty_message", f"message {index}", "left out an assistant message without content"))
+            continue
+        healed.append(message if kept == message.parts else Message("assistant", kept))
+        if calls:
+            healed.append(
+                _answers(calls_of(healed[-1]), found=answers, messages=messages, index=index, repairs=repairs)
+            )
+    orphans = sum([isinstance(part, ToolResult) for message in messages for part in message.parts]) - used
+    if orphans:
+        repairs.append(
+            Repair("orphan_result", "history", f"left out {orphans} results that no call of the history asked for")
+        )
+    if family in BEGINS_WITH_USER:
+        _begin_with_user(healed, repairs=repairs)
+    return Healed(tuple(healed), tuple(repairs), frozenset(call_ids))
+
+
+class _Found(msgspec.Struct, frozen=True):
+    result: ToolResult
+    index: int  # of the message it stood in
+    place: int  # among all results of the history
+
+
+def _results_by_call(messages: Sequence[Message]) -> dict[tuple[int, int], _Found | None]:
+    """(message, position among its calls) -> the result that answers it.
+
+    An id that occurs again in a later message answers the latest call before it; a result that stands before every call
+    of its id answers the first one. Within one message the n-th call of an id takes the n-th result; more are left over.
+    """
+    found: dict[str, list[_Found]] = {}
+    asked: dict[str, list[tuple[int, int]]] = {}
+    place = 0
+    for index, message in enumerate(messages):
+        position = 0
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                found.setdefault(part.call_id, []).append(_Found(part, index, place))
+                place += 1
+            elif isinstance(part, ToolCall) and message.role == "assistant":
+                asked.setdefault(part.id, []).append((index, position))
+                position += 1
+    answers: dict[tuple[int, int], _Found | None] = {}
+    for id, calls in asked.items():
+        results = found.get(id, [])
+        taken = 0
+        early = [result for result in results if result.index < calls[0][0]]
+        late = results[len(early) :]
+        for number, call in enumerate(calls):
+            while taken < len(late) and late[taken].index < call[0]:
+                taken += 1  # left over from a call before
+            following = [other[0] for other in calls[number + 1 : number + 2]]
+            # Two calls of one id in one message share what comes until the next message that uses the id.
+            end = _next_message(calls, number=number) if following else None
+            if taken < len(late) and (end is None or late[taken].index < end):
+                answers[call] = late[taken]
+                taken += 1
+            else:
+                answers[call] = early.pop(0) if early and call[0] == calls[0][0] else None
+    return answers
+
+
+def _next_message(calls: list[tuple[int, int]], *, number: int) -> int | None:
+    here = calls[number][0]
+    return next((index for index, _ in calls[number + 1 :] if index != here), None)
+
+
+def _own_parts(message: Message, *, index: int, repairs: list[Repair]) -> tuple[Part, ...]:
+    """The parts that may stand in a message of this role; results go where their calls are."""
+    if message.role == "tool":
+        own = tuple([part for part in message.parts if isinstance(part, Text | File | ProviderItem)])
+    elif message.role == "assistant":
+        own = tuple([part for part in message.parts if not isinstance(part, ToolResult)])
+    else:
+        own = tuple([part for part in message.parts if isinstance(part, Text | File | ProviderItem)])
+    strays = len(message.parts) - len(own) - sum([isinstance(part, ToolResult) for part in message.parts])
+    if strays:
+        what = f"left out {strays} parts that a {message.role} message cannot hold"
+        repairs.append(Repair("misplaced_part", f"message {index}", what))
+    if message.role == "tool" and own:
+        repairs.append(Repair("misplaced_part", f"message {index}", "moved what is no result into a user message"))
+    return own
+
+
+def _fit_calls(
+    parts: tuple[Part, ...],
+    *,
+    family: str,
+    tool_names: Collection[str],
+    taken: set[str],
+    index: int,
+    repairs: list[Repair],
+) -> tuple[Part, ...]:
+    fitted: list[Part] = []
+    pattern = CALL_ID_PATTERNS.get(family)
+    for part in parts:
+        if isinstance(part, ToolCall):
+            wanted = part.id
+            if pattern is not None and not pattern.fullmatch(wanted):
+                wanted = re.sub(r"[^A-Za-z0-9_-]", "_", wanted)
+            id = unique_id(wanted, taken=taken)
+            if id != part.id:
+                repairs.append(Repair("call_id", f"message {index}", f"call `{part.id}` is now `{id}`"))
+            taken.add(id)
+            part, mended = fit_call(
+                part if id == part.id else msgspec.structs.replace(part, id=id), tool_names=tool_names
+            )
+            repairs += mended
+        fitted.append(part)
+    return tuple(fitted)
+
+
+def _answers(
+    calls: Sequence[ToolCall],
+    *,
+    found: Sequence[_Found | None],
+    messages: Sequence[Message],
+    index: int,
+    repairs: list[Repair],
+) -> Message:
+    """One tool message with a result for each call, in call order."""
+    end = index + 1
+    while end < len(messages) and messages[end].role == "tool":
+        end += 1
+    for call, answer in zip(calls, found, strict=True):
+        if answer is None:
+            repairs.append(Repair("orphan_call", f"call {call.id}", "added a result that says that there is none"))
+        elif not index < answer.index < end:
+            repairs.append(Repair("result_moved", f"call {call.id}", "moved the result behind its call"))
+    places = [answer.place for answer in found if answer is not None]
+    if places != sorted(places):
+        repairs.append(Repair("result_order", f"message {index}", "put the results into the order of the calls"))
+    results = [
+        fit_result(answer.result, call=call) if answer else error_result(call, text=NO_RESULT)
+        for call, answer in zip(calls, found, strict=True)
+    ]
+    return Message("tool", tuple(results))
+
+
+def _begin_with_user(messages: list[Message], *, repairs: list[Repair]) -> None:
+    first = next((index for index, message in enumerate(messages) if message.role != "system"), None)
+    if first is not None and messages[first].role != "user":
+        messages.insert(first, Message("user", (Text(BEGINNING_MISSING),)))
+        repairs.append(Repair("no_first_user", "history", "put a user message in front, which this family insists on"))
+
+
+def unique_id(id: str, *, taken: Collection[str], also: Collection[str] = ()) -> str:
+    """`id`, or with a number behind it where it is empty or taken (in either collection)."""
+    wanted = id or "call"
+    if wanted == id and id not in taken and id not in also:
+        return id
+    number = 2 if wanted == id else 1
+    while f"{wanted}_{number}" in taken or f"{wanted}_{number}" in also:
+        number += 1
+    return f"{wanted}_{number}"
+
+
+def fit_call(call: ToolCall, *, tool_names: Collection[str]) -> tuple[ToolCall, tuple[Repair, ...]]:
+    """The call as it goes back to the model: arguments that servers can parse, a name that they accept."""
+    repairs: list[Repair] = []
+    changes: dict[str, object] = {}
+    if call.state is not ArgumentsState.COMPLETE or not (call.free_form or _is_object(call.arguments)):
+        if not call.free_form:
+            changes["arguments"] = "{}"
+            repairs.append(Repair("arguments_emptied", f"call {call.id}", f"{call.state}: goes back as {{}}"))
+        changes |= {"state": ArgumentsState.COMPLETE, "reason": None, "alternatives": ()}
+    if call.name not in tool_names and not TOOL_NAME.fullmatch(call.name):
+        changes["name"] = re.sub(r"[^A-Za-z0-9_-]", "_", call.name)[:64] or "unknown_tool"
+        repairs.append(Repair("call_name", f"call {call.id}", f"goes back as `{changes['name']}`"))
+    return (msgspec.structs.replace(call, **changes) if changes else call), tuple(repairs)
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        return isinstance(decode_strictly(arguments), dict)
+    except ValueError:
+        return False
+
+
+def fit_result(result: ToolResult, *, call: ToolCall) -> ToolResult:
+    """The result of exactly this call, never without content."""
+    content = tuple([part for part in result.content if isinstance(part, File) or part.text.strip()])
+    fitted = msgspec.structs.replace(
+        result, call_id=call.id, name=call.name, free_form=call.free_form, content=content or (Text(NO_OUTPUT),)
+    )
+    return result if fitted == result else fitted
+
+
+def error_result(call: ToolCall, *, text: str) -> ToolResult:
+    return ToolResult(call_id=call.id, name=call.name, content=(Text(text),), is_error=True, free_form=call.free_form)
+
+
+def fit_parts(parts: tuple[Part, ...], *, family: str, role: str) -> tuple[Part, ...]:
+    """Without the parts that this family's servers refuse; empty if nothing is left to send."""
+    blank_too = family in REFUSES_BLANK_TEXT
+    kept = [
+        part for part in parts if not (isinstance(part, Text | Refusal) and _says_nothing(part, blank_too=blank_too))
+    ]
+    if role == "assistant":
+        if family in REFUSES_TRAILING_REASONING:
+            while kept and isinstance(kept[-1], Reasoning):
+                kept.pop()
+        if all(isinstance(part, Reasoning) for part in kept):
+            kept = []
+    return parts if len(kept) == len(parts) else tuple(kept)
+
+
+def _says_nothing(part: Text | Refusal, *, blank_too: bool) -> bool:
+    return part.opaque is None and not (part.text.strip() if blank_too else part.text)
+
+
+def open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+    """The calls of the last message with calls that have no result yet."""
+    results: set[str] = set()
+    for message in reversed(messages):
+        if message.role == "assistant" and (calls := calls_of(message)):
+            return tuple([call for call in calls if call.id not in results])
+        results |= {part.call_id for part in message.parts if isinstance(part, ToolResult)}
+    return ()
+
+
+def check_input(input: Sequence[Message], *, history: Sequence[Message]) -> None:
+    """Raise CallerError unless `input` can start a turn after `history`: something to send, and if it hands in results,
+    exactly those that the session waits for. A user's message alone goes on without them."""
+    if not any(message.parts for message in input):
+        raise CallerError("there is nothing to send: give a message, or the results of the pending calls")
+    given = [part.call_id for message in input for part in message.parts if isinstance(part, ToolResult)]
+    if not given:
+        return
+    waited_for = [call.id for call in open_calls(history)]
+    # Calls that the input itself brings along are answered there.
+    known = {*waited_for, *(call.id for message in input for call in calls_of(message))}
+    unknown = [id for id in given if id not in known]
+    if unknown:
+        names = ", ".join([f"`{id}`" for id in unknown])
+        raise CallerError(
+            f"no pending call has the id {names}; the session waits for: {', '.join(waited_for) or 'nothing'}"
+        )
+    missing = [id for id in waited_for if id not in given]
+    if missing:
+        raise CallerError(
+            f"results are missing for the pending calls {', '.join(missing)}: hand in all of them together"
+        )
+    if len(given) != len(set(given)):
+        raise CallerError("two results for one call: hand in one for each")

@@ -1,0 +1,61 @@
+"""The forced answer, and what is said when no answer can be had from the model."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from turnwise.rules.schema import shorten
+from turnwise.vocab import File, Message, ToolChoice, ToolResult, ToolSpec
+
+# Stands after the results, as the last user-role text: a changed system prompt or tool list would throw the provider's
+# prompt cache away (measured, gitmost follow-up; promise end:forced-answer).
+SYNTHESIS = (
+    "This is the last step of this turn: no tool can be called any more. Answer now, from what you have: give the best "
+    "answer that the results so far allow, and say plainly what is unfinished or not known."
+)
+EMPTY_AGAIN = "Your last response was empty. Go on: answer in text, or call a tool if you still need one."
+GO_ON = "Go on."
+NOT_RUN_LAST_STEP = "Not run: this was the last step of the turn, in which no tool may be called."
+
+# Anthropic refuses tool calls and results in the history of a request without `tools`
+# (LiteLLM and Bedrock refuse it before it leaves), so even the extra request keeps them there, tool choice none.
+NEEDS_TOOLS_FOR_HISTORY = frozenset({"anthropic_messages"})
+
+# What a local answer shows: enough to be of use, short enough to read.
+MAX_RESULTS_SHOWN = 10
+MAX_RESULT_CHARACTERS = 500
+
+
+class Forbidden(msgspec.Struct, frozen=True):
+    """Tools and tool choice of a request in which no tool may be called."""
+
+    tools: tuple[ToolSpec, ...]
+    tool_choice: ToolChoice
+
+
+def forbid_tools(
+    tools: tuple[ToolSpec, ...], *, means: Literal["send", "drop_tools"], disobeyed: bool, family: str
+) -> Forbidden:
+    """Keep the tools with tool choice none; drop them where the endpoint's profile says so, or once the model disobeyed."""
+    drops = means == "drop_tools" or (disobeyed and family not in NEEDS_TOOLS_FOR_HISTORY)
+    return Forbidden((), "auto") if drops or not tools else Forbidden(tools, "none")
+
+
+def local_answer(why: str, *, said: str, messages: Sequence[Message]) -> str:
+    """An answer of ours: why there is none from the model, what it had said, and the last results of this turn."""
+    lines = [why]
+    if said.strip():
+        lines += ["", "The model had said:", said.strip()]
+    results = [part for message in messages for part in message.parts if isinstance(part, ToolResult)]
+    if results:
+        lines += ["", "What the tools had returned:"]
+        lines += [f"- {result.name}: {_show(result)}" for result in results[-MAX_RESULTS_SHOWN:]]
+        if len(results) > MAX_RESULTS_SHOWN:
+            lines.append(f"(the last {MAX_RESULTS_SHOWN} of {len(results)} results)")
+    return "\n".join(lines)
+
+
+def _show(result: ToolResult) -> str:
+    texts = [f"({part.media_type})" if isinstance(part, File) else part.text for part in result.content]
+    return shorten(" ".join(texts).strip() or "(nothing)", limit=MAX_RESULT_CHARACTERS)

@@ -1,0 +1,105 @@
+"""JSON texts against JSON Schemas: every error at once, in words, values shortened."""
+
+import functools
+from collections.abc import Iterable
+from typing import cast
+
+import jsonschema_rs
+import msgspec
+
+# A model mends what it can overlook; past this many the list only costs tokens.
+MAX_ERRORS = 20
+# Long enough to recognise a value, short enough that an error never repeats a file.
+MAX_SHOWN = 80
+
+
+def decode_strictly(text: str) -> object:
+    """The value that `text` holds. Raises ValueError saying what is wrong with it: no leniency of any kind."""
+    try:
+        return cast("object", msgspec.json.decode(text))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except UnicodeEncodeError:
+        raise ValueError("holds half of a surrogate pair, which is no character") from None
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from None
+
+
+def fault_of_schema(schema: str) -> str | None:
+    """Why `schema` cannot be used; None if it can. References to other documents cannot: nothing is fetched."""
+    try:
+        _validator(schema)
+    except ValueError as error:
+        return shorten(str(error).split("\n", 1)[0], limit=200)
+    return None
+
+
+def schema_errors(schema: str, *, value: object) -> tuple[str, ...]:
+    """Every way in which `value` misses `schema`, each with path, what was expected and what came; empty if it fits."""
+    # A decoded JSON value is what the validator takes; its stub cannot say so of `object`.
+    errors = list(_validator(schema).iter_errors(cast("str", value)))
+    shown = [_describe(error) for error in errors[:MAX_ERRORS]]
+    if len(errors) > MAX_ERRORS:
+        shown.append(f"... and {len(errors) - MAX_ERRORS} more")
+    return tuple(shown)
+
+
+def shorten(text: str, *, limit: int = MAX_SHOWN) -> str:
+    """`text` itself, or its beginning and how long it was."""
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
+
+
+def path_of(steps: Iterable[str | int]) -> str:
+    """`$.files[0].name`"""
+    return "$" + "".join([f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps])
+
+
+def _describe(error: jsonschema_rs.ValidationError) -> str:
+    path = path_of(error.instance_path)
+    rule = cast("dict[str, object]", error.kind.as_dict())
+    match error.kind.name:
+        case "required":
+            return f"`{path}`: the property `{rule['property']}` is missing"
+        case "additionalProperties" | "unevaluatedProperties":
+            names = ", ".join([f"`{name}`" for name in cast("list[str]", rule["unexpected"])])
+            return f"`{path}`: unexpected: {names}"
+        case "type":
+            wanted = " or ".join(cast("list[str]", rule["types"]))
+            return f"`{path}`: expected {wanted}, got {_show(error.instance)}"
+        case "enum":
+            return f"`{path}`: expected one of {_show(rule['options'], limit=200)}, got {_show(error.instance)}"
+        case "const":
+            return f"`{path}`: expected {_show(rule['expected_value'])}, got {_show(error.instance)}"
+        case "anyOf" | "oneOf":
+            return f"`{path}`: fits none of the allowed forms ({_forms(rule)}), got {_show(error.instance)}"
+        case name:
+            limits = ", ".join([_show(limit) for limit in rule.values()])
+            return f"`{path}`: breaks `{name}` ({limits}), got {_show(error.instance)}"
+
+
+def _forms(rule: dict[str, object]) -> str:
+    """What each form of an anyOf or oneOf missed."""
+    forms = cast("list[list[jsonschema_rs.ValidationError]]", rule.get("context") or [])
+    return shorten("; ".join([_describe(form[0]) for form in forms if form]), limit=400) or "more than one fits"
+
+
+def _show(value: object, *, limit: int = MAX_SHOWN) -> str:
+    try:
+        text = msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, RecursionError):
+        text = repr(type(value))
+    return shorten(text, limit=limit)
+
+
+@functools.lru_cache(maxsize=512)
+def _validator(schema: str) -> jsonschema_rs.Validator:
+    """Raises ValueError for what is no usable schema."""
+    parsed = decode_strictly(schema)
+    if not isinstance(parsed, dict | bool):
+        raise ValueError("a JSON Schema is an object")
+    return jsonschema_rs.validator_for(cast("dict[str, object]", parsed), retriever=_fetch_nothing)
+
+
+def _fetch_nothing(uri: str) -> bool:
+    # The validator would fetch over the network by default; a pure room has none, and a schema must not reach out.
+    raise ValueError(f"refers to `{uri}`, and references to other documents are not fetched")

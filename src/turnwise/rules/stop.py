@@ -1,0 +1,44 @@
+"""When a turn stops, and what its stop means for whoever waits for it."""
+
+import msgspec
+
+from turnwise.vocab import StopReason
+
+
+class MaxSteps(msgspec.Struct, frozen=True):
+    """A turn makes at most `steps` model steps; the forced answer is the last of them (promise end:cap)."""
+
+    steps: int
+
+    def is_last(self, step: int) -> bool:
+        """`step` counts from 1."""
+        return step >= self.steps
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    stop_reason: StopReason
+    complete: bool
+    exit_code: int
+
+
+# Every way in which a turn can end. A pair that is not here cannot occur (promise end:reason).
+OUTCOMES = (
+    Outcome(StopReason.ANSWERED, True, 0),
+    Outcome(StopReason.ANSWERED, False, 3),
+    Outcome(StopReason.STEP_LIMIT, False, 3),
+    Outcome(StopReason.BUDGET, False, 3),
+    Outcome(StopReason.TIME_LIMIT, False, 3),
+    Outcome(StopReason.LOOP, False, 3),
+    Outcome(StopReason.WAITING, False, 4),
+    Outcome(StopReason.REFUSED, False, 5),
+    Outcome(StopReason.PROVIDER_FAILED, False, 6),
+    Outcome(StopReason.CANCELLED, False, 130),
+)
+
+
+def exit_code(stop_reason: StopReason, *, complete: bool) -> int:
+    """The command line's exit code. Raises KeyError for a pair that cannot occur."""
+    return _EXIT_CODES[stop_reason, complete]
+
+
+_EXIT_CODES = {(outcome.stop_reason, outcome.complete): outcome.exit_code for outcome in OUTCOMES}

@@ -1,0 +1,67 @@
+"""What one request asks for: built from the turn's state, judged again when its response arrives."""
+
+import msgspec
+
+from turnwise.rules.last_step import Forbidden, forbid_tools
+from turnwise.turn.commands import Purpose
+from turnwise.turn.config import TurnConfig
+from turnwise.turn.events import StepPrepared
+from turnwise.vocab import Message, NamedTool, Opaque, OutputSchema, Request, Text, ToolChoice, ToolSpec
+
+# A pause is sent back with the provider's content as the last message, by design of that API (Anthropic `pause_turn`).
+# The one exception to promise end:no-prefill; other families get a trailing user text.
+PAUSE_GOES_BACK_LAST = frozenset({"anthropic_messages"})
+
+
+class Asking(msgspec.Struct, frozen=True, kw_only=True):
+    """What the request at hand allowed; its response is judged by it.
+
+    `forced`: the last step, no tool may be called. `partial`: an answer to it is one from incomplete data. `tools` are
+    the names that may be called.
+    """
+
+    purpose: Purpose
+    forced: bool
+    partial: bool
+    tools: tuple[str, ...]
+    output: OutputSchema | None
+    limit_tokens: int | None
+
+
+def build_request(
+    config: TurnConfig,
+    *,
+    messages: tuple[Message, ...],
+    trailing: tuple[str, ...],
+    tools: tuple[ToolSpec, ...],
+    prepared: StepPrepared,
+    forced: bool,
+    disobeyed: bool,
+) -> Request:
+    """The request of a step. System, tools and earlier messages stay as they were unless `prepared` says otherwise."""
+    wanted = prepared.tool_choice if prepared.tool_choice is not None else config.tool_choice
+    offer = Forbidden(tools, _possible_choice(wanted, tools=tools))
+    if forced:
+        offer = forbid_tools(tools, means=config.tool_choice_none, disobeyed=disobeyed, family=config.family)
+    parallel = config.parallel_tool_calls if prepared.parallel_tool_calls is None else prepared.parallel_tool_calls
+    if trailing:
+        messages = (*messages, Message("user", tuple([Text(text) for text in trailing])))
+    return Request(
+        model=prepared.model or config.model,
+        messages=messages,
+        system=config.system,
+        tools=offer.tools,
+        tool_choice=offer.tool_choice,
+        parallel_tool_calls=parallel if offer.tools else None,  # APIs refuse it without tools
+        output=prepared.output or config.output,
+        settings=prepared.settings or config.settings,
+        stream=config.stream,
+        extra=Opaque(config.family, config.extra) if config.extra else None,
+    )
+
+
+def _possible_choice(choice: ToolChoice, *, tools: tuple[ToolSpec, ...]) -> ToolChoice:
+    """APIs refuse a choice without tools, and a named tool that is not on offer."""
+    if not tools or (isinstance(choice, NamedTool) and all(tool.name != choice.name for tool in tools)):
+        return "auto"
+    return choice

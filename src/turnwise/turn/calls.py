@@ -1,0 +1,95 @@
+"""The calls of one response: which run, which wait for the client, which get their result at once."""
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from turnwise.rules.arguments import Sound, Unsound, judge_call, split_glued
+from turnwise.rules.history import error_result, fit_call, fit_parts, unique_id
+from turnwise.rules.permissions import denial
+from turnwise.turn.asking import Asking
+from turnwise.turn.commands import PlannedCall
+from turnwise.turn.config import ToolOffer, TurnConfig
+from turnwise.vocab import FinishReason, Message, Part, Repair, Response, ToolCall, ToolResult
+
+
+class Adopted(msgspec.Struct, frozen=True, kw_only=True):
+    """A response taken in. `message` is what goes into history (without parts: nothing does); `calls` are its calls as
+    the model wrote them, under ids that are unique in the session."""
+
+    message: Message
+    calls: tuple[ToolCall, ...]
+    repairs: tuple[Repair, ...]
+
+
+def adopt(response: Response, *, offers: Mapping[str, ToolOffer], taken: Collection[str], family: str) -> Adopted:
+    """Split what is two calls in one, make ids unique, make the message fit for history. Changes nothing."""
+    seen = set[str]()
+    repairs: list[Repair] = []
+    calls: list[ToolCall] = []
+    parts: list[Part] = []
+    for part in response.message.parts:
+        if isinstance(part, ToolResult):
+            continue
+        if not isinstance(part, ToolCall):
+            parts.append(part)
+            continue
+        offer = offers.get(part.name)
+        pieces = split_glued(part, spec=offer.spec if offer else None)
+        if len(pieces) > 1:
+            repairs.append(
+                Repair("glued_calls", f"call {part.id}", f"split into {len(pieces)} calls, all fit the schema")
+            )
+        for piece in pieces:
+            id = unique_id(piece.id, taken=taken, also=seen)
+            if id != piece.id:
+                if len(pieces) == 1:
+                    repairs.append(Repair("call_id", f"call {piece.id}", f"is now `{id}`, unique in the session"))
+                piece = msgspec.structs.replace(piece, id=id)
+            seen.add(id)
+            calls.append(piece)
+            fitted, mended = fit_call(piece, tool_names=offers)
+            parts.append(fitted)
+            repairs += mended
+    kept = fit_parts(tuple(parts), family=family, role="assistant")
+    return Adopted(message=Message("assistant", kept), calls=tuple(calls), repairs=tuple(repairs))
+
+
+class Sorted(msgspec.Struct, frozen=True, kw_only=True):
+    planned: tuple[PlannedCall, ...]
+    pending: tuple[ToolCall, ...]
+    results: dict[str, ToolResult]
+
+
+def sort_calls(
+    calls: tuple[ToolCall, ...],
+    *,
+    finish: FinishReason,
+    asking: Asking,
+    offers: Mapping[str, ToolOffer],
+    config: TurnConfig,
+) -> Sorted:
+    """Every call goes exactly one of three ways: it runs, it is the client's, or it has its result already."""
+    tools = {name: offers[name].spec for name in asking.tools}
+    planned: list[PlannedCall] = []
+    pending: list[ToolCall] = []
+    results: dict[str, ToolResult] = {}
+    for call in calls:
+        verdict = judge_call(call, tools=tools, finish=finish, limit_tokens=asking.limit_tokens)
+        if isinstance(verdict, Unsound):
+            results[call.id] = error_result(call, text=verdict.text)
+            continue
+        offer = offers[call.name]
+        denied = denial(call.name, effect=offer.effect, allowed=config.allowed, hint=config.allow_hint)
+        if denied is not None:
+            results[call.id] = error_result(call, text=denied)
+        elif offer.client_side:
+            pending.append(call)
+        else:
+            planned.append(_plan(call, verdict=verdict, offer=offer, config=config))
+    return Sorted(planned=tuple(planned), pending=tuple(pending), results=results)
+
+
+def _plan(call: ToolCall, *, verdict: Sound, offer: ToolOffer, config: TurnConfig) -> PlannedCall:
+    timeout_s = config.deadlines.tool_s if offer.timeout_s is None else offer.timeout_s
+    return PlannedCall(call=call, arguments=verdict.arguments, timeout_s=timeout_s, exclusive=offer.exclusive)

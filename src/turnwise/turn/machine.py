@@ -1,0 +1,494 @@
+"""The chair: takes what happened, says what to do next. Pure; every wait is the driver's."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from turnwise.errors import BadTool, CallerError, TurnwiseBug
+from turnwise.rules.history import error_result, fit_result, heal
+from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP, SYNTHESIS, local_answer
+from turnwise.rules.output import Fits, judge_output
+from turnwise.rules.schema import fault_of_schema
+from turnwise.rules.stop import MaxSteps
+from turnwise.turn.asking import PAUSE_GOES_BACK_LAST, Asking, build_request
+from turnwise.turn.calls import Adopted, adopt, sort_calls
+from turnwise.turn.commands import Command, FinishTurn, PrepareStep, Purpose, RunTools, SendRequest
+from turnwise.turn.config import ToolOffer, TurnConfig, TurnResult
+from turnwise.turn.events import (
+    Event,
+    Interrupted,
+    RequestFailed,
+    ResponseReceived,
+    StepPrepared,
+    ToolsFinished,
+    TurnStarted,
+)
+from turnwise.turn.transitions import State, check_legal, state_after
+from turnwise.vocab import (
+    NO_USAGE,
+    Fault,
+    File,
+    FinishReason,
+    Message,
+    Repair,
+    Response,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+    calls_of,
+    reasoning_of,
+    refusal_of,
+    text_of,
+)
+
+# How a response ended before it was whole; a text that ended so is an answer, but not a complete one.
+UNFINISHED = frozenset({FinishReason.LENGTH, FinishReason.CUT, FinishReason.ERROR, FinishReason.PAUSE})
+
+REFUSED = frozenset({FinishReason.REFUSAL, FinishReason.CONTENT_FILTER})
+
+NOT_REPORTED = "No result was reported for this call. The tool may or may not have run."
+NOT_RUN_REFUSED = "Not run: the response that asked for it was refused or filtered."
+NOT_RUN_FAULT = "Not run: the provider failed before its response was whole."
+LOST = (
+    "The run was interrupted before a result was recorded. The tool may or may not have run: look before you repeat it."
+)
+INTERRUPTED = {
+    "cancel": "Cancelled by the user before a result was there. The tool may have run in part.",
+    "deadline": "The turn's time was up before a result was there. The tool may have run in part.",
+}
+ENDED = {
+    "cancel": (StopReason.CANCELLED, "The turn was cancelled before there was an answer."),
+    "deadline": (StopReason.TIME_LIMIT, "The turn's time was up before there was an answer."),
+}
+
+
+class Turn(msgspec.Struct, kw_only=True):
+    """One turn: `start` gives the first command, `receive` the next, until it is FinishTurn.
+
+    Plain data: `replay` rebuilds it from its journal. `messages` is what requests carry, healed once and then appended
+    to; `added` what this turn brings to the session.
+    """
+
+    config: TurnConfig
+    messages: list[Message]
+    added: list[Message]
+    call_ids: set[str]
+    offers: dict[str, ToolOffer]
+    repairs: list[Repair]
+    state: State = State.READY
+    step: int = 0
+    requests: int = 0
+    usage: Usage = NO_USAGE
+    reasonings: list[str] = []
+
+    # the request at hand, and the next one
+    asking: Asking | None = None
+    prepared: StepPrepared = StepPrepared()
+    purpose: Purpose = "step"
+    note: str = ""  # a user-role text for the next request only
+    paused: bool = False  # the last message is the provider's paused content
+    said: str = ""  # the text of paused responses, to which the next one belongs
+
+    # the calls of the response at hand, as they stand in history
+    calls: tuple[ToolCall, ...] = ()
+    pending: tuple[ToolCall, ...] = ()
+    results: dict[str, ToolResult] = {}
+    last_text: str = ""  # what the model said beside its last calls
+
+    empties: int = 0  # empty responses in a row
+    corrections: int = 0
+    correcting: bool = False
+    extra_used: bool = False  # the one request beyond the cap
+    result: TurnResult | None = None
+
+    @classmethod
+    def start(cls, started: TurnStarted, *, earlier: Sequence[Message] = ()) -> tuple["Turn", Command]:
+        """A turn and its first command. `earlier` are the messages of the session's earlier turns.
+
+        Raises CallerError for a configuration that cannot work.
+        """
+        check_config(started.config)
+        given = (*earlier, *started.history, *started.input)
+        names = [offer.spec.name for offer in started.config.tools]
+        healed = heal(given, family=started.config.family, tool_names=frozenset(names))
+        turn = cls(
+            config=started.config,
+            messages=list(healed.messages),
+            added=list(started.input),
+            call_ids=set(healed.call_ids),
+            offers=dict(zip(names, started.config.tools, strict=True)),
+            repairs=list(healed.repairs),
+        )
+        return turn, turn.receive(started)
+
+    def receive(self, event: Event) -> Command:
+        """The command that `event` leads to. Raises TurnwiseBug for an illegal event, and then nothing has changed."""
+        check_legal(self.state, event=event)
+        match event:
+            case TurnStarted():
+                command = self._begin_step()
+            case StepPrepared():
+                command = self._ask(event)
+            case ResponseReceived(number=number, response=response):
+                self._check_number(number)
+                command = self._take(response)
+            case RequestFailed(number=number, fault=fault, partial=partial):
+                self._check_number(number)
+                if partial is not None and partial.usage is not None:
+                    self.usage += partial.usage
+                command = self._fail(fault, arrived="")
+            case ToolsFinished(results=results):
+                command = self._after_tools(results)
+            case Interrupted(kind=kind, results=results):
+                command = self._interrupt(kind, results=results)
+        self.state = state_after(self.state, event=event, command=command)
+        return command
+
+    def left_behind(self) -> tuple[Message, ...]:
+        """What the turn adds to its session if nothing more happens; every call that may have run has a result.
+
+        Of use after a crash. The turn takes no event afterwards.
+        """
+        if self.state is not State.FINISHED:
+            if self.state is State.RUNNING:
+                self.pending = ()
+                self._close_calls((), missing=LOST)
+            self._settle_pause()
+            self.state = State.FINISHED
+        return tuple(self.added)
+
+    def _check_number(self, number: int) -> None:
+        if number != self.requests:
+            raise TurnwiseBug(f"a response to request {number} came while request {self.requests} is at hand")
+
+    # asking
+
+    def _begin_step(self) -> Command:
+        self.step += 1
+        if not self.config.prepares_steps:
+            return self._ask(StepPrepared())
+        return PrepareStep(
+            step=self.step,
+            max_steps=self.config.max_steps,
+            messages=tuple(self.messages),
+            usage=self.usage,
+            requests=self.requests,
+        )
+
+    def _ask(self, prepared: StepPrepared, *, disobeyed: bool = False) -> SendRequest:
+        config = self.config
+        self.prepared = prepared
+        last = MaxSteps(config.max_steps).is_last(self.step)
+        # A first step without tools has nothing to forbid and nothing to sum up (promise end:early).
+        forced = last and (bool(config.tools) or self.step > 1)
+        partial = forced and not self.correcting
+        tools = self._tools_on_offer(prepared)
+        request = build_request(
+            config,
+            messages=tuple(self.messages),
+            trailing=self._trailing(prepared, synthesis=partial),
+            tools=tools,
+            prepared=prepared,
+            forced=forced,
+            disobeyed=disobeyed,
+        )
+        self.asking = Asking(
+            purpose=self.purpose,
+            forced=forced,
+            partial=partial,
+            tools=() if request.tool_choice == "none" else tuple([tool.name for tool in request.tools]),
+            output=request.output,
+            limit_tokens=request.settings.max_output_tokens,
+        )
+        self.requests += 1
+        self.note, self.purpose = "", "step"
+        return SendRequest(
+            number=self.requests,
+            step=self.step,
+            purpose=self.asking.purpose,
+            request=request,
+            deadlines=config.deadlines,
+            taken_ids=frozenset(self.call_ids),
+            id_prefix=f"call_{self.requests}",
+        )
+
+    def _tools_on_offer(self, prepared: StepPrepared) -> tuple[ToolSpec, ...]:
+        if prepared.tools is None:
+            return tuple([offer.spec for offer in self.config.tools])
+        wanted = frozenset(prepared.tools)
+        for name in sorted(wanted - self.offers.keys()):
+            self._repair(
+                "unknown_tool_offered", f"step {self.step}", f"prepare_step named `{name}`, which is no tool here"
+            )
+        return tuple([offer.spec for offer in self.config.tools if offer.spec.name in wanted])
+
+    def _trailing(self, prepared: StepPrepared, *, synthesis: bool) -> tuple[str, ...]:
+        """The user-role texts at the end of this request only. Without one the last message must not be an assistant's,
+        unless the endpoint is known to accept it (promise end:no-prefill)."""
+        goes_back_last = self.paused and self.config.family in PAUSE_GOES_BACK_LAST
+        if goes_back_last:
+            if prepared.instruction:
+                self._repair("instruction_dropped", f"step {self.step}", "nothing may follow a paused response")
+            return ()
+        texts = [text for text in (self.note, prepared.instruction, SYNTHESIS if synthesis else None) if text]
+        ends_open = not self.messages or (self.messages[-1].role == "assistant" and not self.config.accepts_prefill)
+        return tuple(texts or ([GO_ON] if ends_open else []))
+
+    # a response
+
+    def _take(self, response: Response) -> Command:
+        if self.asking is None:
+            raise TurnwiseBug("a response without a request")
+        if response.usage is not None:
+            self.usage += response.usage
+        self.repairs += response.repairs
+        if reasoning := reasoning_of(response.message):
+            self.reasonings.append(reasoning)
+        adopted = adopt(response, offers=self.offers, taken=self.call_ids, family=self.config.family)
+        self.repairs += adopted.repairs
+        self.call_ids.update([call.id for call in adopted.calls])
+        text = self.said + _answer_text(response.message)
+        refusal = refusal_of(response.message)
+
+        if response.fault is not None:
+            self._record(adopted, calls_answer=NOT_RUN_FAULT)
+            return self._fail(response.fault, arrived=text)
+        if response.finish in REFUSED or (refusal.strip() and not adopted.calls):
+            self._record(adopted, calls_answer=NOT_RUN_REFUSED)
+            return self._refuse(response, refusal=refusal, text=text)
+        if adopted.calls:
+            if self.asking.forced:
+                return self._disobeyed(adopted, text=text, response=response)
+            return self._run(adopted, response=response, asking=self.asking)
+        if response.finish is FinishReason.PAUSE and adopted.message.parts and self.step < self.config.max_steps:
+            return self._pause(adopted, text=text)
+        if not text.strip():
+            return self._empty(adopted)
+        return self._answer(adopted, text=text, finish=response.finish)
+
+    def _run(self, adopted: Adopted, *, response: Response, asking: Asking) -> Command:
+        """Run what may run; everything else has its result at once."""
+        self._append(adopted.message)
+        sorted_ = sort_calls(
+            adopted.calls, finish=response.finish, asking=asking, offers=self.offers, config=self.config
+        )
+        self.calls = calls_of(adopted.message)
+        self.pending, self.results = sorted_.pending, sorted_.results
+        self.last_text, self.said = text_of(response.message), ""
+        self.empties, self.correcting = 0, False
+        if sorted_.planned:
+            return RunTools(step=self.step, calls=sorted_.planned)
+        return self._after_tools(())
+
+    def _after_tools(self, reported: Sequence[ToolResult]) -> Command:
+        self._close_calls(reported, missing=NOT_REPORTED)
+        if not self.pending:
+            return self._begin_step()
+        return self._finish(StopReason.WAITING, text=self.last_text, pending=self.pending)
+
+    def _pause(self, adopted: Adopted, *, text: str) -> Command:
+        """Send the content back to go on. Before a forced answer only its text: a server-side tool that has no result yet
+        may not be followed by an instruction."""
+        self.said = text
+        self._append(adopted.message)
+        self.paused = True
+        if self.step + 1 >= self.config.max_steps:
+            self._settle_pause()
+        elif self.config.family not in PAUSE_GOES_BACK_LAST and not self.config.accepts_prefill:
+            self.note = GO_ON
+        return self._begin_step()
+
+    def _empty(self, adopted: Adopted) -> Command:
+        """Ask once more, as a step or as the one extra request; then answer ourselves (promise end:never-empty)."""
+        self._settle_pause()
+        if adopted.message.parts:
+            self._append(adopted.message)
+        self.empties += 1
+        if self.empties > 1:
+            return self._answer_locally(
+                "The model gave two empty responses in a row, so there is no answer of its own."
+            )
+        self.note, self.purpose = EMPTY_AGAIN, "answer"
+        if self.step < self.config.max_steps:
+            return self._begin_step()
+        return self._ask_beyond_cap("The model gave an empty response in the last step.", disobeyed=False)
+
+    def _disobeyed(self, adopted: Adopted, *, text: str, response: Response) -> Command:
+        """The model called a tool where none was allowed: not executed, its text kept if there is one."""
+        self._record(adopted, calls_answer=NOT_RUN_LAST_STEP)
+        if text.strip():
+            return self._answer(None, text=text, finish=response.finish)
+        self.purpose = "answer"
+        return self._ask_beyond_cap("The model called a tool in the last step, where none is allowed.", disobeyed=True)
+
+    def _ask_beyond_cap(self, why: str, *, disobeyed: bool) -> Command:
+        if self.extra_used:
+            return self._answer_locally(why)
+        self.extra_used = True
+        return self._ask(self.prepared, disobeyed=disobeyed)
+
+    def _answer(self, adopted: Adopted | None, *, text: str, finish: FinishReason) -> Command:
+        if adopted is not None:
+            self._record(adopted, calls_answer=NOT_RUN_LAST_STEP)
+        output: str | None = None
+        fits = True
+        asking = self.asking
+        if asking is not None and asking.output is not None:
+            verdict = judge_output(text, output=asking.output, finish=finish)
+            if isinstance(verdict, Fits):
+                output = verdict.json
+                self.repairs += verdict.repairs
+            elif self.corrections < self.config.max_output_corrections and self.step < self.config.max_steps:
+                return self._correct(verdict.correction)
+            else:
+                fits = False
+        partial = asking is not None and asking.partial
+        return self._finish(
+            StopReason.STEP_LIMIT if partial else StopReason.ANSWERED,
+            text=text,
+            complete=fits and not partial and finish not in UNFINISHED,
+            output=output,
+        )
+
+    def _correct(self, correction: str) -> Command:
+        self.corrections += 1
+        self.correcting, self.said, self.empties = True, "", 0
+        self._settle_pause()
+        self._append(Message("user", (Text(correction),)))
+        return self._begin_step()
+
+    def _refuse(self, response: Response, *, refusal: str, text: str) -> Command:
+        said = "\n".join([part for part in (refusal.strip(), text.strip()) if part])
+        if response.finish is FinishReason.CONTENT_FILTER:
+            word = f" (`{response.provider_finish}`)" if response.provider_finish else ""
+            own = f"The provider's content filter stopped the answer{word}."
+            return self._finish(
+                StopReason.REFUSED, text=f"{own}\n\nWhat had arrived: {said}" if said else own, local=True
+            )
+        if said:
+            return self._finish(StopReason.REFUSED, text=said)
+        return self._finish(StopReason.REFUSED, text="The model refused to answer and gave no reason.", local=True)
+
+    # ends without an answer
+
+    def _fail(self, fault: Fault, *, arrived: str) -> FinishTurn:
+        status = f" ({fault.status})" if fault.status is not None else ""
+        why = f"The provider failed{status}, {fault.kind}: {fault.message or 'it did not say why'}"
+        text = local_answer(why, said=arrived or self.said or self.last_text, messages=self.added)
+        return self._finish(StopReason.PROVIDER_FAILED, text=text, local=True, fault=fault)
+
+    def _interrupt(self, kind: str, *, results: Sequence[ToolResult]) -> FinishTurn:
+        if self.state is State.RUNNING:
+            self.pending = ()
+            self._close_calls(results, missing=INTERRUPTED[kind])
+        stop_reason, why = ENDED[kind]
+        text = local_answer(why, said=self.said or self.last_text, messages=self.added)
+        return self._finish(stop_reason, text=text, local=True)
+
+    def _answer_locally(self, why: str) -> FinishTurn:
+        partial = self.asking is not None and self.asking.partial
+        text = local_answer(why, said=self.said or self.last_text, messages=self.added)
+        return self._finish(StopReason.STEP_LIMIT if partial else StopReason.ANSWERED, text=text, local=True)
+
+    def _finish(
+        self,
+        stop_reason: StopReason,
+        *,
+        text: str,
+        complete: bool = False,
+        output: str | None = None,
+        pending: tuple[ToolCall, ...] = (),
+        fault: Fault | None = None,
+        local: bool = False,
+    ) -> FinishTurn:
+        self._settle_pause()
+        self.result = TurnResult(
+            text=text,
+            stop_reason=stop_reason,
+            complete=complete,
+            steps=self.step,
+            requests=self.requests,
+            usage=self.usage,
+            messages=tuple(self.added),
+            output=output,
+            reasoning="\n\n".join(self.reasonings),
+            repairs=tuple(self.repairs),
+            pending=pending,
+            fault=fault,
+            origin="local" if local else "model",
+        )
+        return FinishTurn(result=self.result)
+
+    # history
+
+    def _append(self, message: Message) -> None:
+        self.messages.append(message)
+        self.added.append(message)
+        self.paused = False
+
+    def _record(self, adopted: Adopted, *, calls_answer: str) -> None:
+        """Keep a response whose calls, if any, do not run."""
+        if adopted.message.parts:
+            self._append(adopted.message)
+        if adopted.calls:
+            results = [error_result(call, text=calls_answer) for call in calls_of(adopted.message)]
+            self._append(Message("tool", tuple(results)))
+
+    def _close_calls(self, reported: Sequence[ToolResult], *, missing: str) -> None:
+        """Give each call its one result, in call order; those of pending calls are handed in later."""
+        by_id: dict[str, ToolResult] = {}
+        ordered = {call.id for call in self.calls} - self.results.keys() - {call.id for call in self.pending}
+        for result in reported:
+            if result.call_id not in ordered or result.call_id in by_id:
+                self._repair("stray_result", f"call {result.call_id}", "left out a result that no call waits for")
+            else:
+                by_id[result.call_id] = result
+        waiting = {call.id for call in self.pending}
+        results: list[ToolResult] = []
+        for call in self.calls:
+            if call.id in waiting:
+                continue
+            result = self.results.get(call.id) or by_id.get(call.id)
+            results.append(error_result(call, text=missing) if result is None else fit_result(result, call=call))
+        self.calls, self.results = (), {}
+        if results:
+            self._append(Message("tool", tuple(results)))
+
+    def _settle_pause(self) -> None:
+        """A paused response that nothing will continue keeps its text only: what the provider had begun cannot be ended."""
+        if not self.paused:
+            return
+        paused = self.messages.pop()
+        self.added.pop()
+        kept = tuple([part for part in paused.parts if isinstance(part, Text) and part.text.strip()])
+        if kept:
+            self._append(Message("assistant", kept))
+        self.paused = False
+
+    def _repair(self, kind: str, where: str, what: str) -> None:
+        self.repairs.append(Repair(kind, where, what))
+
+
+def _answer_text(message: Message) -> str:
+    """The text, or what came in its place."""
+    text = text_of(message)
+    files = [part.media_type for part in message.parts if isinstance(part, File)]
+    return text if text.strip() or not files else f"(The answer is a file: {', '.join(files)}.)"
+
+
+def check_config(config: TurnConfig) -> None:
+    """Raise CallerError for a configuration that cannot work, saying what to change."""
+    if config.max_steps < 1:
+        raise CallerError(f"`max_steps` is {config.max_steps}; a turn needs at least 1")
+    names = [offer.spec.name for offer in config.tools]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise CallerError(f"two tools are called `{twice[0]}`; give each its own name")
+    for offer in config.tools:
+        if fault := fault_of_schema(offer.spec.parameters):
+            raise BadTool(f"the parameters of tool `{offer.spec.name}` are no usable JSON Schema: {fault}")
+    if config.output is not None and (fault := fault_of_schema(config.output.schema)):
+        raise CallerError(f"the output schema is no usable JSON Schema: {fault}")
