@@ -1,10 +1,65 @@
-"""Frames -> one whole `Response`. Feed frames with `receive`, then `finish()` once the stream has ended."""
+"""Frames -> one whole `Response`. Feed frames with `receive`, then `finish()` once the stream has ended.
 
-from collections.abc import Sequence
+Parts are keyed by the frames' `block`. Calls that have none (Chat Completions) are placed by `tool_calls.CallTable`;
+argument text is kept by `argument_text.ArgumentText`; what was mended is recorded by the list in `heal`.
+"""
 
-from turnwise.vocab import Frame, Response
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from turnwise.assembly.argument_text import Settled
+from turnwise.assembly.blocks import Block, Kind, size_of
+from turnwise.assembly.heal import repair
+from turnwise.assembly.tool_calls import CallTable, OpenCall, all_repairs
+from turnwise.vocab import (
+    ArgumentsState,
+    BlockData,
+    BlockEnded,
+    CitationAdded,
+    Fault,
+    Faulted,
+    FaultKind,
+    Finished,
+    FinishReason,
+    Frame,
+    Mended,
+    Message,
+    Part,
+    PartDone,
+    ReasoningDelta,
+    RefusalDelta,
+    Repair,
+    Response,
+    Started,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+    UsageReported,
+)
 
 MiB = 1024 * 1024
+MAX_PARTS = 4096  # blocks of one response; real ones show a few dozen
+
+# Of several finish reasons the gravest counts: OpenRouter repeats one, some send `stop` and then `tool_calls`.
+GRAVITY = {
+    reason: gravity
+    for gravity, reason in enumerate(
+        (
+            FinishReason.CUT,
+            FinishReason.STOP,
+            FinishReason.TOOL_CALLS,
+            FinishReason.PAUSE,
+            FinishReason.LENGTH,
+            FinishReason.CONTENT_FILTER,
+            FinishReason.REFUSAL,
+            FinishReason.ERROR,
+        )
+    )
+}
+# Ends at which a call without arguments is one that had none, rather than one that was cut before they began.
+ENDED_BY_ITSELF = frozenset({FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.PAUSE})
 
 
 class Assembler:
@@ -13,6 +68,9 @@ class Assembler:
     `tool_names` are the names on offer (they decide where a name could be read in two ways). `taken_ids` are call ids
     that the session has used already; `id_prefix` begins the ids made for calls that came without one or with a taken
     one. `call_bytes` bounds the arguments of one call, `response_bytes` the whole.
+
+    The finish reason is ours: `stop` with calls becomes `tool_calls`, `tool_calls` without any becomes `stop`, a second
+    witness of the limit makes it `length`; `provider_finish` keeps the provider's word.
     """
 
     def __init__(
@@ -23,12 +81,416 @@ class Assembler:
         id_prefix: str = "call",
         call_bytes: int = 8 * MiB,
         response_bytes: int = 64 * MiB,
-    ) -> None: ...
+    ) -> None:
+        self._tool_names = tool_names
+        self._taken_ids = taken_ids
+        self._id_prefix = id_prefix
+        self._call_bytes = call_bytes
+        self._response_bytes = response_bytes
+        self._repairs: list[Repair] = []
+        self._started = False
+        self._fault: Fault | None = None
+        self._clear()
+        self._take: dict[type[Frame], Callable[..., Sequence[Frame]]] = {
+            TextDelta: self._text,
+            ReasoningDelta: self._reasoning,
+            RefusalDelta: self._refusal,
+            ToolCallDelta: self._call_delta,
+            PartDone: self._part_done,
+            BlockData: self._block_data,
+            BlockEnded: self._block_ended,
+            CitationAdded: self._citation,
+            UsageReported: self._usage_reported,
+            Started: self._begin,
+            Finished: self._finished,
+            Faulted: self._faulted,
+            Mended: self._mended,
+        }
+
+    def _clear(self) -> None:
+        self._blocks: dict[str, Block] = {}
+        self._table = CallTable(tool_names=self._tool_names, taken_ids=self._taken_ids, id_prefix=self._id_prefix)
+        self._by_call: dict[OpenCall, Block] = {}
+        self._waiting: list[OpenCall] = []  # begun, but not yet shown to those who watch
+        self._call: OpenCall | None = None  # the call that the last unplaced delta went to ...
+        self._call_index: int | None = None  # ... and the index that it stood on
+        self._last: Block | None = None
+        self._size = 0
+        self._id: str | None = None
+        self._model: str | None = None
+        self._usage: Usage | None = None
+        self._finish: Finished | None = None
+        self._limit_reached = False
+        self._full = False
 
     def receive(self, frame: Frame) -> Sequence[Frame]:
         """Take one frame; return the healed frames for whoever watches. Every ToolCallDelta among them has its `block`."""
-        ...
+        return self._take[type(frame)](frame)
 
     def finish(self) -> Response:
         """The stream has ended: the whole response, with every call's state settled."""
-        ...
+        reason = self._reason()
+        suspects = self._suspects()
+        parts: list[Part] = []
+        for block in self._blocks.values():
+            if block.call is not None:
+                call = self._settle(block, reason=reason, suspect=block in suspects)
+                if call is not None:
+                    parts.append(call)
+            elif (part := block.part()) is not None:
+                parts.append(part)
+        calls = [part for part in parts if isinstance(part, ToolCall)]
+        return Response(
+            message=Message("assistant", tuple(parts)),
+            finish=self._own_reason(reason, calls),
+            provider_finish=self._finish.provider_reason if self._finish else None,
+            usage=self._usage,
+            id=self._id,
+            model=self._model,
+            repairs=all_repairs(self._table, others=self._repairs),
+            fault=self._fault,
+        )
+
+    # -- the pieces --------------------------------------------------------------------------------------------------
+
+    def _text(self, frame: TextDelta) -> Sequence[Frame]:
+        return self._append(frame, frame.text, Kind.TEXT)
+
+    def _reasoning(self, frame: ReasoningDelta) -> Sequence[Frame]:
+        return self._append(frame, frame.text, Kind.REASONING)
+
+    def _refusal(self, frame: RefusalDelta) -> Sequence[Frame]:
+        return self._append(frame, frame.text, Kind.REFUSAL)
+
+    def _append(self, frame: TextDelta | ReasoningDelta | RefusalDelta, text: str, kind: Kind) -> Sequence[Frame]:
+        block = self._blocks.get(frame.block)
+        if block is None or block.kind is not kind:
+            block = self._open(frame.block, kind)
+        if block is None or not self._grow(len(text) if text.isascii() else 3 * len(text)):
+            return self._overflow()
+        if block.final is not None:
+            self._note("after_final", block.key)
+            return ()
+        block.pieces.append(text)
+        self._last = block
+        return (frame,)
+
+    def _call_delta(self, frame: ToolCallDelta) -> Sequence[Frame]:
+        call = self._call
+        if (
+            call is not None
+            and frame.block is None
+            and frame.index == self._call_index
+            and not frame.id
+            and not frame.name
+            and not frame.whole
+            and call.announced
+        ):  # the usual piece: more of the same call
+            return self._argue(call, frame.arguments or "")
+        if self._full:
+            return ()
+        if frame.block is None:
+            call = self._table.place(frame)
+            block = self._by_call[call] if call is not None else self._open_call(self._free_key(), index=frame.index)
+        else:
+            found = self._blocks.get(frame.block)
+            usable = found is not None and (found.kind is Kind.CALL or found.kind is Kind.UNKNOWN)
+            block = found if usable else self._open_call(frame.block, index=None)
+        if block is None:
+            return self._overflow()
+        return self._take_call_delta(frame, block)
+
+    def _take_call_delta(self, frame: ToolCallDelta, block: Block) -> Sequence[Frame]:
+        call = block.call
+        if call is None:
+            call = self._begin_call(block, index=None)
+        if block.final is not None:
+            self._note("after_final", block.key)
+            return ()
+        self._last = block
+        if frame.block is None:
+            # An index-less or id-less piece goes to the newest call on its index; with an id, to that id's call.
+            newest = not frame.id or self._table.newest_on(frame.index) is call
+            self._call, self._call_index = (call, frame.index) if newest else (None, None)
+        if not self._grow(len(frame.name or "")):
+            return self._overflow()
+        self._table.name_call(call, id=frame.id, name=frame.name)
+        call.free_form = call.free_form or frame.free_form
+        arguments = frame.arguments or ""
+        if frame.whole:
+            before = call.text.size
+            shown = call.text.add_whole(arguments or "{}")
+            if not self._grow(call.text.size - before):
+                return self._overflow()
+            return self._show(call, shown, whole=True)
+        return self._argue(call, arguments)
+
+    def _argue(self, call: OpenCall, arguments: str) -> Sequence[Frame]:
+        """Give a piece of arguments to its call."""
+        if self._full:
+            return ()
+        text = call.text
+        before = text.size
+        shown = text.add_free(arguments) if call.free_form else text.add(arguments)
+        size = text.size
+        self._size += size - before
+        if size > self._call_bytes or self._size > self._response_bytes:
+            return self._overflow(call if size > self._call_bytes else None)
+        if call.announced:
+            return (ToolCallDelta(block=call.block, arguments=shown, free_form=call.free_form),) if shown else ()
+        return self._show(call, shown)
+
+    def _part_done(self, frame: PartDone) -> Sequence[Frame]:
+        if self._full:
+            return ()
+        block = self._blocks.get(frame.block)
+        part = frame.part
+        if block is None:
+            kind = Kind.of(part)
+            block = self._open_call(frame.block, index=None) if kind is Kind.CALL else self._open(frame.block, kind)
+        if block is None or not self._grow(size_of(part)):
+            return self._overflow()
+        self._last = block
+        if isinstance(part, ToolCall):
+            return self._call_done(block, part)
+        if block.take_final(part):
+            self._note("final_item_wins", block.key)
+        return (frame,)
+
+    def _call_done(self, block: Block, part: ToolCall) -> Sequence[Frame]:
+        call = block.call
+        if call is None:
+            call = self._begin_call(block, index=None)
+        if call.text.begun and part.arguments.strip() in ("", "{}") and call.text.is_whole():
+            # An item that ends poorer than its pieces has lost them on the way.
+            part = msgspec.structs.replace(part, arguments=call.text.joined())
+        had_pieces = call.text.begun
+        if had_pieces and (part.arguments != call.text.joined() or (part.name and part.name != call.name)):
+            self._note("final_item_wins", block.key)
+        before = call.text.size
+        call.take_final(part, raw=had_pieces)
+        if not self._grow(call.text.size - before) or call.text.size > self._call_bytes:
+            return self._overflow(call)
+        self._table.name_call(call, id=part.id, name=None)
+        block.take_final_call(part)
+        call.announced = True
+        if call in self._waiting:
+            self._waiting.remove(call)
+        settled = self._settle(block, reason=FinishReason.STOP, suspect=False)
+        return (PartDone(block.key, settled),) if settled is not None else ()
+
+    def _block_data(self, frame: BlockData) -> Sequence[Frame]:
+        block = self._blocks.get(frame.block) or self._open(frame.block, Kind.UNKNOWN)
+        if block is None or not self._grow(len(frame.opaque.json)):
+            return self._overflow()
+        block.opaques.append(frame.opaque)
+        return (frame,)
+
+    def _citation(self, frame: CitationAdded) -> Sequence[Frame]:
+        block = self._blocks.get(frame.block) or self._open(frame.block, Kind.TEXT)
+        if block is None or not self._grow(len(frame.citation.raw) + len(frame.citation.cited_text or "")):
+            return self._overflow()
+        block.citations.append(frame.citation)
+        return (frame,)
+
+    def _block_ended(self, frame: BlockEnded) -> Sequence[Frame]:
+        block = self._blocks.get(frame.block)
+        if block is None:
+            return ()
+        block.ended = True
+        return (*self._release([block.call] if block.call else []), frame)
+
+    # -- the response ------------------------------------------------------------------------------------------------
+
+    def _begin(self, frame: Started) -> Sequence[Frame]:
+        if self._started:
+            self._clear()
+            self._repairs = [repair("started_again", where="response")]
+        self._started = True
+        self._id = frame.id
+        self._model = frame.model
+        return (frame,)
+
+    def _usage_reported(self, frame: UsageReported) -> Sequence[Frame]:
+        self._usage = frame.usage
+        return (frame,)
+
+    def _finished(self, frame: Finished) -> Sequence[Frame]:
+        self._limit_reached = self._limit_reached or frame.limit_reached
+        before = self._finish
+        if before is not None and before.reason is not frame.reason:
+            self._note(
+                "finish_differs", "response", what=f"`{before.reason}`, then `{frame.reason}`: the gravest counts"
+            )
+        if before is None or GRAVITY[frame.reason] >= GRAVITY[before.reason]:
+            self._finish = frame
+        return (*self._release([block.call for block in self._blocks.values() if block.call]), frame)
+
+    def _faulted(self, frame: Faulted) -> Sequence[Frame]:
+        self._fault = self._fault or frame.fault
+        return (frame,)
+
+    def _mended(self, frame: Mended) -> Sequence[Frame]:
+        self._repairs.append(frame.repair)
+        return (frame,)
+
+    def _reason(self) -> FinishReason:
+        """Why it ended, before the calls are looked at."""
+        if self._fault is not None:
+            return FinishReason.ERROR
+        if self._finish is None:
+            return FinishReason.LENGTH if self._limit_reached else FinishReason.CUT
+        reason = self._finish.reason
+        return FinishReason.LENGTH if self._limit_reached and reason in ENDED_BY_ITSELF else reason
+
+    def _own_reason(self, reason: FinishReason, calls: list[ToolCall]) -> FinishReason:
+        if reason is FinishReason.STOP and calls:
+            return FinishReason.TOOL_CALLS
+        if reason is FinishReason.TOOL_CALLS and not calls:
+            self._note("finish_without_calls", "response")
+            return FinishReason.STOP
+        return reason
+
+    def _suspects(self) -> list[Block]:
+        """The parts that were being written when the response ended: the one begun last and the one written to last."""
+        newest = next(reversed(self._blocks.values()), None)
+        return [block for block in (newest, self._last) if block is not None]
+
+    def _settle(self, block: Block, *, reason: FinishReason, suspect: bool) -> ToolCall | None:
+        call = block.call
+        assert call is not None
+        if not call.name and not call.text.begun:
+            self._table.record("empty_call", call)
+            return None
+        settled = self._judge(block, call, reason=reason, suspect=suspect)
+        if settled.state is ArgumentsState.TRUNCATED and reason in ENDED_BY_ITSELF and suspect:
+            self._table.record("finish_hides_cut", call)
+        return ToolCall(
+            id=self._table.settle_id(call),
+            name=call.name,
+            arguments=settled.arguments,
+            state=settled.state,
+            free_form=call.free_form,
+            reason=settled.reason,
+            alternatives=settled.alternatives,
+            opaque=block.opaque(),
+        )
+
+    def _judge(self, block: Block, call: OpenCall, *, reason: FinishReason, suspect: bool) -> Settled:
+        cut = suspect and reason not in ENDED_BY_ITSELF
+        limited = suspect and reason is FinishReason.LENGTH
+        final = block.final
+        if isinstance(final, ToolCall) and final.state is not ArgumentsState.COMPLETE:
+            return Settled(final.arguments, final.state, final.reason or "the provider calls it incomplete")
+        if call.free_form:
+            ended = block.ended or final is not None or call.text.handed_out
+            return call.text.settle_free(cut=limited or (cut and not ended))
+        return call.text.settle(cut_if_empty=cut, cut_if_handed_out=limited)
+
+    # -- keeping ------------------------------------------------------------------------------------------------------
+
+    def _open(self, key: str, kind: Kind) -> Block | None:
+        """A new block; one that was of unknown kind so far becomes of this kind. None past the limits."""
+        if self._full or len(self._blocks) >= MAX_PARTS:
+            return None
+        found = self._blocks.get(key)
+        if found is not None and found.kind is Kind.UNKNOWN:
+            found.kind = kind
+            return found
+        if found is not None:  # two kinds on one key: they are two parts
+            key = f"{key}/{kind.value}"
+            if key in self._blocks:
+                return self._blocks[key]
+        block = self._blocks[key] = Block(key=key, kind=kind)
+        return block
+
+    def _open_call(self, key: str, *, index: int | None) -> Block | None:
+        block = self._open(key, Kind.CALL)
+        if block is not None and block.call is None:
+            self._begin_call(block, index=index)
+        return block
+
+    def _begin_call(self, block: Block, *, index: int | None) -> OpenCall:
+        call = self._table.begin(block=block.key, index=index)
+        block.kind = Kind.CALL
+        block.call = call
+        self._by_call[call] = block
+        self._waiting.append(call)
+        return call
+
+    def _free_key(self) -> str:
+        number = len(self._table.calls)
+        while f"call:{number}" in self._blocks:
+            number += 1
+        return f"call:{number}"
+
+    def _show(self, call: OpenCall, arguments: str, *, whole: bool = False) -> Sequence[Frame]:
+        """The delta for those who watch; a call is first shown once its name is sure."""
+        if call.announced:
+            return (ToolCallDelta(block=call.block, arguments=arguments, whole=whole),) if arguments else ()
+        if not arguments and not self._table.name_is_settled(call):
+            return self._announce_older(call)
+        return (*self._announce_older(call), self._announce(call, arguments, whole=whole))
+
+    def _announce_older(self, call: OpenCall) -> Sequence[Frame]:
+        """Calls are shown in the order in which they began."""
+        if not self._waiting or self._waiting[0] is call:
+            return ()
+        older = self._waiting[: self._waiting.index(call)]
+        return [self._announce(waiting, "") for waiting in older if waiting.name or waiting.text.begun]
+
+    def _announce(self, call: OpenCall, arguments: str, *, whole: bool = False) -> ToolCallDelta:
+        call.announced = True
+        call.shown_name = call.name
+        self._waiting.remove(call)
+        return ToolCallDelta(
+            block=call.block,
+            index=call.index,
+            id=self._table.settle_id(call),
+            name=call.name,
+            arguments=arguments,
+            whole=whole,
+            free_form=call.free_form,
+        )
+
+    def _release(self, calls: Sequence[OpenCall]) -> list[Frame]:
+        """Show what was held back of these calls, and the true form of those that were shown otherwise."""
+        frames: list[Frame] = []
+        for call in calls:
+            held = call.text.release()
+            if not call.announced and (call.name or call.text.begun):
+                frames += [*self._announce_older(call), self._announce(call, held)]
+            elif held:
+                frames.append(ToolCallDelta(block=call.block, arguments=held))
+            if call.text.diverged or (call.announced and call.shown_name != call.name):
+                call.text.diverged = False
+                call.shown_name = call.name
+                settled = self._settle(self._by_call[call], reason=FinishReason.STOP, suspect=False)
+                if settled is not None:
+                    frames.append(PartDone(call.block, settled))
+        return frames
+
+    def _note(self, kind: str, where: str, *, what: str = "") -> None:
+        found = repair(kind, where=where, what=what)
+        if found not in self._repairs:
+            self._repairs.append(found)
+
+    def _grow(self, size: int) -> bool:
+        """Count bytes; false once the response is past its limit."""
+        self._size += size
+        return not self._full and self._size <= self._response_bytes
+
+    def _overflow(self, call: OpenCall | None = None) -> Sequence[Frame]:
+        """Past a limit: say so once, and keep nothing more."""
+        if self._full:
+            return ()
+        self._full = True
+        if call is not None:
+            message = f"the arguments of the call `{call.name[:64]}` are longer than {self._call_bytes} bytes"
+        elif len(self._blocks) >= MAX_PARTS:
+            message = f"the response has more than {MAX_PARTS} parts"
+        else:
+            message = f"the response is longer than {self._response_bytes} bytes"
+        fault = Fault(kind=FaultKind.TOO_LARGE, message=message)
+        self._fault = self._fault or fault
+        return (Faulted(fault),)

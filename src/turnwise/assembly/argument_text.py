@@ -1,0 +1,389 @@
+"""The argument text of one call, piece by piece: joined as it came, unless that cannot be JSON.
+
+The plain reading (pieces joined) wins wherever it can still become JSON. Only where it cannot, the readings that
+providers are known for are tried: pieces that repeat all so far, the whole once more at the end, `{}` before the real
+object, several whole objects. A piece is suspected only if it begins like the text began (`{`), so the usual piece costs
+one comparison; the scanner reads each character once, so the cost stays linear whatever comes.
+"""
+
+import json
+import re
+from typing import NamedTuple
+
+import msgspec
+
+from turnwise.assembly.json_text import Complete, Invalid, JsonScanner, Truncated, classify
+from turnwise.vocab import ArgumentsState
+
+SPACE = " \t\n\r"
+MAX_WHOLES = 64  # whole objects in one call; real ones show two or three
+_EMPTY_OBJECT = re.compile(r"\s*\{\s*\}\s*")
+_SPACE_RUN = re.compile(r"[ \t\n\r]*+")
+_decode_values = json.JSONDecoder().raw_decode
+
+
+class Settled(NamedTuple):
+    """What the arguments came to."""
+
+    arguments: str
+    state: ArgumentsState
+    reason: str | None = None
+    alternatives: tuple[str, ...] = ()
+
+
+class ArgumentText:
+    """Feed with `add` (text as it stood on the wire) and `add_whole` (an object the provider handed out); both return the
+    text that is new for whoever watches. `settle` judges. `repairs` are the kinds of heal.KINDS that were needed.
+    `diverged` holds once what was shown is no longer the beginning of what is true."""
+
+    __slots__ = (
+        "_careful",
+        "_doubt",
+        "_first",
+        "_held",
+        "_length",
+        "_pieces",
+        "_scanned",
+        "_scanner",
+        "_shown_before_doubt",
+        "_wholes",
+        "diverged",
+        "handed_out",
+        "repairs",
+        "size",
+    )
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._length = 0
+        self._first = ""  # the first character that is no space
+        self._careful = True  # the next piece needs a look
+        self._wholes: list[str] = []  # whole values that came before the one at hand
+        self._held = ""  # taken, but not yet shown
+        self._doubt = ""  # the last piece, while it may be an addition or a repetition
+        self._shown_before_doubt = 0
+        self._scanner: JsonScanner | None = None
+        self._scanned = 0  # pieces that the scanner has read
+        self.size = 0  # bytes held
+        self.handed_out = False  # came as an object, so there is no raw text to see a cut in
+        self.repairs: dict[str, None] = {}
+        self.diverged = False
+
+    @property
+    def begun(self) -> bool:
+        return bool(self._first)
+
+    def joined(self) -> str:
+        """The text at hand, joined; kept so."""
+        if len(self._pieces) != 1:
+            if self._scanner is not None:
+                self._scan()
+            self._pieces = ["".join(self._pieces)]
+            self._scanned = 1
+        return self._pieces[0]
+
+    def add(self, text: str) -> str:
+        """Take one piece."""
+        if not text:
+            return ""
+        first = text[0]
+        if self._careful or first == self._first or first in SPACE:
+            return self._add_with_care(text)
+        self._pieces.append(text)
+        self._length += len(text)
+        self.size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        return text
+
+    def add_whole(self, text: str) -> str:
+        """Take a whole object."""
+        if not self._first:
+            self.handed_out = True
+            return self._add_with_care(text)
+        if self.is_whole():
+            if not _same_value(text, self.joined()):
+                return self._begin_another(text)
+            self.repairs["cumulative"] = None
+            return ""
+        shown = self._length - len(self._held)
+        fits = text.startswith(self.joined())
+        self._replace(text)
+        self._held = ""
+        self.repairs["cumulative"] = None
+        self.diverged |= not fits
+        return text[shown:] if fits else ""
+
+    def add_free(self, text: str) -> str:
+        """Take one piece of free-form text: nothing in it is JSON, nothing is healed."""
+        if text:
+            self._append(text)
+            self._first = self._first or text[0]
+        return text
+
+    def is_whole(self) -> bool:
+        """Whether the text at hand is one whole JSON value."""
+        return self._scan().whole
+
+    def repeats(self, text: str) -> bool:
+        """Whether `text` says what is here already, and perhaps more."""
+        here = self.joined()
+        return text.startswith(here) or _EMPTY_OBJECT.fullmatch(here) is not None or _same_value(text, here)
+
+    def continues(self, text: str) -> bool:
+        """Whether `text` must belong to what is here, because it is no beginning of its own."""
+        return text.lstrip(SPACE)[:1] != self._first or not JsonScanner().feed(text)
+
+    def release(self) -> str:
+        """What was held back from those who watch: the call is over."""
+        held, self._held = self._held, ""
+        return held
+
+    def _add_with_care(self, text: str) -> str:
+        if not self._first:
+            self._append(text)
+            self._first = text.lstrip(SPACE)[:1]
+            return self._show(text)
+        if self._doubt:
+            return self._settle_doubt(text)
+        if text.lstrip(SPACE)[:1] == self._first:
+            if len(text) >= self._length and text.startswith(self.joined()):
+                return self._take_repetition(text)
+            if self.is_whole():
+                return self._begin_another(text)
+        self._append(text)
+        return self._show(text)
+
+    def _show(self, text: str) -> str:
+        """Show the piece, but hold `{}` back: the real object may follow."""
+        if self.diverged:
+            return ""
+        self._careful = _EMPTY_OBJECT.fullmatch(text) is not None and self._length == len(text)
+        if self._careful:
+            self._held = text
+            return ""
+        return self.release() + text
+
+    def _append(self, text: str) -> None:
+        self._pieces.append(text)
+        self._length += len(text)
+        self.size += _byte_length(text)
+
+    def _replace(self, text: str) -> None:
+        self.size += _byte_length(text) - sum(map(_byte_length, self._pieces))
+        self._pieces = [text]
+        self._length = len(text)
+        self._first = text.lstrip(SPACE)[:1]
+        self._scanner = None
+        self._scanned = 0
+        self._doubt = ""
+        self._careful = False
+
+    def _take_repetition(self, text: str) -> str:
+        """`text` begins with all that is here: it adds to it, if that can be JSON, else it repeats it."""
+        before = self._length
+        scanner = self._scan()
+        if scanner.viable and scanner.feed(text):  # `{"items":[` twice may be a nested object
+            self._append(text)
+            self._scanned = len(self._pieces)
+            self._doubt = text
+            self._shown_before_doubt = before - len(self._held)
+            self._held += text
+            self._careful = True
+            return ""
+        self.repairs["cumulative"] = None
+        held = self._held
+        self._replace(text)
+        self._held = ""
+        if self._wholes:
+            return ""
+        return self._show(text) if held and text == held else text[before - len(held) :]
+
+    def _settle_doubt(self, text: str) -> str:
+        """The piece before was an addition or a repetition; this one tells."""
+        repeated = self._doubt
+        scanner = self._scan()
+        if scanner.feed(text):
+            self._doubt = ""
+            self._append(text)
+            self._scanned = len(self._pieces)
+            self._careful = False
+            return self.release() + text
+        self._doubt = ""
+        whole = text if text.startswith(repeated) else repeated + text
+        if JsonScanner().feed(whole):
+            self.repairs["cumulative"] = None
+            self._held = ""
+            self._replace(whole)
+            return whole[self._shown_before_doubt :]
+        self._append(text)
+        self._scanned = len(self._pieces)
+        self._careful = False
+        return self.release() + text
+
+    def _begin_another(self, text: str) -> str:
+        """A whole value is here and another begins."""
+        if len(self._wholes) >= MAX_WHOLES:
+            self._append(text)
+            self.diverged = True
+            return ""
+        before = self.joined()
+        held = self._held
+        self._held = ""
+        if _EMPTY_OBJECT.fullmatch(before):
+            self.repairs["empty_then_real"] = None
+            self._replace(text)
+            if held:
+                return text
+        else:
+            self._wholes.append(before)
+            self._pieces = []
+            self._replace(text)
+        self.diverged = True
+        self._careful = True  # nothing of it may be shown as it comes
+        return ""
+
+    def _scan(self) -> JsonScanner:
+        scanner = self._scanner
+        if scanner is None:
+            scanner = self._scanner = JsonScanner()
+            self._scanned = 0
+        while self._scanned < len(self._pieces):
+            scanner.feed(self._pieces[self._scanned])
+            self._scanned += 1
+        return scanner
+
+    def settle_free(self, *, cut: bool) -> Settled:
+        """Judge free-form text: there is no grammar, so only the response's end can say that it was cut."""
+        text = self._mend_surrogates(self.joined())
+        if cut:
+            return Settled(text, ArgumentsState.TRUNCATED, f"cut after {len(text)} characters")
+        return Settled(text, ArgumentsState.COMPLETE)
+
+    def settle(self, *, cut_if_empty: bool, cut_if_handed_out: bool) -> Settled:
+        """Judge the arguments. The two flags say what the response's end means for a call whose text cannot show a cut."""
+        text = self._mend_surrogates(self.joined())
+        if not self._wholes and text.strip(SPACE) in ("", "null"):
+            if cut_if_empty:
+                return Settled("", ArgumentsState.TRUNCATED, "cut before its arguments began")
+            if text.strip(SPACE):
+                self.repairs["null_arguments"] = None
+            return Settled("{}", ArgumentsState.COMPLETE)
+        settled = self._judge(text)
+        if cut_if_handed_out and self.handed_out and settled.state is ArgumentsState.COMPLETE:
+            reason = "the response ended by its limit while this call was being written; keys may be missing"
+            return settled._replace(state=ArgumentsState.TRUNCATED, reason=reason)
+        return settled
+
+    def _judge(self, text: str) -> Settled:
+        verdict = None if self._wholes else classify(text)
+        match verdict:
+            case Complete(value=dict()):
+                return Settled(text, ArgumentsState.COMPLETE)
+            case Complete(value=str() as inner):
+                return self._unpack(text, inner)
+            case Complete(value=value):
+                return Settled(text, ArgumentsState.INVALID, f"arguments must be a JSON object, not {_kind(value)}")
+            case Truncated() if self._doubt and isinstance(classify(self._doubt), Complete):
+                self.repairs["cumulative"] = None
+                self.diverged = True
+                return Settled(self._doubt, ArgumentsState.COMPLETE)
+            case Truncated():
+                return Settled(text, ArgumentsState.TRUNCATED, verdict.reason)
+            case Invalid() | None:
+                return self._choose(text, None if verdict is None else verdict.reason)
+
+    def _unpack(self, text: str, inner: str) -> Settled:
+        """A JSON string that holds a JSON object was encoded once too often."""
+        if inner.strip(SPACE) in ("", "null"):
+            inner = "{}"
+        verdict = classify(inner)
+        if isinstance(verdict, Complete) and isinstance(verdict.value, dict):
+            self.repairs["double_encoded"] = None
+            return Settled(inner, ArgumentsState.COMPLETE)
+        return Settled(text, ArgumentsState.INVALID, "arguments must be a JSON object, not a string")
+
+    def _choose(self, text: str, reason: str | None) -> Settled:
+        """Several values in one call: drop what is empty or said twice; more than one left is for the schema to judge."""
+        wholes, rest = _split(text)
+        rest_verdict = classify(rest) if rest else None
+        values: dict[bytes, str] = {}
+        empty_seen = False
+        for whole in (*self._wholes, *wholes):
+            verdict = classify(whole)
+            if not isinstance(verdict, Complete) or not isinstance(verdict.value, dict | None):
+                return Settled(text, ArgumentsState.INVALID, reason or "several values stand where one object is due")
+            value = _canonical(whole) or b""
+            if value in (b"{}", b"null"):
+                empty_seen = True
+            else:
+                values.setdefault(value, whole)
+        if rest:
+            if not values and isinstance(rest_verdict, Truncated) and rest.startswith("{"):
+                self.repairs["empty_then_real"] = None
+                return Settled(rest, ArgumentsState.TRUNCATED, rest_verdict.reason)
+            return Settled(text, ArgumentsState.INVALID, reason or "an object is followed by a part of another")
+        if not values:
+            return Settled("{}", ArgumentsState.COMPLETE)
+        if len(values) == 1:
+            self.repairs["empty_then_real" if empty_seen else "cumulative"] = None
+            return Settled(next(iter(values.values())), ArgumentsState.COMPLETE)
+        self.repairs["several_objects"] = None
+        texts = tuple(values.values())
+        reason = f"{len(texts)} whole objects stand in one call"
+        return Settled("".join(texts), ArgumentsState.INVALID, reason, texts)
+
+    def _mend_surrogates(self, text: str) -> str:
+        if text.isascii():
+            return text
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.repairs["half_surrogates"] = None
+            return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return text
+
+
+def _byte_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _same_value(one: str, other: str) -> bool:
+    return one == other or ((known := _canonical(one)) is not None and known == _canonical(other))
+
+
+def _canonical(text: str) -> bytes | None:
+    """Equal bytes for equal JSON, whatever its spaces and the order of its keys; None where it is no JSON."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(text), order="sorted")
+    except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
+        return None
+
+
+def _split(text: str) -> tuple[list[str], str]:
+    """The whole JSON values that stand one after the other in `text`, and what is left."""
+    wholes: list[str] = []
+    at = _after_space(text, 0)
+    while at < len(text) and len(wholes) <= MAX_WHOLES:
+        try:
+            _, end = _decode_values(text, at)
+        except (ValueError, RecursionError):
+            break
+        wholes.append(text[at:end])
+        at = _after_space(text, end)
+    return wholes, text[at:]
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _SPACE_RUN.match(text, at)
+    return found.end() if found else at
+
+
+def _kind(value: object) -> str:
+    match value:
+        case bool():
+            return "true or false"
+        case list():
+            return "a list"
+        case int() | float():
+            return "a number"
+        case _:
+            return "null"

@@ -1,0 +1,133 @@
+"""One part while it is being put together."""
+
+from enum import Enum
+from typing import assert_never
+
+import msgspec
+
+from turnwise.assembly.tool_calls import OpenCall
+from turnwise.vocab import Citation, File, Opaque, Part, ProviderItem, Reasoning, Refusal, Text, ToolCall, ToolResult
+
+
+class Kind(Enum):
+    """What a block holds. `UNKNOWN` until the first piece tells; `WHOLE` are parts that come only as a whole."""
+
+    UNKNOWN = "unknown"
+    TEXT = "text"
+    REASONING = "reasoning"
+    REFUSAL = "refusal"
+    CALL = "call"
+    WHOLE = "whole"
+
+    @staticmethod
+    def of(part: Part) -> "Kind":
+        match part:
+            case Text():
+                return Kind.TEXT
+            case Reasoning():
+                return Kind.REASONING
+            case Refusal():
+                return Kind.REFUSAL
+            case ToolCall():
+                return Kind.CALL
+            case File() | ToolResult() | ProviderItem():
+                return Kind.WHOLE
+            case _:
+                assert_never(part)
+
+
+class Block:
+    """The pieces of one part, joined once at the end. `final` is the provider's own form of it."""
+
+    __slots__ = ("call", "citations", "ended", "final", "key", "kind", "opaques", "pieces")
+
+    def __init__(self, *, key: str, kind: Kind) -> None:
+        self.key = key
+        self.kind = kind
+        self.pieces: list[str] = []
+        self.citations: list[Citation] = []
+        self.opaques: list[Opaque] = []
+        self.call: OpenCall | None = None
+        self.final: Part | None = None
+        self.ended = False
+
+    def take_final(self, part: Part) -> bool:
+        """Take the provider's own form; returns whether it differs from what the pieces said."""
+        had = "".join(self.pieces)
+        self.final = part
+        self.kind = Kind.of(part)
+        self.pieces.clear()
+        match part:
+            case Text(citations=citations):
+                self.citations = list(citations) or self.citations
+                self._take_opaque(part.opaque)
+                return bool(had) and had != part.text
+            case Reasoning() | Refusal():
+                self._take_opaque(part.opaque)
+                return bool(had) and had != part.text
+            case File() | ToolCall() | ToolResult() | ProviderItem():
+                return bool(had)
+            case _:
+                assert_never(part)
+
+    def take_final_call(self, part: ToolCall) -> None:
+        self.final = part
+        self._take_opaque(part.opaque)
+
+    def _take_opaque(self, opaque: Opaque | None) -> None:
+        if opaque is not None:
+            self.opaques = [opaque]
+
+    def opaque(self) -> Opaque | None:
+        """What came with `BlockData`, later keys over earlier ones."""
+        return merge_opaque(self.opaques)
+
+    def part(self) -> Part | None:
+        """The whole part; None where nothing came that is worth keeping."""
+        final = self.final
+        text = final.text if isinstance(final, Text | Reasoning | Refusal) else "".join(self.pieces)
+        opaque = self.opaque()
+        match self.kind:
+            case Kind.WHOLE | Kind.CALL:
+                return final
+            case Kind.REASONING:
+                return Reasoning(text, opaque) if text or opaque else None
+            case Kind.REFUSAL:
+                return Refusal(text, opaque) if text or opaque else None
+            case Kind.TEXT:
+                citations = tuple(self.citations)
+                return Text(text, citations, opaque) if text or opaque or citations else None
+            case Kind.UNKNOWN:
+                if opaque is None:
+                    return None
+                return Reasoning("", opaque) if self.key.startswith("reasoning") else Text("", (), opaque)
+            case _:
+                assert_never(self.kind)
+
+
+def size_of(part: Part) -> int:
+    """Bytes that a part holds, arguments of calls aside (their text counts them); texts by their characters."""
+    opaque = 0 if isinstance(part, ProviderItem) or part.opaque is None else len(part.opaque.json)
+    match part:
+        case Text(citations=citations):
+            return opaque + len(part.text) + sum([len(citation.raw) for citation in citations])
+        case Reasoning() | Refusal():
+            return opaque + len(part.text)
+        case ProviderItem():
+            return len(part.json)
+        case File():
+            return opaque + len(part.data or b"")
+        case ToolCall() | ToolResult():
+            return opaque
+        case _:
+            assert_never(part)
+
+
+def merge_opaque(opaques: list[Opaque]) -> Opaque | None:
+    """One object of all keys, the later value winning. Values are not read, so they stay as they came."""
+    if len(opaques) < 2:
+        return opaques[0] if opaques else None
+    merged: dict[str, msgspec.Raw] = {}
+    for opaque in opaques:
+        merged.update(msgspec.json.decode(opaque.json, type=dict[str, msgspec.Raw]))
+    return Opaque(opaques[-1].family, msgspec.json.encode(merged).decode())

@@ -1,0 +1,36 @@
+"""The closed list of repairs that assembly makes, and how each is recorded.
+
+A repair is data, not a log line: `kind` from KINDS, `where` names the call or part, `what` says in words what was done.
+Decoders record theirs with `Mended` frames; those kinds stand with their families.
+"""
+
+from turnwise.vocab import Repair
+
+KINDS: dict[str, str] = {
+    "id_missing": "a call came without an id and got a generated one",
+    "id_twice": "a call's id was taken already and was replaced by a generated one",
+    "id_churn": "the id of one call changed from piece to piece; the first was kept",
+    "index_strayed": "a piece without id and name stood on an unknown index and was given to the call at hand",
+    "name_repeated": "a name that came again with later pieces was taken once",
+    "name_joined": "a name that came in several pieces was joined",
+    "name_grown": "a name that came longer from piece to piece was taken in its last form",
+    "name_conflict": "a second name for one call was dropped",
+    "empty_call": "a call without name and arguments was dropped",
+    "cumulative": "arguments that came more than once were taken once",
+    "empty_then_real": "an empty object beside the real arguments was dropped",
+    "several_objects": "several whole objects stood in one call; the tool's schema has to decide",
+    "null_arguments": "arguments that said null were read as none",
+    "double_encoded": "arguments that were a JSON string holding JSON were unpacked",
+    "half_surrogates": "halves of a character that came apart were joined or replaced",
+    "final_item_wins": "the provider's final form of a part differed from its pieces and was taken",
+    "after_final": "a piece that came after the final form of its part was dropped",
+    "started_again": "a second beginning discarded what had come before",
+    "finish_hides_cut": "a call was cut although the finish reason did not say so",
+    "finish_without_calls": "the finish reason spoke of tool calls and there were none",
+    "finish_differs": "several finish reasons came and the gravest was taken",
+}
+
+
+def repair(kind: str, *, where: str, what: str = "") -> Repair:
+    """A record of one repair; `what` is the list's own sentence unless a better one is at hand."""
+    return Repair(kind, where, what or KINDS[kind])

@@ -1,0 +1,265 @@
+"""Which delta belongs to which call, where the wire does not say it (Chat Completions).
+
+A delta names its call by index, by id, by both, by neither, or wrongly; the rules stand in `CallTable.place`, one method
+for each thing that a delta may bring. The offered tool names are given to it: they decide whether a second name
+repeats, continues or begins. Nothing here reads a clock or guesses by position in time beyond 'the newest' and 'the last'.
+"""
+
+from collections.abc import Iterable
+from enum import Enum, auto
+
+from turnwise.assembly.argument_text import SPACE, ArgumentText
+from turnwise.assembly.heal import repair
+from turnwise.vocab import Repair, ToolCall, ToolCallDelta
+
+MAX_NAME_CHARS = 4096  # providers stop at 64 to 256; past this a name is no name
+
+
+class NameReading(Enum):
+    """What a second name on the call at hand means."""
+
+    SAME = auto()  # the name once more
+    MORE = auto()  # its continuation
+    GROWN = auto()  # all of it so far, and more
+    OTHER = auto()  # another tool
+
+
+def read_name(name: str, *, after: str, tool_names: frozenset[str]) -> NameReading:
+    """Judge `name` where `after` had come before; the offered names decide where two readings are possible."""
+    joined = after + name
+    if name == after:
+        doubled = joined in tool_names and after not in tool_names
+        return NameReading.MORE if doubled else NameReading.SAME
+    if joined in tool_names and not (name in tool_names and after in tool_names):
+        return NameReading.MORE
+    if name in tool_names:
+        return NameReading.GROWN if name.startswith(after) and after not in tool_names else NameReading.OTHER
+    if any(offered.startswith(joined) for offered in tool_names):
+        return NameReading.MORE
+    if name.startswith(after):
+        return NameReading.GROWN
+    return NameReading.OTHER if after in tool_names else NameReading.MORE
+
+
+class OpenCall:
+    """One call while it is being put together. `id` is the one it will have; `wire_id` what the provider named it."""
+
+    __slots__ = ("announced", "block", "free_form", "id", "index", "name", "ordinal", "shown_name", "text", "wire_id")
+
+    def __init__(self, *, block: str, ordinal: int, index: int | None) -> None:
+        self.block = block
+        self.ordinal = ordinal
+        self.index = index
+        self.id: str | None = None
+        self.wire_id: str | None = None
+        self.name = ""
+        self.text = ArgumentText()
+        self.free_form = False
+        self.announced = False  # those who watch know its id and name
+        self.shown_name = ""
+
+    def take_final(self, part: ToolCall, *, raw: bool) -> None:
+        """Take the provider's own form in place of the pieces. `raw`: pieces of its text had come, so a cut would show."""
+        self.name = part.name or self.name
+        self.free_form = part.free_form
+        self.text = ArgumentText()
+        if part.free_form:
+            self.text.add_free(part.arguments)
+        else:
+            self.text.add(part.arguments)
+        self.text.release()
+        self.text.handed_out = not raw
+
+
+class CallTable:
+    """The calls of one response in the order in which they began."""
+
+    def __init__(self, *, tool_names: frozenset[str], taken_ids: frozenset[str], id_prefix: str) -> None:
+        self.calls: list[OpenCall] = []
+        self.repairs: dict[tuple[str, str], Repair] = {}
+        self._tool_names = tool_names
+        self._used_ids = set(taken_ids)
+        self._id_prefix = id_prefix
+        self._by_id: dict[str, OpenCall] = {}
+        self._by_index: dict[int, OpenCall] = {}
+        self._last: OpenCall | None = None
+
+    def place(self, delta: ToolCallDelta) -> OpenCall | None:
+        """The call that the delta belongs to; None where it begins one."""
+        call = self._by_delta_id(delta) if delta.id else self._by_position(delta)
+        if call is not None and delta.index is not None and call.index is None:
+            call.index = delta.index
+            self._by_index.setdefault(delta.index, call)
+        self._last = call
+        return call
+
+    def begin(self, *, block: str, index: int | None = None) -> OpenCall:
+        call = OpenCall(block=block, ordinal=len(self.calls), index=index)
+        self.calls.append(call)
+        self._last = call
+        if index is not None:
+            self._by_index[index] = call
+        return call
+
+    def newest_on(self, index: int | None) -> OpenCall | None:
+        """The call that a piece without id and name on this index goes to."""
+        return self._last if index is None else self._by_index.get(index)
+
+    def name_call(self, call: OpenCall, *, id: str | None, name: str | None) -> None:
+        """Take the id and the name that a delta brings for its call."""
+        if id:
+            self._take_id(call, id)
+        if name:
+            self._take_name(call, name)
+
+    def settle_id(self, call: OpenCall) -> str:
+        """The call's id; a generated one where none came."""
+        if call.id is None:
+            call.id = self._free_id(call)
+            self.record("id_missing", call)
+        return call.id
+
+    def record(self, kind: str, call: OpenCall, *, what: str = "") -> None:
+        """Note a repair, once for each call."""
+        self.repairs.setdefault((kind, call.block), repair(kind, where=call.block, what=what))
+
+    def name_is_settled(self, call: OpenCall) -> bool:
+        """Whether no further piece can change the name: it is on offer and no longer one begins with it."""
+        return call.name in self._tool_names and not any(
+            offered.startswith(call.name) and offered != call.name for offered in self._tool_names
+        )
+
+    def _by_delta_id(self, delta: ToolCallDelta) -> OpenCall | None:
+        assert delta.id
+        known = self._by_id.get(delta.id)
+        if known is None:
+            return self._by_new_id(delta)
+        if delta.index is not None and known.index is not None and known.index != delta.index:
+            other = self._by_index.get(delta.index)
+            if other is not None and other.wire_id == delta.id:
+                return other  # the second of two calls with one id
+            return None if delta.name else known
+        if delta.name and known.name and known.text.begun:
+            reading = read_name(delta.name, after=known.name, tool_names=self._tool_names)
+            if reading is NameReading.OTHER and known.text.is_whole():
+                return None
+        return known
+
+    def _by_new_id(self, delta: ToolCallDelta) -> OpenCall | None:
+        """An id that has not been seen: a new call, a call's late id, or one call whose id changes all the time."""
+        call = self._by_index.get(delta.index) if delta.index is not None else self._last
+        if call is None:
+            return self._without_index(delta)
+        arguments = delta.arguments or ""
+        if call.wire_id is None:
+            late = not delta.name or not call.name or (delta.name == call.name and not call.text.is_whole())
+            return call if late else None
+        if not delta.name:
+            if call.text.is_whole() and not arguments:
+                return None  # nothing but an id: a call begins
+            self.record("id_churn", call)
+            return call
+        if not call.name:
+            return None
+        reading = read_name(delta.name, after=call.name, tool_names=self._tool_names)
+        if reading is NameReading.OTHER:
+            return None
+        if call.text.begun:
+            goes_on = reading is NameReading.SAME and bool(arguments) and not call.text.is_whole()
+            goes_on = goes_on and call.text.continues(arguments)
+        else:
+            goes_on = reading is NameReading.MORE and delta.name not in self._tool_names and bool(self._tool_names)
+        if goes_on:
+            self.record("id_churn", call)
+        return call if goes_on else None
+
+    def _without_index(self, delta: ToolCallDelta) -> OpenCall | None:
+        """The index is new. A call that began without one may get it now."""
+        last = self._last
+        if last is None or last.index is not None or delta.index is None:
+            return None
+        named_anew = delta.name and last.name
+        id_anew = delta.id and last.wire_id
+        return None if named_anew or id_anew else last
+
+    def _by_position(self, delta: ToolCallDelta) -> OpenCall | None:
+        """No id: the index tells, else the call at hand; a name may begin another."""
+        if delta.index is not None:
+            call = self._by_index.get(delta.index)
+            if call is None:
+                return self._without_index(delta) or self._strayed(delta)
+        else:
+            call = self._last
+        if call is None or not delta.name or not call.name:
+            return call
+        return call if self._same_by_name(call, delta.name, arguments=delta.arguments or "") else None
+
+    def _strayed(self, delta: ToolCallDelta) -> OpenCall | None:
+        """A bare piece of arguments on an index of its own is no call: it goes on with the one at hand."""
+        last = self._last
+        if last is None or delta.name or not delta.arguments or delta.whole:
+            return None
+        if not last.text.begun or last.text.is_whole() or not last.text.continues(delta.arguments):
+            return None
+        self.record("index_strayed", last)
+        return last
+
+    def _same_by_name(self, call: OpenCall, name: str, *, arguments: str) -> bool:
+        reading = read_name(name, after=call.name, tool_names=self._tool_names)
+        if reading is NameReading.OTHER:
+            return False
+        if not call.text.begun:
+            return True
+        if not call.text.is_whole():
+            return reading is NameReading.SAME or arguments.lstrip(SPACE)[:1] != "{"
+        return reading is NameReading.SAME and (not arguments or call.text.repeats(arguments))
+
+    def _take_id(self, call: OpenCall, id: str) -> None:
+        if call.wire_id is not None:
+            return
+        call.wire_id = id
+        self._by_id[id] = call  # of two calls with one id, later pieces mean the newer
+        if id not in self._used_ids:
+            if call.announced:
+                call.text.diverged = True
+            call.id = id
+            self._used_ids.add(id)
+        elif call.id is None:
+            call.id = self._free_id(call)
+            self.record("id_twice", call, what=f"the id `{id[:64]}` was taken already; the call got `{call.id}`")
+
+    def _free_id(self, call: OpenCall) -> str:
+        number = call.ordinal
+        while f"{self._id_prefix}_{number}" in self._used_ids:
+            number += 1
+        id = f"{self._id_prefix}_{number}"
+        self._used_ids.add(id)
+        return id
+
+    def _take_name(self, call: OpenCall, name: str) -> None:
+        if not call.name:
+            call.name = name[:MAX_NAME_CHARS]
+            return
+        match read_name(name, after=call.name, tool_names=self._tool_names):
+            case NameReading.SAME:
+                self.record("name_repeated", call)
+            case NameReading.MORE:
+                call.name = (call.name + name)[:MAX_NAME_CHARS]
+                self.record("name_joined", call)
+            case NameReading.GROWN:
+                call.name = name[:MAX_NAME_CHARS]
+                self.record("name_grown", call)
+            case NameReading.OTHER if name.startswith(call.name):
+                call.name = name[:MAX_NAME_CHARS]
+                self.record("name_grown", call)
+            case NameReading.OTHER:
+                self.record("name_conflict", call)
+
+
+def all_repairs(table: CallTable, *, others: Iterable[Repair]) -> tuple[Repair, ...]:
+    """What was mended, once each: what others recorded, then calls and their texts in order."""
+    found = dict.fromkeys(others)
+    found.update(dict.fromkeys(table.repairs.values()))
+    for call in table.calls:
+        found.update(dict.fromkeys([repair(kind, where=call.block) for kind in call.text.repairs]))
+    return tuple(found)
