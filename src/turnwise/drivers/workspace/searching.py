@@ -25,7 +25,7 @@ match. Version control, dependencies, caches and binary files are passed over.""
 class SearchArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pattern: Annotated[str, Meta(description="The regular expression")]
     path: Annotated[str, Meta(description="The folder or file to search, relative to the workspace")] = "."
-    glob: Annotated[str, Meta(description="Only files whose name or path matches this pattern, like `*.py`")] = None
+    glob: Annotated[str, Meta(description="Only files whose name or path matches this pattern, like `*.py`")] = ""
     ignore_case: Annotated[bool, Meta(description="Match upper and lower case alike")] = False
 
 
