@@ -1,0 +1,245 @@
+"""The next response of a script: a function of what was said and of the script, of nothing else."""
+
+import re
+
+import msgspec
+
+from turnwise.lab.raw import Raw, dump, rows, table, text
+from turnwise.lab.reading import Conversation, Offered, Said
+from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, Step, fill
+from turnwise.vocab import (
+    ArgumentsState,
+    FinishReason,
+    Message,
+    Part,
+    ProviderItem,
+    Reasoning,
+    Refusal,
+    Response,
+    Text,
+    ToolCall,
+    Usage,
+)
+
+BYTES_A_TOKEN = 4  # of prompt and output alike: made up, but the same every time, so that tests can sum it
+MAX_EXAMPLE_DEPTH = 8
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """`step` counts the script's steps from 1; `wire` is the step's own stream for this family, if it has one."""
+
+    response: Response
+    step: int
+    wire: str | None = None
+    fault: ScriptedFault | None = None
+
+
+def next_reply(script: Script, *, conversation: Conversation, family: str, streamed: bool, prompt_bytes: int) -> Reply:
+    """What the script says to this conversation."""
+    turn = this_turn(conversation.said, script=script)
+    place = responses_in(turn, script=script)
+    step = script.steps[min(place, len(script.steps) - 1)]
+    values = values_for(script, step=step, conversation=conversation, turn=turn, place=place)
+    if step.calls and silenced(script, conversation=conversation):
+        step = Step(text=script.forced or script.steps[-1].text)
+    elif values is None:
+        step = Step(text=step.otherwise or "What I was looking for is not in the results.")
+    filled = values or base_values(script, conversation=conversation, turn=turn, place=place)
+    made = sum(1 for one in conversation.said if one.role == "assistant") + 1
+    parts = parts_of(step, values=filled, made=made, conversation=conversation, family=family, streamed=streamed)
+    finish = step.finish or default_finish(step)
+    response = Response(
+        message=Message("assistant", tuple(parts)),
+        finish=finish,
+        usage=usage_of(parts, prompt_bytes=prompt_bytes),
+        id=f"lab-{script.name}-{made}",
+        model=script.name,
+    )
+    return Reply(response=response, step=place + 1, wire=step.wire.get(family) if streamed else None, fault=step.fault)
+
+
+def this_turn(said: tuple[Said, ...], *, script: Script) -> tuple[Said, ...]:
+    """From the user's last message that begins a turn. One that follows results, or a text that the script goes on from,
+    is an instruction within the turn."""
+    start = 0
+    before: Said | None = None
+    going_on = {fill(step.text, values=script.parameters) for step in script.steps if step.continues}
+    for position, one in enumerate(said):
+        if one.role == "system":
+            continue
+        if one.role == "user" and before is not None and before.role == "assistant" and not before.calls:
+            start = start if "".join(before.texts) in going_on else position
+        before = one
+    return said[start:]
+
+
+def responses_in(turn: tuple[Said, ...], *, script: Script) -> int:
+    count = sum(1 for one in turn if one.role == "assistant")
+    if script.nudges:
+        first = next((one for one in turn if one.role == "user"), None)
+        for one in turn:
+            if one.role == "user":
+                count += max(0, len(one.texts) - 1) if one is first else len(one.texts)
+    return count
+
+
+def silenced(script: Script, *, conversation: Conversation) -> bool:
+    match script.obeys:
+        case "none":
+            return conversation.forbids or not conversation.tools
+        case "no-tools":
+            return not conversation.tools
+        case "never":
+            return False
+
+
+def default_finish(step: Step) -> FinishReason:
+    if any(call.cut_after is not None for call in step.calls):
+        return FinishReason.LENGTH
+    if step.calls:
+        return FinishReason.TOOL_CALLS
+    return FinishReason.REFUSAL if step.refusal else FinishReason.STOP
+
+
+def base_values(
+    script: Script, *, conversation: Conversation, turn: tuple[Said, ...], place: int
+) -> dict[str, str | int]:
+    contents = [result.content for one in turn for result in one.results]
+    return {
+        **script.parameters,
+        "n": place + 1,
+        "result": contents[-1] if contents else "",
+        "results": "\n".join(contents),
+        "example": dump(example_of(conversation.output_schema)).decode(),
+    }
+
+
+def values_for(
+    script: Script, *, step: Step, conversation: Conversation, turn: tuple[Said, ...], place: int
+) -> dict[str, str | int] | None:
+    """The values of a step's placeholders; None where something that it takes is not in the results."""
+    values = base_values(script, conversation=conversation, turn=turn, place=place)
+    contents = [result.content for one in turn for result in one.results]
+    for name, pattern in step.take.items():
+        found = [match for content in contents for match in [re.search(fill(pattern, values=values), content)] if match]
+        if not found:
+            return None
+        values[name] = found[-1].group(1)
+    return values
+
+
+def parts_of(
+    step: Step, *, values: dict[str, str | int], made: int, conversation: Conversation, family: str, streamed: bool
+) -> list[Part]:
+    parts: list[Part] = []
+    if step.reasoning:
+        parts.append(Reasoning(fill(step.reasoning, values=values)))
+    parts += [ProviderItem(item.family, item.kind, item.json) for item in step.items if item.family == family]
+    if step.text:
+        parts.append(Text(fill(step.text, values=values)))
+    if step.refusal:
+        parts.append(Refusal(fill(step.refusal, values=values)))
+    for number, call in enumerate(step.calls, start=1):
+        id = call.id or f"call_{made}_{number}"
+        raw = streamed and fill(call.name, values=values) in conversation.eager
+        parts.append(
+            tool_call(call, id=id, values=values, tools=conversation.tools, family=family, raw=raw, streamed=streamed)
+        )
+    return parts
+
+
+def tool_call(
+    call: ScriptedCall,
+    *,
+    id: str,
+    values: dict[str, str | int],
+    tools: tuple[Offered, ...],
+    family: str,
+    raw: bool,
+    streamed: bool,
+) -> ToolCall:
+    name = fill(call.name, values=values)
+    if call.or_any and tools and not any(tool.name == name for tool in tools):
+        return ToolCall(id=id, name=tools[0].name, arguments=dump(example_of(tools[0].schema)).decode())
+    arguments = filled(call.arguments, values=values)
+    whole = dump(arguments).decode()
+    if call.cut_after is None:
+        return ToolCall(id=id, name=name, arguments=whole)
+    if raw or family in ("openai_chat", "openai_responses"):
+        return ToolCall(id=id, name=name, arguments=whole[: call.cut_after], state=ArgumentsState.TRUNCATED)
+    kept = whole_keys(arguments, within=call.cut_after)
+    if family == "anthropic_messages" and streamed:
+        # The API holds a parameter back until it is whole: what came before it has been sent, the object is never closed.
+        # Source: docs.anthropic.com, "Fine-grained tool streaming".
+        return ToolCall(id=id, name=name, arguments=dump(kept).decode()[:-1], state=ArgumentsState.TRUNCATED)
+    # A body, and Gemini always, hands out an object: it holds the keys that happened to be whole.
+    return ToolCall(id=id, name=name, arguments=dump(kept).decode())
+
+
+def filled(arguments: dict[str, object], *, values: dict[str, str | int]) -> dict[str, object]:
+    return {key: fill(value, values=values) if isinstance(value, str) else value for key, value in arguments.items()}
+
+
+def whole_keys(arguments: dict[str, object], *, within: int) -> dict[str, object]:
+    """The leading keys whose values end within that many characters of the object's JSON."""
+    kept: dict[str, object] = {}
+    for key, value in arguments.items():
+        if len(dump({**kept, key: value}).decode()) - 1 > within:
+            break
+        kept[key] = value
+    return kept
+
+
+def usage_of(parts: list[Part], *, prompt_bytes: int) -> Usage:
+    reasoning = sum(len(part.text.encode()) for part in parts if isinstance(part, Reasoning))
+    said = sum(len(part.text.encode()) for part in parts if isinstance(part, Text | Refusal))
+    called = sum(len((part.name + part.arguments).encode()) for part in parts if isinstance(part, ToolCall))
+    return Usage(
+        input_tokens=tokens(prompt_bytes),
+        output_tokens=tokens(reasoning + said + called),
+        reasoning_tokens=tokens(reasoning),
+    )
+
+
+def tokens(count_bytes: int) -> int:
+    return -(-count_bytes // BYTES_A_TOKEN)
+
+
+def example_of(schema: Raw) -> Raw:
+    """A value that fits a plain JSON Schema: the first of each choice, one of each list. {} where there is no schema."""
+    return {} if schema is None else example(schema, root=schema, depth=0)
+
+
+def example(schema: Raw, *, root: Raw, depth: int) -> Raw:
+    fields = table(schema)
+    if depth > MAX_EXAMPLE_DEPTH:
+        return None
+    if isinstance(fields.get("$ref"), str):
+        found = root
+        for key in text(fields.get("$ref")).removeprefix("#/").split("/"):
+            found = table(found).get(key)
+        return example(found, root=root, depth=depth + 1)
+    for key in ("const", "default"):
+        if key in fields:
+            return fields[key]
+    if rows(fields.get("enum")):
+        return rows(fields.get("enum"))[0]
+    for key in ("anyOf", "oneOf", "allOf"):
+        if rows(fields.get(key)):
+            return example(rows(fields.get(key))[0], root=root, depth=depth + 1)
+    type = fields.get("type")
+    word = text(rows(type)[0]) if rows(type) else text(type)
+    match word.lower():
+        case "object":
+            properties = table(fields.get("properties"))
+            return {name: example(inner, root=root, depth=depth + 1) for name, inner in properties.items()}
+        case "array":
+            return [example(fields.get("items"), root=root, depth=depth + 1)]
+        case "integer" | "number":
+            return fields.get("minimum", 1)
+        case "boolean":
+            return True
+        case "null":
+            return None
+        case _:
+            return "text"

@@ -1,0 +1,170 @@
+"""A script: what the lab says, step by step, as a small TOML file. `docs/lab.md` shows the format with an example."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from turnwise.errors import CallerError
+from turnwise.vocab import FinishReason
+
+FaultName = Literal[
+    "status", "html", "error-in-stream", "reset", "stall", "endless-line", "random-bytes", "invalid-utf8"
+]
+PLACEHOLDER = re.compile(r"\{([a-z_]+)(?: ([a-z0-9_]+)-([a-z0-9_]+))?\}")
+BUILTIN_WORDS = frozenset({"n", "result", "results", "example", "lines"})
+
+
+class ScriptError(CallerError):
+    """A script file cannot be used; the text says which, and why."""
+
+
+class ScriptedCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One call. Without an `id` the lab makes one that is new in its conversation. `cut_after` counts characters of the
+    arguments' JSON after which the output limit falls. `or_any`: where no tool of that name is on offer, the first one
+    that is, with arguments made up from its schema."""
+
+    name: str
+    arguments: dict[str, object] = {}
+    id: str | None = None
+    cut_after: int | None = None
+    or_any: bool = False
+
+
+class ScriptedItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An item of one family that goes out verbatim (a server-side tool's call, say)."""
+
+    family: str
+    kind: str
+    json: str
+
+
+class ScriptedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What goes wrong. `after` counts pieces of the stream that are sent before it does."""
+
+    kind: FaultName
+    after: int = 0
+    status: int = 500
+    message: str = "The lab was told to fail here."
+    code: str | None = None
+    retry_after_s: float | None = None
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One response.
+
+    `take` looks for each of its patterns in the results at hand and keeps the first group under its name; where one is
+    not found, the step says `otherwise` and calls nothing. `continues`: a text of this step does not end the turn, what
+    the user says next belongs to it. `wire` is the stream of a family, line by line, in place of what its encoder writes
+    (see `wire.py`); `calls` then say what it means.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    refusal: str = ""
+    calls: tuple[ScriptedCall, ...] = ()
+    items: tuple[ScriptedItem, ...] = ()
+    finish: FinishReason | None = None
+    take: dict[str, str] = {}
+    otherwise: str = ""
+    continues: bool = False
+    wire: dict[str, str] = {}
+    fault: ScriptedFault | None = None
+
+
+class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`obeys` says when a step's calls give way to `forced` (else the last step's text): `none`, when tool choice is none
+    or no tool is on offer; `no-tools`, only when none is on offer; `never`. `nudges` counts each further text of the user
+    within a turn as one response before it (an empty one leaves no other trace). `requests` is what a turn that does as
+    it is asked takes; `promises` are those that the script's shape belongs to."""
+
+    name: str
+    title: str
+    steps: tuple[Step, ...]
+    parameters: dict[str, str | int] = {}
+    obeys: Literal["none", "no-tools", "never"] = "none"
+    forced: str = ""
+    nudges: bool = False
+    prefill: bool = True
+    families: tuple[str, ...] = ()
+    healthy: bool = True
+    requests: int | None = None
+    promises: tuple[str, ...] = ()
+
+    def speaks(self, family: str) -> bool:
+        return not self.families or family in self.families
+
+    def with_parameters(self, changed: Mapping[str, str | int]) -> "Script":
+        """Raises ScriptError for a parameter that the script does not have."""
+        unknown = sorted(set(changed) - set(self.parameters))
+        if unknown:
+            known = ", ".join(f"`{name}`" for name in self.parameters) or "none"
+            raise ScriptError(f"script `{self.name}` has no parameter `{unknown[0]}`; it has {known}")
+        return msgspec.structs.replace(self, parameters={**self.parameters, **changed})
+
+
+def parse_script(text: str, *, name: str) -> Script:
+    """TOML -> script. Raises ScriptError saying what is wrong where."""
+    try:
+        script = msgspec.convert({"name": name, **tomllib.loads(text)}, Script)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise ScriptError(f"script `{name}`: {error}") from None
+    if not script.steps:
+        raise ScriptError(f"script `{name}` has no steps")
+    for number, step in enumerate(script.steps, start=1):
+        known = BUILTIN_WORDS | set(script.parameters) | set(step.take)
+        said = [step.text, step.reasoning, step.otherwise, *(f"{call.name}{call.arguments}" for call in step.calls)]
+        unknown = sorted({word for text in said for word in words_of(text)} - known)
+        if unknown:
+            raise ScriptError(
+                f"script `{name}`, step {number}: `{{{unknown[0]}}}` is no parameter and nothing that it takes"
+            )
+    return script
+
+
+def words_of(text: str) -> set[str]:
+    return {found.group(1) for found in PLACEHOLDER.finditer(text)}
+
+
+def load_scripts(folder: Path) -> dict[str, Script]:
+    """Every `*.toml` in `folder`, by its name. Raises ScriptError for one that cannot be used."""
+    return {
+        path.stem: parse_script(path.read_text(encoding="utf-8"), name=path.stem)
+        for path in sorted(folder.glob("*.toml"))
+    }
+
+
+def builtin_scripts() -> dict[str, Script]:
+    """The scripts that ship with turnwise, by name."""
+    folder = resources.files("turnwise.lab").joinpath("scripts")
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
+    return {
+        name: parse_script(file.read_text(encoding="utf-8"), name=name)
+        for file in files
+        for name in [file.name.removesuffix(".toml")]
+    }
+
+
+def by_name(scripts: Iterable[Script]) -> dict[str, Script]:
+    return {script.name: script for script in scripts}
+
+
+def numbered_lines(first: int, last: int) -> str:
+    """The text that `{lines first-last}` stands for: easy to make, easy to find a missing piece in."""
+    return "".join([f"line {number:05d}: the quick brown fox\n" for number in range(first, last + 1)])
+
+
+def fill(text: str, *, values: Mapping[str, str | int]) -> str:
+    """Put the values in the place of `{name}`, and numbered lines in that of `{lines a-b}`."""
+
+    def value(found: re.Match[str]) -> str:
+        word, first, last = found.group(1), found.group(2), found.group(3)
+        if word == "lines" and first:
+            return numbered_lines(int(values.get(first, first)), int(values.get(last, last)))
+        return str(values.get(word, found.group(0)))
+
+    return PLACEHOLDER.sub(value, text)

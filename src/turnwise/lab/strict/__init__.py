@@ -1,0 +1,26 @@
+"""The judges: what each family's real API checks in a request, and the 400 that it gives.
+
+Each judge reads raw JSON. Wordings and shapes are those of recorded answers and of reports in public issue threads; they
+are named above the checks. A check that only some servers of a family make says which.
+"""
+
+from collections.abc import Callable
+
+from turnwise.lab.raw import Raw
+from turnwise.lab.strict import anthropic_messages, gemini, openai_chat, openai_responses
+from turnwise.lab.strict.verdicts import LENIENT_MODEL, ModelRules, Rejected, error_body
+
+CHECKS: dict[str, Callable[[Raw, ModelRules], None]] = {
+    "openai_chat": openai_chat.check,
+    "openai_responses": openai_responses.check,
+    "anthropic_messages": anthropic_messages.check,
+    "gemini": gemini.check,
+}
+
+
+def check(family: str, *, body: Raw, rules: ModelRules = LENIENT_MODEL) -> None:
+    """Raises Rejected, with the answer that the real API would give, for the first thing wrong with `body`."""
+    CHECKS[family](body, rules)
+
+
+__all__ = ["LENIENT_MODEL", "ModelRules", "Rejected", "check", "error_body"]

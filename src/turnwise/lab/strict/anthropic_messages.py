@@ -1,0 +1,264 @@
+"""What api.anthropic.com checks in a Messages request."""
+
+import re
+
+from turnwise.lab.raw import Raw, rows, table, text
+from turnwise.lab.strict.verdicts import ModelRules, Rejected
+
+CHOICES = ("auto", "any", "tool", "none")
+CALL_ID = re.compile(r"^[a-zA-Z0-9_-]+$")
+TOOL_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,128}$")
+BLOCKS = (
+    "text image document search_result thinking redacted_thinking tool_use tool_result server_tool_use "
+    "web_search_tool_result web_fetch_tool_result code_execution_tool_result bash_code_execution_tool_result "
+    "text_editor_code_execution_tool_result tool_search_tool_result mcp_tool_use mcp_tool_result container_upload compaction"
+).split()
+MAX_CACHED_BLOCKS = 4  # "A maximum of 4 blocks with cache_control may be provided."
+
+
+def check(body: Raw, rules: ModelRules) -> None:
+    if not isinstance(body, dict):
+        raise Rejected("The request body is not valid JSON: expected an object")
+    for field in ("model", "messages", "max_tokens"):
+        if body.get(field) is None:
+            raise Rejected(f"{field}: Field required")
+    limit = body["max_tokens"]
+    if not isinstance(limit, int) or isinstance(limit, bool):
+        raise Rejected("max_tokens: Input should be a valid integer")
+    if limit < 1:
+        raise Rejected("max_tokens: Input should be greater than or equal to 1")
+    temperature = body.get("temperature")
+    if isinstance(temperature, int | float) and not 0 <= temperature <= 1:
+        raise Rejected("temperature: range: 0..1")  # recorded: anthropic 400 004
+    check_system(body.get("system"))
+    check_tools(body)
+    messages = body["messages"]
+    if not isinstance(messages, list):
+        raise Rejected("messages: Input should be a valid list")
+    if not messages:
+        raise Rejected("messages: at least one message is required")
+    for position, message in enumerate(messages):
+        check_message(message, position=position, last=position == len(messages) - 1)
+    if table(messages[0]).get("role") != "user":
+        raise Rejected('messages: first message must use the "user" role')
+    check_pairing(messages)
+    check_thinking(body, messages=messages)
+    check_cached(body)
+    if not rules.prefill and table(messages[-1]).get("role") == "assistant":
+        raise Rejected(
+            "This model does not support assistant message prefill. The conversation must end with a user message."
+        )
+
+
+def check_system(system: Raw) -> None:
+    for block in rows(system):
+        if table(block).get("type") == "text" and not text(table(block).get("text")):
+            raise Rejected("system: text content blocks must be non-empty")
+
+
+def check_tools(body: dict[str, Raw]) -> None:
+    names: list[str] = []
+    for position, tool in enumerate(rows(body.get("tools"))):
+        fields = table(tool)
+        name = text(fields.get("name"))
+        if text(fields.get("type")) in ("", "custom"):
+            where = f"tools.{position}.custom"
+            if not TOOL_NAME.match(name):
+                raise Rejected(f"{where}.name: String should match pattern '{TOOL_NAME.pattern}'")
+            schema = fields.get("input_schema")
+            if schema is None:
+                raise Rejected(f"{where}.input_schema: Field required")
+            if not isinstance(schema, dict):  # recorded: anthropic 400 010
+                raise Rejected(f"{where}.input_schema: Input does not match the expected shape.")
+            if "type" not in schema:  # recorded: anthropic 400 012
+                raise Rejected(f"{where}.input_schema.type: Field required")
+        names.append(name)
+    if len(names) != len(set(names)):
+        raise Rejected("tools: Tool names must be unique.")
+    choice = body.get("tool_choice")
+    if choice is None:
+        return
+    if not isinstance(choice, dict):
+        raise Rejected("tool_choice: Input should be a valid dictionary or object to extract fields from")
+    type = text(choice.get("type"))
+    if type not in CHOICES:
+        raise Rejected(
+            f"tool_choice: Input tag '{type}' found using 'type' does not match any of the expected tags: "
+            "'auto', 'any', 'tool', 'none'"
+        )
+    if not names and type != "none":
+        raise Rejected("tool_choice: tool_choice may only be specified while providing tools")
+    if type == "tool" and text(choice.get("name")) not in names:
+        raise Rejected(f"Tool '{text(choice.get('name'))}' not found in provided tools")
+
+
+def check_message(message: Raw, *, position: int, last: bool) -> None:
+    fields = table(message)
+    role = text(fields.get("role"))
+    if role == "system":
+        raise Rejected(
+            'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter, '
+            'not "system" as an input message role.'
+        )
+    if role not in ("user", "assistant"):
+        raise Rejected(f"messages.{position}.role: Input should be 'user' or 'assistant'")
+    content = fields.get("content")
+    if content is None:
+        raise Rejected(f"messages.{position}.content: Field required")
+    if not isinstance(content, str | list):
+        raise Rejected(f"messages.{position}.content: Input should be a valid list")
+    if not content and not (last and role == "assistant"):  # recorded: anthropic 400 116
+        raise Rejected(
+            f"messages.{position}: all messages must have non-empty content except for the optional final assistant message"
+        )
+    for index, block in enumerate(rows(content)):
+        check_block(block, role=role, where=f"messages.{position}.content.{index}")
+    end = text(table(rows(content)[-1]).get("text")) if rows(content) else text(content)
+    if last and role == "assistant" and end != end.rstrip():
+        raise Rejected("messages: final assistant content cannot end with trailing whitespace")
+
+
+def check_block(block: Raw, *, role: str, where: str) -> None:
+    fields = table(block)
+    type = text(fields.get("type"))
+    if type not in BLOCKS:
+        raise Rejected(
+            f"{where}: Input tag '{type}' found using 'type' does not match any of the expected tags: "
+            + ", ".join(f"'{name}'" for name in BLOCKS)
+        )
+    match type:
+        case "text" if not text(fields.get("text")):
+            raise Rejected("messages: text content blocks must be non-empty")
+        case "tool_use":
+            check_call(fields, role=role, where=where)
+        case "tool_result" if role != "user":
+            raise Rejected(f"{where}: `tool_result` blocks can only be in `user` messages")
+        case "tool_result":
+            content = fields.get("content")
+            if content is not None and not isinstance(content, str | list):
+                raise Rejected(f"{where}.tool_result.content: Input should be a valid list")
+            if any(table(part).get("type") == "text" and not text(table(part).get("text")) for part in rows(content)):
+                raise Rejected("messages: text content blocks must be non-empty")
+        case "thinking" | "redacted_thinking" if role != "assistant":
+            raise Rejected(f"{where}: `{type}` blocks can only be in `assistant` messages")
+        case "thinking" if not isinstance(fields.get("signature"), str):
+            raise Rejected(f"{where}.thinking.signature: Field required")
+        case _:
+            pass
+
+
+def check_call(call: dict[str, Raw], *, role: str, where: str) -> None:
+    if role != "assistant":
+        raise Rejected(f"{where}: `tool_use` blocks can only be in `assistant` messages")
+    if not CALL_ID.match(text(call.get("id"))):
+        raise Rejected(f"{where}.tool_use.id: String should match pattern '{CALL_ID.pattern}'")
+    if not text(call.get("name")):
+        raise Rejected(f"{where}.tool_use.name: String should have at least 1 character")
+    if not isinstance(call.get("input"), dict):
+        raise Rejected(f"{where}.tool_use.input: Input should be a valid dictionary")
+
+
+def check_pairing(messages: list[Raw]) -> None:
+    """The message after a `tool_use` begins with one `tool_result` for each of its ids; ids never come twice.
+
+    Consecutive messages of one role count as one turn (docs: "consecutive user or assistant turns will be combined").
+    """
+    used: set[str] = set()
+    open_ids: list[str] = []
+    opened_at = 0
+    for position, role, blocks in turns(messages):
+        results = [text(table(block).get("tool_use_id")) for block in blocks if is_block(block, "tool_result")]
+        if role == "user":
+            leading = leading_results(blocks)
+            missing = [id for id in open_ids if id not in leading]
+            if missing:
+                refuse_unanswered(missing, position=opened_at)
+            for index, block in enumerate(blocks):
+                if is_block(block, "tool_result") and text(table(block).get("tool_use_id")) not in open_ids:
+                    raise Rejected(
+                        f"messages.{position}.content.{index}: unexpected `tool_use_id` found in `tool_result` blocks: "
+                        f"{text(table(block).get('tool_use_id'))}. Each `tool_result` block must have a corresponding "
+                        "`tool_use` block in the previous message."
+                    )
+            twice = next((id for id in results if results.count(id) > 1), None)
+            if twice is not None:
+                index = max(i for i, block in enumerate(blocks) if text(table(block).get("tool_use_id")) == twice)
+                raise Rejected(
+                    f"messages.{position}.content.{index}: each tool_use must have a single result. "
+                    f"Found multiple `tool_result` blocks with id: {twice}"
+                )
+            open_ids = []
+            continue
+        opened_at = position
+        for index, block in enumerate(blocks):
+            if is_block(block, "tool_use"):
+                id = text(table(block).get("id"))
+                if id in used:
+                    raise Rejected(f"messages.{position}.content.{index}: `tool_use` ids must be unique")
+                used.add(id)
+                open_ids.append(id)
+    if open_ids:
+        refuse_unanswered(open_ids, position=opened_at)
+
+
+def is_block(block: Raw, type: str) -> bool:
+    return table(block).get("type") == type
+
+
+def leading_results(blocks: list[Raw]) -> set[str]:
+    found: set[str] = set()
+    for block in blocks:
+        if not is_block(block, "tool_result"):
+            break
+        found.add(text(table(block).get("tool_use_id")))
+    return found
+
+
+def turns(messages: list[Raw]) -> list[tuple[int, str, list[Raw]]]:
+    """(position of its first message, role, blocks) of each turn."""
+    found: list[tuple[int, str, list[Raw]]] = []
+    for position, message in enumerate(messages):
+        role = text(table(message).get("role"))
+        blocks = list(rows(table(message).get("content")))
+        if found and found[-1][1] == role:
+            found[-1][2].extend(blocks)
+        else:
+            found.append((position, role, blocks))
+    return found
+
+
+def refuse_unanswered(missing: list[str], *, position: int) -> None:
+    raise Rejected(
+        f"messages.{position}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+        f"{', '.join(missing)}. Each `tool_use` block must have a corresponding `tool_result` block in the next message."
+    )
+
+
+def check_thinking(body: dict[str, Raw], *, messages: list[Raw]) -> None:
+    """With thinking on, the assistant turn whose calls are being answered begins with its thinking, unchanged.
+
+    Source: docs.anthropic.com, "Extended thinking", preserving thinking blocks during tool use.
+    """
+    if table(body.get("thinking")).get("type") != "enabled":
+        return
+    conversation = turns(messages)
+    if len(conversation) < 2 or not any(is_block(block, "tool_result") for block in conversation[-1][2]):
+        return
+    position, _, blocks = conversation[-2]
+    first = text(table(blocks[0]).get("type")) if blocks else ""
+    if first not in ("thinking", "redacted_thinking"):
+        raise Rejected(
+            f"messages.{position}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{first}`. When "
+            "`thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost "
+            "set of `tool_use` and `tool_result` blocks). We recommend you include thinking blocks from previous turns. To "
+            "avoid this requirement, disable `thinking`."
+        )
+
+
+def check_cached(body: dict[str, Raw]) -> None:
+    blocks: list[Raw] = [*rows(body.get("system")), *rows(body.get("tools"))]
+    for message in rows(body.get("messages")):
+        blocks += rows(table(message).get("content"))
+    found = sum(1 for block in blocks if table(block).get("cache_control"))
+    if found > MAX_CACHED_BLOCKS:
+        raise Rejected(f"A maximum of {MAX_CACHED_BLOCKS} blocks with cache_control may be provided. Found {found}.")

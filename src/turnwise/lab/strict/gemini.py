@@ -1,0 +1,144 @@
+"""What generativelanguage.googleapis.com checks in a generateContent request. It takes camelCase and snake_case alike."""
+
+from turnwise.lab.raw import Raw, dump, either, rows, table, text
+from turnwise.lab.strict.verdicts import ModelRules, Rejected
+
+FIELDS = (
+    "contents tools toolConfig tool_config safetySettings safety_settings systemInstruction system_instruction "
+    "generationConfig generation_config cachedContent cached_content labels model serviceTier service_tier store"
+).split()
+MODES = ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED")
+PART_TEXTS = (
+    "text",
+    "thought",
+    "thoughtSignature",
+    "thought_signature",
+    "videoMetadata",
+    "video_metadata",
+    "partMetadata",
+)
+
+
+def check(body: Raw, rules: ModelRules) -> None:
+    if not isinstance(body, dict):
+        raise Rejected("Invalid JSON payload received. Unexpected token.")
+    for field in body:
+        if field not in FIELDS:
+            raise Rejected(f'Invalid JSON payload received. Unknown name "{field}": Cannot find field.')
+    contents = body.get("contents")
+    if not isinstance(contents, list) or not contents:
+        raise Rejected("* GenerateContentRequest.contents: contents is not specified\n")
+    temperature = table(either(body, "generationConfig", "generation_config")).get("temperature")
+    if isinstance(temperature, int | float) and not 0 <= temperature < 2.0001:  # recorded: vertex 400 148
+        raise Rejected(
+            f"Unable to submit request because it has a temperature value of {temperature:g} but the supported range is "
+            "from 0 (inclusive) to 2.0001 (exclusive). Update the value and try again."
+        )
+    check_tools(body)
+    for position, content in enumerate(contents):
+        check_content(table(content), position=position)
+    check_turns([table(content) for content in contents])
+    if not rules.prefill and table(contents[-1]).get("role") == "model":
+        raise Rejected("Please ensure that multiturn requests end with a user role or a function response.")
+
+
+def check_tools(body: dict[str, Raw]) -> None:
+    names: list[str] = []
+    for index, tool in enumerate(rows(body.get("tools"))):
+        for place, declared in enumerate(rows(either(tool, "functionDeclarations", "function_declarations"))):
+            name = text(table(declared).get("name"))
+            if not name or not (name[0].isalpha() or name[0] == "_"):
+                raise Rejected(
+                    f"* GenerateContentRequest.tools[{index}].function_declarations[{place}].name: Invalid function name. "
+                    "Must start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores (_), "
+                    "dots (.), colons (:), or dashes (-), with a maximum length of 128.\n"
+                )
+            if name in names:
+                raise Rejected(f"Duplicate function declaration found: {name}")
+            names.append(name)
+    config = either(body, "toolConfig", "tool_config")
+    calling = table(either(config, "functionCallingConfig", "function_calling_config"))
+    mode = calling.get("mode")
+    if mode is not None and text(mode).upper() not in MODES:
+        raise Rejected(
+            "Invalid value at 'tool_config.function_calling_config.mode' "
+            f"(type.googleapis.com/google.ai.generativelanguage.v1beta.FunctionCallingConfig.Mode), {dump(mode).decode()}"
+        )
+    if text(mode).upper() == "ANY" and not names:
+        raise Rejected("Function calling config is set without function_declarations.")
+    allowed = [text(name) for name in rows(either(calling, "allowedFunctionNames", "allowed_function_names"))]
+    if allowed and text(mode).upper() not in ("ANY", "VALIDATED"):
+        raise Rejected("Allowed function names can only be set when the function calling mode is ANY or VALIDATED.")
+    unknown = [name for name in allowed if name not in names]
+    if unknown:
+        raise Rejected(f"Allowed function name `{unknown[0]}` is not in function_declarations.")
+
+
+def check_content(content: dict[str, Raw], *, position: int) -> None:
+    if content.get("role") not in (None, "", "user", "model", "function"):
+        raise Rejected("Please use a valid role: user, model.")  # recorded: vertex 400 147
+    where = f"* GenerateContentRequest.contents[{position}].parts"
+    parts = rows(content.get("parts"))
+    if not parts:
+        raise Rejected(f"{where}: contents.parts must not be empty.\n")
+    for index, part in enumerate(parts):
+        fields = table(part)
+        if not isinstance(fields.get("text"), str) and not any(name not in PART_TEXTS for name in fields):
+            raise Rejected(f"{where}[{index}].data: required oneof field 'data' must have one initialized field\n")
+        for name, word in (("functionCall", "function_call"), ("functionResponse", "function_response")):
+            piece = either(part, name, word)
+            if piece is not None and not text(table(piece).get("name")):
+                raise Rejected(f"{where}[{index}].{word}.name: Name cannot be empty.\n")
+        response = either(part, "functionResponse", "function_response")
+        if response is not None and not isinstance(table(response).get("response"), dict):
+            raise Rejected(
+                f"Invalid value at 'contents[{position}].parts[{index}].function_response.response' "
+                f"(type.googleapis.com/google.protobuf.Struct), {dump(table(response).get('response')).decode()}"
+            )
+
+
+def names_of(content: dict[str, Raw], *keys: str) -> list[str]:
+    found = [either(part, *keys) for part in rows(content.get("parts"))]
+    return [text(table(piece).get("name")) for piece in found if piece is not None]
+
+
+def ids_of(content: dict[str, Raw], *keys: str) -> list[str]:
+    found = [either(part, *keys) for part in rows(content.get("parts"))]
+    return [text(table(piece).get("id")) for piece in found if piece is not None and text(table(piece).get("id"))]
+
+
+def check_turns(contents: list[dict[str, Raw]]) -> None:
+    """A turn of calls follows the user or results; the turn after it answers each call, and results stand nowhere else."""
+    open_calls: list[str] = []
+    open_ids: list[str] = []
+    before = ""
+    for content in contents:
+        calls = names_of(content, "functionCall", "function_call")
+        results = names_of(content, "functionResponse", "function_response")
+        if results:
+            if not open_calls:
+                raise Rejected(
+                    "Please ensure that function response turn comes immediately after a function call turn."
+                )
+            if len(results) != len(open_calls) or sorted(results) != sorted(open_calls):
+                raise uneven()
+            ids = ids_of(content, "functionResponse", "function_response")
+            if len(ids) != len(set(ids)) or (open_ids and ids and set(ids) != set(open_ids)):
+                raise uneven()
+        elif open_calls:
+            raise uneven()
+        if calls and before not in ("user", "function"):
+            raise Rejected(
+                "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
+            )
+        open_calls, open_ids = calls, ids_of(content, "functionCall", "function_call")
+        before = "function" if results else text(content.get("role")) or "user"
+    if open_calls:
+        raise uneven()
+
+
+def uneven() -> Rejected:
+    return Rejected(
+        "Please ensure that the number of function response parts is equal to the number of function call parts of the "
+        "function call turn."
+    )

@@ -1,0 +1,229 @@
+"""What api.openai.com checks in a Responses request. The lab keeps nothing, so no earlier response can be named."""
+
+from turnwise.lab.raw import Raw, kind, rows, table, text
+from turnwise.lab.strict.openai_chat import article, check_numbers
+from turnwise.lab.strict.verdicts import ModelRules, Rejected
+
+ROLES = ("assistant", "system", "developer", "user")
+CHOICES = ("none", "auto", "required")
+MIN_OUTPUT_TOKENS = 16  # "Expected a value >= 16"
+# call -> the item that answers it
+ANSWERS = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "shell_call": "shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+    "computer_call": "computer_call_output",
+}
+OUTPUTS = {output: call for call, output in ANSWERS.items()}
+CALL_WORDS = {"custom_tool_call": "custom tool call", "function_call": "function call"}
+OTHER_ITEMS = (
+    "message reasoning web_search_call file_search_call code_interpreter_call image_generation_call mcp_list_tools "
+    "mcp_approval_request mcp_approval_response mcp_call item_reference tool_search_call tool_search_output compaction"
+).split()
+ITEMS = (*OTHER_ITEMS, *ANSWERS, *OUTPUTS)
+USER_CONTENT = ("input_text", "input_image", "input_file", "input_audio")
+ASSISTANT_CONTENT = ("output_text", "refusal")
+
+
+def check(body: Raw, rules: ModelRules) -> None:
+    del rules
+    if not isinstance(body, dict):
+        raise Rejected("We could not parse the JSON body of your request. Expected a JSON object.")
+    if not text(body.get("model")):
+        raise missing("model")
+    earlier = body.get("previous_response_id")
+    if isinstance(earlier, str):  # recorded: openai 400 052
+        raise Rejected(
+            f"Previous response with id '{earlier}' not found.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        )
+    check_numbers(body)
+    limit = body.get("max_output_tokens")
+    if isinstance(limit, int) and limit < MIN_OUTPUT_TOKENS:
+        raise Rejected(
+            f"Invalid 'max_output_tokens': integer below minimum value. Expected a value >= {MIN_OUTPUT_TOKENS}, "
+            f"but got {limit} instead.",
+            param="max_output_tokens",
+            code="integer_below_min_value",
+        )
+    check_tools(body)
+    items = body.get("input")
+    if items is None or items == [] or items == "":
+        raise Rejected(
+            "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided.",
+            param="input",
+            code="missing_required_parameter",
+        )
+    if isinstance(items, str):
+        return
+    if not isinstance(items, list):
+        raise Rejected(
+            f"Invalid type for 'input': expected one of an array of objects or string, but got {article(items)} instead.",
+            param="input",
+            code="invalid_type",
+        )
+    for position, item in enumerate(items):
+        check_item(table(item), where=f"input[{position}]")
+    check_ids(items)
+    check_pairing(items)
+    check_reasoning(items)
+
+
+def missing(where: str) -> Rejected:
+    return Rejected(f"Missing required parameter: '{where}'.", param=where, code="missing_required_parameter")
+
+
+def check_tools(body: dict[str, Raw]) -> None:
+    names: set[str] = set()
+    for position, tool in enumerate(rows(body.get("tools"))):
+        fields = table(tool)
+        if not text(fields.get("type")):
+            raise missing(f"tools[{position}].type")
+        if fields["type"] in ("function", "custom"):
+            if not text(fields.get("name")):  # what a Chat Completions tool gets here: its name stands under `function`
+                raise missing(f"tools[{position}].name")
+            names.add(text(fields["name"]))
+    choice = body.get("tool_choice")
+    if isinstance(choice, str) and choice not in CHOICES:
+        raise Rejected(
+            f"Invalid value: '{choice}'. Supported values are: 'none', 'auto', and 'required'.",
+            param="tool_choice",
+            code="invalid_value",
+        )
+    if isinstance(choice, str) and choice == "required" and not rows(body.get("tools")):
+        raise Rejected("Tool choice 'required' must be specified with 'tools' parameter.", param="tool_choice")
+    if (
+        isinstance(choice, dict)
+        and choice.get("type") in ("function", "custom")
+        and text(choice.get("name")) not in names
+    ):
+        raise Rejected(f"Tool choice '{text(choice.get('name'))}' not found in 'tools' parameter.", param="tool_choice")
+
+
+def check_item(item: dict[str, Raw], *, where: str) -> None:
+    type = text(item.get("type")) or ("message" if "role" in item else "")
+    if type not in ITEMS:
+        supported = ", ".join(f"'{name}'" for name in ITEMS)
+        raise Rejected(
+            f"Invalid value: '{type}'. Supported values are: {supported}.", param=where, code="invalid_value"
+        )
+    if type == "message":
+        check_message(item, where=where)
+    elif type in ANSWERS:
+        if type != "computer_call" and not text(item.get("call_id")):
+            raise missing(f"{where}.call_id")
+        if type == "function_call":
+            for field in ("name", "arguments"):
+                if item.get(field) is None:
+                    raise missing(f"{where}.{field}")
+                if not isinstance(item[field], str):
+                    raise Rejected(
+                        f"Invalid type for '{where}.{field}': expected a string, but got {article(item[field])} instead.",
+                        param=f"{where}.{field}",
+                        code="invalid_type",
+                    )
+    elif type in OUTPUTS:
+        if not text(item.get("call_id")):
+            raise missing(f"{where}.call_id")
+        if type == "function_call_output" and not isinstance(item.get("output"), str | list):
+            if item.get("output") is None:
+                raise missing(f"{where}.output")
+            raise Rejected(
+                f"Invalid type for '{where}.output': expected one of an array of objects or string, "
+                f"but got {article(item.get('output'))} instead.",
+                param=f"{where}.output",
+                code="invalid_type",
+            )
+
+
+def check_message(item: dict[str, Raw], *, where: str) -> None:
+    role = text(item.get("role"))
+    if role not in ROLES:
+        raise Rejected(
+            f"Invalid value: '{role}'. Supported values are: 'assistant', 'system', 'developer', and 'user'.",
+            param=f"{where}.role" if role else where,
+            code="invalid_value",
+        )
+    content = item.get("content")
+    if not isinstance(content, str | list):
+        if content is None:
+            raise missing(f"{where}.content")
+        raise Rejected(
+            f"Invalid type for '{where}.content': expected one of an array of objects or string, "
+            f"but got {article(content)} instead.",
+            param=f"{where}.content",
+            code="invalid_type",
+        )
+    taken = ASSISTANT_CONTENT if role == "assistant" else USER_CONTENT
+    for index, part in enumerate(rows(content)):
+        type = text(table(part).get("type"))
+        if type not in taken:
+            words = [f"'{word}'" for word in taken]
+            supported = ", ".join(words[:-1]) + (", and " if len(words) > 2 else " and ") + words[-1]
+            raise Rejected(
+                f"Invalid value: '{type}'. Supported values are: {supported}.",
+                param=f"{where}.content[{index}]",
+                code="invalid_value",
+            )
+        if type.endswith("_text") and not isinstance(table(part).get("text"), str):
+            raise Rejected(
+                f"Invalid type for '{where}.content[{index}].text': expected a string, "
+                f"but got {kind(table(part).get('text'))} instead.",
+                param=f"{where}.content[{index}].text",
+                code="invalid_type",
+            )
+
+
+def check_ids(items: list[Raw]) -> None:
+    seen: set[str] = set()
+    for item in items:
+        id = text(table(item).get("id"))
+        if id and table(item).get("type") not in OUTPUTS:
+            if id in seen:
+                raise Rejected(
+                    f"Duplicate item found with id {id}. Remove duplicate items from your input and try again.",
+                    param="input",
+                )
+            seen.add(id)
+
+
+def check_pairing(items: list[Raw]) -> None:
+    """Every call has one output after it, every output one call before it. Where between them is free."""
+    calls: dict[str, str] = {}
+    answered: set[str] = set()
+    for item in items:
+        fields = table(item)
+        type, id = text(fields.get("type")), text(fields.get("call_id"))
+        if type in ANSWERS:
+            if id in calls:
+                raise Rejected(f"Duplicate 'call_id': {id}", param="input")
+            calls[id] = type
+        elif type in OUTPUTS:
+            if calls.get(id) != OUTPUTS[type]:
+                word = CALL_WORDS.get(OUTPUTS[type], OUTPUTS[type])
+                raise Rejected(f"No tool call found for {word} output with call_id {id}.", param="input")
+            if id in answered:
+                raise Rejected(f"Duplicate call_ids submitted: ['{id}', '{id}']", param="input")
+            answered.add(id)
+    for id, type in calls.items():
+        if id not in answered:
+            word = CALL_WORDS.get(type, type)
+            raise Rejected(f"No tool output found for {word} {id}.", param="input")
+
+
+def check_reasoning(items: list[Raw]) -> None:
+    """A reasoning item stands before what came out of it: a message of the assistant, or a call."""
+    for position, item in enumerate(items):
+        if table(item).get("type") != "reasoning":
+            continue
+        following = table(items[position + 1]) if position + 1 < len(items) else {}
+        type = text(following.get("type")) or "message"
+        from_model = following.get("role") == "assistant" if type == "message" else type not in OUTPUTS
+        if not following or not from_model:
+            raise Rejected(
+                f"Item '{text(table(item).get('id'))}' of type 'reasoning' was provided without its required following item.",
+                param="input",
+            )
