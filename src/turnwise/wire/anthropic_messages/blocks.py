@@ -1,0 +1,301 @@
+"""Content blocks <-> parts: one place for requests, bodies and streams, so that they cannot disagree.
+
+Keys of this family's opaque data: `signature` (thinking) or `data` (redacted_thinking) on Reasoning, `cache_control`,
+`citations`, `context`, `transformations`, `caller`, `toolset_name` and whatever else a block may carry on the other parts.
+A ToolResult whose content has blocks that are no Text or File keeps the whole `content` there.
+"""
+
+import base64
+import binascii
+import re
+
+import msgspec
+
+from turnwise.vocab import (
+    ArgumentsState,
+    Citation,
+    File,
+    Message,
+    Part,
+    ProviderItem,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from turnwise.wire.anthropic_messages.fields import (
+    NAME,
+    UNREADABLE,
+    Fields,
+    is_null,
+    merged,
+    opaque_from,
+    own_fields,
+    quote,
+    read_fields,
+    read_items,
+    string_of,
+    text_of_raw,
+    write_array,
+    write_object,
+)
+from turnwise.wire.family import BadRequest
+from turnwise.wire.profiles import Profile
+
+# The API answers 400 to an id outside of this; other providers' ids have dots and colons ("functions.read:0").
+_NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+_TEXT_LIKE = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
+_CITATION_TITLES = ("title", "document_title")
+
+
+def tool_use_id(call_id: str) -> str:
+    """The call's id as the API takes it: pure, so that a call and its result get the same one."""
+    return _NOT_IN_ID.sub("_", call_id) or "_"
+
+
+# --- reading
+
+
+def read_block(fields: Fields, where: str) -> Part:
+    """One whole block of a message. Raises BadRequest naming `where`; kinds without a word of ours are ProviderItems."""
+    kind = string_of(fields, "type")
+    match kind:
+        case "text":
+            return read_text(fields, where)
+        case "thinking" | "redacted_thinking":
+            return read_reasoning(fields)
+        case "tool_use":
+            return read_tool_use(fields, where)
+        case "image" | "document":
+            return read_file(fields, where) or _item(kind, fields)
+        case None:
+            raise BadRequest(f"{where}.type: Field required")
+        case _:
+            return _item(kind, fields)
+
+
+def read_text(fields: Fields, where: str) -> Text:
+    text = string_of(fields, "text")
+    if text is None:
+        raise BadRequest(f"{where}.text: Field required")
+    raw = fields.get("citations")
+    citations = () if raw is None or is_null(raw) else tuple([read_citation(item) for item in read_items(raw)])
+    return Text(text, citations=citations, opaque=opaque_from(fields, frozenset({"type", "text", "citations"})))
+
+
+def read_citation(raw: msgspec.Raw) -> Citation:
+    fields = read_fields(raw)
+    titles = [title for key in _CITATION_TITLES if (title := string_of(fields, key))]
+    return Citation(
+        family=NAME,
+        raw=text_of_raw(raw),
+        url=string_of(fields, "url"),
+        title=titles[0] if titles else None,
+        cited_text=string_of(fields, "cited_text"),
+    )
+
+
+def read_reasoning(fields: Fields) -> Reasoning:
+    """An empty signature, as some compatible servers send, says nothing and is left out."""
+    known = {"type", "thinking"} if string_of(fields, "signature") else {"type", "thinking", "signature"}
+    return Reasoning(string_of(fields, "thinking") or "", opaque=opaque_from(fields, frozenset(known)))
+
+
+TOOL_USE_KEYS = frozenset({"type", "id", "name", "input"})
+
+
+def read_tool_use(fields: Fields, where: str) -> ToolCall:
+    id, name = string_of(fields, "id"), string_of(fields, "name")
+    if id is None or name is None:
+        raise BadRequest(f"{where}.{'id' if id is None else 'name'}: Field required")
+    arguments = arguments_of(fields) or "{}"
+    if not arguments.startswith("{"):
+        raise BadRequest(f"{where}.input: Input should be a valid dictionary")
+    return ToolCall(id=id, name=name, arguments=arguments, opaque=opaque_from(fields, TOOL_USE_KEYS))
+
+
+def arguments_of(fields: Fields) -> str | None:
+    """The `input` as JSON text; None where it is missing or empty. A string is taken for the JSON text itself."""
+    raw = fields.get("input")
+    if raw is None or is_null(raw):
+        return None
+    text = string_of(fields, "input")
+    if text is None:
+        text = text_of_raw(raw)
+    return None if text.strip().replace(" ", "") in ("", "{}", "null") else text
+
+
+def read_file(fields: Fields, where: str) -> File | None:
+    """None for a source that is no file of its own (a document made of content blocks)."""
+    is_image = string_of(fields, "type") == "image"
+    raw = fields.get("source")
+    if raw is None:
+        raise BadRequest(f"{where}.source: Field required")
+    source = read_fields(raw)
+    name = None if is_image else string_of(fields, "title")
+    known = {"type", "source"} if name is None else {"type", "source", "title"}
+    opaque = opaque_from(fields, frozenset(known))
+    media_type = string_of(source, "media_type")
+    match string_of(source, "type"):
+        case "base64":
+            try:
+                content = base64.b64decode(string_of(source, "data") or "", validate=True)
+            except binascii.Error as error:
+                raise BadRequest(f"{where}.source.data: {error}") from None
+            return File(media_type=media_type or "application/octet-stream", data=content, name=name, opaque=opaque)
+        case "text":
+            content = (string_of(source, "data") or "").encode()
+            return File(media_type=media_type or "text/plain", data=content, name=name, opaque=opaque)
+        case "url":
+            kind = "image/*" if is_image else "application/pdf"
+            return File(media_type=kind, url=string_of(source, "url") or "", name=name, opaque=opaque)
+        case "file":
+            kind = "image/*" if is_image else "application/*"
+            return File(media_type=kind, file_id=string_of(source, "file_id") or "", name=name, opaque=opaque)
+        case _:
+            return None
+
+
+def read_tool_result(fields: Fields, where: str, *, name: str) -> ToolResult:
+    call_id = string_of(fields, "tool_use_id")
+    if call_id is None:
+        raise BadRequest(f"{where}.tool_use_id: Field required")
+    known = {"type", "tool_use_id", "content", "is_error"}
+    content: list[Text | File] = []
+    raw = fields.get("content")
+    if raw is not None and not is_null(raw):
+        text = string_of(fields, "content")
+        if text is not None:
+            content = [Text(text)] if text else []
+        else:
+            for i, item in enumerate(read_items(raw)):
+                part = read_block(read_fields(item), f"{where}.content.{i}")
+                if isinstance(part, Text | File):
+                    content.append(part)
+                else:
+                    known.discard("content")
+    is_error = "is_error" in fields and bytes(fields["is_error"]) == b"true"
+    return ToolResult(
+        call_id=call_id,
+        name=name,
+        content=tuple(content),
+        is_error=is_error,
+        opaque=opaque_from(fields, frozenset(known)),
+    )
+
+
+def _item(kind: str, fields: Fields) -> ProviderItem:
+    return ProviderItem(NAME, kind, str(write_object({key: bytes(raw) for key, raw in fields.items()}), "utf-8"))
+
+
+# --- writing
+
+
+def write_blocks(message: Message, profile: Profile) -> list[bytes]:
+    """The message's parts as content blocks. Depends on nothing but the message, so that its bytes can be kept."""
+    return [block for part in message.parts if (block := write_block(part, profile)) is not None]
+
+
+def write_block(part: Part, profile: Profile) -> bytes | None:
+    """One block of a request; None for what the API refuses or what belongs to another family."""
+    match part:
+        case Text():
+            return write_text(part)
+        case Reasoning():
+            return write_reasoning(part)
+        case ToolCall():
+            return write_tool_use(part)
+        case ToolResult():
+            return write_tool_result(part, profile)
+        case Refusal(text=text):
+            return write_text(Text(text))
+        case File():
+            return write_file(part, profile)
+        case ProviderItem():
+            return part.json.encode() if part.family == NAME else None
+
+
+def write_text(part: Text) -> bytes | None:
+    """None where there is nothing to read: "text content blocks must contain non-whitespace text" is the API's 400."""
+    if not part.text.strip():
+        return None
+    fields = {"type": b'"text"', "text": quote(part.text)}
+    citations = [citation.raw.encode() for citation in part.citations if citation.family == NAME]
+    if citations:
+        fields["citations"] = write_array(citations)
+    return write_object(merged(fields, part.opaque))
+
+
+def write_reasoning(part: Reasoning, *, signed_only: bool = True) -> bytes | None:
+    """None for reasoning without a signature of this API, which refuses it (`signature: Field required`)."""
+    own = own_fields(part.opaque)
+    if "data" in own:
+        return write_object(merged({"type": b'"redacted_thinking"'}, part.opaque))
+    if signed_only and "signature" not in own:
+        return None
+    fields = {"type": b'"thinking"', "thinking": quote(part.text), "signature": b'""'}
+    return write_object(merged(fields, part.opaque))
+
+
+def write_tool_use(part: ToolCall) -> bytes:
+    fields = {
+        "type": b'"tool_use"',
+        "id": quote(tool_use_id(part.id)),
+        "name": quote(part.name),
+        "input": input_object(part),
+    }
+    return write_object(merged(fields, part.opaque))
+
+
+def input_object(call: ToolCall) -> bytes:
+    """The arguments as the object that the API insists on; `{}` for a call that is not complete (the history rules tell
+    the model about it in the result), free-form text as the one parameter `input` of the stand-in tool."""
+    if call.state is not ArgumentsState.COMPLETE:
+        return b"{}"
+    if call.free_form:
+        return write_object({"input": quote(call.arguments)})
+    try:
+        read_fields(call.arguments)
+    except UNREADABLE:
+        return b"{}"
+    return call.arguments.encode()
+
+
+def write_tool_result(part: ToolResult, profile: Profile) -> bytes:
+    fields = {"type": b'"tool_result"', "tool_use_id": quote(tool_use_id(part.call_id))}
+    match part.content:
+        case (Text(text=text, citations=(), opaque=None),) if text.strip():
+            fields["content"] = quote(text)
+        case _:
+            blocks = [block for item in part.content if (block := write_block(item, profile)) is not None]
+            if blocks:
+                fields["content"] = write_array(blocks)
+    if part.is_error:
+        fields["is_error"] = b"true"
+    return write_object(merged(fields, part.opaque))
+
+
+def write_file(part: File, profile: Profile) -> bytes | None:
+    """An image or document block; a line of text in place of what this API does not take, so that nothing goes silently."""
+    kind = part.media_type.partition("/")[0]
+    if kind in ("audio", "video") or profile.files == "none" or (profile.files == "images" and kind != "image"):
+        name = f" `{part.name}`" if part.name else ""
+        return write_text(Text(f"[file{name} of type {part.media_type} left out: this endpoint does not take it]"))
+    fields = {"type": b'"image"' if kind == "image" else b'"document"', "source": _source(part)}
+    if part.name is not None and kind != "image":
+        fields["title"] = quote(part.name)
+    return write_object(merged(fields, part.opaque))
+
+
+def _source(part: File) -> bytes:
+    if part.data is not None:
+        if part.media_type.startswith("text/") or part.media_type in _TEXT_LIKE:
+            text = part.data.decode("utf-8", "replace")
+            # `text/plain` is the only media type that a text source takes.
+            return write_object({"type": b'"text"', "media_type": b'"text/plain"', "data": quote(text)})
+        encoded = base64.b64encode(part.data)
+        return write_object({"type": b'"base64"', "media_type": quote(part.media_type), "data": b'"' + encoded + b'"'})
+    if part.url is not None:
+        return write_object({"type": b'"url"', "url": quote(part.url)})
+    return write_object({"type": b'"file"', "file_id": quote(part.file_id or "")})

@@ -1,0 +1,105 @@
+"""A whole message as the API answers it without streaming -> the frames that a stream of it would have given."""
+
+import msgspec
+
+from turnwise.vocab import (
+    BlockData,
+    BlockEnded,
+    Fault,
+    Faulted,
+    FaultKind,
+    Frame,
+    Mended,
+    PartDone,
+    Repair,
+    Started,
+    ToolCallDelta,
+    UsageReported,
+)
+from turnwise.wire.anthropic_messages.blocks import TOOL_USE_KEYS, arguments_of, read_block
+from turnwise.wire.anthropic_messages.faults import stream_fault
+from turnwise.wire.anthropic_messages.fields import (
+    UNREADABLE,
+    Fields,
+    opaque_from,
+    read_fields,
+    read_items,
+    string_of,
+)
+from turnwise.wire.anthropic_messages.reasons import UsageTally, finished
+from turnwise.wire.family import BadRequest
+
+
+def body_frames(body: bytes, *, expected: str) -> list[Frame]:
+    """`expected` says what should have come, for the message when this is no message of the API."""
+    if not body.strip():
+        return [_no_protocol("the response was empty")]
+    frames: list[Frame] = []
+    try:
+        fields = read_fields(body)
+    except UNREADABLE:
+        try:
+            fields = read_fields(body.decode("utf-8", "replace"))
+        except UNREADABLE:
+            return [_no_protocol(f"expected {expected} of the Messages API, got: {shown(body)}")]
+        frames.append(Mended(Repair("invalid_utf8", "body", "bytes that are no UTF-8 became replacement characters")))
+    if string_of(fields, "type") == "error" or ("error" in fields and "content" not in fields):
+        return [*frames, Faulted(stream_fault(fields))]
+    if "content" not in fields:
+        return [*frames, _no_protocol(f"expected {expected} of the Messages API, got: {shown(body)}")]
+    frames.append(Started(id=string_of(fields, "id"), model=string_of(fields, "model")))
+    frames += content_frames(fields["content"])
+    usage = UsageTally().add(fields["usage"]) if "usage" in fields else None
+    if usage is not None:
+        frames.append(UsageReported(usage))
+    word = string_of(fields, "stop_reason")
+    if word:
+        frames.append(finished(word, explanation=explanation_of(fields.get("stop_details"))))
+    return frames
+
+
+def content_frames(content: msgspec.Raw, *, prefix: str = "") -> list[Frame]:
+    """The blocks of a `content` array; a block that cannot be read is reported and left out."""
+    frames: list[Frame] = []
+    try:
+        items = read_items(content)
+    except UNREADABLE:
+        return [Mended(Repair("unreadable_content", "body", "`content` that is no array left out"))]
+    for i, item in enumerate(items):
+        block = f"{prefix}{i}"
+        try:
+            fields = read_fields(item)
+            frames += _block_frames(fields, block)
+        except (BadRequest, *UNREADABLE) as error:
+            frames.append(Mended(Repair("unreadable_block", f"content.{i}", f"left out: {str(error)[:200]}")))
+    return frames
+
+
+def _block_frames(fields: Fields, block: str) -> list[Frame]:
+    if string_of(fields, "type") != "tool_use":
+        return [PartDone(block, read_block(fields, block)), BlockEnded(block)]
+    id, name = string_of(fields, "id"), string_of(fields, "name")
+    # Whole, so that the assembler can tell a call that was handed out as an object by a response that hit its limit.
+    call = ToolCallDelta(block=block, id=id, name=name, arguments=arguments_of(fields) or "{}", whole=True)
+    opaque = opaque_from(fields, TOOL_USE_KEYS)
+    return [call, BlockEnded(block)] if opaque is None else [call, BlockData(block, opaque), BlockEnded(block)]
+
+
+def explanation_of(stop_details: msgspec.Raw | None) -> str | None:
+    """Why it stopped, in the provider's words (`stop_details.explanation`, sent with a refusal)."""
+    if not stop_details:
+        return None
+    try:
+        return string_of(read_fields(stop_details), "explanation")
+    except UNREADABLE:
+        return None
+
+
+def shown(payload: bytes) -> str:
+    """The first 80 printable characters, for a message."""
+    text = payload[:320].decode("utf-8", "replace")
+    return "".join([character if character.isprintable() else " " for character in text]).strip()[:80]
+
+
+def _no_protocol(message: str) -> Faulted:
+    return Faulted(Fault(kind=FaultKind.PROTOCOL, message=message))

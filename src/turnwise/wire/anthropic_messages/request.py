@@ -1,0 +1,253 @@
+"""Requests of the Messages API, both ways.
+
+The body begins with what stays the same over a turn (model, system, tools), then the messages, then what a step may change.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+from urllib.parse import quote as quote_path
+
+import msgspec
+
+from turnwise.vocab import (
+    File,
+    Message,
+    NamedTool,
+    Request,
+    Settings,
+    ToolSpec,
+)
+from turnwise.wire.anthropic_messages.blocks import write_blocks, write_text
+from turnwise.wire.anthropic_messages.fields import (
+    NAME,
+    UNREADABLE,
+    Fields,
+    merged,
+    own_fields,
+    quote,
+    read_fields,
+    string_of,
+    write_array,
+    write_object,
+)
+from turnwise.wire.family import HttpCall
+from turnwise.wire.profiles import Profile
+
+API_VERSION = "2023-06-01"
+"""Sent unless the profile names one. The later 2026-10-21 takes away `temperature` and `top_p`, and Amazon Bedrock and most
+compatible servers do not know it (API docs, "Versions" and "Migrating to API version 2026-10-21")."""
+
+FALLBACK_MAX_TOKENS = 8192
+"""The API insists on `max_tokens`; used where neither request nor profile says one: every model since 2024 takes it."""
+
+MIN_BUDGET_TOKENS = 1024  # the least thinking budget that the API takes
+
+EFFORT_WORDS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
+EFFORT_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768}
+"""Thinking budgets for endpoints that know no effort (`reasoning_request = "budget"`): models before Claude Opus 4.5."""
+
+FREE_FORM_PARAMETERS = b'{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}'
+_DEFAULT_PARAMETERS = ToolSpec(name="").parameters
+
+WireRole = Literal["user", "assistant", "system"]
+
+
+def encode_request(request: Request, profile: Profile) -> HttpCall:
+    fields: dict[str, bytes] = {}
+    if profile.model_in_body:
+        fields["model"] = quote(request.model)
+    system = [block for text in request.system if (block := write_text(text)) is not None]
+    if system:
+        fields["system"] = write_array(system)
+    tools = encode_tools(request.tools, request, profile)
+    if tools:
+        fields["tools"] = write_array(tools)
+    fields["messages"] = write_array(encode_messages(request.messages, profile))
+    fields |= _step_fields(request, profile, has_tools=bool(tools))
+    if profile.body:
+        _put_over(fields, read_fields(profile.body))
+    _put_over(fields, own_fields(request.extra))
+    in_body = "anthropic_version" in fields or "anthropic-version" in {key.lower() for key in profile.headers}
+    headers = () if in_body else (("anthropic-version", API_VERSION),)
+    return HttpCall(path=_path(request, profile), body=write_object(fields), headers=headers)
+
+
+def _path(request: Request, profile: Profile) -> str:
+    path = (profile.stream_path if request.stream else None) or profile.path or "/v1/messages"
+    # Vertex has `@` and Bedrock `:` in the names of models.
+    return path.replace("{model}", quote_path(request.model, safe=":@"))
+
+
+def _put_over(fields: dict[str, bytes], over: Fields) -> None:
+    """Every key replaces; only `output_config` is merged, as effort and format share it."""
+    for key, raw in over.items():
+        value = bytes(raw)
+        if key == "output_config" and key in fields:
+            try:
+                both = {
+                    name: bytes(part) for part_of in (fields[key], value) for name, part in read_fields(part_of).items()
+                }
+            except UNREADABLE:
+                both = None
+            value = value if both is None else write_object(both)
+        fields[key] = value
+
+
+# --- messages
+
+
+def encode_message(message: Message, profile: Profile) -> tuple[WireRole, list[bytes]]:
+    """One message as blocks; no blocks where nothing of it can be sent."""
+    role: WireRole
+    match message.role:
+        case "assistant":
+            role = "assistant"
+        case "system":
+            role = "system" if profile.mid_system else "user"
+        case "user" | "tool":
+            role = "user"
+    if role == "assistant":
+        # The API takes no file in an assistant's message.
+        message = Message(message.role, tuple([part for part in message.parts if not isinstance(part, File)]))
+    return role, write_blocks(message, profile)
+
+
+def encode_messages(messages: Sequence[Message], profile: Profile) -> list[bytes]:
+    """Neighbours of one role become one message, as the API makes of them anyway; tool results come first in theirs,
+    because it refuses anything before them."""
+    merged_messages: list[tuple[WireRole, list[bytes], list[bytes]]] = []
+    for message in messages:
+        role, blocks = encode_message(message, profile)
+        if not blocks:
+            continue
+        if not merged_messages or merged_messages[-1][0] != role:
+            merged_messages.append((role, [], []))
+        _, results, others = merged_messages[-1]
+        (results if message.role == "tool" else others).extend(blocks)
+    if merged_messages and merged_messages[-1][0] == "assistant":
+        _without_trailing_space(merged_messages[-1][2])
+    return [
+        write_object({"role": quote(role), "content": write_array([*results, *others])})
+        for role, results, others in merged_messages
+    ]
+
+
+def _without_trailing_space(blocks: list[bytes]) -> None:
+    """The API's 400 otherwise: "final assistant content cannot end with trailing whitespace"."""
+    fields = {key: bytes(raw) for key, raw in read_fields(blocks[-1]).items()}
+    if fields["type"] == b'"text"':
+        fields["text"] = quote(msgspec.json.decode(fields["text"], type=str).rstrip())
+        blocks[-1] = write_object(fields)
+
+
+# --- tools
+
+
+def encode_tools(tools: Iterable[ToolSpec], request: Request, profile: Profile) -> list[bytes]:
+    eager = profile.fine_grained_tool_streaming and request.stream
+    return [tool for spec in tools if (tool := encode_tool(spec, profile, eager=eager)) is not None]
+
+
+def encode_tool(spec: ToolSpec, profile: Profile, *, eager: bool) -> bytes | None:
+    """A server-side tool goes as it came; another family's is left out. `eager` asks for argument pieces as they are
+    generated, instead of whole values (API docs, "Fine-grained tool streaming")."""
+    own = own_fields(spec.opaque)
+    if "type" in own and string_of(own, "type") != "custom":
+        return write_object({key: bytes(raw) for key, raw in own.items()})
+    bare = not spec.description and spec.parameters == _DEFAULT_PARAMETERS and not spec.free_form
+    if spec.opaque is not None and spec.opaque.family != NAME and bare:
+        return None
+    fields = {"name": quote(spec.name)}
+    if spec.description:
+        fields["description"] = quote(spec.description)
+    fields["input_schema"] = FREE_FORM_PARAMETERS if spec.free_form else spec.parameters.encode()
+    if spec.strict and profile.strict_tools:
+        fields["strict"] = b"true"
+    if eager:
+        fields["eager_input_streaming"] = b"true"
+    return write_object(merged(fields, spec.opaque))
+
+
+# --- what a step may change
+
+
+def _step_fields(request: Request, profile: Profile, *, has_tools: bool) -> dict[str, bytes]:
+    fields: dict[str, bytes] = {}
+    choice = _tool_choice(request, profile) if has_tools else None
+    if choice is not None:
+        fields["tool_choice"] = choice
+    settings = request.settings
+    thinking, max_tokens = _thinking(settings, profile)
+    if has_tools and thinking is not None and _is_forced(request):
+        thinking = None  # "Thinking may not be enabled when tool_choice forces tool use."
+    if thinking is not None:
+        fields["thinking"] = thinking
+    config = _output_config(request, profile)
+    if config:
+        fields["output_config"] = write_object(config)
+    fields["max_tokens"] = str(max_tokens).encode()
+    is_thinking = thinking is not None and thinking != b'{"type":"disabled"}'
+    if settings.temperature is not None and not is_thinking:  # thinking takes no temperature but 1
+        fields["temperature"] = msgspec.json.encode(settings.temperature)
+    if settings.top_p is not None:
+        fields["top_p"] = msgspec.json.encode(settings.top_p)
+    if settings.stop:
+        fields["stop_sequences"] = write_array([quote(stop) for stop in settings.stop])
+    if request.stream:
+        fields["stream"] = b"true"
+    return fields
+
+
+def _is_forced(request: Request) -> bool:
+    return request.tool_choice == "required" or isinstance(request.tool_choice, NamedTool)
+
+
+def _tool_choice(request: Request, profile: Profile) -> bytes | None:
+    parallel = request.parallel_tool_calls if profile.sends_parallel_tool_calls else None
+    match request.tool_choice:
+        case "auto":
+            if parallel is None:
+                return None
+            fields = {"type": b'"auto"'}
+        case "none":
+            return b'{"type":"none"}'
+        case "required":
+            fields = {"type": b'"any"'}
+        case NamedTool(name=name):
+            fields = {"type": b'"tool"', "name": quote(name)}
+    if parallel is not None:
+        fields["disable_parallel_tool_use"] = b"false" if parallel else b"true"
+    return write_object(fields)
+
+
+def _thinking(settings: Settings, profile: Profile) -> tuple[bytes | None, int]:
+    """The `thinking` field, and `max_tokens`, which has to be larger than its budget: a limit that the user set stands and
+    the budget gives way; one that we chose grows."""
+    max_tokens = settings.max_output_tokens
+    default = profile.default_max_tokens or FALLBACK_MAX_TOKENS
+    effort = settings.reasoning_effort
+    budget = settings.reasoning_tokens
+    if budget is None and profile.reasoning_request == "budget" and effort is not None:
+        budget = EFFORT_BUDGETS.get(effort)
+    if effort == "none":
+        return b'{"type":"disabled"}', max_tokens or default
+    if budget is None:
+        adaptive = effort is not None
+        return (b'{"type":"adaptive"}' if adaptive else None), max_tokens or default
+    if max_tokens is None:
+        return _budget(budget), budget + default
+    return (_budget(min(budget, max_tokens - 1)) if max_tokens > MIN_BUDGET_TOKENS else None), max_tokens
+
+
+def _budget(tokens: int) -> bytes:
+    return b'{"type":"enabled","budget_tokens":' + str(tokens).encode() + b"}"
+
+
+def _output_config(request: Request, profile: Profile) -> dict[str, bytes]:
+    config: dict[str, bytes] = {}
+    effort = request.settings.reasoning_effort
+    if effort in EFFORT_WORDS and profile.reasoning_request != "budget":
+        config["effort"] = quote(EFFORT_WORDS[effort])
+    if request.output is not None and profile.output == "json_schema":
+        config["format"] = b'{"type":"json_schema","schema":' + request.output.schema.encode() + b"}"
+    return config
