@@ -109,7 +109,8 @@ class ArgumentText:
         self._replace(text)
         self._held = ""
         self.repairs["cumulative"] = None
-        self.diverged |= not fits
+        if not fits:
+            self.diverged = self._careful = True
         return text[shown:] if fits else ""
 
     def add_free(self, text: str) -> str:
@@ -155,6 +156,7 @@ class ArgumentText:
     def _show(self, text: str) -> str:
         """Show the piece, but hold `{}` back: the real object may follow."""
         if self.diverged:
+            self._careful = True
             return ""
         self._careful = _EMPTY_OBJECT.fullmatch(text) is not None and self._length == len(text)
         if self._careful:
@@ -165,10 +167,10 @@ class ArgumentText:
     def _append(self, text: str) -> None:
         self._pieces.append(text)
         self._length += len(text)
-        self.size += _byte_length(text)
+        self.size += byte_length(text)
 
     def _replace(self, text: str) -> None:
-        self.size += _byte_length(text) - sum(map(_byte_length, self._pieces))
+        self.size += byte_length(text) - sum(map(byte_length, self._pieces))
         self._pieces = [text]
         self._length = len(text)
         self._first = text.lstrip(SPACE)[:1]
@@ -253,14 +255,14 @@ class ArgumentText:
 
     def settle_free(self, *, cut: bool) -> Settled:
         """Judge free-form text: there is no grammar, so only the response's end can say that it was cut."""
-        text = self._mend_surrogates(self.joined())
+        text = self.joined()
         if cut:
             return Settled(text, ArgumentsState.TRUNCATED, f"cut after {len(text)} characters")
         return Settled(text, ArgumentsState.COMPLETE)
 
     def settle(self, *, cut_if_empty: bool, cut_if_handed_out: bool) -> Settled:
         """Judge the arguments. The two flags say what the response's end means for a call whose text cannot show a cut."""
-        text = self._mend_surrogates(self.joined())
+        text = self.joined()
         if not self._wholes and text.strip(SPACE) in ("", "null"):
             if cut_if_empty:
                 return Settled("", ArgumentsState.TRUNCATED, "cut before its arguments began")
@@ -331,18 +333,9 @@ class ArgumentText:
         reason = f"{len(texts)} whole objects stand in one call"
         return Settled("".join(texts), ArgumentsState.INVALID, reason, texts)
 
-    def _mend_surrogates(self, text: str) -> str:
-        if text.isascii():
-            return text
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            self.repairs["half_surrogates"] = None
-            return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return text
 
-
-def _byte_length(text: str) -> int:
+def byte_length(text: str) -> int:
+    """Bytes of the text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 

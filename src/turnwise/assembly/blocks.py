@@ -39,7 +39,7 @@ class Kind(Enum):
 class Block:
     """The pieces of one part, joined once at the end. `final` is the provider's own form of it."""
 
-    __slots__ = ("call", "citations", "ended", "final", "key", "kind", "opaques", "pieces")
+    __slots__ = ("call", "citations", "ended", "final", "half", "key", "kind", "opaques", "pieces")
 
     def __init__(self, *, key: str, kind: Kind) -> None:
         self.key = key
@@ -48,6 +48,7 @@ class Block:
         self.citations: list[Citation] = []
         self.opaques: list[Opaque] = []
         self.call: OpenCall | None = None
+        self.half = ""  # the first half of a character whose second has yet to come
         self.final: Part | None = None
         self.ended = False
 

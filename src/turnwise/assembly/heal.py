@@ -1,4 +1,4 @@
-"""The closed list of repairs that assembly makes, and how each is recorded.
+"""The closed list of repairs that assembly makes, how each is recorded, and the mending of characters that came in halves.
 
 A repair is data, not a log line: `kind` from KINDS, `where` names the call or part, `what` says in words what was done.
 Decoders record theirs with `Mended` frames; those kinds stand with their families.
@@ -34,3 +34,26 @@ KINDS: dict[str, str] = {
 def repair(kind: str, *, where: str, what: str = "") -> Repair:
     """A record of one repair; `what` is the list's own sentence unless a better one is at hand."""
     return Repair(kind, where, what or KINDS[kind])
+
+
+def join_halves(text: str, *, pending: str) -> tuple[str, str]:
+    """Join characters that came as two surrogate halves in two pieces.
+
+    `pending` is the half that the piece before ended with. Returns the text that is whole now and the new pending half;
+    a half whose other one never came becomes U+FFFD, because no encoder takes it.
+    """
+    text = pending + text
+    last = text[-1:]
+    pending = last if "\ud800" <= last <= "\udbff" else ""
+    return whole_characters(text[: len(text) - len(pending)]), pending
+
+
+def whole_characters(text: str) -> str:
+    """The text, the very same where nothing is wrong with it; surrogate halves are joined or replaced."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from turnwise.assembly.argument_text import Settled
+from turnwise.assembly.argument_text import Settled, byte_length
 from turnwise.assembly.blocks import Block, Kind, size_of
-from turnwise.assembly.heal import repair
+from turnwise.assembly.heal import join_halves, repair, whole_characters
 from turnwise.assembly.tool_calls import CallTable, OpenCall, all_repairs
 from turnwise.vocab import (
     ArgumentsState,
@@ -110,9 +110,9 @@ class Assembler:
     def _clear(self) -> None:
         self._blocks: dict[str, Block] = {}
         self._table = CallTable(tool_names=self._tool_names, taken_ids=self._taken_ids, id_prefix=self._id_prefix)
-        self._by_call: dict[OpenCall, Block] = {}
         self._waiting: list[OpenCall] = []  # begun, but not yet shown to those who watch
         self._call: OpenCall | None = None  # the call that the last unplaced delta went to ...
+        self._call_block: Block | None = None
         self._call_index: int | None = None  # ... and the index that it stood on
         self._last: Block | None = None
         self._size = 0
@@ -166,14 +166,27 @@ class Assembler:
         block = self._blocks.get(frame.block)
         if block is None or block.kind is not kind:
             block = self._open(frame.block, kind)
-        if block is None or not self._grow(len(text) if text.isascii() else 3 * len(text)):
+        if block is None or not self._grow(byte_length(text)):
             return self._overflow()
         if block.final is not None:
             self._note("after_final", block.key)
             return ()
-        block.pieces.append(text)
         self._last = block
+        if block.half or not text.isascii():
+            whole = self._join_halves(block, text)
+            if whole is not text:
+                block.pieces.append(whole)
+                return (msgspec.structs.replace(frame, text=whole),) if whole else ()
+        block.pieces.append(text)
         return (frame,)
+
+    def _join_halves(self, keeper: Block | OpenCall, text: str) -> str:
+        if not keeper.half and whole_characters(text) is text:
+            return text
+        key = keeper.key if isinstance(keeper, Block) else keeper.block
+        self._note("half_surrogates", key)
+        text, keeper.half = join_halves(text, pending=keeper.half)
+        return text
 
     def _call_delta(self, frame: ToolCallDelta) -> Sequence[Frame]:
         call = self._call
@@ -181,17 +194,19 @@ class Assembler:
             call is not None
             and frame.block is None
             and frame.index == self._call_index
-            and not frame.id
+            and (not frame.id or frame.id == call.wire_id)
             and not frame.name
             and not frame.whole
-            and call.announced
         ):  # the usual piece: more of the same call
+            self._last = self._call_block
             return self._argue(call, frame.arguments or "")
         if self._full:
             return ()
         if frame.block is None:
             call = self._table.place(frame)
-            block = self._by_call[call] if call is not None else self._open_call(self._free_key(), index=frame.index)
+            block = (
+                self._blocks[call.block] if call is not None else self._open_call(self._free_key(), index=frame.index)
+            )
         else:
             found = self._blocks.get(frame.block)
             usable = found is not None and (found.kind is Kind.CALL or found.kind is Kind.UNKNOWN)
@@ -212,6 +227,7 @@ class Assembler:
             # An index-less or id-less piece goes to the newest call on its index; with an id, to that id's call.
             newest = not frame.id or self._table.newest_on(frame.index) is call
             self._call, self._call_index = (call, frame.index) if newest else (None, None)
+            self._call_block = block
         if not self._grow(len(frame.name or "")):
             return self._overflow()
         self._table.name_call(call, id=frame.id, name=frame.name)
@@ -229,6 +245,8 @@ class Assembler:
         """Give a piece of arguments to its call."""
         if self._full:
             return ()
+        if call.half or not arguments.isascii():
+            arguments = self._join_halves(call, arguments)
         text = call.text
         before = text.size
         shown = text.add_free(arguments) if call.free_form else text.add(arguments)
@@ -277,6 +295,7 @@ class Assembler:
         if call in self._waiting:
             self._waiting.remove(call)
         settled = self._settle(block, reason=FinishReason.STOP, suspect=False)
+        call.shown = settled
         return (PartDone(block.key, settled),) if settled is not None else ()
 
     def _block_data(self, frame: BlockData) -> Sequence[Frame]:
@@ -414,7 +433,6 @@ class Assembler:
         call = self._table.begin(block=block.key, index=index)
         block.kind = Kind.CALL
         block.call = call
-        self._by_call[call] = block
         self._waiting.append(call)
         return call
 
@@ -441,12 +459,12 @@ class Assembler:
 
     def _announce(self, call: OpenCall, arguments: str, *, whole: bool = False) -> ToolCallDelta:
         call.announced = True
-        call.shown_name = call.name
         self._waiting.remove(call)
+        call.shown = (self._table.settle_id(call), call.name)
         return ToolCallDelta(
             block=call.block,
             index=call.index,
-            id=self._table.settle_id(call),
+            id=call.id,
             name=call.name,
             arguments=arguments,
             whole=whole,
@@ -462,11 +480,10 @@ class Assembler:
                 frames += [*self._announce_older(call), self._announce(call, held)]
             elif held:
                 frames.append(ToolCallDelta(block=call.block, arguments=held))
-            if call.text.diverged or (call.announced and call.shown_name != call.name):
-                call.text.diverged = False
-                call.shown_name = call.name
-                settled = self._settle(self._by_call[call], reason=FinishReason.STOP, suspect=False)
-                if settled is not None:
+            if call.announced and (call.text.diverged or call.shown != (call.id, call.name)):
+                settled = self._settle(self._blocks[call.block], reason=FinishReason.STOP, suspect=False)
+                if settled is not None and settled != call.shown:
+                    call.shown = settled
                     frames.append(PartDone(call.block, settled))
         return frames
 

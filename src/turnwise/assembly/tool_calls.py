@@ -44,7 +44,19 @@ def read_name(name: str, *, after: str, tool_names: frozenset[str]) -> NameReadi
 class OpenCall:
     """One call while it is being put together. `id` is the one it will have; `wire_id` what the provider named it."""
 
-    __slots__ = ("announced", "block", "free_form", "id", "index", "name", "ordinal", "shown_name", "text", "wire_id")
+    __slots__ = (
+        "announced",
+        "block",
+        "free_form",
+        "half",
+        "id",
+        "index",
+        "name",
+        "ordinal",
+        "shown",
+        "text",
+        "wire_id",
+    )
 
     def __init__(self, *, block: str, ordinal: int, index: int | None) -> None:
         self.block = block
@@ -55,8 +67,9 @@ class OpenCall:
         self.name = ""
         self.text = ArgumentText()
         self.free_form = False
-        self.announced = False  # those who watch know its id and name
-        self.shown_name = ""
+        self.half = ""  # the first half of a character whose second has yet to come
+        self.announced = False  # those who watch know its id and name ...
+        self.shown: ToolCall | tuple[str, str] | None = None  # ... and these they are, or its whole form
 
     def take_final(self, part: ToolCall, *, raw: bool) -> None:
         """Take the provider's own form in place of the pieces. `raw`: pieces of its text had come, so a cut would show."""
@@ -220,8 +233,6 @@ class CallTable:
         call.wire_id = id
         self._by_id[id] = call  # of two calls with one id, later pieces mean the newer
         if id not in self._used_ids:
-            if call.announced:
-                call.text.diverged = True
             call.id = id
             self._used_ids.add(id)
         elif call.id is None:
