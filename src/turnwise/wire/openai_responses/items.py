@@ -1,0 +1,321 @@
+"""Items of the Responses API <-> parts.
+
+Opaque data of this family (`Opaque.json`) holds an item's own fields beyond those that a part has words for, and goes
+back as it came:
+- Text, Refusal: the message item's `id`, `status`, `phase` ...; `role` where it is not the usual one; under
+  `content_part` the further fields of the content part (`logprobs`). Neighbours with equal item fields are one item.
+- File: `content_part` (`detail`).
+- ToolCall, ToolResult: `id`, `status`, `namespace`, `caller` ...
+- Reasoning: `id`, `encrypted_content`, `status`; `summary` and `content` where the text alone would not give them back.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from turnwise.vocab import (
+    ArgumentsState,
+    Citation,
+    File,
+    Opaque,
+    Part,
+    ProviderItem,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from turnwise.wire.openai_responses.fields import (
+    FAMILY_NAME,
+    Fields,
+    encode,
+    fields_of,
+    is_object,
+    json_text,
+    list_at,
+    text_at,
+    without,
+)
+
+CONTENT_PART = "content_part"
+
+# What a `file_url`, a `file_id` or an `image_url` leaves unsaid.
+UNKNOWN_IMAGE = "image/*"
+UNKNOWN_FILE = "application/octet-stream"
+UNNAMED_FILE = "file"
+
+_SUMMARY = msgspec.json.Decoder(list[dict[str, str]])
+_MODELLED_IN_MESSAGE = ("type", "role", "content")
+_MODELLED_IN_CALL = ("type", "call_id", "name", "arguments")
+_MODELLED_IN_CUSTOM_CALL = ("type", "call_id", "name", "input")
+_MODELLED_IN_RESULT = ("type", "call_id", "output")
+
+
+def opaque_of(fields: Mapping[str, msgspec.Raw]) -> Opaque | None:
+    return Opaque(FAMILY_NAME, encode(fields).decode()) if fields else None
+
+
+def own_fields(opaque: Opaque | None) -> Fields:
+    """The fields in opaque data of this family; nothing for another family's."""
+    return fields_of(opaque.json) if opaque is not None and opaque.family == FAMILY_NAME else {}
+
+
+# ---- items -> parts
+
+
+def kind_of(item: Mapping[str, msgspec.Raw]) -> str:
+    """The item's type; an easy message and a bare reference may leave it out."""
+    kind = text_at(item, "type")
+    if kind is not None:
+        return kind
+    return "message" if "role" in item else "item_reference"
+
+
+def parts_of(item: Fields) -> tuple[Part, ...]:
+    """The parts of one output item: several for a message with several content parts, one for all others."""
+    match kind_of(item):
+        case "message":
+            return message_parts(item)
+        case "reasoning":
+            return (_reasoning(item),)
+        case "function_call":
+            return (_call(item),)
+        case "custom_tool_call":
+            return (_custom_call(item),)
+        case kind:
+            return (ProviderItem(FAMILY_NAME, kind, encode(item).decode()),)
+
+
+def message_parts(item: Fields, *, usual_role: str | None = None) -> tuple[Part, ...]:
+    """`usual_role` set: another role in the item is kept beside the item's own fields."""
+    header = without(item, _MODELLED_IN_MESSAGE)
+    role = text_at(item, "role")
+    if usual_role is not None and role is not None and role != usual_role:
+        header["role"] = msgspec.Raw(encode(role))
+    content = item.get("content")
+    if content is None:
+        return ()
+    text = text_at(item, "content")
+    if text is not None:
+        return (Text(text, opaque=opaque_of(header)),)
+    return tuple([_content_part(fields_of(raw), header) for raw in list_at(item, "content")])
+
+
+def _content_part(part: Fields, header: Fields) -> Part:
+    kind = text_at(part, "type")
+    match kind:
+        case "output_text" | "input_text" | "text":
+            rest = without(part, ("type", "text", "annotations"))
+            if rest.get("logprobs") is not None and bytes(rest["logprobs"]) in (b"[]", b"null"):
+                del rest["logprobs"]
+            citations = tuple([citation_of(raw) for raw in list_at(part, "annotations")])
+            return Text(text_at(part, "text") or "", citations=citations, opaque=_part_opaque(header, rest))
+        case "refusal":
+            rest = without(part, ("type", "refusal"))
+            return Refusal(text_at(part, "refusal") or "", opaque=_part_opaque(header, rest))
+        case "input_image" | "input_file":
+            return _file(part, header)
+        case _:
+            whole: dict[str, object] = {"type": "message", "role": "assistant", **header, "content": [part]}
+            return ProviderItem(FAMILY_NAME, kind or "content_part", encode(whole).decode())
+
+
+def _part_opaque(header: Fields, rest: Fields) -> Opaque | None:
+    if not rest:
+        return opaque_of(header)
+    return opaque_of({**header, CONTENT_PART: msgspec.Raw(encode(rest))})
+
+
+def citation_of(raw: msgspec.Raw) -> Citation:
+    annotation = fields_of(raw) if is_object(raw) else {}
+    return Citation(
+        family=FAMILY_NAME,
+        raw=json_text(raw),
+        url=text_at(annotation, "url"),
+        title=text_at(annotation, "title") or text_at(annotation, "filename"),
+        cited_text=text_at(annotation, "quote"),
+    )
+
+
+def _file(part: Fields, header: Fields) -> File:
+    is_image = text_at(part, "type") == "input_image"
+    rest = without(part, ("type", "image_url", "file_url", "file_data", "file_id", "filename"))
+    opaque = _part_opaque(header, rest)
+    media_type = UNKNOWN_IMAGE if is_image else UNKNOWN_FILE
+    name = text_at(part, "filename")
+    url = text_at(part, "image_url") or text_at(part, "file_url")
+    inline = text_at(part, "file_data") or (url if url is not None and url.startswith("data:") else None)
+    if inline is not None:
+        found = _inline(inline, media_type)
+        if found is not None:
+            return File(media_type=found[0], data=found[1], name=name, opaque=opaque)
+        return File(media_type=media_type, url=inline, name=name, opaque=opaque)
+    if url is not None:
+        return File(media_type=media_type, url=url, name=name, opaque=opaque)
+    return File(media_type=media_type, file_id=text_at(part, "file_id") or "", name=name, opaque=opaque)
+
+
+def _inline(url: str, media_type: str) -> tuple[str, bytes] | None:
+    """Media type and bytes of a base64 data URL, or of bare base64; None where it is neither."""
+    payload = url
+    if url.startswith("data:"):
+        head, comma, payload = url[5:].partition(",")
+        if not comma or not head.endswith(";base64"):
+            return None
+        media_type = head.removesuffix(";base64") or media_type
+    try:
+        return media_type, base64.b64decode(payload, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _reasoning(item: Fields) -> Reasoning:
+    """Summaries joined with nothing between, else the content (vLLM, LM Studio and OpenRouter send the raw thoughts)."""
+    summary = [text_at(fields_of(raw), "text") or "" for raw in list_at(item, "summary") if is_object(raw)]
+    content = [text_at(fields_of(raw), "text") or "" for raw in list_at(item, "content") if is_object(raw)]
+    text = "".join(summary) or "".join(content)
+    read = ["type"]
+    if not content:
+        read.append("content")
+        if _is_plain_summary(item, text):
+            read.append("summary")
+    return Reasoning(text, opaque=opaque_of(without(item, read)))
+
+
+def _is_plain_summary(item: Fields, text: str) -> bool:
+    """The text alone gives the summary back."""
+    try:
+        return "summary" not in item or _SUMMARY.decode(item["summary"]) == summary_of(text)
+    except msgspec.ValidationError:
+        return False
+
+
+def summary_of(text: str) -> list[dict[str, str]]:
+    return [{"type": "summary_text", "text": text}] if text else []
+
+
+def _call(item: Fields) -> ToolCall:
+    arguments = text_at(item, "arguments")
+    if arguments is None:
+        raw = item.get("arguments")
+        arguments = json_text(raw) if raw is not None and is_object(raw) else ""
+    return ToolCall(
+        id=text_at(item, "call_id") or text_at(item, "id") or "",
+        name=text_at(item, "name") or "",
+        arguments=arguments,
+        state=_state(item),
+        opaque=opaque_of(without(item, _MODELLED_IN_CALL)),
+    )
+
+
+def _custom_call(item: Fields) -> ToolCall:
+    return ToolCall(
+        id=text_at(item, "call_id") or text_at(item, "id") or "",
+        name=text_at(item, "name") or "",
+        arguments=text_at(item, "input") or "",
+        state=_state(item),
+        free_form=True,
+        opaque=opaque_of(without(item, _MODELLED_IN_CUSTOM_CALL)),
+    )
+
+
+def _state(item: Fields) -> ArgumentsState:
+    """A call that the response's limit cut says so in its status; for free-form text it is the only witness."""
+    return ArgumentsState.TRUNCATED if text_at(item, "status") == "incomplete" else ArgumentsState.COMPLETE
+
+
+def result_of(item: Fields, *, name: str) -> ToolResult:
+    content: list[Text | File] = []
+    text = text_at(item, "output")
+    if text:
+        content.append(Text(text))
+    elif text is None:
+        for raw in list_at(item, "output"):
+            part = _content_part(fields_of(raw), {})
+            if isinstance(part, Text | File):
+                content.append(part)
+            else:  # a kind that came later than this code: the model still gets to read it
+                content.append(Text(json_text(raw)))
+    return ToolResult(
+        call_id=text_at(item, "call_id") or "",
+        name=name,
+        content=tuple(content),
+        free_form=kind_of(item) == "custom_tool_call_output",
+        opaque=opaque_of(without(item, _MODELLED_IN_RESULT)),
+    )
+
+
+# ---- parts -> items
+
+
+def message_item(parts: Sequence[Text | Refusal | File], *, role: str) -> dict[str, object]:
+    """One message item; the first part's opaque data holds the item's own fields."""
+    header = header_of(parts[0])
+    role = text_at(header, "role") or role
+    header.pop("role", None)
+    return {"type": "message", "role": role, **header, "content": [content_part(part, role=role) for part in parts]}
+
+
+def header_of(part: Text | Refusal | File) -> Fields:
+    """The fields of the item that the part came in."""
+    return without(own_fields(part.opaque), (CONTENT_PART,))
+
+
+def content_part(part: Text | Refusal | File, *, role: str) -> dict[str, object]:
+    own = own_fields(part.opaque)
+    extra = fields_of(own[CONTENT_PART]) if CONTENT_PART in own else {}
+    match part:
+        case Text():
+            if role == "assistant":
+                annotations = [
+                    msgspec.Raw(citation.raw) for citation in part.citations if citation.family == FAMILY_NAME
+                ]
+                return {**extra, "type": "output_text", "text": part.text, "annotations": annotations}
+            return {**extra, "type": "input_text", "text": part.text}
+        case Refusal():
+            return {**extra, "type": "refusal", "refusal": part.text}
+        case File():
+            return {**extra, **_file_fields(part)}
+
+
+def _file_fields(file: File) -> dict[str, object]:
+    """Images as `input_image`, everything else as `input_file` (there the API insists on a name beside inline data)."""
+    url = file.url
+    if file.data is not None:
+        url = f"data:{file.media_type};base64,{base64.b64encode(file.data).decode()}"
+    if file.media_type.startswith("image/"):
+        return {"type": "input_image", **({"image_url": url} if url is not None else {"file_id": file.file_id})}
+    if file.data is not None:
+        return {"type": "input_file", "filename": file.name or UNNAMED_FILE, "file_data": url}
+    return {"type": "input_file", **({"file_url": url} if url is not None else {"file_id": file.file_id})}
+
+
+def reasoning_item(part: Reasoning) -> dict[str, object]:
+    own = own_fields(part.opaque)
+    if "summary" in own:
+        return {"type": "reasoning", **own}
+    return {"type": "reasoning", "summary": [] if "content" in own else summary_of(part.text), **own}
+
+
+def call_item(call: ToolCall, *, arguments: str) -> dict[str, object]:
+    own = own_fields(call.opaque)
+    if call.free_form:
+        return {**own, "type": "custom_tool_call", "call_id": call.id, "name": call.name, "input": arguments}
+    return {**own, "type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments}
+
+
+def result_item(result: ToolResult) -> dict[str, object]:
+    """The output as a string where one plain text (or nothing) says it all, else as a list of parts."""
+    output: object = ""
+    match result.content:
+        case ():
+            pass
+        case (Text(text=text, opaque=None),) if text:
+            output = text
+        case content:
+            output = [content_part(part, role="user") for part in content]
+    kind = "custom_tool_call_output" if result.free_form else "function_call_output"
+    return {**own_fields(result.opaque), "type": kind, "call_id": result.call_id, "output": output}

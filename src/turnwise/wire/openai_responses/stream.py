@@ -1,0 +1,491 @@
+"""The Responses event stream -> frames.
+
+A block is an item: its `output_index` (item ids may differ from event to event at gateways), with `.n` behind it for the
+further content parts of a message. Deltas take the fast path; every other event is read one level deep. The final form
+of an item is the one in `response.output_item.done`; the terminal event's `output` adds what no such event brought.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from turnwise.vocab import (
+    BlockData,
+    BlockEnded,
+    CitationAdded,
+    Fault,
+    Faulted,
+    FaultKind,
+    Finished,
+    Frame,
+    Mended,
+    PartDone,
+    ProviderItem,
+    Reasoning,
+    ReasoningDelta,
+    Refusal,
+    RefusalDelta,
+    Repair,
+    Started,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    UsageReported,
+)
+from turnwise.wire.limits import Limits
+from turnwise.wire.openai_responses.faults import fault_of
+from turnwise.wire.openai_responses.fields import (
+    Fields,
+    count_at,
+    fields_of,
+    is_object,
+    list_at,
+    object_at,
+    text_at,
+    without,
+)
+from turnwise.wire.openai_responses.healing import heal, preview
+from turnwise.wire.openai_responses.items import citation_of, kind_of, opaque_of, parts_of
+from turnwise.wire.openai_responses.words import TERMINAL_EVENTS, finish_reason, status_word, usage_of
+from turnwise.wire.profiles import Profile
+from turnwise.wire.sse import LineTooLong, SseEvent, SseParser
+
+NONE = -1  # no `output_index`
+
+
+class _Delta(msgspec.Struct, gc=False):
+    """What the fast path reads of an event; of any other event, its type."""
+
+    type: str
+    delta: str = ""
+    output_index: int = NONE
+    content_index: int = 0
+    item_id: str = ""
+
+
+_DELTA = msgspec.json.Decoder(_Delta)
+
+
+class _Item(msgspec.Struct):
+    """An output item under way."""
+
+    kind: str
+    ids: set[str]
+    done: bool = False
+    header: Fields = {}
+    held: str = ""  # arguments that came with `added`: the deltas or the final form repeat them
+    reasoning: str = ""  # the event type that this item's thoughts come by: summary or content, counted once
+
+
+class ResponsesDecoder:
+    """Bytes in any pieces -> frames. See `StreamDecoder`."""
+
+    def __init__(self, profile: Profile, limits: Limits) -> None:
+        self._parser = SseParser(limits=limits)
+        self._limits = limits
+        self._head: list[bytes] = []  # the stream's beginning, until its first event: it may be something else
+        self._head_bytes = 0
+        self._begins_with = b""  # its first byte that is no space
+        self._bytes_left = limits.response_bytes
+        self._events = 0
+        self._silent = False
+        self._started: str | None = None
+        self._items: dict[int, _Item] = {}
+        self._index_of: dict[str, int] = {}
+        self._with_deltas: set[str] = set()  # blocks
+        self._has_calls = False
+        self._has_refusal = False
+        self._fault: Fault | None = None
+        self._profile = profile
+
+    # ---- bytes -> events
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        if self._silent:
+            return []
+        self._bytes_left -= len(chunk)
+        if self._bytes_left < 0:
+            return self._give_up(FaultKind.TOO_LARGE, too_long(self._limits))
+        if not self._events:
+            self._keep_head(chunk)
+        frames: list[Frame] = []
+        try:
+            events = self._parser.feed(chunk)
+        except LineTooLong as error:
+            return self._give_up(FaultKind.TOO_LARGE, str(error))
+        for event in events:
+            self._read(event, frames)
+        return frames
+
+    def finish(self) -> list[Frame]:
+        if self._silent:
+            return []
+        frames: list[Frame] = []
+        try:
+            events = self._parser.finish()
+        except LineTooLong as error:
+            return self._give_up(FaultKind.TOO_LARGE, str(error))
+        for event in events:
+            self._read(event, frames)
+        if not self._events:
+            return [*frames, *self._read_no_stream()]
+        for index, item in self._items.items():
+            if item.held and not item.done and str(index) not in self._with_deltas:
+                frames.append(ToolCallDelta(block=str(index), arguments=item.held))
+        return frames
+
+    def _keep_head(self, chunk: bytes) -> None:
+        """All of what may be a JSON body, else enough to say what arrived."""
+        if not self._begins_with:
+            self._begins_with = chunk.lstrip()[:1]
+        limit = self._limits.response_bytes if self._begins_with == b"{" else 1024
+        if self._head_bytes < limit:
+            self._head.append(chunk)
+            self._head_bytes += len(chunk)
+
+    def _read_no_stream(self) -> list[Frame]:
+        head = b"".join(self._head)
+        self._head.clear()
+        if head.lstrip()[:1] == b"{":
+            repair = Repair("body_for_stream", "response", "a plain JSON body where a stream was asked for was read")
+            return [Mended(repair), *read_body(head, self)]
+        if not head.strip():
+            return self._give_up(FaultKind.PROTOCOL, "the response was empty")
+        return self._give_up(
+            FaultKind.PROTOCOL, f"no event of a Responses stream arrived; what did begins with: {preview(head)}"
+        )
+
+    def _give_up(self, kind: FaultKind, message: str) -> list[Frame]:
+        self._silent = True
+        return [Faulted(Fault(kind=kind, message=message))]
+
+    def _read(self, event: SseEvent, frames: list[Frame]) -> None:
+        try:
+            delta = _DELTA.decode(event.data)
+            emit = _DELTAS.get(delta.type)
+            if emit is not None and delta.output_index >= 0:
+                self._events += 1
+                emit(self, delta, frames)
+                return
+        except (msgspec.DecodeError, RecursionError):
+            pass  # a field of another type, or no clean JSON: the slow path tells
+        if event.data.strip() == b"[DONE]":
+            return
+        try:
+            event.data.decode()
+            self._read_event(fields_of(event.data), event.name, frames)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self._read_damaged(event, frames)
+
+    def _read_damaged(self, event: SseEvent, frames: list[Frame]) -> None:
+        healed = heal(event.data)
+        frames.append(Mended(Repair("damaged_event", event.name or "stream", healed.what)))
+        for clean in healed.objects:
+            try:
+                self._read_event(fields_of(clean), event.name, frames)
+            except (msgspec.DecodeError, RecursionError) as error:
+                frames.append(
+                    Mended(Repair("event_left_out", event.name or "stream", f"not this API's shape: {error}"))
+                )
+
+    # ---- deltas
+
+    def _text(self, delta: _Delta, frames: list[Frame]) -> None:
+        block = block_name(delta.output_index, delta.content_index)
+        self._with_deltas.add(block)
+        frames.append(TextDelta(delta.delta, block))
+
+    def _refusal(self, delta: _Delta, frames: list[Frame]) -> None:
+        block = block_name(delta.output_index, delta.content_index)
+        self._with_deltas.add(block)
+        self._has_refusal = True
+        frames.append(RefusalDelta(delta.delta, block))
+
+    def _reasoning(self, delta: _Delta, frames: list[Frame]) -> None:
+        item = self._items.get(delta.output_index)
+        if item is None:
+            item = self._open(delta.output_index, "reasoning", {})
+        if not item.reasoning:
+            item.reasoning = delta.type
+        if item.reasoning == delta.type:
+            block = str(delta.output_index)
+            self._with_deltas.add(block)
+            frames.append(ReasoningDelta(delta.delta, block))
+
+    def _arguments(self, delta: _Delta, frames: list[Frame]) -> None:
+        block = str(delta.output_index)
+        self._with_deltas.add(block)
+        frames.append(ToolCallDelta(block=block, arguments=delta.delta))
+
+    def _input(self, delta: _Delta, frames: list[Frame]) -> None:
+        block = str(delta.output_index)
+        self._with_deltas.add(block)
+        frames.append(ToolCallDelta(block=block, arguments=delta.delta, free_form=True))
+
+    # ---- other events
+
+    def _read_event(self, fields: Fields, name: str, frames: list[Frame]) -> None:
+        kind = text_at(fields, "type") or name
+        is_error = kind == "error" or ("error" in fields and not kind)
+        if kind.startswith("response.") or is_error:
+            self._events += 1
+        if kind in _DELTAS:  # came here for its `output_index`, which it lacks
+            self._read_loose_delta(fields, kind, frames)
+        elif kind in TERMINAL_EVENTS:
+            self._end(object_at(fields, "response"), TERMINAL_EVENTS[kind], frames)
+        elif kind in _EVENTS:
+            _EVENTS[kind](self, fields, frames)
+        elif is_error:
+            self._fail(fields, frames)
+
+    def _read_loose_delta(self, fields: Fields, kind: str, frames: list[Frame]) -> None:
+        delta = text_at(fields, "delta")
+        if delta is None:
+            return
+        index = self._index(fields, item_id=text_at(fields, "item_id"))
+        content_index = count_at(fields, "content_index") or 0
+        _DELTAS[kind](self, _Delta(type=kind, delta=delta, output_index=index, content_index=content_index), frames)
+
+    def _start(self, fields: Fields, frames: list[Frame]) -> None:
+        response = object_at(fields, "response")
+        id = text_at(response, "id")
+        if self._started is not None and (id is None or id == self._started):
+            return
+        if self._started is None and self._items:
+            self._started = id or ""  # resumed in the middle: starting now would discard what is there
+            return
+        self._started = id or ""
+        self._items.clear()
+        self._index_of.clear()
+        self._with_deltas.clear()
+        self._has_calls = self._has_refusal = False
+        frames.append(Started(id=id, model=text_at(response, "model")))
+
+    def _add(self, fields: Fields, frames: list[Frame]) -> None:
+        item = object_at(fields, "item")
+        kind = kind_of(item)
+        index = count_at(fields, "output_index")
+        if index is None:
+            index = max(self._items, default=-1) + 1
+        opened = self._open(index, kind, item)
+        block = str(index)
+        match kind:
+            case "function_call" | "custom_tool_call":
+                self._has_calls = True
+                opened.held = text_at(item, "arguments") or text_at(item, "input") or ""
+                frames.append(
+                    ToolCallDelta(
+                        block=block,
+                        id=text_at(item, "call_id"),
+                        name=text_at(item, "name"),
+                        free_form=kind == "custom_tool_call",
+                    )
+                )
+                own = without(item, ("type", "call_id", "name", "arguments", "input", "status"))
+            case "message":
+                own = without(item, ("type", "role", "content", "status"))
+                own |= {"status": msgspec.Raw(b'"incomplete"')} if own else {}
+                opened.header = own
+            case _:
+                own = {"id": item["id"]} if "id" in item else {}
+        opaque = opaque_of(own)
+        if opaque is not None:  # also keeps the item's place among the others
+            frames.append(BlockData(block, opaque))
+
+    def _open(self, index: int, kind: str, item: Fields) -> _Item:
+        ids = {value for key in ("id", "call_id") if (value := text_at(item, key))}
+        opened = _Item(kind=kind, ids=ids)
+        self._items[index] = opened
+        self._index_of |= dict.fromkeys(ids, index)
+        return opened
+
+    def _index(self, fields: Fields, *, item_id: str | None) -> int:
+        """Where the event belongs: its `output_index`, else the item with its id, else the newest item."""
+        index = count_at(fields, "output_index")
+        if index is not None and index >= 0:
+            return index
+        if item_id is not None and item_id in self._index_of:
+            return self._index_of[item_id]
+        return max(self._items, default=0)
+
+    def _add_content(self, fields: Fields, frames: list[Frame]) -> None:
+        """A further content part of a message: it shares the item's own fields with the first."""
+        index = self._index(fields, item_id=text_at(fields, "item_id"))
+        content_index = count_at(fields, "content_index") or 0
+        opaque = opaque_of(self._items[index].header) if content_index and index in self._items else None
+        if opaque is not None:
+            frames.append(BlockData(block_name(index, content_index), opaque))
+
+    def _add_citation(self, fields: Fields, frames: list[Frame]) -> None:
+        annotation = fields.get("annotation")
+        if annotation is not None and is_object(annotation):
+            index = self._index(fields, item_id=text_at(fields, "item_id"))
+            block = block_name(index, count_at(fields, "content_index") or 0)
+            frames.append(CitationAdded(block, citation_of(annotation)))
+
+    def _add_whole(self, fields: Fields, frames: list[Frame]) -> None:
+        """A `.done` event says all of it once more: news only where no delta came."""
+        index = self._index(fields, item_id=text_at(fields, "item_id"))
+        kind, key = _WHOLES[text_at(fields, "type") or ""]
+        text = text_at(fields, key)
+        block = block_name(index, count_at(fields, "content_index") or 0)
+        if text and block not in self._with_deltas:
+            content_index = count_at(fields, "content_index") or 0
+            _DELTAS[kind](self, _Delta(type=kind, delta=text, output_index=index, content_index=content_index), frames)
+
+    def _finish_item(self, fields: Fields, frames: list[Frame]) -> None:
+        item = object_at(fields, "item")
+        if not item:
+            return
+        index = count_at(fields, "output_index")
+        if index is None:
+            index = self._index_of.get(text_at(item, "id") or "", max(self._items, default=-1) + 1)
+        self.take_item(index, item, frames)
+
+    def take_item(self, index: int, item: Fields, frames: list[Frame]) -> None:
+        """The final form of the item at `index`."""
+        opened = self._items.get(index)
+        if opened is None or opened.done:
+            opened = self._open(index, kind_of(item), item)
+        opened.done = True
+        opened.ids |= {value for key in ("id", "call_id") if (value := text_at(item, key))}
+        for content_index, part in enumerate(parts_of(item)):
+            block = block_name(index, content_index)
+            match part:
+                case ToolCall():
+                    self._has_calls = True
+                    is_empty = not part.arguments
+                case Refusal():
+                    self._has_refusal = True
+                    is_empty = not part.text
+                case Text() | Reasoning():
+                    is_empty = not part.text
+                case _:
+                    is_empty = False
+            if is_empty and block in self._with_deltas and not isinstance(part, ProviderItem):
+                # An empty final form takes nothing away from what was streamed.
+                opaque = None if isinstance(part, ProviderItem) else part.opaque
+                frames += [] if opaque is None else [BlockData(block, opaque)]
+            else:
+                frames.append(PartDone(block, part))
+            frames.append(BlockEnded(block))
+
+    def _end(self, response: Fields, status: str, frames: list[Frame]) -> None:
+        self.take_output([fields_of(raw) for raw in list_at(response, "output") if is_object(raw)], frames)
+        self.take_end(response, status, frames)
+
+    def take_output(self, output: list[Fields], frames: list[Frame]) -> None:
+        """Take what no `output_item.done` brought. Items are paired by id, those whose ids rotate by kind and order."""
+        waiting = list(self._items.items())
+        unknown: list[Fields] = []
+        for item in output:
+            ids = {text_at(item, "id"), text_at(item, "call_id")} - {None, ""}
+            known = next((pair for pair in waiting if pair[1].ids & ids), None)
+            if known is None:
+                unknown.append(item)
+                continue
+            waiting.remove(known)
+            if not known[1].done:
+                self.take_item(known[0], item, frames)
+        for item in unknown:
+            known = next((pair for pair in waiting if pair[1].kind == kind_of(item)), None)
+            if known is None:
+                self.take_item(max(self._items, default=-1) + 1, item, frames)
+                continue
+            waiting.remove(known)
+            if not known[1].done:
+                self.take_item(known[0], item, frames)
+
+    def take_end(self, response: Fields, status: str, frames: list[Frame]) -> None:
+        """Usage, the error if any, and why it ended."""
+        usage = response.get("usage")
+        if usage is not None and is_object(usage):
+            frames.append(UsageReported(usage_of(fields_of(usage), raw=usage)))
+        word = status_word(response, otherwise=status)
+        error = object_at(response, "error")
+        if (error or word == "failed") and self._fault is None:
+            self._fault = fault_of(error or response)
+            frames.append(Faulted(self._fault))
+        reason = finish_reason(word, has_calls=self._has_calls, has_refusal=self._has_refusal)
+        frames.append(Finished(reason, word))
+
+    def _fail(self, fields: Fields, frames: list[Frame]) -> None:
+        error = object_at(fields, "error")
+        self._fault = fault_of(error or without(fields, ("type", "sequence_number")))
+        frames.append(Faulted(self._fault))
+
+
+def too_long(limits: Limits) -> str:
+    return f"the response is longer than our limit of {limits.response_bytes} bytes"
+
+
+def block_name(index: int, content_index: int) -> str:
+    return f"{index}.{content_index}" if content_index else str(index)
+
+
+def read_body(body: bytes, decoder: ResponsesDecoder) -> list[Frame]:
+    """A whole response object, or an error object, as the frames that a stream of it would have given."""
+    frames: list[Frame] = []
+    try:
+        body.decode()
+        response = fields_of(body)
+        _take_body(response, decoder, frames)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        healed = heal(body)
+        frames = [Mended(Repair("damaged_body", "response", healed.what))]
+        if not healed.objects:
+            return [Faulted(Fault(kind=FaultKind.PROTOCOL, message=_no_body(body)))]
+        try:
+            _take_body(fields_of(healed.objects[0]), decoder, frames)
+        except (msgspec.DecodeError, RecursionError):
+            return [*frames, Faulted(Fault(kind=FaultKind.PROTOCOL, message=_no_body(body)))]
+    return frames
+
+
+def _no_body(body: bytes) -> str:
+    if not body.strip():
+        return "the response was empty"
+    return f"the body is no response of the Responses API; it begins with: {preview(body)}"
+
+
+def _take_body(response: Fields, decoder: ResponsesDecoder, frames: list[Frame]) -> None:
+    if "output" not in response and "status" not in response:
+        error = response.get("error")
+        if error is None and "message" not in response and "detail" not in response:
+            raise msgspec.DecodeError("no response object")
+        fault = fault_of(fields_of(error) if error is not None and is_object(error) else response)
+        frames.append(Faulted(fault))
+        return
+    frames.append(Started(id=text_at(response, "id"), model=text_at(response, "model")))
+    decoder.take_output([fields_of(raw) for raw in list_at(response, "output") if is_object(raw)], frames)
+    decoder.take_end(response, "completed", frames)
+
+
+_DELTAS: Mapping[str, Callable[[ResponsesDecoder, _Delta, list[Frame]], None]] = {
+    "response.output_text.delta": ResponsesDecoder._text,  # pyright: ignore[reportPrivateUsage]
+    "response.refusal.delta": ResponsesDecoder._refusal,  # pyright: ignore[reportPrivateUsage]
+    "response.reasoning_summary_text.delta": ResponsesDecoder._reasoning,  # pyright: ignore[reportPrivateUsage]
+    "response.reasoning_text.delta": ResponsesDecoder._reasoning,  # pyright: ignore[reportPrivateUsage]
+    "response.function_call_arguments.delta": ResponsesDecoder._arguments,  # pyright: ignore[reportPrivateUsage]
+    "response.custom_tool_call_input.delta": ResponsesDecoder._input,  # pyright: ignore[reportPrivateUsage]
+}
+
+# Event that repeats a whole text -> the delta it sums up, and the field it stands in.
+_WHOLES: Mapping[str, tuple[str, str]] = {
+    "response.output_text.done": ("response.output_text.delta", "text"),
+    "response.refusal.done": ("response.refusal.delta", "refusal"),
+    "response.function_call_arguments.done": ("response.function_call_arguments.delta", "arguments"),
+    "response.custom_tool_call_input.done": ("response.custom_tool_call_input.delta", "input"),
+}
+
+_EVENTS: Mapping[str, Callable[[ResponsesDecoder, Fields, list[Frame]], None]] = {
+    "response.created": ResponsesDecoder._start,  # pyright: ignore[reportPrivateUsage]
+    "response.queued": ResponsesDecoder._start,  # pyright: ignore[reportPrivateUsage]
+    "response.in_progress": ResponsesDecoder._start,  # pyright: ignore[reportPrivateUsage]
+    "response.output_item.added": ResponsesDecoder._add,  # pyright: ignore[reportPrivateUsage]
+    "response.output_item.done": ResponsesDecoder._finish_item,  # pyright: ignore[reportPrivateUsage]
+    "response.content_part.added": ResponsesDecoder._add_content,  # pyright: ignore[reportPrivateUsage]
+    "response.output_text.annotation.added": ResponsesDecoder._add_citation,  # pyright: ignore[reportPrivateUsage]
+    **dict.fromkeys(_WHOLES, ResponsesDecoder._add_whole),  # pyright: ignore[reportPrivateUsage]
+}
