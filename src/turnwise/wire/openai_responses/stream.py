@@ -5,7 +5,7 @@ further content parts of a message. Deltas take the fast path; every other event
 of an item is the one in `response.output_item.done`; the terminal event's `output` adds what no such event brought.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -19,8 +19,8 @@ from turnwise.vocab import (
     Finished,
     Frame,
     Mended,
+    Part,
     PartDone,
-    ProviderItem,
     Reasoning,
     ReasoningDelta,
     Refusal,
@@ -74,6 +74,7 @@ class _Item(msgspec.Struct):
     ids: set[str]
     done: bool = False
     header: Fields = {}
+    contents: list[int] = []  # content indexes that deltas came for, in order
     held: str = ""  # arguments that came with `added`: the deltas or the final form repeat them
     reasoning: str = ""  # the event type that this item's thoughts come by: summary or content, counted once
 
@@ -192,15 +193,19 @@ class ResponsesDecoder:
     # ---- deltas
 
     def _text(self, delta: _Delta, frames: list[Frame]) -> None:
-        block = block_name(delta.output_index, delta.content_index)
-        self._with_deltas.add(block)
-        frames.append(TextDelta(delta.delta, block))
+        frames.append(TextDelta(delta.delta, self._content_block(delta, "message")))
 
     def _refusal(self, delta: _Delta, frames: list[Frame]) -> None:
-        block = block_name(delta.output_index, delta.content_index)
-        self._with_deltas.add(block)
         self._has_refusal = True
-        frames.append(RefusalDelta(delta.delta, block))
+        frames.append(RefusalDelta(delta.delta, self._content_block(delta, "message")))
+
+    def _content_block(self, delta: _Delta, kind: str) -> str:
+        block = block_name(delta.output_index, delta.content_index)
+        if block not in self._with_deltas:
+            self._with_deltas.add(block)
+            item = self._items.get(delta.output_index) or self._open(delta.output_index, kind, {})
+            item.contents.append(delta.content_index)
+        return block
 
     def _reasoning(self, delta: _Delta, frames: list[Frame]) -> None:
         item = self._items.get(delta.output_index)
@@ -350,26 +355,35 @@ class ResponsesDecoder:
             opened = self._open(index, kind_of(item), item)
         opened.done = True
         opened.ids |= {value for key in ("id", "call_id") if (value := text_at(item, key))}
-        for content_index, part in enumerate(parts_of(item)):
-            block = block_name(index, content_index)
-            match part:
-                case ToolCall():
-                    self._has_calls = True
-                    is_empty = not part.arguments
-                case Refusal():
-                    self._has_refusal = True
-                    is_empty = not part.text
-                case Text() | Reasoning():
-                    is_empty = not part.text
-                case _:
-                    is_empty = False
-            if is_empty and block in self._with_deltas and not isinstance(part, ProviderItem):
-                # An empty final form takes nothing away from what was streamed.
-                opaque = None if isinstance(part, ProviderItem) else part.opaque
-                frames += [] if opaque is None else [BlockData(block, opaque)]
-            else:
-                frames.append(PartDone(block, part))
-            frames.append(BlockEnded(block))
+        parts = parts_of(item)
+        for place, part in zip(_places(opened.contents, len(parts)), parts, strict=True):
+            self._take_part(block_name(index, place), part, frames)
+
+    def _take_part(self, block: str, part: Part, frames: list[Frame]) -> None:
+        has_deltas = block in self._with_deltas
+        is_empty = False
+        match part:
+            case ToolCall():
+                self._has_calls = True
+                is_empty = not part.arguments
+                if not has_deltas:  # as the wire has it: text that may end anywhere, not an object handed out whole
+                    delta = ToolCallDelta(
+                        block=block, id=part.id, name=part.name, arguments=part.arguments, free_form=part.free_form
+                    )
+                    frames.append(delta)
+            case Refusal():
+                self._has_refusal = True
+                is_empty = not part.text
+            case Text() | Reasoning():
+                is_empty = not part.text
+            case _:
+                pass
+        if is_empty and has_deltas and isinstance(part, Text | Refusal | Reasoning | ToolCall):
+            # An empty final form takes nothing away from what was streamed.
+            frames += [] if part.opaque is None else [BlockData(block, part.opaque)]
+        else:
+            frames.append(PartDone(block, part))
+        frames.append(BlockEnded(block))
 
     def _end(self, response: Fields, status: str, frames: list[Frame]) -> None:
         self.take_output([fields_of(raw) for raw in list_at(response, "output") if is_object(raw)], frames)
@@ -414,6 +428,15 @@ class ResponsesDecoder:
         error = object_at(fields, "error")
         self._fault = fault_of(error or without(fields, ("type", "sequence_number")))
         frames.append(Faulted(self._fault))
+
+
+def _places(streamed: list[int], count: int) -> Sequence[int]:
+    """The content index under which each final content part was streamed: its own, but where an endpoint counts otherwise
+    (Bedrock's Mantle streams the only content part as number 1) the order tells."""
+    if all(place < count for place in streamed):
+        return range(count)
+    rest = [place for place in range(count + len(streamed)) if place not in streamed]
+    return [*sorted(streamed), *rest][:count]
 
 
 def too_long(limits: Limits) -> str:
