@@ -16,7 +16,8 @@ class ResponseReader:
     """Feed the bytes of a streamed response as they come; `finish()` is the whole.
 
     Nothing that arrives makes it raise. `finished` turns true once the provider has said why the response ended;
-    `faulted` once nothing that may follow can be read (the caller should stop reading then).
+    `faulted` once nothing that may follow can be read (the caller should stop reading then). `frames` counts what the
+    provider really said: keep-alives leave it as it is.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class ResponseReader:
     ) -> None:
         self.finished = False
         self.faulted = False
+        self.frames = 0
         self._decoder = family.stream_decoder(profile, limits)
         self._assembler = _assembler(limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix)
         self._bytes_left = limits.response_bytes
@@ -59,6 +61,7 @@ class ResponseReader:
         return self._assembler.finish()
 
     def _receive(self, frames: list[Frame]) -> list[Frame]:
+        self.frames += len(frames)
         healed: list[Frame] = []
         receive = self._assembler.receive
         for frame in frames:

@@ -1,0 +1,180 @@
+"""One request and its response: bytes out, frames to whoever watches, an event back. Sent once, whatever happens."""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+
+import msgspec
+
+from turnwise.drivers.clock import Clock, Overdue, Watchdog
+from turnwise.drivers.decoding import ResponseReader, read_body
+from turnwise.drivers.endpoints import Endpoint
+from turnwise.drivers.transport import HttpReply, HttpRequest, Transport
+from turnwise.errors import ProviderFault
+from turnwise.turn.commands import SendRequest
+from turnwise.turn.events import RequestFailed, ResponseReceived
+from turnwise.vocab import Fault, FaultKind, Frame, Response
+from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+
+ERROR_BYTES = 1024 * 1024  # of an error's body; the largest recorded one has a few KB
+# Late argument pieces and usage come right after the finish reason. A server that leaves the connection open after it
+# (seen in the field: opencode waited 309 s) is not waited for longer than this.
+AFTER_FINISH_S = 5.0
+
+
+class Exchange:
+    """Does one `SendRequest`. The deadlines count frames: keep-alive comments and half events do not renew them."""
+
+    def __init__(
+        self,
+        order: SendRequest,
+        *,
+        endpoint: Endpoint,
+        transport: Transport,
+        clock: Clock,
+        on_frame: Callable[[Frame], None] | None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self._order = order
+        self._endpoint = endpoint
+        self._transport = transport
+        self._clock = clock
+        self._on_frame = on_frame
+        self._limits = limits
+        self._reader: ResponseReader | None = None
+
+    async def run(self, request: HttpRequest) -> ResponseReceived | RequestFailed:
+        """A `ResponseReceived` may hold a fault that the provider reported after some content; a connection that broke or
+        fell silent is a `RequestFailed`, unless the provider had already said why the response ended."""
+        deadlines = self._order.deadlines
+        try:
+            async with Watchdog(self._clock, total_s=deadlines.total_s) as dog:
+                if self._order.request.stream:
+                    dog.expect("first event", within_s=deadlines.first_event_s)
+                async with self._transport.send(request) as reply:
+                    return await self._receive(reply, dog)
+        except Overdue as overdue:
+            return self._broken(Fault(kind=FaultKind.TIMEOUT, message=f"the provider was silent: {overdue}"))
+        except ProviderFault as error:
+            return self._broken(error.fault)
+
+    async def _receive(self, reply: HttpReply, dog: Watchdog) -> ResponseReceived | RequestFailed:
+        if not 200 <= reply.status < 300:
+            dog.expect("end of the error", within_s=self._order.deadlines.idle_s)
+            return self._failed(await self._fault_of(reply))
+        kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+        start = b""
+        chunks = reply.chunks
+        if self._order.request.stream and kind == "application/json":
+            # Some servers answer a body where a stream was asked for, some label their stream so: the first byte tells.
+            async for chunk in chunks:
+                start += chunk
+                if start.strip():
+                    break
+            streamed = not start.lstrip().startswith(b"{")
+        else:
+            streamed = self._order.request.stream or kind == "text/event-stream"
+        if not streamed:
+            body = await _collect(chunks, start=start, limit_bytes=self._limits.response_bytes + 1)
+            response, frames = read_body(
+                body,
+                family=self._endpoint.family,
+                profile=self._endpoint.profile,
+                limits=self._limits,
+                tool_names=_tool_names(self._order),
+                taken_ids=self._order.taken_ids,
+                id_prefix=self._order.id_prefix,
+            )
+            self._tell(frames)
+            return self._whole(response)
+        reader = self._reader = self._open_reader()
+        self._feed(reader, start, dog)
+        async for chunk in chunks:
+            self._feed(reader, chunk, dog)
+            if reader.faulted:
+                break
+        return self._end(reader)
+
+    def _feed(self, reader: ResponseReader, chunk: bytes, dog: Watchdog) -> None:
+        before, was_finished = reader.frames, reader.finished
+        frames = reader.feed(chunk)
+        if reader.finished:
+            if not was_finished:
+                dog.expect("end of the stream", within_s=min(AFTER_FINISH_S, self._order.deadlines.idle_s))
+        elif before == 0 and reader.frames:
+            dog.expect("next event", within_s=self._order.deadlines.idle_s)
+        elif reader.frames > before:
+            dog.renew()
+        self._tell(frames)
+
+    def _end(self, reader: ResponseReader) -> ResponseReceived | RequestFailed:
+        self._tell(reader.flush())
+        return self._whole(reader.finish())
+
+    def _whole(self, response: Response) -> ResponseReceived | RequestFailed:
+        if response.fault is None:
+            return ResponseReceived(number=self._order.number, response=response)
+        fault = self._scrubbed(response.fault)
+        response = msgspec.structs.replace(response, fault=fault)
+        if response.message.parts:
+            return ResponseReceived(number=self._order.number, response=response)
+        return self._failed(fault, partial=response)
+
+    def _broken(self, fault: Fault) -> ResponseReceived | RequestFailed:
+        """The connection broke or fell silent."""
+        reader = self._reader
+        if reader is None or reader.frames == 0:
+            return self._failed(fault)
+        if reader.finished:
+            return self._end(reader)
+        self._tell(reader.flush())
+        return self._failed(fault, partial=reader.finish())
+
+    def _failed(self, fault: Fault, *, partial: Response | None = None) -> RequestFailed:
+        return RequestFailed(number=self._order.number, fault=self._scrubbed(fault), partial=partial)
+
+    async def _fault_of(self, reply: HttpReply) -> Fault:
+        if 300 <= reply.status < 400:
+            place = self._endpoint.scrub(reply.headers.get("location", "").partition("?")[0])
+            return Fault(
+                kind=FaultKind.PROTOCOL,
+                message=f"the server redirects to `{place}`; a request with a key is not redirected: give that address as "
+                f"the base URL if you trust it",
+                status=reply.status,
+            )
+        try:
+            body = await _collect(reply.chunks, limit_bytes=ERROR_BYTES)
+        except ProviderFault:
+            body = b""  # it broke off: the status still says what happened
+        return self._endpoint.family.decode_fault(reply.status, reply.headers, body)
+
+    def _scrubbed(self, fault: Fault) -> Fault:
+        return msgspec.structs.replace(fault, message=self._endpoint.scrub(fault.message))
+
+    def _open_reader(self) -> ResponseReader:
+        return ResponseReader(
+            self._endpoint.family,
+            profile=self._endpoint.profile,
+            limits=self._limits,
+            tool_names=_tool_names(self._order),
+            taken_ids=self._order.taken_ids,
+            id_prefix=self._order.id_prefix,
+        )
+
+    def _tell(self, frames: Iterable[Frame]) -> None:
+        if self._on_frame is not None:
+            for frame in frames:
+                self._on_frame(frame)
+
+
+def _tool_names(order: SendRequest) -> frozenset[str]:
+    return frozenset([tool.name for tool in order.request.tools])
+
+
+async def _collect(chunks: AsyncIterator[bytes], *, limit_bytes: int, start: bytes = b"") -> bytes:
+    """The body, cut off at the limit."""
+    pieces, size = [start], len(start)
+    async for chunk in chunks:
+        pieces.append(chunk)
+        size += len(chunk)
+        if size >= limit_bytes:
+            break
+    return b"".join(pieces)[:limit_bytes]

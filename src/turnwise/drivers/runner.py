@@ -1,0 +1,268 @@
+"""The loop: do what the turn orders, write down what happened, ask again."""
+
+import asyncio
+import hashlib
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Literal, assert_never
+
+import msgspec
+
+from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.endpoints import Endpoint, build_http_request
+from turnwise.drivers.exchange import Exchange
+from turnwise.drivers.journal import Record, RequestSent, ToolsStarted, TurnJournal
+from turnwise.drivers.tools import Tool, ToolRun
+from turnwise.drivers.transport import Transport
+from turnwise.drivers.watching import (
+    FrameSeen,
+    RequestFinished,
+    RequestStarted,
+    Seen,
+    StepStarted,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    Watch,
+)
+from turnwise.errors import CallerError
+from turnwise.turn.commands import Command, FinishTurn, PrepareStep, RunTools, SendRequest
+from turnwise.turn.config import TurnResult
+from turnwise.turn.events import (
+    Event,
+    Interrupted,
+    RequestFailed,
+    ResponseReceived,
+    StepPrepared,
+    ToolsFinished,
+    TurnStarted,
+)
+from turnwise.turn.machine import Turn
+from turnwise.vocab import Message, ToolCall, ToolResult
+from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+
+StepPreparer = Callable[[PrepareStep], StepPrepared | Awaitable[StepPrepared | None] | None]
+InterruptKind = Literal["cancel", "deadline"]
+
+# A cancelled command settles within half a second (tools.SETTLE_S); after this it is left behind. Promise wait:cancel.
+SETTLE_S = 0.9
+
+_log = logging.getLogger("turnwise")
+
+
+class _Means(msgspec.Struct, frozen=True, kw_only=True):
+    """What a running turn works with."""
+
+    endpoint: Endpoint
+    transport: Transport
+    tools: dict[str, Tool]
+    clock: Clock
+    prepare_step: StepPreparer | None
+    watch: Watch | None
+    limits: Limits
+
+
+class Runner:
+    """Runs turns against one endpoint, one at a time. `tools` are those with an implementation.
+
+    `watch` sees everything on a side branch and cannot harm the turn; `prepare_step` is the user's: what it raises is
+    raised by `run`.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        transport: Transport,
+        tools: Iterable[Tool] = (),
+        clock: Clock | None = None,
+        prepare_step: StepPreparer | None = None,
+        watch: Watch | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self._means = _Means(
+            endpoint=endpoint,
+            transport=transport,
+            tools={tool.name: tool for tool in tools},
+            clock=clock or SystemClock(),
+            prepare_step=prepare_step,
+            watch=watch,
+            limits=limits,
+        )
+        self._running: _Running | None = None
+
+    async def run(
+        self, started: TurnStarted, *, earlier: Sequence[Message] = (), journal: TurnJournal | None = None
+    ) -> TurnResult:
+        """Run one turn to its end. `earlier` are the messages of the session's earlier turns.
+
+        A provider's failure is in the result. Raises CallerError for a configuration that cannot work or a journal that
+        cannot be written, and what `prepare_step` raises. If the task is cancelled, the turn is journalled as cancelled,
+        and the CancelledError goes on.
+        """
+        if self._running is not None:
+            raise CallerError("this runner is in the middle of a turn: await it, or make another runner")
+        running = self._running = _Running(self._means, journal=journal)
+        try:
+            return await running.run(started, earlier=earlier)
+        finally:
+            self._running = None
+            if journal is not None:
+                journal.abandon()
+
+    def interrupt(self, kind: InterruptKind = "cancel") -> None:
+        """End the turn at hand soon: streams are closed, tools cancelled, and the result says so. Without one, nothing.
+
+        To be called in the event loop's thread.
+        """
+        if self._running is not None:
+            self._running.interrupt(kind)
+
+
+class _Running:
+    """One turn on its way."""
+
+    def __init__(self, means: _Means, *, journal: TurnJournal | None) -> None:
+        self._means = means
+        self._clock = means.clock
+        self._watch = means.watch
+        self._journal = journal
+        self._interrupted: asyncio.Future[InterruptKind] = asyncio.get_running_loop().create_future()
+        self._tool_run: ToolRun | None = None
+        self._step = 0
+
+    def interrupt(self, kind: InterruptKind) -> None:
+        if not self._interrupted.done():
+            self._interrupted.set_result(kind)
+
+    async def run(self, started: TurnStarted, *, earlier: Sequence[Message]) -> TurnResult:
+        turn, command = Turn.start(started, earlier=earlier)
+        self._write(started)
+        while not isinstance(command, FinishTurn):
+            try:
+                event = await self._race(command)
+            except asyncio.CancelledError:
+                event = self._cut_short("cancel")
+                self._write(event)
+                self._finish(turn.receive(event))
+                raise
+            self._write(event)
+            command = turn.receive(event)
+        return self._finish(command)
+
+    def _finish(self, command: Command) -> TurnResult:
+        assert isinstance(command, FinishTurn), "an interrupt ends the turn"
+        if self._journal is not None:
+            self._journal.close(command.result)
+        self._tell(TurnFinished(command.result))
+        return command.result
+
+    async def _race(self, command: PrepareStep | SendRequest | RunTools) -> Event:
+        """Do the command, unless an interrupt comes first. What has happened already counts."""
+        if self._interrupted.done():
+            return self._cut_short(self._interrupted.result())
+        doing = asyncio.create_task(self._do(command))
+        try:
+            await asyncio.wait([doing, self._interrupted], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not doing.done():
+                doing.cancel()
+                await asyncio.wait([doing], timeout=SETTLE_S)
+        if self._interrupted.done() and (not doing.done() or doing.cancelled()):
+            return self._cut_short(self._interrupted.result())
+        return doing.result()
+
+    def _cut_short(self, kind: InterruptKind) -> Interrupted:
+        return Interrupted(kind=kind, results=self._tool_run.finished if self._tool_run is not None else ())
+
+    async def _do(self, command: PrepareStep | SendRequest | RunTools) -> Event:
+        match command:
+            case PrepareStep():
+                return await self._prepare(command)
+            case SendRequest():
+                return await self._send(command)
+            case RunTools():
+                return await self._run_tools(command)
+            case _:
+                assert_never(command)
+
+    async def _prepare(self, command: PrepareStep) -> StepPrepared:
+        self._enter_step(command.step)
+        if self._means.prepare_step is None:
+            return StepPrepared()
+        prepared = self._means.prepare_step(command)
+        if inspect.isawaitable(prepared):
+            prepared = await prepared
+        return prepared or StepPrepared()
+
+    async def _send(self, command: SendRequest) -> ResponseReceived | RequestFailed:
+        self._enter_step(command.step)
+        endpoint, number = self._means.endpoint, command.number
+        call = endpoint.family.encode_request(command.request, endpoint.profile)
+        request = build_http_request(endpoint, call, connect_s=command.deadlines.connect_s)
+        self._write(
+            RequestSent(
+                number=number,
+                purpose=command.purpose,
+                url=endpoint.scrub(request.url.partition("?")[0]),
+                body_sha256=hashlib.sha256(request.body).hexdigest(),
+                body_bytes=len(request.body),
+            )
+        )
+        self._tell(
+            RequestStarted(number=number, step=command.step, purpose=command.purpose, model=command.request.model)
+        )
+        began = self._clock.monotonic()
+        exchange = Exchange(
+            command,
+            endpoint=endpoint,
+            transport=self._means.transport,
+            clock=self._clock,
+            on_frame=None if self._watch is None else lambda frame: self._tell(FrameSeen(number, frame)),
+            limits=self._means.limits,
+        )
+        event = await exchange.run(request)
+        response, fault = (
+            (event.response, event.response.fault) if isinstance(event, ResponseReceived) else (None, event.fault)
+        )
+        self._tell(
+            RequestFinished(number=number, response=response, fault=fault, seconds=self._clock.monotonic() - began)
+        )
+        return event
+
+    async def _run_tools(self, command: RunTools) -> ToolsFinished:
+        began: dict[str, float] = {}
+
+        def on_start(call: ToolCall) -> None:
+            began[call.id] = self._clock.monotonic()
+            self._tell(ToolStarted(call))
+
+        def on_finish(result: ToolResult) -> None:
+            self._tell(ToolFinished(result, self._clock.monotonic() - began[result.call_id]))
+
+        self._write(ToolsStarted(step=command.step, call_ids=tuple([planned.call.id for planned in command.calls])))
+        self._tool_run = ToolRun(
+            command.calls, tools=self._means.tools, clock=self._clock, on_start=on_start, on_finish=on_finish
+        )
+        results = await self._tool_run.run()
+        self._tool_run = None
+        return ToolsFinished(results=results)
+
+    def _enter_step(self, step: int) -> None:
+        if step != self._step:
+            self._step = step
+            self._tell(StepStarted(step))
+
+    def _write(self, record: Record) -> None:
+        if self._journal is not None:
+            self._journal.append(record)
+
+    def _tell(self, seen: Seen) -> None:
+        if self._watch is None:
+            return
+        try:
+            self._watch(seen)
+        except Exception:  # noqa: BLE001 (a watcher is a stranger; the turn must not end by it)
+            self._watch = None
+            _log.warning("the watcher of a turn raised and is not called again in this turn", exc_info=True)

@@ -1,0 +1,56 @@
+"""What whoever watches a turn is told, while it runs: small frozen events on a side branch. Nothing depends on them."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from turnwise.turn.commands import Purpose
+from turnwise.turn.config import TurnResult
+from turnwise.vocab import Fault, Frame, Response, ToolCall, ToolResult
+
+
+class StepStarted(msgspec.Struct, frozen=True, tag="step_started"):
+    step: int  # 1 for the first
+
+
+class RequestStarted(msgspec.Struct, frozen=True, tag="request_started"):
+    number: int  # the turn's requests count from 1
+    step: int
+    purpose: Purpose
+    model: str
+
+
+class FrameSeen(msgspec.Struct, frozen=True, tag="frame_seen", gc=False):
+    """One healed piece of the response to request `number`."""
+
+    number: int
+    frame: Frame
+
+
+class RequestFinished(msgspec.Struct, frozen=True, tag="request_finished"):
+    """`response` is the whole one; `fault` says why there is none, or what the provider reported inside it."""
+
+    number: int
+    response: Response | None
+    fault: Fault | None
+    seconds: float
+
+
+class ToolStarted(msgspec.Struct, frozen=True, tag="tool_started"):
+    call: ToolCall
+
+
+class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
+    result: ToolResult
+    seconds: float
+
+
+class TurnFinished(msgspec.Struct, frozen=True, tag="turn_finished"):
+    result: TurnResult
+
+
+Seen = StepStarted | RequestStarted | FrameSeen | RequestFinished | ToolStarted | ToolFinished | TurnFinished
+
+Watch = Callable[[Seen], object]
+"""Called in the event loop, in order, while the turn waits for it: it must be quick (put it into a queue). If it raises, it is
+not called again in this turn, and the turn goes on."""
