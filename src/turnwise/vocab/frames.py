@@ -50,6 +50,7 @@ class ToolCallDelta(msgspec.Struct, frozen=True, tag="tool_call_delta", kw_only=
     arguments: str | None = None
     whole: bool = False
     free_form: bool = False
+    opaque: Opaque | None = None  # provider data of the call (Gemini's compatible endpoint: its thought signature)
 
 
 class BlockData(msgspec.Struct, frozen=True, tag="block_data"):

@@ -1,0 +1,223 @@
+"""Chat Completions chunks and bodies as typed values, and the tolerant reading for those that do not fit.
+
+A chunk and a body differ only in `delta` and `message`, so one type holds both. Only what has a word in our vocabulary is
+decoded; the rest (`logprobs`, `system_fingerprint`, padding ...) is passed over. Source: OpenAI API reference, "Chat
+Completions", and for the fields of other providers the recorded streams.
+"""
+
+import json
+from typing import TypeGuard
+
+import msgspec
+
+NOTHING = msgspec.Raw()
+
+
+class FunctionPiece(msgspec.Struct, gc=False):
+    name: str | None = None
+    arguments: str | None = None
+    whole: bool = False  # ours, set by the tolerant reading: the arguments came as an object
+
+
+class CustomPiece(msgspec.Struct, gc=False):
+    name: str | None = None
+    input: str | None = None
+
+
+class CallPiece(msgspec.Struct, gc=False):
+    index: int | None = None
+    id: str | None = None
+    function: FunctionPiece | None = None
+    custom: CustomPiece | None = None
+    extra_content: msgspec.Raw = NOTHING  # Gemini's compatible endpoint: `{"google":{"thought_signature":...}}`
+
+
+class ContentPart(msgspec.Struct, gc=False):
+    """Content as typed parts (Mistral; OpenAI in messages)."""
+
+    type: str = ""
+    text: str | None = None
+    thinking: "str | list[ContentPart] | None" = None
+    refusal: str | None = None
+
+
+class Delta(msgspec.Struct, gc=False):
+    content: str | list[ContentPart] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    reasoning_details: list[msgspec.Raw] | None = None
+    refusal: str | None = None
+    tool_calls: list[CallPiece] | None = None
+    function_call: FunctionPiece | None = None  # before `tool_calls`; still sent by old deployments
+    annotations: list[msgspec.Raw] | None = None
+    executed_tools: list[msgspec.Raw] | None = None  # Groq compound: tools that ran on the server
+    images: list[msgspec.Raw] | None = None  # OpenRouter: generated images
+
+
+class Choice(msgspec.Struct, gc=False):
+    index: int | None = 0
+    delta: Delta | None = None
+    message: Delta | None = None
+    finish_reason: str | None = None
+    native_finish_reason: str | None = None  # OpenRouter: the upstream's own word
+
+
+class GroqExtension(msgspec.Struct, gc=False):
+    usage: msgspec.Raw = NOTHING
+
+
+class Chunk(msgspec.Struct, gc=False):
+    id: str | None = None
+    model: str | None = None
+    object: str | None = None
+    choices: list[Choice] | None = None
+    usage: msgspec.Raw = NOTHING
+    error: msgspec.Raw = NOTHING
+    x_groq: GroqExtension | None = None
+    citations: list[msgspec.Raw] | None = None  # Perplexity: URLs, repeated in every chunk
+    search_results: list[msgspec.Raw] | None = None  # Perplexity: the same sources with titles
+
+
+decode_chunk = msgspec.json.Decoder(Chunk).decode
+"""The fast path. Raises msgspec.MsgspecError, UnicodeDecodeError or RecursionError."""
+
+
+def is_there(raw: msgspec.Raw) -> bool:
+    """True where the field was sent and is not null."""
+    return bool(raw) and raw != b"null"
+
+
+def read_values(text: str) -> list[object]:
+    """The JSON values that stand in `text` one after the other (a chunk glued to the next, with or without its `data:`).
+
+    Raises ValueError where what stands there is no JSON, RecursionError where it is nested too deeply.
+    """
+    # The standard library's decoder takes lone surrogates, which models do write in two chunks; msgspec's does not.
+    scan = json.JSONDecoder().raw_decode
+    values: list[object] = []
+    at = 0
+    while at < len(text):
+        value, at = scan(text, at)
+        values.append(value)
+        while at < len(text) and text[at].isspace():
+            at += 1
+        if text.startswith("data:", at):
+            at += 5
+            while at < len(text) and text[at].isspace():
+                at += 1
+    return values
+
+
+def tolerant_chunk(value: dict[str, object]) -> Chunk:
+    """Every field of the right kind is taken, every other is passed over."""
+    groq = _object(value.get("x_groq"))
+    return Chunk(
+        id=_text(value.get("id")),
+        model=_text(value.get("model")),
+        object=_text(value.get("object")),
+        choices=[_choice(choice) for choice in objects(value.get("choices"))] if "choices" in value else None,
+        usage=_raw(value.get("usage")),
+        error=_raw(value.get("error")),
+        x_groq=GroqExtension(usage=_raw(groq.get("usage"))) if groq else None,
+        citations=_raws(value.get("citations")),
+        search_results=_raws(value.get("search_results")),
+    )
+
+
+def _choice(value: dict[str, object]) -> Choice:
+    delta, message = value.get("delta"), value.get("message")
+    return Choice(
+        index=_integer(value.get("index")),
+        delta=_delta(delta) if is_object(delta) else None,
+        message=_delta(message) if is_object(message) else None,
+        finish_reason=_text(value.get("finish_reason")),
+        native_finish_reason=_text(value.get("native_finish_reason")),
+    )
+
+
+def _delta(value: dict[str, object]) -> Delta:
+    content = value.get("content")
+    call = value.get("function_call")
+    return Delta(
+        content=[_part(part) for part in objects(content)] if is_array(content) else _text(content),
+        reasoning_content=_text(value.get("reasoning_content")),
+        reasoning=_text(value.get("reasoning")),
+        reasoning_details=_raws(value.get("reasoning_details")),
+        refusal=_text(value.get("refusal")),
+        tool_calls=[_call(call) for call in objects(value.get("tool_calls"))],
+        function_call=_function(call) if is_object(call) else None,
+        annotations=_raws(value.get("annotations")),
+        executed_tools=_raws(value.get("executed_tools")),
+        images=_raws(value.get("images")),
+    )
+
+
+def _part(value: dict[str, object]) -> ContentPart:
+    thinking = value.get("thinking")
+    return ContentPart(
+        type=_text(value.get("type")) or "",
+        text=_text(value.get("text")),
+        thinking=[_part(part) for part in objects(thinking)] if is_array(thinking) else _text(thinking),
+        refusal=_text(value.get("refusal")),
+    )
+
+
+def _call(value: dict[str, object]) -> CallPiece:
+    function, custom = value.get("function"), _object(value.get("custom"))
+    return CallPiece(
+        index=_integer(value.get("index")),
+        id=_text(value.get("id")),
+        function=_function(function) if is_object(function) else None,
+        custom=CustomPiece(name=_text(custom.get("name")), input=_text(custom.get("input"))) if custom else None,
+        extra_content=_raw(value.get("extra_content")),
+    )
+
+
+def _function(value: dict[str, object]) -> FunctionPiece:
+    arguments = value.get("arguments")
+    if isinstance(arguments, dict | list):
+        text = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+        return FunctionPiece(name=_text(value.get("name")), arguments=text, whole=True)
+    return FunctionPiece(name=_text(value.get("name")), arguments=_text(arguments))
+
+
+def is_object(value: object) -> TypeGuard[dict[str, object]]:
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[object]]:
+    return isinstance(value, list)
+
+
+def objects(value: object) -> list[dict[str, object]]:
+    """The objects of an array; an object alone stands for an array of it."""
+    if is_object(value):
+        return [value]
+    return [item for item in value if is_object(item)] if is_array(value) else []
+
+
+def _object(value: object) -> dict[str, object]:
+    return value if is_object(value) else {}
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, str):
+        # A lone surrogate cannot be written as UTF-8 again.
+        return value.encode("utf-8", "replace").decode() if not value.isascii() else value
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _integer(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 10 else None
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return NOTHING if value is None else msgspec.Raw(json.dumps(value).encode())
+
+
+def _raws(value: object) -> list[msgspec.Raw] | None:
+    return [_raw(item) for item in value] if is_array(value) else None

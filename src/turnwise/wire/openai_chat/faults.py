@@ -1,0 +1,219 @@
+"""Errors of Chat Completions endpoints <-> `Fault`. The kinds are decided by status, code and message: tables, not branches."""
+
+import re
+from collections.abc import Mapping
+from typing import cast
+
+import msgspec
+
+from turnwise.vocab import Fault, FaultKind
+
+# The provider's own code or type -> kind. Sources: OpenAI "Error codes", Azure OpenAI, DeepSeek, Mistral, xAI and OpenRouter
+# API references, llama.cpp `server-common.cpp`; recorded errors.
+CODES: Mapping[str, FaultKind] = {
+    "context_length_exceeded": FaultKind.CONTEXT_OVERFLOW,
+    "exceed_context_size_error": FaultKind.CONTEXT_OVERFLOW,
+    "model_context_window_exceeded": FaultKind.CONTEXT_OVERFLOW,
+    "insufficient_quota": FaultKind.QUOTA,
+    "insufficient_balance": FaultKind.QUOTA,
+    "billing_hard_limit_reached": FaultKind.QUOTA,
+    "billing_not_active": FaultKind.QUOTA,
+    "rate_limit_exceeded": FaultKind.RATE_LIMITED,
+    "rate_limit_error": FaultKind.RATE_LIMITED,
+    "ratelimitreached": FaultKind.RATE_LIMITED,
+    "too_many_requests": FaultKind.RATE_LIMITED,
+    "invalid_api_key": FaultKind.AUTH,
+    "authentication_error": FaultKind.AUTH,
+    "permission_denied": FaultKind.AUTH,
+    "permission_error": FaultKind.AUTH,
+    "model_not_found": FaultKind.NOT_FOUND,
+    "deploymentnotfound": FaultKind.NOT_FOUND,
+    "not_found_error": FaultKind.NOT_FOUND,
+    "overloaded_error": FaultKind.OVERLOADED,
+    "server_overloaded": FaultKind.OVERLOADED,
+    "service_unavailable": FaultKind.OVERLOADED,
+    "server_error": FaultKind.SERVER,
+    "api_error": FaultKind.SERVER,
+    "internal_server_error": FaultKind.SERVER,
+    "invalid_request_error": FaultKind.BAD_REQUEST,
+    "tool_use_failed": FaultKind.BAD_REQUEST,  # Groq: the model's call did not parse
+}
+
+# What the message says -> kind, first match; consulted before the code, because many endpoints report an overflow and a
+# spent quota under `invalid_request_error` or a bare status. Each with the endpoint whose text it is.
+MESSAGES: tuple[tuple[re.Pattern[str], FaultKind], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), kind)
+    for pattern, kind in (
+        # OpenAI, DeepSeek, OpenRouter, vLLM: "(This model's|This endpoint's) maximum context length is N tokens"
+        (r"maximum context length", FaultKind.CONTEXT_OVERFLOW),
+        # llama.cpp: "exceeds the available context size"
+        (r"exceeds? the (available )?context (size|window|length)", FaultKind.CONTEXT_OVERFLOW),
+        # xAI: "This model's maximum prompt length is N but the request contains M tokens"
+        (r"maximum prompt length", FaultKind.CONTEXT_OVERFLOW),
+        # Mistral: "Prompt contains N tokens ... too large for model with M maximum context length"
+        (r"prompt contains \d+ tokens.*too large", FaultKind.CONTEXT_OVERFLOW),
+        # Anthropic behind a gateway: "prompt is too long: N tokens > M maximum"
+        (r"prompt is too long", FaultKind.CONTEXT_OVERFLOW),
+        # Gemini behind its compatible endpoint: "The input token count (N) exceeds the maximum number of tokens"
+        (r"input token count .*exceeds the maximum", FaultKind.CONTEXT_OVERFLOW),
+        # Groq: "Please reduce the length of the messages or completion"
+        (r"reduce the length of (the|your) (messages|prompt|input)", FaultKind.CONTEXT_OVERFLOW),
+        # OpenAI: "You exceeded your current quota, please check your plan and billing details"
+        (r"exceeded your current quota", FaultKind.QUOTA),
+        # DeepSeek 402 "Insufficient Balance"; OpenRouter 402 "Insufficient credits"
+        (r"insufficient (balance|credits|funds)", FaultKind.QUOTA),
+    )
+)
+
+STATUSES: Mapping[int, FaultKind] = {
+    401: FaultKind.AUTH,
+    403: FaultKind.AUTH,
+    402: FaultKind.QUOTA,
+    404: FaultKind.NOT_FOUND,
+    408: FaultKind.TIMEOUT,
+    504: FaultKind.TIMEOUT,
+    413: FaultKind.BAD_REQUEST,
+    429: FaultKind.RATE_LIMITED,
+    503: FaultKind.OVERLOADED,
+    529: FaultKind.OVERLOADED,
+}
+
+# kind -> (status, type, code) as OpenAI reports it; `encode_fault` writes them.
+REPORTED: Mapping[FaultKind, tuple[int, str, str | None]] = {
+    FaultKind.UNREACHABLE: (502, "server_error", None),
+    FaultKind.TIMEOUT: (504, "server_error", None),
+    FaultKind.DISCONNECTED: (502, "server_error", None),
+    FaultKind.AUTH: (401, "invalid_request_error", "invalid_api_key"),
+    FaultKind.NOT_FOUND: (404, "invalid_request_error", "model_not_found"),
+    FaultKind.BAD_REQUEST: (400, "invalid_request_error", None),
+    FaultKind.CONTEXT_OVERFLOW: (400, "invalid_request_error", "context_length_exceeded"),
+    FaultKind.RATE_LIMITED: (429, "requests", "rate_limit_exceeded"),
+    FaultKind.QUOTA: (429, "insufficient_quota", "insufficient_quota"),
+    FaultKind.OVERLOADED: (503, "server_error", None),
+    FaultKind.SERVER: (500, "server_error", None),
+    FaultKind.PROTOCOL: (502, "server_error", None),
+    FaultKind.TOO_LARGE: (502, "server_error", None),
+}
+
+SHOWN_CHARACTERS = 80
+MESSAGE_CHARACTERS = 2000  # a message is for people; OpenRouter's carries whole upstream bodies
+
+
+def decode_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
+    """A failed HTTP answer -> what went wrong, with the provider's own message and code."""
+    error = _error_object(body)
+    message = _message(error)
+    if not message:
+        shown = printable(body)
+        message = f"HTTP {status}: the answer began with {shown!r}" if shown else f"HTTP {status} with an empty answer"
+    return Fault(
+        kind=_kind(status, message, error),
+        message=message[:MESSAGE_CHARACTERS],
+        status=status,
+        code=_code(error),
+        retry_after_s=retry_after_s(headers),
+        request_id=headers.get("x-request-id") or headers.get("apim-request-id"),
+    )
+
+
+def decode_error_event(raw: bytes) -> Fault:
+    """An error object inside a 200 stream or body -> the fault. Its `code` or `status_code` may be an HTTP status."""
+    error = _error_object(raw)
+    status = next(
+        (code for key in ("status_code", "code", "status") if (code := _status(error.get(key))) is not None), None
+    )
+    message = _message(error) or f"the stream reported an error: {printable(raw)}"
+    return Fault(
+        kind=_kind(status, message, error), message=message[:MESSAGE_CHARACTERS], status=status, code=_code(error)
+    )
+
+
+def encode_fault(fault: Fault) -> tuple[int, bytes]:
+    """The HTTP status and body with which OpenAI reports such a failure."""
+    status, _, _ = REPORTED[fault.kind]
+    return status, msgspec.json.encode({"error": error_object(fault)})
+
+
+def error_object(fault: Fault) -> dict[str, object]:
+    _, kind, code = REPORTED[fault.kind]
+    return {"message": fault.message, "type": kind, "param": None, "code": fault.code or code}
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait. The date form needs a clock, so it is left to whoever has one."""
+    for name, seconds in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "").strip()
+        if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value):
+            return float(value) * seconds
+    return None
+
+
+def printable(body: bytes) -> str:
+    """The first characters of something foreign, fit for one line of a terminal."""
+    text = body[: SHOWN_CHARACTERS * 4].decode("utf-8", "replace")
+    return " ".join("".join([c if c.isprintable() else " " for c in text]).split())[:SHOWN_CHARACTERS]
+
+
+def _error_object(body: bytes) -> dict[str, object]:
+    """The fields of the error, wherever it stands: `{"error": {...}}`, `{"error": "text"}`, or the body itself."""
+    try:
+        value: object = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+    if isinstance(value, list) and value:  # Gemini's compatible endpoint wraps its error in an array
+        value = cast("list[object]", value)[0]
+    if isinstance(value, str):
+        return {"message": value}
+    if not isinstance(value, dict):
+        return {}
+    outer = cast("dict[str, object]", value)
+    inner = outer.get("error")
+    if isinstance(inner, dict):
+        return cast("dict[str, object]", inner)
+    if isinstance(inner, str):
+        return {**outer, "message": outer.get("message") or inner}
+    return outer
+
+
+def _message(error: Mapping[str, object]) -> str:
+    for key in ("message", "detail", "msg", "error_description"):
+        value = error.get(key)
+        if isinstance(value, str) and value:
+            return value
+        if isinstance(value, dict | list) and value:  # FastAPI's validation errors (vLLM, Mistral 422)
+            return msgspec.json.encode(value).decode()
+    return ""
+
+
+def _code(error: Mapping[str, object]) -> str | None:
+    for key in ("code", "type", "status"):
+        value = error.get(key)
+        if isinstance(value, str) and value:
+            return value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+    return None
+
+
+def _status(value: object) -> int | None:
+    number = int(value) if isinstance(value, str) and re.fullmatch(r"\d{3}", value) else value
+    return number if isinstance(number, int) and not isinstance(number, bool) and 400 <= number <= 599 else None
+
+
+def _kind(status: int | None, message: str, error: Mapping[str, object]) -> FaultKind:
+    for pattern, kind in MESSAGES:
+        if pattern.search(message):
+            return kind
+    words = [value.casefold() for key in ("code", "type") if isinstance(value := error.get(key), str)]
+    named = [CODES[word] for word in words if word in CODES]
+    # `insufficient_quota` comes with 429 and `context_length_exceeded` with 400: the code says more than the status.
+    for kind in named:
+        if kind in (FaultKind.CONTEXT_OVERFLOW, FaultKind.QUOTA):
+            return kind
+    if status is not None and status in STATUSES:
+        return STATUSES[status]
+    if named and (status is None or status == 200 or named[0] is not FaultKind.SERVER):
+        return named[0]
+    if status is not None and 400 <= status < 500:
+        return FaultKind.BAD_REQUEST
+    return FaultKind.SERVER

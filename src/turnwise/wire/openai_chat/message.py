@@ -1,0 +1,253 @@
+"""One message of a Chat Completions request -> its JSON: pure, knows nothing of the messages before it.
+
+Opaque data of this family: on a text or file, further fields of its content part (`cache_control`, `image_url.detail`); on
+a reasoning, `reasoning_details`; on a call, further fields of its entry (`extra_content`); on a tool result, further
+fields of its message. Its key `message` holds further fields of the message that the part stands in (`name`).
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+import msgspec
+
+from turnwise.vocab import (
+    ArgumentsState,
+    File,
+    Message,
+    Opaque,
+    Part,
+    ProviderItem,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from turnwise.wire.openai_chat.files import encode_file
+from turnwise.wire.openai_chat.reasoning import FAMILY
+from turnwise.wire.profiles import Profile
+
+Fields = dict[str, object]
+
+ALPHANUMERIC = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def encode_messages(messages: Sequence[Message], profile: Profile) -> list[msgspec.Raw]:
+    """The wire's messages for ours. Several tool messages in a row are one run: what their results cannot hold (files)
+    follows the whole run, since the API wants all results right after the calls."""
+    found: list[msgspec.Raw] = []
+    files: list[Fields] = []
+    for message in messages:
+        if message.role != "tool" and files:
+            found.append(_encode({"role": "user", "content": files}))
+            files = []
+        if message.role == "tool":
+            for part in message.parts:
+                if isinstance(part, ToolResult):
+                    found.append(_encode(_tool_message(part, profile)))
+                    files += _files_of(part, profile)
+        else:
+            found.append(encode_message(message, profile))
+    if files:
+        found.append(_encode({"role": "user", "content": files}))
+    return found
+
+
+def encode_message(message: Message, profile: Profile) -> msgspec.Raw:
+    """A system, user or assistant message."""
+    match message.role:
+        case "assistant":
+            return _encode(_assistant_message(message.parts, profile))
+        case "system":
+            return _encode(_plain_message(profile.system_role, message.parts, profile))
+        case _:
+            return _encode(_plain_message(message.role, message.parts, profile))
+
+
+def _encode(fields: Fields) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(fields))
+
+
+def _plain_message(role: str, parts: Sequence[Part], profile: Profile) -> Fields:
+    match parts:
+        case [Text(text=text, opaque=opaque)] if not _part_fields(opaque):
+            content: object = text
+        case _:
+            content = _content(parts, profile)
+    return {"role": role, "content": content, **message_fields(parts)}
+
+
+def _content(parts: Iterable[Part], profile: Profile) -> list[object]:
+    content: list[object] = []
+    for part in parts:
+        match part:
+            case Text():
+                content.append({"type": "text", "text": part.text, **_part_fields(part.opaque)})
+            case File():
+                content.append(file_part(part, profile))
+            case ProviderItem(family=family) if family == FAMILY:
+                content.append(msgspec.Raw(part.json.encode()))
+            case _:
+                pass
+    return content
+
+
+def file_part(file: File, profile: Profile) -> Fields:
+    """The file, or words in its place where the endpoint takes none of its kind."""
+    is_image = file.media_type.startswith("image/")
+    if profile.files == "none" or (profile.files == "images" and not is_image):
+        named = f" `{file.name}`" if file.name else ""
+        return {"type": "text", "text": f"[file{named} of type {file.media_type} left out: not taken here]"}
+    return merged(encode_file(file, document_part=profile.document_part), _part_fields(file.opaque))
+
+
+def _assistant_message(parts: Sequence[Part], profile: Profile) -> Fields:
+    """The order in a Chat Completions message is fixed: reasoning, text, refusal, calls."""
+    message: Fields = {"role": "assistant"}
+    reasoning = [part for part in parts if isinstance(part, Reasoning)]
+    calls = [encode_call(part, profile=profile) for part in parts if isinstance(part, ToolCall)]
+    message["content"] = _assistant_content(parts, reasoning, profile)
+    refusals = [part.text for part in parts if isinstance(part, Refusal)]
+    if refusals:
+        message["refusal"] = "".join(refusals)
+    if reasoning:
+        message.update(_replayed(reasoning, profile))
+    if calls:
+        message["tool_calls"] = calls
+    message.update(message_fields(parts))
+    return message
+
+
+def _assistant_content(parts: Sequence[Part], reasoning: list[Reasoning], profile: Profile) -> object:
+    texts = [part for part in parts if isinstance(part, Text)]
+    items = [part for part in parts if isinstance(part, ProviderItem) and part.family == FAMILY and _is_content(part)]
+    thinking = profile.reasoning_replay == "content" and any(part.text for part in reasoning)
+    if not thinking and not items and not any(_part_fields(part.opaque) for part in texts):
+        return joined_text(parts)
+    content = _content([*texts, *items], profile)
+    if thinking:
+        text = "".join([part.text for part in reasoning])
+        content.insert(0, {"type": "thinking", "thinking": [{"type": "text", "text": text}]})
+    return content
+
+
+def _is_content(item: ProviderItem) -> bool:
+    # What ran on the server is told in responses only; no endpoint takes it back.
+    return item.kind != "executed_tools"
+
+
+def _replayed(reasoning: list[Reasoning], profile: Profile) -> Fields:
+    """Reasoning sent back in the field that the endpoint takes, if any."""
+    match profile.reasoning_replay:
+        case None | "content":
+            return {}
+        case "reasoning_details":
+            details = [detail for part in reasoning for detail in _details(part.opaque)]
+            if details:
+                return {"reasoning_details": details}
+            # OpenRouter docs, "Preserving reasoning": the plain text where there are no details.
+            field = "reasoning"
+        case field:
+            pass
+    text = "".join([part.text for part in reasoning])
+    return {field: text} if text else {}
+
+
+def _details(opaque: Opaque | None) -> list[object]:
+    details = fields_of(opaque).get("reasoning_details")
+    return cast("list[object]", details) if isinstance(details, list) else []
+
+
+def encode_call(call: ToolCall, *, profile: Profile | None = None) -> Fields:
+    """A call as an entry of `tool_calls`; without a profile as the API itself writes it.
+
+    Arguments that are not complete go as `{}`: several servers parse the string and refuse the whole request otherwise.
+    """
+    call_id = wire_id(call.id, profile)
+    rest = {key: value for key, value in fields_of(call.opaque).items() if key != "message"}
+    if call.free_form and (profile is None or profile.free_form_tools):
+        return merged({"id": call_id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}, rest)
+    arguments = call.arguments
+    if call.free_form:
+        arguments = msgspec.json.encode({"input": call.arguments}).decode()
+    elif profile is not None and call.state is not ArgumentsState.COMPLETE:
+        arguments = "{}"
+    return merged({"id": call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}, rest)
+
+
+def _tool_message(result: ToolResult, profile: Profile) -> Fields:
+    texts = [part for part in result.content if isinstance(part, Text)]
+    match texts:
+        case []:
+            content: object = ""
+        case [Text(text=text, opaque=opaque)] if not _part_fields(opaque):
+            content = text
+        case _:
+            content = _content(texts, profile)
+    message: Fields = {"role": "tool", "tool_call_id": wire_id(result.call_id, profile), "content": content}
+    message.update(fields_of(result.opaque))
+    return message
+
+
+def _files_of(result: ToolResult, profile: Profile) -> list[Fields]:
+    """A tool message takes text only; its files go into a user message that says where they come from."""
+    files = [part for part in result.content if isinstance(part, File)]
+    if not files:
+        return []
+    told: Fields = {"type": "text", "text": f"Files that the call `{wire_id(result.call_id, profile)}` returned:"}
+    return [told, *[file_part(file, profile) for file in files]]
+
+
+def wire_id(call_id: str, profile: Profile | None) -> str:
+    """The call id as the endpoint takes it: where it insists on a length (Mistral: 9 alphanumeric characters), any other
+    id becomes one made of its hash, the same for the call and its result."""
+    length = None if profile is None else profile.tool_call_id_length
+    if length is None or (len(call_id) == length and call_id.isascii() and call_id.isalnum()):
+        return call_id
+    number = int.from_bytes(hashlib.sha256(call_id.encode()).digest())
+    digits: list[str] = []
+    for _ in range(length):
+        number, digit = divmod(number, len(ALPHANUMERIC))
+        digits.append(ALPHANUMERIC[digit])
+    return "".join(digits)
+
+
+def joined_text(parts: Iterable[Part]) -> str | None:
+    """The texts of an assistant message, which has one; null where there is none."""
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    return "".join(texts) if texts else None
+
+
+def fields_of(opaque: Opaque | None) -> Fields:
+    """Our own opaque data as fields whose values are kept as they came; another family's is left out."""
+    if opaque is None or opaque.family != FAMILY:
+        return {}
+    return msgspec.json.decode(opaque.json, type=dict[str, object])
+
+
+def _part_fields(opaque: Opaque | None) -> Fields:
+    fields = fields_of(opaque)
+    fields.pop("message", None)
+    return fields
+
+
+def message_fields(parts: Iterable[Part]) -> Fields:
+    """Fields of the message itself, kept on its parts under the key `message`."""
+    found: Fields = {}
+    for part in parts:
+        fields = fields_of(part.opaque).get("message") if not isinstance(part, ProviderItem) else None
+        if isinstance(fields, dict):
+            found.update(cast("Fields", fields))
+    return found
+
+
+def merged(fields: Fields, more: Fields) -> Fields:
+    """`more` laid over `fields`, objects in objects."""
+    for key, value in more.items():
+        there = fields.get(key)
+        if isinstance(there, dict) and isinstance(value, dict):
+            fields[key] = merged(cast("Fields", there), cast("Fields", value))
+        else:
+            fields[key] = value
+    return fields

@@ -1,0 +1,142 @@
+"""`Request` -> the body of a Chat Completions request.
+
+Order: what stays the same over a turn (model, tools), the messages, what may change from step to step. So the body of
+the next step begins with the bytes of this one up to its last message (promise step:prefix-stable).
+"""
+
+import msgspec
+
+from turnwise.vocab import Message, NamedTool, OutputSchema, Request, Settings, Text, ToolSpec
+from turnwise.wire.family import HttpCall
+from turnwise.wire.openai_chat.message import Fields, encode_messages, fields_of, merged
+from turnwise.wire.profiles import Profile
+
+PATH = "/chat/completions"
+
+# What a tool of free-form text looks like where the endpoint has none of its kind.
+TEXT_PARAMETERS = '{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}'
+
+
+def encode_request(request: Request, profile: Profile) -> HttpCall:
+    body: Fields = {}
+    if profile.model_in_body:
+        body["model"] = request.model
+    tools = () if request.tool_choice == "none" and profile.tool_choice_none == "drop_tools" else request.tools
+    if tools:
+        body["tools"] = [_tool(tool, profile) for tool in tools]
+    body["messages"] = _messages(request, profile)
+    if tools:
+        body.update(_tool_settings(request))
+        if not profile.sends_parallel_tool_calls:
+            body.pop("parallel_tool_calls", None)
+    if request.output is not None:
+        body.update(_output(request.output, profile))
+    body.update(_settings(request.settings, profile))
+    if request.stream:
+        body["stream"] = True
+        if profile.stream_usage:
+            body["stream_options"] = {"include_usage": True}
+    if profile.body:
+        merged(body, msgspec.json.decode(profile.body, type=dict[str, object]))
+    _lay_over(body, fields_of(request.extra))
+    path = (profile.path or PATH).replace("{model}", request.model)
+    return HttpCall(path=path, body=msgspec.json.encode(body))
+
+
+def _lay_over(body: Fields, extra: Fields) -> None:
+    """RFC 7396, one level: a null takes the field away."""
+    for key, value in extra.items():
+        if value is None:
+            body.pop(key, None)
+        else:
+            body[key] = value
+
+
+def _messages(request: Request, profile: Profile) -> list[msgspec.Raw]:
+    system = [Message("system", (text,)) for text in request.system]
+    if request.output is not None and profile.output != "json_schema":
+        system.append(Message("system", (_schema_instruction(request.output),)))
+    return encode_messages([*system, *request.messages], profile)
+
+
+def _schema_instruction(output: OutputSchema) -> Text:
+    return Text(f"Answer with JSON only, an object that fits this JSON Schema:\n{output.schema}")
+
+
+def _tool(tool: ToolSpec, profile: Profile) -> Fields:
+    rest = fields_of(tool.opaque)
+    if "type" in rest:  # a tool of the server's own, as it came
+        return rest
+    if tool.free_form and profile.free_form_tools:
+        return merged({"type": "custom", "custom": {"name": tool.name, **_described(tool)}}, rest)
+    parameters = TEXT_PARAMETERS if tool.free_form else tool.parameters
+    function: Fields = {"name": tool.name, **_described(tool), "parameters": msgspec.Raw(parameters.encode())}
+    if tool.strict and profile.strict_tools and not tool.free_form:
+        function["strict"] = True
+    return merged({"type": "function", "function": function}, rest)
+
+
+def _described(tool: ToolSpec) -> Fields:
+    return {"description": tool.description} if tool.description else {}
+
+
+def _tool_settings(request: Request) -> Fields:
+    """`auto` is what the API does by itself."""
+    found: Fields = {}
+    match request.tool_choice:
+        case "auto":
+            pass
+        case NamedTool(name=name):
+            is_custom = any(tool.name == name and tool.free_form for tool in request.tools)
+            kind = "custom" if is_custom else "function"
+            found["tool_choice"] = {"type": kind, kind: {"name": name}}
+        case word:
+            found["tool_choice"] = word
+    if request.parallel_tool_calls is not None:
+        found["parallel_tool_calls"] = request.parallel_tool_calls
+    return found
+
+
+def _output(output: OutputSchema, profile: Profile) -> Fields:
+    match profile.output:
+        case "json_schema":
+            schema = {"name": output.name, "strict": output.strict, "schema": msgspec.Raw(output.schema.encode())}
+            return {"response_format": {"type": "json_schema", "json_schema": schema}}
+        case "json_object":
+            return {"response_format": {"type": "json_object"}}
+        case "none":
+            return {}
+
+
+def _settings(settings: Settings, profile: Profile) -> Fields:
+    limit = settings.max_output_tokens if settings.max_output_tokens is not None else profile.default_max_tokens
+    found: Fields = {
+        profile.max_tokens_field: limit,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "stop": list(settings.stop) or None,
+        profile.seed_field: settings.seed,
+    }
+    found.update(_reasoning(settings, profile))
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _reasoning(settings: Settings, profile: Profile) -> Fields:
+    """How effort or a budget is asked for, by the profile's word."""
+    effort, budget = settings.reasoning_effort, settings.reasoning_tokens
+    if effort is None and budget is None:
+        return {}
+    enabled = effort != "none" and budget != 0
+    match profile.reasoning_request:
+        case "reasoning_effort":
+            return {"reasoning_effort": effort}
+        case "reasoning":  # OpenRouter takes one of the two
+            return {"reasoning": {"effort": effort} if effort is not None else {"max_tokens": budget}}
+        case "thinking":
+            return {"thinking": {"type": "enabled" if enabled else "disabled"}}
+        case "enable_thinking":
+            return {"enable_thinking": enabled, "thinking_budget": budget if enabled else None}
+        case "chat_template_kwargs":
+            return {"chat_template_kwargs": {"enable_thinking": enabled}}
+        case _:
+            return {}

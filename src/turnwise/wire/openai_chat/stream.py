@@ -1,0 +1,428 @@
+"""A Chat Completions stream -> frames."""
+
+import msgspec
+
+from turnwise.vocab import (
+    BlockData,
+    Citation,
+    CitationAdded,
+    Fault,
+    Faulted,
+    FaultKind,
+    File,
+    Finished,
+    Frame,
+    Mended,
+    Opaque,
+    PartDone,
+    ProviderItem,
+    Reasoning,
+    ReasoningDelta,
+    Refusal,
+    RefusalDelta,
+    Repair,
+    Started,
+    Text,
+    TextDelta,
+    ToolCallDelta,
+    UsageReported,
+)
+from turnwise.wire.limits import Limits
+from turnwise.wire.openai_chat.chunks import (
+    CallPiece,
+    Choice,
+    Chunk,
+    Delta,
+    decode_chunk,
+    is_there,
+    objects,
+    read_values,
+    tolerant_chunk,
+)
+from turnwise.wire.openai_chat.citations import citation_of
+from turnwise.wire.openai_chat.faults import decode_error_event, printable
+from turnwise.wire.openai_chat.files import image_of
+from turnwise.wire.openai_chat.finish import finish_of, says_limit
+from turnwise.wire.openai_chat.reasoning import FAMILY, ReasoningReader, split_content
+from turnwise.wire.openai_chat.usage import UsageReader
+from turnwise.wire.profiles import Profile
+from turnwise.wire.sse import LineTooLong, SseEvent, SseParser
+
+TEXT, REASONING, REFUSAL = "text", "reasoning", "refusal"
+
+# Events that cannot be read before the rest is not worth reading; bounds what we record about a garbage stream.
+MAX_UNREADABLE = 100
+
+BLANK = b"\xef\xbb\xbf \t\r\n"  # as a set of bytes: a BOM may be cut anywhere
+
+HEAD_BYTES = 400
+"""How much of what arrived is kept until the first event, to show it where it was no stream at all."""
+
+
+class ChunkReader:
+    """Chunks of one response, in order -> frames. A body is read as one chunk whose choice has a `message`."""
+
+    __slots__ = (
+        "_citations",
+        "_finish",
+        "_has_text",
+        "_items",
+        "_reasoning",
+        "_refused",
+        "_said",
+        "_started",
+        "_usage",
+    )
+
+    def __init__(self, profile: Profile) -> None:
+        self._started = False
+        self._said = False  # any text, reasoning, refusal or call so far
+        self._has_text = False
+        self._refused = False
+        self._finish: tuple[str, bool] | None = None
+        self._items = 0
+        self._citations: dict[bytes, Citation | None] = {}  # None: said already
+        self._reasoning = ReasoningReader()
+        self._usage = UsageReader(profile)
+
+    def read(self, chunk: Chunk) -> list[Frame]:
+        frames: list[Frame] = []
+        if not self._started and (chunk.id or chunk.choices):
+            # Azure's first chunk (`prompt_filter_results`) has neither id nor choices.
+            self._started = True
+            frames.append(Started(chunk.id or None, chunk.model or None))
+        if chunk.choices:
+            for choice in chunk.choices:
+                if not choice.index:
+                    self._read_choice(choice, frames)
+        if chunk.citations or chunk.search_results:
+            self._cite(chunk.search_results or chunk.citations, frames)
+        usage = chunk.usage
+        if not is_there(usage) and chunk.x_groq is not None:
+            usage = chunk.x_groq.usage
+        if is_there(usage) and (counted := self._usage.read(usage)) is not None:
+            frames.append(UsageReported(counted))
+        if is_there(chunk.error):
+            frames.append(Faulted(decode_error_event(bytes(chunk.error))))
+        return frames
+
+    def finish(self) -> list[Frame]:
+        """What was held back because its block had not begun."""
+        frames: list[Frame] = []
+        self._flush(frames)
+        return frames
+
+    def _read_choice(self, choice: Choice, frames: list[Frame]) -> None:
+        delta = choice.delta
+        if delta is not None:
+            self._read_delta(delta, frames)
+        if choice.message is not None and (delta is None or not self._said):
+            self._read_message(choice.message, frames)
+        word = choice.finish_reason
+        if word:
+            finish = (word, says_limit(choice.native_finish_reason))
+            if finish != self._finish:
+                self._finish = finish
+                self._flush(frames)
+                frames.append(Finished(finish_of(word, refused=self._refused), word, finish[1]))
+
+    def _read_delta(self, delta: Delta, frames: list[Frame]) -> None:
+        content = delta.content
+        text, thinking, refusal = content, "", delta.refusal
+        if isinstance(content, list):
+            text, thinking, refusal = split_content(content)
+            refusal = refusal or delta.refusal
+        if thinking or delta.reasoning_content or delta.reasoning or delta.reasoning_details:
+            reasoning = self._reasoning.read(delta, thinking=thinking)
+            if reasoning:
+                self._said = True
+                frames.append(ReasoningDelta(reasoning))
+        if text:
+            self._said = self._has_text = True
+            frames.append(TextDelta(text))  # type: ignore[arg-type]
+        if refusal:
+            self._said = self._refused = True
+            frames.append(RefusalDelta(refusal))
+        if delta.tool_calls:
+            self._said = True
+            for call in delta.tool_calls:
+                frames.append(_call_frame(call, block=None))
+        if delta.function_call is not None:
+            self._said = True
+            call = CallPiece(function=delta.function_call)
+            frames.append(_call_frame(call, block="function_call"))
+        if delta.annotations or delta.executed_tools or delta.images:
+            self._read_extras(delta, frames)
+
+    def _read_message(self, message: Delta, frames: list[Frame]) -> None:
+        """A whole message: its parts replace what deltas made before; calls have their place in its list."""
+        content = message.content
+        text, thinking, refusal = content, "", message.refusal
+        if isinstance(content, list):
+            text, thinking, refusal = split_content(content)
+            refusal = refusal or message.refusal
+        reasoning = self._reasoning.read(message, thinking=thinking)
+        if reasoning:
+            frames.append(PartDone(REASONING, Reasoning(reasoning)))
+        if text:
+            self._has_text = True
+            frames.append(PartDone(TEXT, Text(text)))  # type: ignore[arg-type]
+        if refusal:
+            self._refused = True
+            frames.append(PartDone(REFUSAL, Refusal(refusal)))
+        # After deltas the assembler has to see whether these calls are those that it has.
+        named = not self._said
+        for i, call in enumerate(message.tool_calls or ()):
+            frames.append(_call_frame(call, block=f"call-{i}" if named else None))
+        if message.function_call is not None:
+            frames.append(_call_frame(CallPiece(function=message.function_call), block="function_call"))
+        self._said = self._said or bool(frames)
+        self._read_extras(message, frames)
+
+    def _read_extras(self, delta: Delta, frames: list[Frame]) -> None:
+        if delta.annotations:
+            self._cite(delta.annotations, frames)
+        for raw in delta.executed_tools or ():
+            # Groq sends the call first and then the same again with its output; the index says which it is.
+            item = ProviderItem(FAMILY, "executed_tools", bytes(raw).decode("utf-8", "replace"))
+            frames.append(PartDone(f"executed-{_index_of(raw)}", item))
+        for raw in delta.images or ():
+            image: File | None = image_of(raw)
+            if image is not None:
+                self._items += 1
+                frames.append(PartDone(f"image-{self._items}", image))
+
+    def _cite(self, raws: list[msgspec.Raw] | None, frames: list[Frame]) -> None:
+        """Each source once, though every chunk repeats the list; held until there is a text to hang it on."""
+        for raw in raws or ():
+            key = bytes(raw)
+            if key not in self._citations:
+                self._citations[key] = citation_of(key)
+        if self._has_text:
+            self._flush_citations(frames)
+
+    def _flush_citations(self, frames: list[Frame]) -> None:
+        for key, citation in self._citations.items():
+            if citation is not None:
+                frames.append(CitationAdded(TEXT, citation))
+                self._citations[key] = None
+
+    def _flush(self, frames: list[Frame]) -> None:
+        if self._citations:
+            self._flush_citations(frames)
+        opaque = self._reasoning.opaque()
+        if opaque is not None:
+            frames.append(ReasoningDelta(""))  # the part exists though it may have no text (encrypted reasoning)
+            frames.append(BlockData(REASONING, opaque))
+
+
+class _Indexed(msgspec.Struct):
+    index: int = 0
+
+
+def _index_of(raw: msgspec.Raw) -> int:
+    try:
+        return msgspec.json.decode(raw, type=_Indexed).index
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return 0
+
+
+def _call_frame(call: CallPiece, *, block: str | None) -> ToolCallDelta:
+    """One fragment as it stood there; what it means is for the assembler to judge."""
+    opaque = None
+    if is_there(call.extra_content):
+        opaque = Opaque(FAMILY, '{"extra_content":' + bytes(call.extra_content).decode("utf-8", "replace") + "}")
+    custom, function = call.custom, call.function
+    if custom is not None:
+        return ToolCallDelta(
+            block=block,
+            index=call.index,
+            id=call.id,
+            name=custom.name,
+            arguments=custom.input,
+            free_form=True,
+            opaque=opaque,
+        )
+    if function is None:
+        return ToolCallDelta(block=block, index=call.index, id=call.id, opaque=opaque)
+    return ToolCallDelta(
+        block=block,
+        index=call.index,
+        id=call.id,
+        name=function.name,
+        arguments=function.arguments,
+        whole=function.whole,
+        opaque=opaque,
+    )
+
+
+class ChatStreamDecoder:
+    """Bytes of a stream in any pieces -> frames. A body sent in place of a stream is read as such."""
+
+    __slots__ = (
+        "_body",
+        "_body_expected",
+        "_bytes_left",
+        "_dead",
+        "_events",
+        "_head",
+        "_limits",
+        "_parser",
+        "_reader",
+        "_recognised",
+        "_unreadable",
+    )
+
+    def __init__(self, profile: Profile, limits: Limits, *, body_expected: bool = False) -> None:
+        self._reader = ChunkReader(profile)
+        self._parser = SseParser(limits=limits)
+        self._limits = limits
+        self._bytes_left = limits.response_bytes
+        self._head: bytes | None = b""  # what arrived before the first event; None from then on
+        self._body: list[bytes] | None = None  # the pieces of a body that came in place of a stream
+        self._body_expected = body_expected
+        self._dead = False
+        self._events = 0
+        self._unreadable = 0
+        self._recognised = False
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        if self._dead:
+            return []
+        self._bytes_left -= len(chunk)
+        if self._bytes_left < 0:
+            return [self._die(FaultKind.TOO_LARGE, f"the response is longer than {self._limits.response_bytes} bytes")]
+        if self._head is not None and self._is_body(chunk):
+            return []
+        try:
+            events = self._parser.feed(chunk)
+        except LineTooLong as error:
+            return [*self._read_events(error.events), self._die(FaultKind.TOO_LARGE, str(error))]
+        return self._read_events(events) if events else []
+
+    def finish(self) -> list[Frame]:
+        if self._dead:
+            return []
+        frames: list[Frame] = []
+        if self._body is not None:
+            frames += self._read_text(b"".join(self._body).decode("utf-8", "replace").lstrip("\ufeff"), where="body")
+            if self._recognised and not self._body_expected:
+                repair = Repair("body_for_stream", "response", "a whole body came where a stream was asked for")
+                frames.append(Mended(repair))
+        else:
+            try:
+                frames += self._read_events(self._parser.finish())
+            except LineTooLong as error:
+                frames.append(self._die(FaultKind.TOO_LARGE, str(error)))
+        if self._dead:
+            return frames
+        frames += self._reader.finish()
+        if not self._recognised:
+            frames.append(self._die(FaultKind.PROTOCOL, self._complaint()))
+        return frames
+
+    def _is_body(self, chunk: bytes) -> bool:
+        """True where the bytes so far are a JSON object instead of an event stream; they are kept then."""
+        if self._body is not None:
+            self._body.append(chunk)
+            return True
+        assert self._head is not None
+        begun = self._head.lstrip(BLANK)
+        if not begun:
+            begun = chunk.lstrip(BLANK)
+            if begun.startswith(b"{"):
+                self._body = [begun]
+                return True
+            self._head = b""
+        if len(self._head) < HEAD_BYTES:
+            self._head += chunk[:HEAD_BYTES]
+        return False
+
+    def _read_events(self, events: list[SseEvent]) -> list[Frame]:
+        frames: list[Frame] = []
+        for event in events:
+            if event.data == b"[DONE]" or not event.data:
+                continue
+            self._events += 1
+            try:
+                chunk = decode_chunk(event.data)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                frames += self._mend(event.data, error)
+                if self._dead:
+                    break
+                continue
+            if chunk.choices is None and not is_there(chunk.error):
+                frames += self._read_other(chunk, event)
+                continue
+            self._recognise()
+            frames += self._reader.read(chunk)
+        return frames
+
+    def _recognise(self) -> None:
+        self._recognised = True
+        self._head = None
+
+    def _read_other(self, chunk: Chunk, event: SseEvent) -> list[Frame]:
+        """An event without choices: usage alone, or an error written without its `error` key (Mistral, vLLM)."""
+        if event.name == "error" or chunk.object == "error":
+            self._recognise()
+            return [Faulted(decode_error_event(event.data))]
+        if is_there(chunk.usage) or chunk.object in ("chat.completion.chunk", "chat.completion"):
+            self._recognise()
+        return self._reader.read(chunk) if self._recognised else []
+
+    def _mend(self, line: bytes, error: Exception) -> list[Frame]:
+        """An event that the typed decoder refused: invalid UTF-8, values glued together, fields of another kind."""
+        where = f"event {self._events}"
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            text = line.decode("utf-8", "replace")
+            mended: list[Frame] = [
+                Mended(Repair("text_replaced", where, "invalid UTF-8 became replacement characters"))
+            ]
+            return mended + self._read_text(text, where=where)
+        frames = self._read_text(text, where=where)
+        # An object in place of arguments is reported by the assembler, which knows the call.
+        if (
+            isinstance(error, msgspec.ValidationError)
+            and any(not isinstance(frame, Mended) for frame in frames)
+            and not str(error).endswith("function.arguments`")
+        ):
+            frames.append(Mended(Repair("field_skipped", where, str(error))))
+        return frames
+
+    def _read_text(self, text: str, *, where: str) -> list[Frame]:
+        try:
+            values = read_values(text.strip())
+        except (ValueError, RecursionError):
+            values = []
+        if not values:
+            return self._skip(where)
+        # An array of chunks is read like several; an empty one (a proxy's end of the stream) says nothing.
+        chunks = [tolerant_chunk(fields) for value in values for fields in objects(value)]
+        frames: list[Frame] = []
+        if len(chunks) > 1:
+            frames.append(Mended(Repair("chunks_glued", where, f"{len(chunks)} JSON values stood in one event")))
+        for chunk in chunks:
+            if chunk.choices is not None or is_there(chunk.error) or is_there(chunk.usage):
+                self._recognise()
+                frames += self._reader.read(chunk)
+        return frames
+
+    def _skip(self, where: str) -> list[Frame]:
+        self._unreadable += 1
+        if self._unreadable > MAX_UNREADABLE:
+            return [self._die(FaultKind.PROTOCOL, f"more than {MAX_UNREADABLE} events of the stream are no JSON")]
+        return [Mended(Repair("chunk_skipped", where, "it is no JSON"))]
+
+    def _complaint(self) -> str:
+        head = b"".join(self._body)[:HEAD_BYTES] if self._body is not None else self._head or b""
+        shown = printable(head.lstrip(BLANK))
+        if not shown or (not self._events and shown.startswith((":", "data: [DONE]"))):
+            return "the response was empty"
+        return f"this is no Chat Completions response; it began with {shown!r}"
+
+    def _die(self, kind: FaultKind, message: str) -> Faulted:
+        self._dead = True
+        return Faulted(Fault(kind=kind, message=message))
