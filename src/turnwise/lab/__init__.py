@@ -1,1 +1,16 @@
 """A scripted provider on loopback that speaks every family and every fault."""
+
+from turnwise.lab.received import Received
+from turnwise.lab.script import Script, ScriptError, builtin_scripts, load_scripts, numbered_lines, parse_script
+from turnwise.lab.server import Lab
+
+__all__ = [
+    "Lab",
+    "Received",
+    "Script",
+    "ScriptError",
+    "builtin_scripts",
+    "load_scripts",
+    "numbered_lines",
+    "parse_script",
+]

@@ -1,0 +1,136 @@
+"""The lab on the network: HTTP in, the provider's pieces out."""
+
+import asyncio
+import hmac
+
+from aiohttp import web
+
+from turnwise.lab.faults import JSON, Outgoing, refusal
+from turnwise.lab.provider import Provider, google_model_list, model_list, script_list
+from turnwise.lab.received import Received, listing
+from turnwise.lab.routes import Route, route
+from turnwise.lab.strict import Rejected
+
+# Long histories with files in them are part of what gets tested; whoever reaches loopback can fill the memory anyway.
+MAX_REQUEST_BYTES = 256 * 1024 * 1024
+SHUTDOWN_S = 1.0
+KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
+
+
+class Site:
+    """One running server. `requests` grows before a reply's first byte leaves, so that whoever has read a reply finds it."""
+
+    def __init__(self, provider: Provider, *, requests: list[Received], chunk_delay_s: float, key: str | None) -> None:
+        self.port = 0
+        self._provider = provider
+        self._requests = requests
+        self._chunk_delay_s = chunk_delay_s
+        self._key = key
+        self._closing = asyncio.Event()
+        app = web.Application(client_max_size=MAX_REQUEST_BYTES)
+        app.router.add_get("/_lab/requests", self._list_requests)
+        app.router.add_delete("/_lab/requests", self._forget_requests)
+        app.router.add_get("/_lab/scripts", self._list_scripts)
+        app.router.add_get("/{path:.*}", self._list_models)
+        app.router.add_post("/{path:.*}", self._answer)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=SHUTDOWN_S, access_log=None)
+
+    async def open(self, host: str, *, port: int) -> None:
+        """Raises OSError if the port is taken."""
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port).start()
+        self.port = int(self._runner.addresses[0][1])
+
+    async def close(self) -> None:
+        self._closing.set()
+        await self._runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        found = route(request.path)
+        if found is None:
+            raise web.HTTPNotFound(text=f"the lab has no endpoint {request.path}; see GET /_lab/scripts\n")
+        body = await request.read()
+        outgoing, kept = self._reply(request, found=found, body=body)
+        self._requests.append(kept)
+        return await self._send(request, outgoing=outgoing)
+
+    def _reply(self, request: web.Request, *, found: Route, body: bytes) -> tuple[Outgoing, Received]:
+        number = len(self._requests) + 1
+        refused = self._refuse_key(request, family=found.family)
+        if refused is None:
+            return self._provider.answer(found, target=request.path_qs, body=body, number=number)
+        kept = Received(
+            number=number,
+            family=found.family,
+            path=request.path_qs,
+            model=found.model or "",
+            streamed=found.streams,
+            status=refused.status,
+            body=body,
+            refused=refused.message,
+        )
+        return refusal(found.family, rejected=refused), kept
+
+    def _refuse_key(self, request: web.Request, *, family: str) -> Rejected | None:
+        """Recorded: each family's 401. The key itself is never repeated, as some providers do."""
+        if self._key is None:
+            return None
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+        given = [bearer, *(request.headers.get(name, "") for name in KEY_HEADERS), request.query.get("key", "")]
+        if any(hmac.compare_digest(one.encode(), self._key.encode()) for one in given):
+            return None
+        match family:
+            case "anthropic_messages":
+                return Rejected("invalid x-api-key", status=401)
+            case "gemini":
+                return Rejected(
+                    "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other "
+                    "valid authentication credential.",
+                    status=401,
+                )
+            case _:
+                return Rejected("Incorrect API key provided.", status=401)
+
+    async def _send(self, request: web.Request, *, outgoing: Outgoing) -> web.StreamResponse:
+        response = web.StreamResponse(status=outgoing.status, headers=dict(outgoing.headers))
+        response.headers["content-type"] = outgoing.content_type
+        if outgoing.ending != "close" and not outgoing.pieces:
+            await self._end(request, outgoing=outgoing)
+            return response
+        if len(outgoing.pieces) == 1 and outgoing.ending == "close":
+            response.content_length = len(outgoing.pieces[0])
+        await response.prepare(request)
+        for number, piece in enumerate(outgoing.pieces):
+            if number and self._chunk_delay_s:
+                await asyncio.sleep(self._chunk_delay_s)
+            await response.write(piece)
+        if outgoing.ending == "close":
+            await response.write_eof()
+        else:
+            await self._end(request, outgoing=outgoing)
+        return response
+
+    async def _end(self, request: web.Request, *, outgoing: Outgoing) -> None:
+        """Break the connection, or hold it until the client closes it (which cancels this) or the lab does."""
+        if outgoing.ending == "stall":
+            await self._closing.wait()
+        if request.transport is not None:
+            request.transport.abort()
+
+    async def _list_requests(self, _: web.Request) -> web.Response:
+        return web.Response(body=listing(self._requests), content_type=JSON)
+
+    async def _forget_requests(self, _: web.Request) -> web.Response:
+        self._requests.clear()
+        return web.Response(status=204)
+
+    async def _list_scripts(self, _: web.Request) -> web.Response:
+        return web.Response(body=script_list(self._provider.scripts), content_type=JSON)
+
+    async def _list_models(self, request: web.Request) -> web.Response:
+        """OpenAI's and Anthropic's list under /v1, Google's under /v1beta."""
+        if not request.path.endswith("/models"):
+            raise web.HTTPNotFound(text=f"the lab has no endpoint {request.path}; see GET /_lab/scripts\n")
+        google = "/v1beta" in request.path
+        body = google_model_list(self._provider.scripts) if google else model_list(self._provider.scripts)
+        return web.Response(body=body, content_type=JSON)

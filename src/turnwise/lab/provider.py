@@ -1,0 +1,207 @@
+"""The provider itself, without a network: a request's path and body in, a reply's pieces out."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from turnwise.lab import strict
+from turnwise.lab.faults import EVENT_STREAM, JSON, Outgoing, bend, refusal
+from turnwise.lab.raw import Raw, dump, parse, table, text
+from turnwise.lab.reading import Conversation, read
+from turnwise.lab.received import Received
+from turnwise.lab.replay import Recording, Unexpected, find
+from turnwise.lab.replies import Reply, next_reply
+from turnwise.lab.routes import Route
+from turnwise.lab.script import Script
+from turnwise.lab.strict import ModelRules, Rejected
+from turnwise.lab.wire import stream_of
+from turnwise.testing.frames import frames_of
+from turnwise.vocab import Request, text_of
+from turnwise.wire.family import BadRequest, Family
+from turnwise.wire.limits import Limits
+from turnwise.wire.registry import family as find_family
+from turnwise.wire.sse import SseParser
+
+CREATED = 1760000000  # a fixed moment: the lab has no clock
+
+
+class Provider:
+    """Answers requests by scripts, or by one recording. Remembers nothing of the requests before."""
+
+    def __init__(self, *, scripts: Mapping[str, Script], recording: Recording | None = None) -> None:
+        self.scripts = scripts
+        self.recording = recording
+
+    def answer(self, route: Route, *, target: str, body: bytes, number: int) -> tuple[Outgoing, Received]:
+        """The reply to one request, and what is kept of both. `target` is the path with its query."""
+        family = find_family(route.family)
+        kept = Received(
+            number=number,
+            family=route.family,
+            path=target,
+            model=route.model or "",
+            streamed=route.streams,
+            status=200,
+            body=body,
+            request=decoded(family, body=body, target=target),
+        )
+        try:
+            raw = parsed(body, route=route)
+            kept = msgspec.structs.replace(
+                kept, model=route.model or model_of(raw), streamed=route.streams or table(raw).get("stream") is True
+            )
+            outgoing, kept = self._reply(family, raw=raw, kept=kept, target=target)
+        except Rejected as rejected:
+            kept = msgspec.structs.replace(kept, refused=rejected.message)
+            outgoing = refusal(route.family, rejected=rejected)
+        return outgoing, msgspec.structs.replace(kept, status=outgoing.status)
+
+    def _reply(self, family: Family, *, raw: Raw, kept: Received, target: str) -> tuple[Outgoing, Received]:
+        if self.recording is not None:
+            strict.check(family.name, body=raw)
+            return self._replay(self.recording, conversation=read(family.name, body=raw), kept=kept)
+        script = self._script(kept, raw=raw)
+        strict.check(family.name, body=raw, rules=ModelRules(prefill=script.prefill))
+        reply = next_reply(
+            script,
+            conversation=read(family.name, body=raw),
+            family=family.name,
+            streamed=kept.streamed,
+            prompt_bytes=len(kept.body),
+        )
+        request = kept.request or Request(model=kept.model, messages=(), stream=kept.streamed)
+        outgoing = encoded(family, reply=reply, request=request, streamed=kept.streamed)
+        if family.name == "gemini" and kept.streamed and "alt=sse" not in target and not reply.fault:
+            outgoing = as_array(outgoing)
+        return outgoing, msgspec.structs.replace(kept, step=reply.step, usage=reply.response.usage)
+
+    def _script(self, kept: Received, *, raw: Raw) -> Script:
+        """The script that the model's name asks for; the judge looks first where there is none, as the APIs do."""
+        script = self.scripts.get(kept.model)
+        if script is None or not script.speaks(kept.family):
+            strict.check(kept.family, body=raw)
+            raise unknown_model(kept.family, model=kept.model)
+        return script
+
+    def _replay(self, recording: Recording, *, conversation: Conversation, kept: Received) -> tuple[Outgoing, Received]:
+        if recording.family != kept.family:
+            raise Rejected(f"the conversation `{recording.name}` was recorded from {recording.family}")
+        try:
+            number, exchange = find(recording, conversation=conversation, streamed=kept.streamed)
+        except Unexpected as unexpected:
+            raise Rejected(str(unexpected)) from None
+        body = exchange.response.body.encode()
+        pieces = tuple(body.splitlines(keepends=True)) if recording.streamed else (body,)
+        content_type = exchange.response.headers.get("content-type") or (EVENT_STREAM if recording.streamed else JSON)
+        outgoing = Outgoing(status=exchange.response.status, content_type=content_type, pieces=pieces)
+        return outgoing, msgspec.structs.replace(kept, step=number + 1)
+
+
+def parsed(body: bytes, *, route: Route) -> Raw:
+    """The body, with the model that only the path names put in where the judge looks for it."""
+    try:
+        raw = parse(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        match route.family:
+            case "anthropic_messages":
+                message = f"The request body is not valid JSON: {error}"
+            case "gemini":
+                message = f"Invalid JSON payload received. {error}"
+            case _:
+                message = f"We could not parse the JSON body of your request. ({error})"
+        raise Rejected(message) from None
+    if isinstance(raw, dict) and route.model is not None and route.family != "gemini":
+        return {**raw, "model": route.model}
+    return raw
+
+
+def model_of(raw: Raw) -> str:
+    """A gateway's `vendor/model` is the model."""
+    return text(table(raw).get("model")).rpartition("/")[2]
+
+
+def decoded(family: Family, *, body: bytes, target: str) -> Request | None:
+    try:
+        return family.decode_request(body, target)
+    except BadRequest:
+        return None
+
+
+def unknown_model(family: str, *, model: str) -> Rejected:
+    """Recorded: openai_chat 404, openai_responses 400, anthropic 404, gemini 404."""
+    match family:
+        case "openai_responses":
+            message = f"The requested model '{model}' does not exist."
+            return Rejected(message, param="model", code="model_not_found")
+        case "anthropic_messages":
+            return Rejected(f"model: {model}", status=404)
+        case "gemini":
+            return Rejected(
+                f"models/{model} is not found for API version v1beta, or is not supported for generateContent. "
+                "Call ListModels to see the list of available models and their supported methods.",
+                status=404,
+            )
+        case _:
+            return Rejected(f"The model `{model}` does not exist or you do not have access to it.", status=404)
+
+
+def encoded(family: Family, *, reply: Reply, request: Request, streamed: bool) -> Outgoing:
+    response = reply.response
+    if not streamed:
+        outgoing = Outgoing(status=200, content_type=JSON, pieces=(family.encode_body(response, request),))
+    elif reply.wire is not None:
+        pieces = stream_of(reply.wire, family=family.name, response=response)
+        outgoing = Outgoing(status=200, content_type=EVENT_STREAM, pieces=tuple(pieces))
+    else:
+        encoder = family.stream_encoder(request)
+        written = [encoder.encode(frame) for frame in frames_of(response)]
+        written.append(encoder.finish())
+        outgoing = Outgoing(status=200, content_type=EVENT_STREAM, pieces=tuple([piece for piece in written if piece]))
+    if reply.fault is None:
+        return outgoing
+    said = text_of(response.message)
+    return bend(outgoing, fault=reply.fault, family=family.name, streamed=streamed, text=said)
+
+
+def as_array(stream: Outgoing) -> Outgoing:
+    """Google's stream without `alt=sse`: one JSON array, an element a chunk."""
+    parser = SseParser(limits=Limits())
+    events = [event for piece in stream.pieces for event in parser.feed(piece)] + parser.finish()
+    pieces = [(b"[" if place == 0 else b",\r\n") + event.data for place, event in enumerate(events)]
+    return msgspec.structs.replace(stream, content_type=JSON, pieces=(*pieces, b"]"))
+
+
+def model_list(scripts: Mapping[str, Script]) -> bytes:
+    """`GET /v1/models`, readable by OpenAI's and Anthropic's clients alike: the fields of both."""
+    models = [
+        {
+            "id": name,
+            "object": "model",
+            "type": "model",
+            "display_name": script.title,
+            "created": CREATED,
+            "created_at": "2025-10-09T08:53:20Z",
+            "owned_by": "turnwise-lab",
+        }
+        for name, script in scripts.items()
+    ]
+    ends = {"first_id": models[0]["id"], "last_id": models[-1]["id"]} if models else {}
+    return dump({"object": "list", "data": models, "has_more": False, **ends})
+
+
+def google_model_list(scripts: Mapping[str, Script]) -> bytes:
+    methods = ["generateContent", "streamGenerateContent"]
+    return dump(
+        {
+            "models": [
+                {"name": f"models/{name}", "displayName": script.title, "supportedGenerationMethods": methods}
+                for name, script in scripts.items()
+                if script.speaks("gemini")
+            ]
+        }
+    )
+
+
+def script_list(scripts: Mapping[str, Script]) -> bytes:
+    """`GET /_lab/scripts`."""
+    return dump({"scripts": list(scripts.values())})

@@ -1,0 +1,37 @@
+"""Which API family, and which model, a request's path asks for. Any prefix will do, so that every client's base URL fits."""
+
+import re
+from urllib.parse import unquote
+
+import msgspec
+
+MODEL = r"(?P<model>[^/]+)"
+ROUTES = (
+    # Azure names the model in the path: /openai/deployments/{model}/chat/completions
+    (re.compile(rf"/deployments/{MODEL}/chat/completions$"), "openai_chat", False),
+    (re.compile(r"/chat/completions$"), "openai_chat", False),
+    (re.compile(r"/responses$"), "openai_responses", False),
+    (re.compile(r"/messages$"), "anthropic_messages", False),
+    (re.compile(rf"/models/{MODEL}:generateContent$"), "gemini", False),
+    (re.compile(rf"/models/{MODEL}:streamGenerateContent$"), "gemini", True),
+    # Vertex speaks Anthropic's format with the model in the path
+    (re.compile(rf"/models/{MODEL}:rawPredict$"), "anthropic_messages", False),
+    (re.compile(rf"/models/{MODEL}:streamRawPredict$"), "anthropic_messages", True),
+)
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """`model` is None where the body names it; `streams` is set where the path alone asks for a stream."""
+
+    family: str
+    model: str | None
+    streams: bool
+
+
+def route(path: str) -> Route | None:
+    for pattern, family, streams in ROUTES:
+        found = pattern.search(path)
+        if found is not None:
+            model = found.groupdict().get("model")
+            return Route(family=family, model=None if model is None else unquote(model), streams=streams)
+    return None

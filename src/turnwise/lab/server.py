@@ -1,0 +1,83 @@
+"""The lab: a scripted provider on loopback, with what it received."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from turnwise.errors import CallerError
+from turnwise.lab.provider import Provider
+from turnwise.lab.received import Received, counted
+from turnwise.lab.replay import load_recording
+from turnwise.lab.script import Script, ScriptError, builtin_scripts, by_name, load_scripts
+
+if TYPE_CHECKING:
+    from turnwise.lab.http import Site
+
+LOOPBACK = "127.0.0.1"
+
+
+class Lab:
+    """A provider that speaks every API family, strict about what it receives. `async with Lab() as lab: ... lab.url`.
+
+    The model's name chooses the script; `scripts` (values, or a folder of TOML files) come on top of those that ship with
+    turnwise. `parameters` changes a script's, by script. `conversation` is a recorded one to play in place of the scripts.
+    `chunk_delay_s` is slept between the pieces of a stream. With a `key`, a request without it gets 401.
+    Raises ScriptError or CallerError for what cannot be used.
+    """
+
+    def __init__(
+        self,
+        scripts: Iterable[Script] | Path | None = None,
+        *,
+        port: int = 0,
+        chunk_delay_s: float = 0.0,
+        parameters: Mapping[str, Mapping[str, str | int]] | None = None,
+        conversation: Path | str | None = None,
+        key: str | None = None,
+    ) -> None:
+        own = load_scripts(scripts) if isinstance(scripts, Path) else by_name(scripts or ())
+        known = {**builtin_scripts(), **own}
+        for name, changed in (parameters or {}).items():
+            if name not in known:
+                raise ScriptError(f"there is no script `{name}`")
+            known[name] = known[name].with_parameters(changed)
+        recording = None if conversation is None else load_recording(Path(conversation))
+        self.provider = Provider(scripts=known, recording=recording)
+        self.chunk_delay_s = chunk_delay_s
+        self._key = key
+        self._port = port
+        self._requests: list[Received] = []
+        self._site: Site | None = None
+
+    @property
+    def url(self) -> str:
+        """Without a slash at its end. OpenAI's clients want `/v1` after it; any prefix is taken."""
+        if self._site is None:
+            raise CallerError("the lab is not running: use `async with Lab() as lab`")
+        return f"http://{LOOPBACK}:{self._site.port}"
+
+    @property
+    def requests(self) -> tuple[Received, ...]:
+        """What came in, in order, since the start or the last `reset`."""
+        return tuple(self._requests)
+
+    def count(self, *, model: str | None = None, family: str | None = None, status: int | None = None) -> int:
+        """How many requests came in that match."""
+        return counted(self._requests, model=model, family=family, status=status)
+
+    def reset(self) -> None:
+        """Forget the requests so far. No reply depends on them."""
+        self._requests.clear()
+
+    async def __aenter__(self) -> Self:
+        from turnwise.lab.http import Site  # aiohttp's server is loaded by those who start one
+
+        site = Site(self.provider, requests=self._requests, chunk_delay_s=self.chunk_delay_s, key=self._key)
+        await site.open(LOOPBACK, port=self._port)
+        self._site = site
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        site, self._site = self._site, None
+        if site is not None:
+            await site.close()
