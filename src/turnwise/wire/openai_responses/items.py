@@ -288,7 +288,7 @@ def _file_fields(file: File) -> dict[str, object]:
         url = f"data:{file.media_type};base64,{base64.b64encode(file.data).decode()}"
     if file.media_type.startswith("image/"):
         return {"type": "input_image", **({"image_url": url} if url is not None else {"file_id": file.file_id})}
-    if file.data is not None:
+    if url is not None and url.startswith("data:"):
         return {"type": "input_file", "filename": file.name or UNNAMED_FILE, "file_data": url}
     return {"type": "input_file", **({"file_url": url} if url is not None else {"file_id": file.file_id})}
 

@@ -289,9 +289,9 @@ def text_runs(parts: Sequence[Part]) -> Iterator[list[Part]]:
 def decode_request(body: bytes, path: str) -> Request:
     """`path` names nothing that the body does not. Raises BadRequest with what is wrong and where."""
     try:
-        fields = fields_of(body)
-        return _decode(fields)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        body.decode()
+        return _decode(fields_of(msgspec.json.format(body, indent=-1)))  # whitespace of a client's own means nothing
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"the body cannot be read as a request of the Responses API: {error}") from error
 
 
@@ -325,7 +325,7 @@ def _decode(fields: Fields) -> Request:
         output=_take_output(rest),
         settings=settings,
         stream="stream" in fields and bytes(fields["stream"]) == b"true",
-        extra=opaque_of(rest),
+        extra=opaque_of({key: rest[key] for key in sorted(rest)}),
     )
 
 

@@ -110,8 +110,8 @@ def _status(is_cut: bool) -> str:
 
 
 def _with_own(defaults: dict[str, object], item: dict[str, object], *, id: str) -> dict[str, object]:
-    prefix = ID_PREFIXES[str(item["type"])]
-    return {"id": f"{prefix}_{id}", **defaults, **item}
+    own = {"id": f"{ID_PREFIXES[str(item['type'])]}_{id}", **defaults}
+    return {**item, **{key: value for key, value in own.items() if key not in item}}
 
 
 def response_object(

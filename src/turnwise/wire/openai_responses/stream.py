@@ -73,7 +73,7 @@ class _Item(msgspec.Struct):
     kind: str
     ids: set[str]
     done: bool = False
-    header: Fields = {}
+    header: Fields = {}  # what `added` said that is worth keeping if nothing else comes
     contents: list[int] = []  # content indexes that deltas came for, in order
     held: str = ""  # arguments that came with `added`: the deltas or the final form repeat them
     reasoning: str = ""  # the event type that this item's thoughts come by: summary or content, counted once
@@ -131,10 +131,26 @@ class ResponsesDecoder:
             self._read(event, frames)
         if not self._events:
             return [*frames, *self._read_no_stream()]
-        for index, item in self._items.items():
-            if item.held and not item.done and str(index) not in self._with_deltas:
-                frames.append(ToolCallDelta(block=str(index), arguments=item.held))
+        self._keep_unfinished(frames)
         return frames
+
+    def _keep_unfinished(self, frames: list[Frame]) -> None:
+        """Items that began and have neither deltas nor a final form: what is known of them is kept."""
+        for index, item in self._items.items():
+            block = str(index)
+            if item.done or block in self._with_deltas:
+                continue
+            item.done = True
+            match item.kind:
+                case "function_call" | "custom_tool_call":
+                    if item.held:
+                        frames.append(ToolCallDelta(block=block, arguments=item.held))
+                case "message":
+                    pass
+                case "reasoning":  # what is encrypted so far is not whole
+                    frames.append(PartDone(block, Reasoning("", opaque_of(item.header))))
+                case _:
+                    frames += [PartDone(block, part) for part in parts_of(item.header)]
 
     def _keep_head(self, chunk: bytes) -> None:
         """All of what may be a JSON body, else enough to say what arrived."""
@@ -255,7 +271,8 @@ class ResponsesDecoder:
     def _start(self, fields: Fields, frames: list[Frame]) -> None:
         response = object_at(fields, "response")
         id = text_at(response, "id")
-        if self._started is not None and (id is None or id == self._started):
+        again = text_at(fields, "type") == "response.created" and id is not None and id != self._started
+        if self._started is not None and not again:  # gateways may change the id from event to event
             return
         if self._started is None and self._items:
             self._started = id or ""  # resumed in the middle: starting now would discard what is there
@@ -288,11 +305,14 @@ class ResponsesDecoder:
                     )
                 )
                 own = without(item, ("type", "call_id", "name", "arguments", "input", "status"))
-            case "message":
-                own = without(item, ("type", "role", "content", "status"))
-                own |= {"status": msgspec.Raw(b'"incomplete"')} if own else {}
-                opened.header = own
+            case "message":  # its texts will bring these
+                opened.header = without(item, ("type", "role", "content", "status"))
+                opened.header |= {"status": msgspec.Raw(b'"incomplete"')} if opened.header else {}
+                return
+            case "reasoning":
+                own = opened.header = {"id": item["id"]} if "id" in item else {}
             case _:
+                opened.header = item
                 own = {"id": item["id"]} if "id" in item else {}
         opaque = opaque_of(own)
         if opaque is not None:  # also keeps the item's place among the others
@@ -315,10 +335,10 @@ class ResponsesDecoder:
         return max(self._items, default=0)
 
     def _add_content(self, fields: Fields, frames: list[Frame]) -> None:
-        """A further content part of a message: it shares the item's own fields with the first."""
+        """A content part of a message: it carries the item's own fields."""
         index = self._index(fields, item_id=text_at(fields, "item_id"))
         content_index = count_at(fields, "content_index") or 0
-        opaque = opaque_of(self._items[index].header) if content_index and index in self._items else None
+        opaque = opaque_of(self._items[index].header) if index in self._items else None
         if opaque is not None:
             frames.append(BlockData(block_name(index, content_index), opaque))
 
@@ -387,6 +407,7 @@ class ResponsesDecoder:
 
     def _end(self, response: Fields, status: str, frames: list[Frame]) -> None:
         self.take_output([fields_of(raw) for raw in list_at(response, "output") if is_object(raw)], frames)
+        self._keep_unfinished(frames)
         self.take_end(response, status, frames)
 
     def take_output(self, output: list[Fields], frames: list[Frame]) -> None:
