@@ -41,6 +41,7 @@ class ArgumentText:
         "_doubt",
         "_first",
         "_held",
+        "_judged",
         "_length",
         "_pieces",
         "_scanned",
@@ -64,6 +65,7 @@ class ArgumentText:
         self._shown_before_doubt = 0
         self._scanner: JsonScanner | None = None
         self._scanned = 0  # pieces that the scanner has read
+        self._judged: tuple[str, Settled] | None = None  # the text that was judged last, and how
         self.size = 0  # bytes held
         self.handed_out = False  # came as an object, so there is no raw text to see a cut in
         self.repairs: dict[str, None] = {}
@@ -269,7 +271,9 @@ class ArgumentText:
             if text.strip(SPACE):
                 self.repairs["null_arguments"] = None
             return Settled("{}", ArgumentsState.COMPLETE)
-        settled = self._judge(text)
+        if self._judged is None or self._judged[0] is not text:
+            self._judged = (text, self._judge(text))
+        settled = self._judged[1]
         if cut_if_handed_out and self.handed_out and settled.state is ArgumentsState.COMPLETE:
             reason = "the response ended by its limit while this call was being written; keys may be missing"
             return settled._replace(state=ArgumentsState.TRUNCATED, reason=reason)

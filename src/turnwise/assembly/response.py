@@ -197,6 +197,7 @@ class Assembler:
             and (not frame.id or frame.id == call.wire_id)
             and not frame.name
             and not frame.whole
+            and frame.opaque is None
         ):  # the usual piece: more of the same call
             self._last = self._call_block
             return self._argue(call, frame.arguments or "")
@@ -213,7 +214,10 @@ class Assembler:
             block = found if usable else self._open_call(frame.block, index=None)
         if block is None:
             return self._overflow()
-        return self._take_call_delta(frame, block)
+        taken = self._take_call_delta(frame, block)
+        if frame.opaque is None:
+            return taken
+        return (*taken, *self._block_data(BlockData(block.key, frame.opaque)))
 
     def _take_call_delta(self, frame: ToolCallDelta, block: Block) -> Sequence[Frame]:
         call = block.call
@@ -480,11 +484,13 @@ class Assembler:
                 frames += [*self._announce_older(call), self._announce(call, held)]
             elif held:
                 frames.append(ToolCallDelta(block=call.block, arguments=held))
-            if call.announced and (call.text.diverged or call.shown != (call.id, call.name)):
-                settled = self._settle(self._blocks[call.block], reason=FinishReason.STOP, suspect=False)
-                if settled is not None and settled != call.shown:
-                    call.shown = settled
-                    frames.append(PartDone(call.block, settled))
+            settled = self._settle(self._blocks[call.block], reason=FinishReason.STOP, suspect=False)
+            if settled is None or settled == call.shown:
+                continue
+            as_shown = call.text.joined() == settled.arguments or not call.text.begun
+            if call.text.diverged or not as_shown or call.shown != (call.id, call.name):
+                call.shown = settled
+                frames.append(PartDone(call.block, settled))
         return frames
 
     def _note(self, kind: str, where: str, *, what: str = "") -> None:

@@ -154,7 +154,7 @@ class CallTable:
             return None if delta.name else known
         if delta.name and known.name and known.text.begun:
             reading = read_name(delta.name, after=known.name, tool_names=self._tool_names)
-            if reading is NameReading.OTHER and known.text.is_whole():
+            if reading is not NameReading.SAME and known.text.is_whole():
                 return None
         return known
 
