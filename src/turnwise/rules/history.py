@@ -33,8 +33,8 @@ REFUSES_BLANK_TEXT = frozenset({"anthropic_messages"})
 REFUSES_TRAILING_REASONING = frozenset({"anthropic_messages", "openai_responses"})
 # Anthropic: "first message must use the user role". Gemini: a function call has to follow a user turn.
 BEGINS_WITH_USER = frozenset({"anthropic_messages", "gemini"})
-# Anthropic's pattern for `tool_use.id`. Elsewhere ids are the endpoint's own and go back as they came.
-CALL_ID_PATTERNS = {"anthropic_messages": re.compile(r"[A-Za-z0-9_-]+")}
+# Anthropic's pattern for `tool_use.id` is [a-zA-Z0-9_-]+. Elsewhere ids are the endpoint's own and go back as they came.
+REFUSED_IN_IDS = {"anthropic_messages": re.compile(r"[^A-Za-z0-9_-]")}
 # What OpenAI, Anthropic and (nearly) Gemini accept as a function's name in history.
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -62,7 +62,7 @@ def heal(messages: Sequence[Message], *, family: str, tool_names: Collection[str
         if role != "assistant":
             kept = fit_parts(parts, family=family, role=role)
             if kept:
-                healed.append(message if kept == message.parts else Message(role, kept))
+                healed.append(message if (role, kept) == (message.role, message.parts) else Message(role, kept))
             elif not message.parts:
                 repairs.append(Repair("empty_message", f"message {index}", f"left out an empty {message.role} message"))
             continue
@@ -165,13 +165,9 @@ def _fit_calls(
     repairs: list[Repair],
 ) -> tuple[Part, ...]:
     fitted: list[Part] = []
-    pattern = CALL_ID_PATTERNS.get(family)
     for part in parts:
         if isinstance(part, ToolCall):
-            wanted = part.id
-            if pattern is not None and not pattern.fullmatch(wanted):
-                wanted = re.sub(r"[^A-Za-z0-9_-]", "_", wanted)
-            id = unique_id(wanted, taken=taken)
+            id = unique_id(part.id, taken=taken, family=family)
             if id != part.id:
                 repairs.append(Repair("call_id", f"message {index}", f"call `{part.id}` is now `{id}`"))
             taken.add(id)
@@ -217,12 +213,13 @@ def _begin_with_user(messages: list[Message], *, repairs: list[Repair]) -> None:
         repairs.append(Repair("no_first_user", "history", "put a user message in front, which this family insists on"))
 
 
-def unique_id(id: str, *, taken: Collection[str], also: Collection[str] = ()) -> str:
-    """`id`, or with a number behind it where it is empty or taken (in either collection)."""
-    wanted = id or "call"
-    if wanted == id and id not in taken and id not in also:
-        return id
-    number = 2 if wanted == id else 1
+def unique_id(id: str, *, taken: Collection[str], also: Collection[str] = (), family: str) -> str:
+    """`id` as the family takes it, with a number behind it where it is empty or taken (in either collection)."""
+    wanted = re.sub(REFUSED_IN_IDS[family], "_", id) if family in REFUSED_IN_IDS else id
+    if wanted and wanted not in taken and wanted not in also:
+        return wanted
+    number = 2 if wanted else 1
+    wanted = wanted or "call"
     while f"{wanted}_{number}" in taken or f"{wanted}_{number}" in also:
         number += 1
     return f"{wanted}_{number}"
@@ -237,6 +234,8 @@ def fit_call(call: ToolCall, *, tool_names: Collection[str]) -> tuple[ToolCall, 
             changes["arguments"] = "{}"
             repairs.append(Repair("arguments_emptied", f"call {call.id}", f"{call.state}: goes back as {{}}"))
         changes |= {"state": ArgumentsState.COMPLETE, "reason": None, "alternatives": ()}
+    elif call.alternatives:
+        changes["alternatives"] = ()
     if call.name not in tool_names and not TOOL_NAME.fullmatch(call.name):
         changes["name"] = re.sub(r"[^A-Za-z0-9_-]", "_", call.name)[:64] or "unknown_tool"
         repairs.append(Repair("call_name", f"call {call.id}", f"goes back as `{changes['name']}`"))
@@ -265,21 +264,23 @@ def error_result(call: ToolCall, *, text: str) -> ToolResult:
 
 def fit_parts(parts: tuple[Part, ...], *, family: str, role: str) -> tuple[Part, ...]:
     """Without the parts that this family's servers refuse; empty if nothing is left to send."""
-    blank_too = family in REFUSES_BLANK_TEXT
-    kept = [
-        part for part in parts if not (isinstance(part, Text | Refusal) and _says_nothing(part, blank_too=blank_too))
-    ]
-    if role == "assistant":
-        if family in REFUSES_TRAILING_REASONING:
-            while kept and isinstance(kept[-1], Reasoning):
-                kept.pop()
-        if all(isinstance(part, Reasoning) for part in kept):
-            kept = []
+    kept = [part for part in parts if not (isinstance(part, Text | Refusal) and _says_nothing(part, family=family))]
+    if role == "assistant" and family in REFUSES_TRAILING_REASONING:
+        while kept and isinstance(kept[-1], Reasoning):
+            kept.pop()
+    if all(isinstance(part, Reasoning) or _is_foreign(part, family=family) for part in kept):
+        kept = []
     return parts if len(kept) == len(parts) else tuple(kept)
 
 
-def _says_nothing(part: Text | Refusal, *, blank_too: bool) -> bool:
-    return part.opaque is None and not (part.text.strip() if blank_too else part.text)
+def _says_nothing(part: Text | Refusal, *, family: str) -> bool:
+    carries = part.opaque is not None and part.opaque.family == family
+    return not carries and not (part.text.strip() if family in REFUSES_BLANK_TEXT else part.text)
+
+
+def _is_foreign(part: Part, *, family: str) -> bool:
+    """An item of another family, which this one's encoder leaves out."""
+    return isinstance(part, ProviderItem) and part.family != family
 
 
 def open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:

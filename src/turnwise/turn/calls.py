@@ -41,10 +41,10 @@ def adopt(response: Response, *, offers: Mapping[str, ToolOffer], taken: Collect
                 Repair("glued_calls", f"call {part.id}", f"split into {len(pieces)} calls, all fit the schema")
             )
         for piece in pieces:
-            id = unique_id(piece.id, taken=taken, also=seen)
+            id = unique_id(piece.id, taken=taken, also=seen, family=family)
             if id != piece.id:
                 if len(pieces) == 1:
-                    repairs.append(Repair("call_id", f"call {piece.id}", f"is now `{id}`, unique in the session"))
+                    repairs.append(Repair("call_id", f"call {piece.id}", f"is now `{id}`"))
                 piece = msgspec.structs.replace(piece, id=id)
             seen.add(id)
             calls.append(piece)

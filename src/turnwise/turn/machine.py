@@ -122,6 +122,9 @@ class Turn(msgspec.Struct, kw_only=True):
             offers=dict(zip(names, started.config.tools, strict=True)),
             repairs=list(healed.repairs),
         )
+        if all(message.role == "system" for message in turn.messages):
+            turn._append(Message("user", (Text(GO_ON),)))
+            turn._repair("nothing_to_send", "input", "put a user message in the place of none")
         return turn, turn.receive(started)
 
     def receive(self, event: Event) -> Command:
@@ -181,10 +184,9 @@ class Turn(msgspec.Struct, kw_only=True):
     def _ask(self, prepared: StepPrepared, *, disobeyed: bool = False) -> SendRequest:
         config = self.config
         self.prepared = prepared
-        last = MaxSteps(config.max_steps).is_last(self.step)
-        # A first step without tools has nothing to forbid and nothing to sum up (promise end:early).
-        forced = last and (bool(config.tools) or self.step > 1)
-        partial = forced and not self.correcting
+        forced = MaxSteps(config.max_steps).is_last(self.step)
+        # A first step without tools has nothing to sum up, and a correction has its own words (promise end:early).
+        partial = forced and not self.correcting and (bool(config.tools) or self.step > 1 or disobeyed)
         tools = self._tools_on_offer(prepared)
         request = build_request(
             config,
@@ -234,7 +236,7 @@ class Turn(msgspec.Struct, kw_only=True):
                 self._repair("instruction_dropped", f"step {self.step}", "nothing may follow a paused response")
             return ()
         texts = [text for text in (self.note, prepared.instruction, SYNTHESIS if synthesis else None) if text]
-        ends_open = not self.messages or (self.messages[-1].role == "assistant" and not self.config.accepts_prefill)
+        ends_open = self.messages[-1].role == "assistant" and not self.config.accepts_prefill
         return tuple(texts or ([GO_ON] if ends_open else []))
 
     # a response
@@ -267,7 +269,8 @@ class Turn(msgspec.Struct, kw_only=True):
             return self._pause(adopted, text=text)
         if not text.strip():
             return self._empty(adopted)
-        return self._answer(adopted, text=text, finish=response.finish)
+        self._record(adopted, calls_answer=NOT_RUN_LAST_STEP)
+        return self._answer(text, finish=response.finish, partial=self.asking.partial)
 
     def _run(self, adopted: Adopted, *, response: Response, asking: Asking) -> Command:
         """Run what may run; everything else has its result at once."""
@@ -320,7 +323,7 @@ class Turn(msgspec.Struct, kw_only=True):
         """The model called a tool where none was allowed: not executed, its text kept if there is one."""
         self._record(adopted, calls_answer=NOT_RUN_LAST_STEP)
         if text.strip():
-            return self._answer(None, text=text, finish=response.finish)
+            return self._answer(text, finish=response.finish, partial=True)
         self.purpose = "answer"
         return self._ask_beyond_cap("The model called a tool in the last step, where none is allowed.", disobeyed=True)
 
@@ -330,14 +333,12 @@ class Turn(msgspec.Struct, kw_only=True):
         self.extra_used = True
         return self._ask(self.prepared, disobeyed=disobeyed)
 
-    def _answer(self, adopted: Adopted | None, *, text: str, finish: FinishReason) -> Command:
-        if adopted is not None:
-            self._record(adopted, calls_answer=NOT_RUN_LAST_STEP)
+    def _answer(self, text: str, *, finish: FinishReason, partial: bool) -> Command:
         output: str | None = None
         fits = True
-        asking = self.asking
-        if asking is not None and asking.output is not None:
-            verdict = judge_output(text, output=asking.output, finish=finish)
+        wanted = self.asking.output if self.asking is not None else None
+        if wanted is not None:
+            verdict = judge_output(text, output=wanted, finish=finish)
             if isinstance(verdict, Fits):
                 output = verdict.json
                 self.repairs += verdict.repairs
@@ -345,7 +346,6 @@ class Turn(msgspec.Struct, kw_only=True):
                 return self._correct(verdict.correction)
             else:
                 fits = False
-        partial = asking is not None and asking.partial
         return self._finish(
             StopReason.STEP_LIMIT if partial else StopReason.ANSWERED,
             text=text,
