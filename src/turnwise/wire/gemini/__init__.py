@@ -1,0 +1,41 @@
+"""Google's Gemini API (`generateContent`, `streamGenerateContent`), at the Developer API and at Vertex AI."""
+
+from turnwise.vocab import Request
+from turnwise.wire.family import Family, StreamDecoder, StreamEncoder
+from turnwise.wire.gemini.encoder import GeminiStreamEncoder, encode_response
+from turnwise.wire.gemini.faults import decode_fault, encode_fault
+from turnwise.wire.gemini.request import encode_request
+from turnwise.wire.gemini.request_reading import decode_request
+from turnwise.wire.gemini.response import decode_body
+from turnwise.wire.gemini.stream import GeminiStreamDecoder
+from turnwise.wire.gemini.words import FINISH_REASONS, LOSSES, NAME
+from turnwise.wire.limits import Limits
+from turnwise.wire.profiles import Profile
+
+
+def stream_decoder(profile: Profile, limits: Limits) -> StreamDecoder:
+    return GeminiStreamDecoder(limits)
+
+
+def stream_encoder(request: Request) -> StreamEncoder:
+    return GeminiStreamEncoder(request)
+
+
+def array_stream_encoder(request: Request) -> StreamEncoder:
+    """For a path without `alt=sse`: the API then answers with a JSON array."""
+    return GeminiStreamEncoder(request, as_array=True)
+
+
+FAMILY = Family(
+    name=NAME,
+    encode_request=encode_request,
+    decode_request=decode_request,
+    stream_decoder=stream_decoder,
+    decode_body=decode_body,
+    stream_encoder=stream_encoder,
+    encode_body=encode_response,
+    decode_fault=decode_fault,
+    encode_fault=encode_fault,
+    finish_reasons=FINISH_REASONS,
+    losses=LOSSES,
+)

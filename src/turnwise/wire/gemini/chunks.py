@@ -1,0 +1,140 @@
+"""The chunks of a response as typed values: what a stream sends piece by piece, and a body at once.
+
+Three ways in, each taken only when the one before failed: `FAST` knows the parts of nearly all chunks and refuses others;
+`read_slowly` keeps each part as raw JSON; `mend` reads what is no valid JSON, or has fields of the wrong type.
+"""
+
+import json
+import re
+from typing import Generic, TypeVar
+
+import msgspec
+
+from turnwise.vocab import Repair
+from turnwise.wire.gemini.fields import NOTHING, UNREADABLE
+
+P = TypeVar("P")
+
+
+class PartialArg(msgspec.Struct, rename="camel", gc=False):
+    """One piece of one argument (Vertex AI, `streamFunctionCallArguments`). One of the four values is there."""
+
+    json_path: str = ""
+    string_value: str | None = None
+    number_value: msgspec.Raw = NOTHING
+    bool_value: bool | None = None
+    null_value: msgspec.Raw = NOTHING
+    will_continue: bool | None = None
+
+
+class FunctionCall(msgspec.Struct, rename="camel", gc=False):
+    id: str | None = None
+    name: str | None = None
+    args: msgspec.Raw = NOTHING
+    partial_args: list[PartialArg] | None = None
+    will_continue: bool | None = None
+
+
+class PlainPart(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=True):
+    """A part without any field but these. Others go the slow way, so that nothing of them is lost."""
+
+    text: str | None = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    function_call: FunctionCall | None = None
+
+
+class Content(msgspec.Struct, Generic[P], gc=False):
+    parts: list[P] | None = None
+
+
+class Candidate(msgspec.Struct, Generic[P], rename="camel", gc=False):
+    content: Content[P] | None = None
+    finish_reason: str | int | None = None
+    finish_message: str | None = None
+    index: int | None = None
+    grounding_metadata: msgspec.Raw = NOTHING
+    citation_metadata: msgspec.Raw = NOTHING
+    url_context_metadata: msgspec.Raw = NOTHING
+
+
+class PromptFeedback(msgspec.Struct, rename="camel", gc=False):
+    block_reason: str | int | None = None
+    block_reason_message: str | None = None
+
+
+class Chunk(msgspec.Struct, Generic[P], rename="camel", gc=False):
+    candidates: list[Candidate[P]] | None = None
+    usage_metadata: msgspec.Raw = NOTHING
+    model_version: str | None = None
+    response_id: str | None = None
+    prompt_feedback: PromptFeedback | None = None
+    error: msgspec.Raw = NOTHING
+
+
+FAST = msgspec.json.Decoder(Chunk[PlainPart])
+PLAIN_PART = msgspec.json.Decoder(PlainPart)
+_SLOW = msgspec.json.Decoder(Chunk[msgspec.Raw])
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+
+# A backslash pair, a surrogate pair (both stay) or a surrogate alone (U+D800 to U+DFFF, which no UTF-8 text can hold).
+_SURROGATES = re.compile(
+    r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+_ALONE_LENGTH = len("\\ud800")
+
+
+def read_slowly(text: bytes) -> list[Chunk[msgspec.Raw]]:
+    """The chunk, or the chunks of an array (errors come as arrays of one). Raises one of UNREADABLE."""
+    if text.lstrip()[:1] == b"[":
+        return [_SLOW.decode(item) for item in _LIST.decode(text)]
+    return [_SLOW.decode(text)]
+
+
+def mend(text: bytes, *, where: str) -> tuple[list[Chunk[msgspec.Raw]], list[Repair]]:
+    """The chunks that can be read out of broken text, and what was done to them."""
+    repairs: list[Repair] = []
+    try:
+        readable = text.decode()
+    except UnicodeDecodeError:
+        readable = text.decode("utf-8", "replace")
+        repairs.append(Repair("invalid_utf8", where, "invalid UTF-8 became replacement characters"))
+    healed = _SURROGATES.sub(_replace_alone, readable)
+    if healed != readable:
+        repairs.append(Repair("lone_surrogate", where, "half of a surrogate pair became a replacement character"))
+    values = _texts(healed)
+    if len(values) > 1:
+        repairs.append(Repair("glued_json", where, f"took {len(values)} chunks written as one apart"))
+    chunks: list[Chunk[msgspec.Raw]] = []
+    for value in values:
+        try:
+            chunks += read_slowly(value)
+        except UNREADABLE:
+            values = []
+            break
+    if not values:
+        repairs.append(
+            Repair("undecodable_chunk", where, f"passed over {len(text)} bytes that are no chunk of Gemini's")
+        )
+    return chunks, repairs
+
+
+def _replace_alone(found: re.Match[str]) -> str:
+    return "\\ufffd" if len(found[0]) == _ALONE_LENGTH else found[0]
+
+
+def _texts(text: str) -> list[bytes]:
+    """The JSON texts that stand one after the other; none if there is anything else."""
+    decoder = json.JSONDecoder(strict=False)
+    found: list[bytes] = []
+    at = 0
+    try:
+        while at < len(text):
+            if text[at].isspace():
+                at += 1
+                continue
+            value, at = decoder.raw_decode(text, at)
+            found.append(msgspec.json.encode(value))
+    except (ValueError, RecursionError):
+        return []
+    return found

@@ -1,0 +1,139 @@
+"""How a streamed response is cut into chunks: server-sent events, or one JSON array whose elements come one by one.
+
+`streamGenerateContent?alt=sse` gives events with CRLF; without `alt=sse` the API writes a JSON array. Which one it is
+shows in the first byte that is not blank. A body that begins with `{` (an error where a stream was expected) is read as
+an array of one.
+"""
+
+import re
+
+from turnwise.wire.limits import Limits
+from turnwise.wire.sse import LineTooLong, SseEvent, SseParser
+
+_BLANK = b" \t\r\n\xef\xbb\xbf"  # white space and the bytes of a byte order mark
+HEAD_BYTES = 400  # enough for 80 characters of a message, whatever their encoding
+
+# Everything up to the next bracket outside a string, whole strings included. Possessive, so that it never looks back.
+_OUTSIDE = re.compile(rb'[^"{}\[\]]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"{}\[\]]*+)*+', re.DOTALL)
+_INSIDE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+
+
+class ArraySplitter:
+    """Bytes of `[{...},{...}]` in any pieces -> the objects, each as soon as its last byte is there.
+
+    Every byte is looked at once or twice, whatever the pieces. Raises LineTooLong when one object grows past the limit.
+    """
+
+    __slots__ = ("_depth", "_escaped", "_held", "_held_bytes", "_in_string", "_limit")
+
+    def __init__(self, *, limits: Limits) -> None:
+        self._held: list[bytes] = []  # pieces of the object at hand
+        self._held_bytes = 0
+        self._depth = 0  # brackets open inside the object at hand; 0: between objects
+        self._in_string = False
+        self._escaped = False  # the piece ended right after a backslash
+        self._limit = limits.line_bytes
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        found: list[bytes] = []
+        start = at = 0
+        end = len(chunk)
+        while at < end:
+            if not self._depth:
+                start = chunk.find(b"{", at)
+                if start < 0:
+                    return found
+                self._depth = 1
+                at = start + 1
+            at = self._advance(chunk, at)
+            self._hold(chunk[start:at], found)
+            start = at
+            if not self._depth:
+                found.append(b"".join(self._held))
+                self._held.clear()
+                self._held_bytes = 0
+        return found
+
+    def finish(self) -> list[bytes]:
+        """The object that the stream left unfinished, if any."""
+        rest = [b"".join(self._held)] if self._held else []
+        self._held.clear()
+        return rest
+
+    def _hold(self, piece: bytes, found: list[bytes]) -> None:
+        self._held.append(piece)
+        self._held_bytes += len(piece)
+        if self._held_bytes > self._limit:
+            raise LineTooLong("an element", limit_bytes=self._limit, events=[SseEvent(text) for text in found])
+
+    def _advance(self, chunk: bytes, at: int) -> int:
+        """Read on inside an object until it ends or the piece does; return where."""
+        end = len(chunk)
+        while at < end:
+            if self._in_string:
+                at = self._leave_string(chunk, at)
+                continue
+            found = _OUTSIDE.match(chunk, at)
+            at = end if found is None else found.end()
+            if at == end:
+                return at
+            byte = chunk[at]
+            at += 1
+            if byte == 0x22:  # a string that does not end in this piece
+                self._in_string = True
+            elif byte in b"{[":
+                self._depth += 1
+            else:
+                self._depth -= 1
+                if not self._depth:
+                    return at
+        return at
+
+    def _leave_string(self, chunk: bytes, at: int) -> int:
+        if self._escaped:
+            self._escaped = False
+            at += 1
+        found = _INSIDE.match(chunk, at)
+        at = at if found is None else found.end()
+        if at >= len(chunk):
+            return len(chunk)
+        if chunk[at] == 0x22:
+            self._in_string = False
+        else:  # a backslash is the last byte of the piece
+            self._escaped = True
+        return at + 1
+
+
+class Framing:
+    """Bytes in any pieces -> the JSON texts of the chunks. `head` is how the stream began. Raises LineTooLong."""
+
+    __slots__ = ("_limits", "_splitter", "_sse", "head")
+
+    def __init__(self, *, limits: Limits) -> None:
+        self.head = b""
+        self._limits = limits
+        self._sse: SseParser | None = None
+        self._splitter: ArraySplitter | None = None
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        if not self.head:
+            chunk = chunk.lstrip(_BLANK)
+        if len(self.head) < HEAD_BYTES:
+            self.head += chunk[: HEAD_BYTES - len(self.head)]
+        if self._sse is not None:
+            return [event.data for event in self._sse.feed(chunk)]
+        if self._splitter is not None:
+            return self._splitter.feed(chunk)
+        if not chunk:
+            return []
+        if chunk[0] in b"[{":
+            self._splitter = ArraySplitter(limits=self._limits)
+            return self._splitter.feed(chunk)
+        self._sse = SseParser(limits=self._limits)
+        return [event.data for event in self._sse.feed(chunk)]
+
+    def finish(self) -> list[bytes]:
+        """What the stream left unfinished: an event without its blank line is still an event."""
+        if self._sse is not None:
+            return [event.data for event in self._sse.finish()]
+        return self._splitter.finish() if self._splitter is not None else []

@@ -1,0 +1,152 @@
+"""One part of ours -> one part of Gemini's, in requests and responses alike.
+
+Keys of `Opaque` data of this family: on Text, Reasoning, File and ToolCall the fields that stand beside the part's own one
+(`thoughtSignature`, `partMetadata`, `mediaResolution`, `videoMetadata` ...); on ToolResult the fields of its
+`functionResponse` (`scheduling`, `willContinue` ...); on ToolSpec see `request.py`.
+"""
+
+import base64
+from typing import assert_never
+
+from turnwise.vocab import (
+    ArgumentsState,
+    File,
+    Opaque,
+    Part,
+    ProviderItem,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from turnwise.wire.gemini.fields import (
+    UNREADABLE,
+    is_json,
+    is_json_object,
+    own_fields,
+    quote,
+    read_fields,
+    string_of,
+    write_array,
+    write_object,
+)
+from turnwise.wire.gemini.words import NAME
+
+FREE_FORM_PARAMETER = "input"
+"""Gemini has no free-form tools: such a tool takes an object with this one string."""
+
+# What a result's object is read as where it has this one key with a string: first what we write. `output` and `error` are
+# the API's own words (API reference, `FunctionResponse.response`), `result` is what many clients write.
+OUTPUT_KEY, ERROR_KEY = "output", "error"
+TEXT_KEYS = {"output": False, "result": False, "error": True}
+
+# How files begin, for the media type of bytes whose kind alone is known: Gemini wants a whole type.
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"\x89PNG", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"RIFF", "image/webp"),
+    (b"%PDF", "application/pdf"),
+    (b"ID3", "audio/mpeg"),
+)
+
+
+def encode_part(part: Part, *, sends_ids: bool) -> bytes | None:
+    """The part as JSON text; None where Gemini has no place for it, or it is empty."""
+    match part:
+        case Text(text=text, opaque=opaque):
+            return _with_about({"text": quote(text)}, opaque) if text or _is_own(opaque) else None
+        case Reasoning(text=text, opaque=opaque):
+            fields = {"text": quote(text), "thought": b"true"}
+            return _with_about(fields, opaque) if text or _is_own(opaque) else None
+        case Refusal(text=text):
+            return write_object({"text": quote(text)}) if text else None
+        case File():
+            return _with_about(_encode_file(part), part.opaque)
+        case ToolCall():
+            return _with_about({"functionCall": encode_call(part, sends_ids=sends_ids)}, part.opaque)
+        case ToolResult():
+            return write_object({"functionResponse": _encode_result(part, sends_ids=sends_ids)})
+        case ProviderItem(family=family, json=json):
+            return json.encode() if family == NAME else None
+        case _:
+            assert_never(part)
+
+
+def _is_own(opaque: Opaque | None) -> bool:
+    return opaque is not None and opaque.family == NAME
+
+
+def _with_about(fields: dict[str, bytes], opaque: Opaque | None) -> bytes:
+    return write_object(fields | own_fields(opaque))
+
+
+def encode_call(call: ToolCall, *, sends_ids: bool) -> bytes:
+    """The call's `functionCall`. Arguments that are not whole would make the body invalid, so they become `{}`;
+    `rules/history.py` normally replaces such calls before they come here."""
+    fields: dict[str, bytes] = {"id": quote(call.id)} if sends_ids else {}
+    return write_object(fields | {"name": quote(call.name), "args": encode_arguments(call)})
+
+
+def encode_arguments(call: ToolCall) -> bytes:
+    text = call.arguments
+    if call.free_form:
+        return write_object({FREE_FORM_PARAMETER: quote(text)})
+    if call.state is not ArgumentsState.COMPLETE or not is_json(text):
+        return b"{}"
+    # `args` is a protobuf Struct: an object.
+    return text.encode() if text.lstrip()[:1] == "{" else write_object({FREE_FORM_PARAMETER: text.encode()})
+
+
+def _encode_file(file: File) -> dict[str, bytes]:
+    if file.data is not None:
+        media_type = file.media_type if "*" not in file.media_type else _guess(file.data)
+        data = b'"' + base64.b64encode(file.data) + b'"'
+        return {"inlineData": write_object({"mimeType": quote(media_type), "data": data})}
+    fields = {"fileUri": quote(file.file_id or file.url or "")}
+    if "*" not in file.media_type:
+        fields["mimeType"] = quote(file.media_type)
+    return {"fileData": write_object(fields)}
+
+
+def _guess(data: bytes) -> str:
+    return next((media_type for magic, media_type in _MAGIC if data.startswith(magic)), "application/octet-stream")
+
+
+def _encode_result(result: ToolResult, *, sends_ids: bool) -> bytes:
+    fields: dict[str, bytes] = {"id": quote(result.call_id)} if sends_ids else {}
+    fields |= {"name": quote(result.name), "response": _encode_content(result)}
+    files = [part for part in result.content if isinstance(part, File)]
+    if files:
+        fields["parts"] = write_array([_with_about(_encode_file(file), file.opaque) for file in files])
+    return write_object(fields | own_fields(result.opaque))
+
+
+def _encode_content(result: ToolResult) -> bytes:
+    """A text that is a JSON object goes as that object; any other text under the API's word for it."""
+    texts = [part.text for part in result.content if isinstance(part, Text)]
+    text = "\n".join(texts)
+    if not texts:
+        return write_object({ERROR_KEY: b'""'}) if result.is_error else b"{}"
+    if result.is_error:
+        return write_object({ERROR_KEY: quote(text)})
+    if is_json_object(text) and read_result(text.encode()) == (text, False):
+        return text.encode()
+    return write_object({OUTPUT_KEY: quote(text)})
+
+
+def read_result(response: bytes) -> tuple[str, bool]:
+    """A result's object as the text of a tool, and whether it is an error: the inverse of what we write."""
+    try:
+        fields = read_fields(response)
+    except UNREADABLE:
+        return response.decode("utf-8", "replace"), False
+    if not fields:
+        return ("" if response == b"{}" else response.decode("utf-8", "replace")), False
+    if len(fields) == 1:
+        key = next(iter(fields))
+        text = string_of(fields, key)
+        if key in TEXT_KEYS and text is not None:
+            return text, TEXT_KEYS[key]
+    return response.decode("utf-8", "replace"), False

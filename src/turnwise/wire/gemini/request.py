@@ -1,0 +1,236 @@
+"""`Request` -> the call of `generateContent` or `streamGenerateContent`.
+
+Order of the body: `systemInstruction`, `tools`, `contents`, then all that may change from step to step, so that a step's
+body begins with the bytes of the one before it (promise step:prefix-stable).
+
+Call ids: where the profile's `sends_call_ids` says that the endpoint takes them, each call and its result carry our id,
+whoever made it. The API pairs by any string (recorded: other clients' own `call_...` ids were answered with 200); what it
+refuses is a result whose id belongs to no call, and both come from the same history. Elsewhere no ids are sent, and calls
+and results pair by name and order, which the sorting of results below keeps right.
+
+Opaque keys of this family on ToolSpec: `{"functionDeclaration": {...}}` holds further fields of a declaration (`behavior`,
+`response` ...); any other object is one server-side tool (`{"googleSearch":{}}`) and is sent as it is.
+"""
+
+import urllib.parse
+from collections.abc import Sequence
+
+import msgspec
+
+from turnwise.vocab import Message, NamedTool, Part, Request, Settings, ToolCall, ToolResult, ToolSpec
+from turnwise.wire.family import HttpCall
+from turnwise.wire.gemini.fields import UNREADABLE, Fields, own_fields, quote, read_fields, write_array, write_object
+from turnwise.wire.gemini.parts import FREE_FORM_PARAMETER, encode_part
+from turnwise.wire.gemini.words import NAME
+from turnwise.wire.profiles import Profile
+
+PATH = "/models/{model}:generateContent"
+STREAM_PATH = "/models/{model}:streamGenerateContent?alt=sse"
+
+JSON_TYPE = "application/json"
+DECLARATION = "functionDeclaration"
+
+# Gemini 2.5 takes a budget and refuses levels; later models take levels (Gemini API, "Thinking"). A profile's
+# `reasoning_request` of "thinking_budget" or "thinking_level" overrides this.
+BUDGET_MODELS = ("gemini-2.5",)
+# The budgets of Google's own table (Gemini API, "OpenAI compatibility", reasoning_effort); xhigh is not in it.
+EFFORT_BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
+EFFORT_LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "XHIGH"}
+
+_FREE_FORM_SCHEMA = (
+    '{"type":"object","properties":{"' + FREE_FORM_PARAMETER + '":{"type":"string"}},"required":["'
+    + FREE_FORM_PARAMETER + '"]}'
+)  # fmt: skip
+
+Tree = dict[str, "bytes | Tree"]
+"""Fields of the body that are still being put together; leaves are JSON text."""
+
+
+def encode_request(request: Request, profile: Profile) -> HttpCall:
+    drops_tools = request.tool_choice == "none" and profile.tool_choice_none == "drop_tools"
+    tools = () if drops_tools else request.tools
+    head: dict[str, bytes] = {}
+    system = [part for text in request.system if (part := encode_part(text, sends_ids=False)) is not None]
+    if system:
+        head["systemInstruction"] = write_object({"parts": write_array(system)})
+    encoded_tools, declares = _encode_tools(tools)
+    if encoded_tools:
+        head["tools"] = write_array(encoded_tools)
+    tail: Tree = {}
+    choice = _encode_choice(request) if declares else {}
+    if choice:
+        tail["toolConfig"] = {"functionCallingConfig": choice}
+    generation = _encode_generation(request, profile)
+    if generation:
+        tail["generationConfig"] = generation
+    for fields in (_read_extra(profile.body), own_fields(request.extra)):
+        head |= {key: value for key, value in fields.items() if key in ("systemInstruction", "tools")}
+        _merge(tail, {key: value for key, value in fields.items() if key not in ("contents", *head)})
+    contents = write_array(_encode_contents(request.messages, sends_ids=profile.sends_call_ids))
+    body = write_object({**head, "contents": contents, **{key: _write(value) for key, value in tail.items()}})
+    return HttpCall(path=_path(request, profile), body=body)
+
+
+def _path(request: Request, profile: Profile) -> str:
+    template = (profile.stream_path or STREAM_PATH) if request.stream else (profile.path or PATH)
+    model = urllib.parse.quote(request.model, safe="/@-._~")
+    if "/" in model:  # `tunedModels/x`, `projects/.../endpoints/1`: a resource's whole name
+        template = template.replace("models/{model}", "{model}")
+    return template.replace("{model}", model)
+
+
+def encode_message(message: Message, *, sends_ids: bool) -> bytes | None:
+    """One message as one content; None where nothing of it can be sent. System messages become the user's."""
+    parts = [part for ours in message.parts if (part := encode_part(ours, sends_ids=sends_ids)) is not None]
+    if not parts:
+        return None
+    role = b'"model"' if message.role == "assistant" else b'"user"'
+    return write_object({"role": role, "parts": write_array(parts)})
+
+
+def _encode_contents(messages: Sequence[Message], *, sends_ids: bool) -> list[bytes]:
+    """All messages; tool messages that follow each other are one content, its results in the order of their calls."""
+    contents: list[bytes] = []
+    calls: dict[str, int] = {}  # of the last assistant's message: id -> position
+    results: list[Part] = []
+    for message in messages:
+        if message.role == "tool":
+            results += message.parts
+            continue
+        if results:
+            _append(contents, _in_call_order(results, calls), sends_ids=sends_ids)
+            results = []
+        _append(contents, message, sends_ids=sends_ids)
+        if message.role == "assistant":
+            ids = [part.id for part in message.parts if isinstance(part, ToolCall)]
+            calls = {id: position for position, id in enumerate(ids)}
+    if results:
+        _append(contents, _in_call_order(results, calls), sends_ids=sends_ids)
+    return contents
+
+
+def _append(contents: list[bytes], message: Message, *, sends_ids: bool) -> None:
+    content = encode_message(message, sends_ids=sends_ids)
+    if content is not None:
+        contents.append(content)
+
+
+def _in_call_order(results: list[Part], calls: dict[str, int]) -> Message:
+    def position(part: Part) -> int:
+        return calls.get(part.call_id, len(calls)) if isinstance(part, ToolResult) else len(calls)
+
+    return Message("tool", tuple(sorted(results, key=position)))
+
+
+def _encode_tools(tools: Sequence[ToolSpec]) -> tuple[list[bytes], bool]:
+    """The entries of `tools`, and whether there are declared functions among them."""
+    declared: list[bytes] = []
+    served: list[bytes] = []
+    for tool in tools:
+        own = own_fields(tool.opaque)
+        if own and DECLARATION not in own:
+            served.append(write_object(own))
+        elif tool.opaque is None or tool.opaque.family == NAME or tool.description or tool.parameters != _NO_PARAMETERS:
+            declared.append(_declaration(tool, own))
+        # else: another family's server-side tool, which is no function of anybody's here
+    entries = [write_object({"functionDeclarations": write_array(declared)})] if declared else []
+    return entries + served, bool(declared)
+
+
+_NO_PARAMETERS = ToolSpec(name="").parameters
+
+
+def _declaration(tool: ToolSpec, own: dict[str, bytes]) -> bytes:
+    fields = {"name": quote(tool.name)}
+    if tool.description:
+        fields["description"] = quote(tool.description)
+    schema = _FREE_FORM_SCHEMA if tool.free_form else tool.parameters
+    fields["parametersJsonSchema"] = schema.encode()
+    return write_object(fields | _read_extra(own.get(DECLARATION, b"").decode()))
+
+
+def _encode_choice(request: Request) -> Tree:
+    match request.tool_choice:
+        case "auto":
+            return {}
+        case "none":
+            return {"mode": b'"NONE"'}
+        case "required":
+            return {"mode": b'"ANY"'}
+        case NamedTool(name=name):
+            return {"mode": b'"ANY"', "allowedFunctionNames": write_array([quote(name)])}
+
+
+def _encode_generation(request: Request, profile: Profile) -> Tree:
+    settings = request.settings
+    plain = {
+        "maxOutputTokens": settings.max_output_tokens,
+        "temperature": settings.temperature,
+        "topP": settings.top_p,
+        "stopSequences": settings.stop or None,
+        "seed": settings.seed,
+    }
+    fields: Tree = {key: msgspec.json.encode(value) for key, value in plain.items() if value is not None}
+    if request.output is not None and profile.output != "none":
+        fields["responseMimeType"] = quote(JSON_TYPE)
+        if profile.output == "json_schema":
+            fields["responseJsonSchema"] = request.output.schema.encode()
+    thinking = _encode_thinking(settings, model=request.model, profile=profile)
+    if thinking:
+        fields["thinkingConfig"] = thinking
+    return fields
+
+
+def asks_for_thoughts(settings: Settings) -> bool:
+    """Whoever asks for reasoning wants to see it: the API leaves thoughts out unless `includeThoughts` is set."""
+    if settings.reasoning_tokens is not None:
+        return settings.reasoning_tokens != 0
+    return settings.reasoning_effort not in (None, "none")
+
+
+def _encode_thinking(settings: Settings, *, model: str, profile: Profile) -> Tree:
+    """A budget wins over an effort: the API refuses both at once."""
+    effort = settings.reasoning_effort
+    takes_budget = profile.reasoning_request == "thinking_budget" or (
+        profile.reasoning_request is None and model.removeprefix("models/").startswith(BUDGET_MODELS)
+    )
+    fields: Tree = {}
+    if settings.reasoning_tokens is not None:
+        fields["thinkingBudget"] = b"%d" % settings.reasoning_tokens
+    elif effort is not None and (takes_budget or effort == "none"):
+        fields["thinkingBudget"] = b"%d" % EFFORT_BUDGETS[effort]
+    elif effort is not None:
+        fields["thinkingLevel"] = quote(EFFORT_LEVELS[effort])
+    if asks_for_thoughts(settings):
+        fields["includeThoughts"] = b"true"
+    return fields
+
+
+def _read_extra(text: str) -> dict[str, bytes]:
+    if not text:
+        return {}
+    return {key: bytes(value) for key, value in read_fields(text).items()}
+
+
+def _merge(tree: Tree, fields: dict[str, bytes]) -> None:
+    """Put `fields` over the tree, objects key by key."""
+    for key, value in fields.items():
+        below = tree.get(key)
+        inner = _object(value) if isinstance(below, dict) else None
+        if isinstance(below, dict) and inner is not None:
+            _merge(below, {key: bytes(raw) for key, raw in inner.items()})
+        else:
+            tree[key] = value
+
+
+def _object(text: bytes) -> Fields | None:
+    try:
+        return read_fields(text)
+    except UNREADABLE:
+        return None
+
+
+def _write(tree: "bytes | Tree") -> bytes:
+    if isinstance(tree, bytes):
+        return tree
+    return write_object({key: _write(value) for key, value in tree.items()})

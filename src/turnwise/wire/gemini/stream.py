@@ -1,0 +1,407 @@
+"""Bytes of a streamed answer -> frames, and the reading of one chunk that streams and bodies share.
+
+Gemini names no blocks, so they are counted here. Plain texts that follow each other are one block; a part with a
+signature is a block of its own, because it has to go back as it came (Gemini API, "Thought signatures": do not merge a
+part that has one with others).
+"""
+
+import base64
+
+import msgspec
+
+from turnwise.vocab import (
+    BlockData,
+    BlockEnded,
+    Citation,
+    CitationAdded,
+    Fault,
+    Faulted,
+    FaultKind,
+    File,
+    Finished,
+    FinishReason,
+    Frame,
+    Mended,
+    Opaque,
+    Part,
+    PartDone,
+    ProviderItem,
+    Reasoning,
+    ReasoningDelta,
+    Repair,
+    Started,
+    Text,
+    TextDelta,
+    ToolCallDelta,
+    UsageReported,
+)
+from turnwise.wire.gemini.chunks import (
+    FAST,
+    PLAIN_PART,
+    Candidate,
+    Chunk,
+    FunctionCall,
+    PlainPart,
+    PromptFeedback,
+    mend,
+    read_slowly,
+)
+from turnwise.wire.gemini.citations import decode_citations
+from turnwise.wire.gemini.faults import fault_in_stream, printable
+from turnwise.wire.gemini.fields import (
+    NOTHING,
+    UNREADABLE,
+    Fields,
+    compact,
+    is_false,
+    opaque_from,
+    quote,
+    read_fields,
+    string_of,
+    text_of_raw,
+    write_object,
+)
+from turnwise.wire.gemini.framing import Framing
+from turnwise.wire.gemini.partial_arguments import PartialArguments
+from turnwise.wire.gemini.usage import decode_usage
+from turnwise.wire.gemini.words import NAME, finish_of
+from turnwise.wire.limits import Limits
+from turnwise.wire.sse import LineTooLong
+
+# Fields of a part that say something about it, beside the one field that says what it is (API reference, `Part`).
+ABOUT_PART = frozenset(
+    {"thought", "thoughtSignature", "partMetadata", "mediaResolution", "videoMetadata", "mediaProcessing"}
+)
+
+
+class _OpenCall:
+    """A call whose arguments are still coming."""
+
+    __slots__ = ("arguments", "block", "id")
+
+    def __init__(self, block: str, *, id: str | None) -> None:
+        self.block = block
+        self.id = id
+        self.arguments = PartialArguments()
+
+
+class ChunkReader:
+    """Chunks of one response -> frames. Give it each chunk's text, then call `finish`."""
+
+    def __init__(self) -> None:
+        self.chunks = 0  # that could be read
+        self._number = 0  # of the chunk at hand, for people
+        self._started = False
+        self._blocks = 0
+        self._block = ""  # the plain text block that is open, if any
+        self._kind = ""  # of that block
+        self._text_block: str | None = None  # the last one of text: citations go there
+        self._call: _OpenCall | None = None
+        self._called = False
+        self._finished: Finished | None = None
+        self._citations: dict[Citation, None] = {}
+        self._usage: msgspec.Raw | None = None
+
+    def read(self, text: bytes) -> list[Frame]:
+        frames: list[Frame] = []
+        self._number += 1
+        try:
+            if not text.isascii():
+                text.decode()  # the decoder leaves raw fields unchecked
+            chunk = FAST.decode(text)
+        except UnicodeDecodeError:
+            self._mend(text, frames)
+        except UNREADABLE:
+            self._read_slowly(text, frames)
+        else:
+            self._take(chunk, frames)
+        return frames
+
+    def finish(self) -> list[Frame]:
+        """No more chunks will come: what was held until now. A call that is still open stays cut."""
+        frames: list[Frame] = []
+        self._cite(frames)
+        self._end_block(frames)
+        self._report_usage(frames)
+        if self._finished is not None and self._called and self._finished.reason is FinishReason.STOP:
+            # The call came after the finish word.
+            frames.append(msgspec.structs.replace(self._finished, reason=FinishReason.TOOL_CALLS))
+        return frames
+
+    def _read_slowly(self, text: bytes, frames: list[Frame]) -> None:
+        if text.strip() == b"[DONE]":  # some gateways add the end mark of another family
+            return
+        try:
+            chunks = read_slowly(text)
+        except UNREADABLE:
+            self._mend(text, frames)
+        else:
+            for chunk in chunks:
+                self._take(chunk, frames)
+
+    def _mend(self, text: bytes, frames: list[Frame]) -> None:
+        chunks, repairs = mend(text, where=f"chunk {self._number}")
+        frames += [Mended(repair) for repair in repairs]
+        for chunk in chunks:
+            self._take(chunk, frames)
+
+    def _take(self, chunk: Chunk[PlainPart] | Chunk[msgspec.Raw], frames: list[Frame]) -> None:
+        if (
+            chunk.candidates is None
+            and chunk.usage_metadata is NOTHING
+            and chunk.response_id is None
+            and chunk.prompt_feedback is None
+            and chunk.error is NOTHING
+        ):
+            return  # nothing of Gemini's is in it
+        self.chunks += 1
+        if not self._started:
+            self._started = True
+            frames.append(Started(chunk.response_id, chunk.model_version))
+        if b"TokenCount" in bytes(chunk.usage_metadata):  # repeated in each chunk: the last one counts
+            self._usage = chunk.usage_metadata
+        for candidate in chunk.candidates or ():
+            if not candidate.index:  # where several answers were asked for, the first counts
+                self._take_candidate(candidate, frames)
+        if chunk.prompt_feedback is not None:
+            self._take_feedback(chunk.prompt_feedback, frames)
+        if bytes(chunk.error) not in (b"", b"null"):
+            frames.append(Faulted(fault_in_stream(chunk.error)))
+
+    def _take_candidate(self, candidate: Candidate[PlainPart] | Candidate[msgspec.Raw], frames: list[Frame]) -> None:
+        if candidate.content is not None:
+            for part in candidate.content.parts or ():
+                if isinstance(part, PlainPart):
+                    self._take_plain(part, frames, opaque=None)
+                else:
+                    self._take_raw(part, frames)
+        if (
+            candidate.grounding_metadata is not NOTHING
+            or candidate.citation_metadata is not NOTHING
+            or candidate.url_context_metadata is not NOTHING
+        ):
+            found = decode_citations(
+                candidate.grounding_metadata, candidate.citation_metadata, candidate.url_context_metadata
+            )
+            self._citations.update(dict.fromkeys(found))
+        if candidate.finish_reason is not None:
+            word = str(candidate.finish_reason)
+            reason = finish_of(word, called=self._called)
+            self._finish_with(Finished(reason, word, explanation=candidate.finish_message), frames)
+
+    def _take_feedback(self, feedback: PromptFeedback, frames: list[Frame]) -> None:
+        """The prompt was refused. Nothing else follows."""
+        if feedback.block_reason is not None:
+            finished = Finished(
+                FinishReason.CONTENT_FILTER, str(feedback.block_reason), explanation=feedback.block_reason_message
+            )
+            self._finish_with(finished, frames)
+
+    def _finish_with(self, finished: Finished, frames: list[Frame]) -> None:
+        self._cite(frames)
+        self._report_usage(frames)
+        self._finished = finished
+        frames.append(finished)
+
+    def _take_raw(self, raw: msgspec.Raw, frames: list[Frame]) -> None:
+        """A part that the fast path does not know, or one in a chunk with such a part."""
+        item: Part | None = None
+        opaque: Opaque | None = None
+        plain = PlainPart()
+        try:
+            fields = {key: value for key, value in read_fields(raw).items() if key != "thought" or not is_false(value)}
+            if set(fields) - ABOUT_PART - {"text", "functionCall"}:
+                item = read_item(raw, fields)
+            else:
+                known = frozenset({"text", "functionCall", "thought"})
+                plain = PLAIN_PART.decode(write_object({key: fields[key] for key in known & fields.keys()}))
+                opaque = opaque_from(fields, known=known)
+        except UNREADABLE as error:
+            what = f"passed over a part: {error}"
+            frames.append(Mended(Repair("undecodable_chunk", f"chunk {self._number}", what)))
+            return
+        if item is None:
+            self._take_plain(plain, frames, opaque=opaque)
+        else:
+            self._end_block(frames)
+            block = self._next_block()
+            frames += [PartDone(block, item), BlockEnded(block)]
+
+    def _take_plain(self, part: PlainPart, frames: list[Frame], *, opaque: Opaque | None) -> None:
+        if part.thought_signature is not None:
+            opaque = signature(part.thought_signature)
+        if part.function_call is not None:
+            self._take_call(part.function_call, frames, opaque=opaque)
+        elif part.text is None:
+            if opaque is not None:  # a signature alone: it belongs to an empty text
+                self._take_signed("", thought=bool(part.thought), opaque=opaque, frames=frames)
+        elif opaque is not None:
+            self._take_signed(part.text, thought=bool(part.thought), opaque=opaque, frames=frames)
+        elif part.text:
+            kind = "reasoning" if part.thought else "text"
+            if kind != self._kind:
+                self._end_block(frames)
+                self._kind = kind
+                self._block = self._next_block()
+                if kind == "text":
+                    self._text_block = self._block
+            if kind == "text":
+                frames.append(TextDelta(part.text, self._block))
+            else:
+                frames.append(ReasoningDelta(part.text, self._block))
+
+    def _take_signed(self, text: str, *, thought: bool, opaque: Opaque, frames: list[Frame]) -> None:
+        self._end_block(frames)
+        self._kind = "signed"
+        self._block = block = self._next_block()
+        if not thought:
+            self._text_block = block
+        if text:
+            frames += [ReasoningDelta(text, block) if thought else TextDelta(text, block), BlockData(block, opaque)]
+        else:
+            frames.append(PartDone(block, Reasoning("", opaque) if thought else Text("", opaque=opaque)))
+
+    def _take_call(self, call: FunctionCall, frames: list[Frame], *, opaque: Opaque | None) -> None:
+        running = self._call
+        # A name begins a call, unless it comes with the id of the one that is running.
+        if running is None or (call.name and not (call.id and call.id == running.id)):
+            if not call.name and not bytes(call.args) and not call.partial_args:
+                return  # the end of a call that has ended already
+            self._end_block(frames)
+            self._called = True
+            self._call = running = _OpenCall(self._next_block(), id=call.id)
+            frames.append(ToolCallDelta(block=running.block, id=call.id, name=call.name))
+        if opaque is not None:
+            frames.append(BlockData(running.block, opaque))
+        if call.partial_args:
+            text = "".join([running.arguments.add(piece) for piece in call.partial_args])
+            if text:
+                frames.append(ToolCallDelta(block=running.block, arguments=text))
+        if not call.will_continue:
+            self._end_call(running, frames, args=bytes(call.args))
+
+    def _end_call(self, call: _OpenCall, frames: list[Frame], *, args: bytes) -> None:
+        self._call = None
+        block = call.block
+        if args and args != b"null":
+            frames.append(ToolCallDelta(block=block, arguments=text_of_raw(compact(args)), whole=True))
+        elif (rest := call.arguments.end()) is None:
+            why = f"the arguments of a call stay cut: {call.arguments.broken}"
+            frames.append(Mended(Repair("unreadable_argument", f"chunk {self._number}", why)))
+        else:
+            frames.append(ToolCallDelta(block=block, arguments=rest, whole=call.arguments.is_whole))
+        frames.append(BlockEnded(block))
+
+    def _next_block(self) -> str:
+        self._blocks += 1
+        return f"part-{self._blocks}"
+
+    def _end_block(self, frames: list[Frame]) -> None:
+        if self._kind:
+            frames.append(BlockEnded(self._block))
+            self._kind = ""
+
+    def _cite(self, frames: list[Frame]) -> None:
+        """Sources stand beside the parts, not in one: they go to the last text."""
+        if not self._citations:
+            return
+        if self._text_block is None:
+            self._text_block = self._next_block()
+            frames.append(TextDelta("", self._text_block))
+        frames += [CitationAdded(self._text_block, citation) for citation in self._citations]
+        self._citations.clear()
+
+    def _report_usage(self, frames: list[Frame]) -> None:
+        if self._usage is not None:
+            usage = decode_usage(self._usage)
+            self._usage = None
+            if usage is not None:
+                frames.append(UsageReported(usage))
+
+
+def signature(text: str) -> Opaque:
+    return Opaque(NAME, '{"thoughtSignature":' + str(quote(text), "utf-8") + "}")
+
+
+def read_item(raw: bytes | msgspec.Raw, fields: Fields) -> Part:
+    """A part that is neither text nor call nor result: a file where it is one, else kept as it is."""
+    kind = next((key for key in fields if key not in ABOUT_PART), "part")
+    if kind in ("inlineData", "fileData"):
+        try:
+            return _read_file(read_fields(fields[kind]), about=opaque_from(fields, known=frozenset({kind})))
+        except (*UNREADABLE, ValueError):
+            pass  # bytes that are no base64 (a recorder cut them) are kept as they are
+    return ProviderItem(NAME, kind, text_of_raw(compact(raw)))
+
+
+def _read_file(source: Fields, *, about: Opaque | None) -> File:
+    media_type = string_of(source, "mimeType") or "*/*"
+    name = string_of(source, "displayName")
+    if (uri := string_of(source, "fileUri")) is not None:
+        is_own = is_own_file(uri)
+        return File(
+            media_type=media_type, url=None if is_own else uri, file_id=uri if is_own else None, name=name, opaque=about
+        )
+    encoded = string_of(source, "data") or ""
+    encoded = encoded.translate(_URL_SAFE)
+    data = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+    return File(media_type=media_type, data=data, name=name, opaque=about)
+
+
+# ProtoJSON takes both alphabets, with and without padding; Google's own Python SDK writes the second one.
+_URL_SAFE = str.maketrans("-_", "+/", "\r\n=")
+
+
+def is_own_file(uri: str) -> bool:
+    """The URI is one of Gemini's Files API, where the URI is the file's id."""
+    return uri.startswith(("https://generativelanguage.googleapis.com/", "files/"))
+
+
+class GeminiStreamDecoder:
+    """See `StreamDecoder`. Reads server-sent events and JSON arrays alike."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._framing = Framing(limits=limits)
+        self._reader = ChunkReader()
+        self._bytes_left = limits.response_bytes
+        self._limit_bytes = limits.response_bytes
+        self._dead = False
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        if self._dead:
+            return []
+        is_past_limit = len(chunk) > self._bytes_left
+        try:
+            frames = self._read(self._framing.feed(chunk[: self._bytes_left] if is_past_limit else chunk))
+        except LineTooLong as error:
+            frames = self._read([event.data for event in error.events])
+            return frames + self._die(FaultKind.TOO_LARGE, str(error))
+        self._bytes_left -= len(chunk)
+        if is_past_limit:
+            message = f"the response is longer than our limit of {self._limit_bytes} bytes"
+            return frames + self._die(FaultKind.TOO_LARGE, message)
+        return frames
+
+    def finish(self) -> list[Frame]:
+        if self._dead:
+            return []
+        frames = self._read(self._framing.finish())
+        if self._reader.chunks:
+            return frames + self._reader.finish()
+        shown = printable(self._framing.head)
+        message = (
+            f"expected a stream of Gemini's, but what came begins with: {shown}" if shown else "the response was empty"
+        )
+        return self._die(FaultKind.PROTOCOL, message)
+
+    def _read(self, texts: list[bytes]) -> list[Frame]:
+        if not texts:
+            return []
+        frames = self._reader.read(texts[0])
+        for text in texts[1:]:
+            frames += self._reader.read(text)
+        return frames
+
+    def _die(self, kind: FaultKind, message: str) -> list[Frame]:
+        self._dead = True
+        return [Faulted(Fault(kind=kind, message=message))]
