@@ -42,7 +42,12 @@ LOSSES: tuple[Loss, ...] = (
         becomes="user messages",
     ),
     Loss(what="messages of which nothing can be sent", direction="request", becomes="left out"),
-    Loss(what="texts without a visible character", direction="both", becomes="left out: the API refuses them"),
+    Loss(what="empty texts", direction="both", becomes="left out: the API refuses them"),
+    Loss(
+        what="texts of white space, but beside other parts of an assistant message",
+        direction="request",
+        becomes="left out: the API refuses them",
+    ),
     Loss(
         what="white space at the end of an assistant message that is the last",
         direction="request",

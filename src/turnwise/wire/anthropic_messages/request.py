@@ -17,7 +17,7 @@ from turnwise.vocab import (
     Settings,
     ToolSpec,
 )
-from turnwise.wire.anthropic_messages.blocks import write_blocks, write_text
+from turnwise.wire.anthropic_messages.blocks import write_blocks
 from turnwise.wire.anthropic_messages.fields import (
     NAME,
     UNREADABLE,
@@ -56,7 +56,7 @@ def encode_request(request: Request, profile: Profile) -> HttpCall:
     fields: dict[str, bytes] = {}
     if profile.model_in_body:
         fields["model"] = quote(request.model)
-    system = [block for text in request.system if (block := write_text(text)) is not None]
+    system = write_blocks(Message("system", request.system), profile)
     if system:
         fields["system"] = write_array(system)
     tools = encode_tools(request.tools, request, profile)
@@ -125,19 +125,21 @@ def encode_messages(messages: Sequence[Message], profile: Profile) -> list[bytes
         _, results, others = merged_messages[-1]
         (results if message.role == "tool" else others).extend(blocks)
     if merged_messages and merged_messages[-1][0] == "assistant":
-        _without_trailing_space(merged_messages[-1][2])
+        _trim_end(merged_messages[-1][2])
     return [
         write_object({"role": quote(role), "content": write_array([*results, *others])})
         for role, results, others in merged_messages
+        if results or others
     ]
 
 
-def _without_trailing_space(blocks: list[bytes]) -> None:
+def _trim_end(blocks: list[bytes]) -> None:
     """The API's 400 otherwise: "final assistant content cannot end with trailing whitespace"."""
     fields = {key: bytes(raw) for key, raw in read_fields(blocks[-1]).items()}
     if fields["type"] == b'"text"':
-        fields["text"] = quote(msgspec.json.decode(fields["text"], type=str).rstrip())
-        blocks[-1] = write_object(fields)
+        text = msgspec.json.decode(fields["text"], type=str).rstrip()
+        fields["text"] = quote(text)
+        blocks[-1:] = [write_object(fields)] if text else []
 
 
 # --- tools
@@ -187,7 +189,7 @@ def _step_fields(request: Request, profile: Profile, *, has_tools: bool) -> dict
         fields["output_config"] = write_object(config)
     fields["max_tokens"] = str(max_tokens).encode()
     is_thinking = thinking is not None and thinking != b'{"type":"disabled"}'
-    if settings.temperature is not None and not is_thinking:  # thinking takes no temperature but 1
+    if settings.temperature is not None and (not is_thinking or settings.temperature == 1):  # thinking takes no other
         fields["temperature"] = msgspec.json.encode(settings.temperature)
     if settings.top_p is not None:
         fields["top_p"] = msgspec.json.encode(settings.top_p)
