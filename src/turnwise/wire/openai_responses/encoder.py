@@ -72,7 +72,8 @@ class _Item(msgspec.Struct, kw_only=True):
 
 
 class ResponsesEncoder:
-    """See `StreamEncoder`. Item ids come from the frames (`BlockData`), else they are made up."""
+    """See `StreamEncoder`. An item's id is the one that its `BlockData` gives before its first piece, else it is made up;
+    one that comes later is too late, for `output_item.added` has left."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -357,7 +358,9 @@ class ResponsesEncoder:
         parts = [_whole(item.kind, block) for block in item.blocks]
         for block, part in zip(item.blocks, parts, strict=True):
             self._emit_whole(block, part)
-        final = output_item(parts, id=item.id.partition("_")[2], is_cut=is_cut)
+        final = output_item(parts, id="", is_cut=is_cut)
+        assert final is not None
+        final["id"] = item.id  # what `added` said: openai-python refuses an item whose id changes
         self._output[item.index] = final
         self._emit("response.output_item.done", {"output_index": item.index, "item": final})
 

@@ -102,6 +102,8 @@ LOSSES = (
     Loss(what="system message before all others", direction="request", becomes="an instruction in Request.system"),
     Loss(what="empty messages", direction="request", becomes="left out"),
     Loss(what="parts of an assistant's message without item id", direction="response", becomes="ids are made up"),
+    Loss(what="item id that comes after the part's first piece", direction="response", becomes="the id that was sent"),
+    Loss(what="order of server-side items that overlap", direction="response", becomes="the order in which they ended"),
     Loss(what="empty text in a tool's result beside nothing else", direction="request", becomes="no content"),
     Loss(
         what="pause, refusal and tool_calls as finish", direction="response", becomes="completed; read from the items"

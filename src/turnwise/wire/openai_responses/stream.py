@@ -292,19 +292,18 @@ class ResponsesDecoder:
             index = max(self._items, default=-1) + 1
         opened = self._open(index, kind, item)
         block = str(index)
+        begun: ToolCallDelta | None = None
         match kind:
             case "function_call" | "custom_tool_call":
                 self._has_calls = True
                 opened.held = text_at(item, "arguments") or text_at(item, "input") or ""
-                frames.append(
-                    ToolCallDelta(
-                        block=block,
-                        id=text_at(item, "call_id"),
-                        name=text_at(item, "name"),
-                        free_form=kind == "custom_tool_call",
-                    )
-                )
                 own = without(item, ("type", "call_id", "name", "arguments", "input", "status"))
+                begun = ToolCallDelta(
+                    block=block,
+                    id=text_at(item, "call_id"),
+                    name=text_at(item, "name"),
+                    free_form=kind == "custom_tool_call",
+                )
             case "message":  # its texts will bring these
                 opened.header = without(item, ("type", "role", "content", "status"))
                 opened.header |= {"status": msgspec.Raw(b'"incomplete"')} if opened.header else {}
@@ -315,8 +314,12 @@ class ResponsesDecoder:
                 opened.header = item
                 own = {"id": item["id"]} if "id" in item else {}
         opaque = opaque_of(own)
-        if opaque is not None:  # also keeps the item's place among the others
+        if (
+            opaque is not None
+        ):  # first, so that whoever writes the item again has its id; it also keeps the item's place
             frames.append(BlockData(block, opaque))
+        if begun is not None:
+            frames.append(begun)
 
     def _open(self, index: int, kind: str, item: Fields) -> _Item:
         ids = {value for key in ("id", "call_id") if (value := text_at(item, key))}
