@@ -103,8 +103,8 @@ class ToolRun:
             await self._stop(task)
             raise
         stopped = await self._stop(task) and _is_async(function)  # a thread cannot be stopped
-        outcome = "was stopped" if stopped else "may still be running"
-        return error_result(planned.call, f"timed out after {planned.timeout_s:g} s, {outcome}")
+        outcome = " and was stopped" if stopped else ", may still be running"
+        return error_result(planned.call, f"timed out after {planned.timeout_s:g} s{outcome}")
 
     async def _stop(self, task: asyncio.Task[ToolResult]) -> bool:
         """Cancel, wait a moment; true if it has ended."""

@@ -1,1 +1,46 @@
 """Fakes that are part of the product: scripted models and transports, a fake clock, conformance suites."""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from turnwise.testing.fake_clock import FakeClock as FakeClock
+    from turnwise.testing.scripted_model import ScriptedModel as ScriptedModel
+    from turnwise.testing.scripted_model import call as call
+    from turnwise.testing.scripted_transport import Reply as Reply
+    from turnwise.testing.scripted_transport import ScriptedTransport as ScriptedTransport
+    from turnwise.testing.scripted_transport import Stall as Stall
+    from turnwise.testing.splits import byte_by_byte as byte_by_byte
+    from turnwise.testing.splits import every_split as every_split
+    from turnwise.testing.splits import random_splits as random_splits
+
+# Imported with their first use: the lab takes a part of this room and must not pay for all of it.
+_PLACES = {
+    "FakeClock": "fake_clock",
+    "Reply": "scripted_transport",
+    "ScriptedModel": "scripted_model",
+    "ScriptedTransport": "scripted_transport",
+    "Stall": "scripted_transport",
+    "byte_by_byte": "splits",
+    "call": "scripted_model",
+    "every_split": "splits",
+    "random_splits": "splits",
+}
+
+__all__ = [
+    "FakeClock",
+    "Reply",
+    "ScriptedModel",
+    "ScriptedTransport",
+    "Stall",
+    "byte_by_byte",
+    "call",
+    "every_split",
+    "random_splits",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+    return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
