@@ -1,3 +1,161 @@
-"""turnwise: the tool loop of LLM agents."""
+"""turnwise: the tool loop of LLM agents. Every call whole, one step one request, and a turn that ends with an answer.
 
-from turnwise._version import __version__ as __version__
+    from turnwise import Agent, tool
+
+The names below are the public ones; each is loaded when it is first used, so importing turnwise costs next to nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from turnwise._version import __version__
+
+if TYPE_CHECKING:
+    from turnwise.drivers.journal import Journal
+    from turnwise.drivers.tools import Tool
+    from turnwise.drivers.watching import (
+        FrameSeen,
+        RequestFinished,
+        RequestStarted,
+        StepStarted,
+        ToolFinished,
+        ToolStarted,
+    )
+    from turnwise.errors import (
+        BadTool,
+        CallerError,
+        MissingKey,
+        ModelFault,
+        ProviderFault,
+        ToolFault,
+        TurnwiseBug,
+        TurnwiseError,
+        UnknownModel,
+    )
+    from turnwise.faces.agent import Agent, RunFinished
+    from turnwise.faces.results import RunResult
+    from turnwise.faces.tools import FunctionTool, tool
+    from turnwise.turn.commands import PrepareStep as StepView
+    from turnwise.turn.config import Deadlines
+    from turnwise.turn.events import StepPrepared as StepChanges
+    from turnwise.vocab import (
+        Fault,
+        File,
+        FinishReason,
+        Message,
+        NamedTool,
+        Repair,
+        Settings,
+        StopReason,
+        Text,
+        ToolCall,
+        ToolResult,
+        ToolSpec,
+        Usage,
+    )
+
+_ROOMS = {
+    "turnwise.drivers.journal": ("Journal",),
+    "turnwise.drivers.tools": ("Tool",),
+    "turnwise.drivers.watching": (
+        "FrameSeen",
+        "RequestFinished",
+        "RequestStarted",
+        "StepStarted",
+        "ToolFinished",
+        "ToolStarted",
+    ),
+    "turnwise.errors": (
+        "BadTool",
+        "CallerError",
+        "MissingKey",
+        "ModelFault",
+        "ProviderFault",
+        "ToolFault",
+        "TurnwiseBug",
+        "TurnwiseError",
+        "UnknownModel",
+    ),
+    "turnwise.faces.agent": ("Agent", "RunFinished"),
+    "turnwise.faces.results": ("RunResult",),
+    "turnwise.faces.tools": ("FunctionTool", "tool"),
+    "turnwise.turn.commands": ("StepView=PrepareStep",),
+    "turnwise.turn.config": ("Deadlines",),
+    "turnwise.turn.events": ("StepChanges=StepPrepared",),
+    "turnwise.vocab": (
+        "Fault",
+        "File",
+        "FinishReason",
+        "Message",
+        "NamedTool",
+        "Repair",
+        "Settings",
+        "StopReason",
+        "Text",
+        "ToolCall",
+        "ToolResult",
+        "ToolSpec",
+        "Usage",
+    ),
+}
+# public name -> (module, the name there)
+_PLACES = {
+    name: (module, inner or name)
+    for module, names in _ROOMS.items()
+    for name, _, inner in (text.partition("=") for text in names)
+}
+
+__all__ = [
+    "Agent",
+    "BadTool",
+    "CallerError",
+    "Deadlines",
+    "Fault",
+    "File",
+    "FinishReason",
+    "FrameSeen",
+    "FunctionTool",
+    "Journal",
+    "Message",
+    "MissingKey",
+    "ModelFault",
+    "NamedTool",
+    "ProviderFault",
+    "Repair",
+    "RequestFinished",
+    "RequestStarted",
+    "RunFinished",
+    "RunResult",
+    "Settings",
+    "StepChanges",
+    "StepStarted",
+    "StepView",
+    "StopReason",
+    "Text",
+    "Tool",
+    "ToolCall",
+    "ToolFault",
+    "ToolFinished",
+    "ToolResult",
+    "ToolSpec",
+    "ToolStarted",
+    "TurnwiseBug",
+    "TurnwiseError",
+    "UnknownModel",
+    "Usage",
+    "__version__",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        raise AttributeError(f"module `turnwise` has no attribute `{name}`")
+    module, inner = _PLACES[name]
+    found: object = getattr(importlib.import_module(module), inner)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

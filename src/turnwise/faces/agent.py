@@ -1,0 +1,317 @@
+"""The library's face: an agent is a model, its tools and its rules; a run is one turn."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+import msgspec
+
+from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.endpoints import Endpoint
+from turnwise.drivers.ids import TimeOrderedIds
+from turnwise.drivers.journal import Journal, Session
+from turnwise.drivers.runner import InterruptKind, Runner, StepPreparer
+from turnwise.drivers.tools import Tool
+from turnwise.drivers.transport import Transport
+from turnwise.drivers.watching import Seen, TurnFinished, Watch
+from turnwise.errors import CallerError
+from turnwise.faces.models import ModelName, open_endpoint, read_model
+from turnwise.faces.results import RunResult, run_result
+from turnwise.faces.schemas import OutputType, read_output_type
+from turnwise.faces.tools import ToolLike, read_tools
+from turnwise.rules.history import check_input, open_calls
+from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, TurnConfig
+from turnwise.turn.events import TurnStarted
+from turnwise.turn.snapshot import session_messages
+from turnwise.vocab import File, Message, Settings, Text, ToolChoice, ToolResult
+
+Prompt = str | Sequence[str | Text | File] | Message
+"""What a run begins with: a text, texts and files in order, or a whole message."""
+
+ALL_EFFECTS: tuple[Effect, ...] = ("none", "read", "write", "execute")
+TITLE_CHARACTERS = 80
+
+
+class RunFinished(msgspec.Struct, frozen=True, tag="run_finished"):
+    """The last event of `Agent.stream`."""
+
+    result: RunResult
+
+
+RunEvent = Seen | RunFinished
+
+
+class RunOptions(TypedDict, total=False):
+    """What one run may choose for itself; everything else is the agent's.
+
+    `history` are earlier messages (`RunResult.history`); with a journal, `session` names the session to go on with
+    instead. `results` are values by call id, for pending calls of client-side tools. `watch` sees every event.
+    """
+
+    history: Sequence[Message]
+    session: str
+    results: Mapping[str, object]
+    tools: Sequence[ToolLike]
+    tool_choice: ToolChoice
+    parallel_tool_calls: bool
+    max_steps: int
+    settings: Settings
+    output_type: object
+    prepare_step: StepPreparer
+    watch: Watch
+
+
+class Agent:
+    """A model with tools, ready to run turns. It keeps no state between runs: histories are handed in, or kept in a journal.
+
+    `model` is `PROVIDER:NAME` (`openai:gpt-5`, `ollama:qwen3:8b`) or `FAMILY:NAME` with `base_url` (`openai_chat:...`,
+    `openai_responses:...`, `anthropic_messages:...`, `gemini:...`). The key comes from `api_key`, the variable
+    `api_key_env`, or the provider's usual variable. `instructions` is the system prompt. `output_type` is a pydantic model,
+    another type, or a JSON Schema that the answer must fit. `max_steps` caps the model steps of a turn; the last allowed
+    one forbids tools and asks for an answer. `allowed` are the effects of tools that may run; a call of another effect
+    gets a result that says so. `extra` are further body fields for the provider.
+
+    `async with Agent(...)` keeps connections open between runs. Raises UnknownModel, MissingKey, BadTool or another
+    CallerError where it is set up wrongly.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        tools: Sequence[ToolLike] = (),
+        instructions: str | Sequence[str] = (),
+        output_type: object = None,
+        settings: Settings = Settings(),  # noqa: B008 (frozen)
+        max_steps: int = MAX_STEPS,
+        tool_choice: ToolChoice = "auto",
+        parallel_tool_calls: bool | None = None,
+        prepare_step: StepPreparer | None = None,
+        allowed: Sequence[Effect] = ALL_EFFECTS,
+        allow_hint: str | None = None,
+        stream: bool = True,
+        deadlines: Deadlines = Deadlines(),  # noqa: B008 (frozen)
+        extra: Mapping[str, object] | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        api_key_env: str | None = None,
+        journal: Journal | None = None,
+        folder: Path | str | None = None,
+        transport: Transport | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._model: ModelName = read_model(model)
+        self._endpoint: Endpoint = open_endpoint(
+            self._model, base_url=base_url, api_key=api_key, api_key_env=api_key_env
+        )
+        self._tools = read_tools(tools)
+        self._output = None if output_type is None else read_output_type(output_type)
+        self._prepare_step = prepare_step
+        self._journal = journal
+        self._folder = folder or Path.cwd()
+        self._clock = clock or SystemClock()
+        self._ids = TimeOrderedIds(self._clock)
+        self._given_transport = transport
+        self._transport: Transport | None = None
+        self._open = contextlib.AsyncExitStack()
+        self._running: set[Runner] = set()
+        profile = self._model.profile
+        texts = (instructions,) if isinstance(instructions, str) else tuple(instructions)
+        config = TurnConfig(
+            session_id="",
+            turn_id="",
+            model=self._model.name,
+            system=tuple(Text(text) for text in texts if text.strip()),
+            tool_choice=tool_choice,
+            parallel_tool_calls=parallel_tool_calls,
+            settings=settings,
+            extra=msgspec.json.encode(extra).decode() if extra else "",
+            stream=stream,
+            max_steps=max_steps,
+            allowed=tuple(allowed),
+            deadlines=deadlines,
+            family=profile.family,
+            profile=profile.name,
+            accepts_prefill=profile.accepts_prefill,
+            tool_choice_none=profile.tool_choice_none,
+        )
+        self._config = config if allow_hint is None else msgspec.structs.replace(config, allow_hint=allow_hint)
+
+    async def __aenter__(self) -> "Agent":
+        self._transport = await self._open_transport(self._open)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._transport = None
+        await self._open.aclose()
+
+    async def run(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult:
+        """Run one turn to its end.
+
+        A provider's failure, a cap that was reached or a refusal is in the result, never raised. Raises CallerError for
+        options that cannot work, and what `prepare_step` raises.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            transport = self._transport or await self._open_transport(stack)
+            return await self._run(prompt, transport=transport, options=options)
+
+    def run_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult:
+        """`run`, for programs without an event loop. Raises CallerError inside one."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.run(prompt, **options))
+        raise CallerError("an event loop is running here: use `await agent.run(...)` instead of `run_sync`")
+
+    async def stream(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> AsyncGenerator[RunEvent]:
+        """Run one turn and give every event as it comes; the last is `RunFinished` with the result.
+
+        Leaving the loop early cancels the turn.
+        """
+        queue: asyncio.Queue[RunEvent | None] = asyncio.Queue()
+        also = options.get("watch")
+
+        def watch(seen: Seen) -> None:
+            queue.put_nowait(seen)
+            if also is not None:
+                also(seen)
+
+        options["watch"] = watch
+        task = asyncio.create_task(self.run(prompt, **options), name="turnwise run")
+        task.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while (event := await queue.get()) is not None:
+                if not isinstance(event, TurnFinished):
+                    yield event
+            yield RunFinished(await task)
+        finally:
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    def interrupt(self, kind: InterruptKind = "cancel") -> None:
+        """End the runs at hand soon; their results say so. To be called in the event loop's thread."""
+        for runner in tuple(self._running):
+            runner.interrupt(kind)
+
+    async def _run(self, prompt: Prompt | None, *, transport: Transport, options: RunOptions) -> RunResult:
+        tools = read_tools(options["tools"]) if "tools" in options else self._tools
+        output = read_output_type(options["output_type"]) if "output_type" in options else self._output
+        prepare_step = options.get("prepare_step", self._prepare_step)
+        earlier, session_id = self._earlier(options)
+        started = TurnStarted(
+            config=self._config_of_run(
+                options, tools=tools, output=output, prepares=prepare_step is not None, session_id=session_id
+            ),
+            input=_input_of(prompt, results=options.get("results"), earlier=earlier),
+            # with a journal, messages that came from elsewhere are kept in it
+            history=() if self._journal is not None and options.get("session") else earlier,
+        )
+        check_input(started.input, history=earlier)
+        runner = Runner(
+            self._endpoint,
+            transport=transport,
+            tools=tools,
+            clock=self._clock,
+            prepare_step=prepare_step,
+            watch=options.get("watch"),
+        )
+        pen = None
+        if self._journal is not None:
+            pen = self._journal.begin_turn(
+                turn_id=started.config.turn_id, session_id=session_id, folder=self._folder, title=_title(started.input)
+            )
+        self._running.add(runner)
+        try:
+            result = await runner.run(started, earlier=() if started.history else earlier, journal=pen)
+        finally:
+            self._running.discard(runner)
+        kept = session_id if self._journal is not None else ""
+        return run_result(result, output=output, earlier=earlier, session=kept)
+
+    def _config_of_run(
+        self,
+        options: RunOptions,
+        *,
+        tools: Sequence[Tool],
+        output: OutputType | None,
+        prepares: bool,
+        session_id: str,
+    ) -> TurnConfig:
+        config = self._config
+        return msgspec.structs.replace(
+            config,
+            session_id=session_id,
+            turn_id=self._ids.new(),
+            tools=tuple(tool.offer for tool in tools),
+            tool_choice=options.get("tool_choice", config.tool_choice),
+            parallel_tool_calls=options.get("parallel_tool_calls", config.parallel_tool_calls),
+            output=None if output is None else output.schema,
+            settings=options.get("settings", config.settings),
+            max_steps=options.get("max_steps", config.max_steps),
+            prepares_steps=prepares,
+        )
+
+    def _earlier(self, options: RunOptions) -> tuple[tuple[Message, ...], str]:
+        """The messages before this turn, and the session's id."""
+        history, session = tuple(options.get("history", ())), options.get("session")
+        if not session:
+            return history, self._ids.new()
+        if self._journal is None:
+            raise CallerError("`session` needs a journal: Agent(..., journal=Journal.open(...)), or pass `history`")
+        if history:
+            raise CallerError("give either `session` or `history`, not both: the session has its own messages")
+        found = self._journal.find_session(session)
+        return messages_of_session(self._journal, found), found.row.id
+
+    async def _open_transport(self, stack: contextlib.AsyncExitStack) -> Transport:
+        if self._given_transport is not None:
+            return self._given_transport
+        from turnwise.drivers.aiohttp_transport import AiohttpTransport
+
+        return await stack.enter_async_context(AiohttpTransport())
+
+
+def messages_of_session(journal: Journal, session: Session) -> tuple[Message, ...]:
+    """What was said in a session so far; a turn that was killed has its open calls answered."""
+    return session_messages(journal.events(turn.id) for turn in session.turns)
+
+
+def _input_of(
+    prompt: Prompt | None, *, results: Mapping[str, object] | None, earlier: Sequence[Message]
+) -> tuple[Message, ...]:
+    messages: list[Message] = []
+    if results is not None:
+        messages.append(_results_message(results, earlier=earlier))
+    match prompt:
+        case None:
+            pass
+        case Message():
+            messages.append(prompt)
+        case str():
+            messages.append(Message("user", (Text(prompt),)))
+        case _:
+            messages.append(Message("user", tuple(Text(part) if isinstance(part, str) else part for part in prompt)))
+    if not messages:
+        raise CallerError("there is nothing to send: give a prompt, or `results` for pending calls")
+    if not any(not isinstance(part, Text) or part.text.strip() for message in messages for part in message.parts):
+        raise CallerError("the prompt is empty: give the model something to answer")
+    return tuple(messages)
+
+
+def _results_message(results: Mapping[str, object], *, earlier: Sequence[Message]) -> Message:
+    """The handed-in values as results, in call order; the rules say what is missing or unknown."""
+    from turnwise.drivers.tool_output import result_of
+
+    pending = {call.id: call for call in open_calls(earlier)}
+    known = [result_of(pending[id], results[id]) for id in pending if id in results]
+    unknown = [ToolResult(call_id=id, name="") for id in results if id not in pending]
+    return Message("tool", (*known, *unknown))
+
+
+def _title(input: Sequence[Message]) -> str:
+    text = " ".join("".join(part.text for message in input for part in message.parts if isinstance(part, Text)).split())
+    return text[:TITLE_CHARACTERS]

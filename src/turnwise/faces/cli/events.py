@@ -1,0 +1,97 @@
+"""`--json`: one JSON object a line, while it happens; the last is the result."""
+
+import sys
+
+import msgspec
+
+from turnwise.drivers.watching import (
+    FrameSeen,
+    RequestFinished,
+    RequestStarted,
+    Seen,
+    StepStarted,
+    ToolFinished,
+    ToolStarted,
+)
+from turnwise.faces.results import RunResult
+from turnwise.vocab import ReasoningDelta, RefusalDelta, Text, TextDelta
+
+
+class JsonLines:
+    """Writes each event to standard output at once, so that a reader of the pipe can follow."""
+
+    def __call__(self, seen: Seen) -> None:
+        match seen:
+            case StepStarted(step=step):
+                self._write({"event": "step", "step": step})
+            case RequestStarted():
+                self._write(
+                    {
+                        "event": "request",
+                        "number": seen.number,
+                        "step": seen.step,
+                        "purpose": seen.purpose,
+                        "model": seen.model,
+                    }
+                )
+            case FrameSeen(frame=TextDelta(text=text)):
+                self._write({"event": "text", "delta": text})
+            case FrameSeen(frame=ReasoningDelta(text=text)):
+                self._write({"event": "reasoning", "delta": text})
+            case FrameSeen(frame=RefusalDelta(text=text)):
+                self._write({"event": "refusal", "delta": text})
+            case RequestFinished():
+                self._write(
+                    {
+                        "event": "response",
+                        "number": seen.number,
+                        "finish_reason": seen.response and seen.response.finish,
+                        "fault": seen.fault,
+                        "seconds": round(seen.seconds, 6),
+                    }
+                )
+            case ToolStarted(call=call):
+                self._write({"event": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments})
+            case ToolFinished(result=result):
+                self._write(
+                    {
+                        "event": "tool_result",
+                        "id": result.call_id,
+                        "name": result.name,
+                        "is_error": result.is_error,
+                        "text": "".join(part.text for part in result.content if isinstance(part, Text)),
+                        "seconds": round(seen.seconds, 6),
+                    }
+                )
+            case _:
+                pass
+
+    def close(self) -> None:
+        sys.stdout.flush()
+
+    def finish(self, result: RunResult) -> None:
+        usage = result.usage
+        self._write(
+            {
+                "event": "result",
+                "text": result.text,
+                "stop_reason": result.stop_reason,
+                "complete": result.complete,
+                "steps": result.steps,
+                "requests": result.requests,
+                "usage": {
+                    "input_tokens": usage.input_tokens,
+                    "output_tokens": usage.output_tokens,
+                    "reasoning_tokens": usage.reasoning_tokens,
+                    "cache_read_tokens": usage.cache_read_tokens,
+                    "cache_write_tokens": usage.cache_write_tokens,
+                },
+                "cost_usd": result.cost_usd,
+                "repairs": result.repairs,
+                "session": result.session,
+            }
+        )
+
+    def _write(self, line: dict[str, object]) -> None:
+        sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+        sys.stdout.buffer.flush()

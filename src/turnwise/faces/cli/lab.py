@@ -1,0 +1,63 @@
+"""`turnwise lab`: the scripted provider as a server for anybody's agents."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+import click
+
+from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.text import style
+from turnwise.lab import Lab
+
+EPILOG = """\b
+Examples:
+  turnwise lab --port 8080
+  turnwise run -m openai_chat:read-edit-answer --base-url http://127.0.0.1:8080/v1 --allow write "fix notes.txt"
+  turnwise lab --scripts my-scripts/ --list
+  turnwise lab --conversation recorded.json
+
+The model's name chooses the script. GET /_lab/requests tells what came in, DELETE forgets it, GET /_lab/scripts lists."""
+
+
+@click.command(epilog=EPILOG)
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port on 127.0.0.1. [0: a free one]")
+@click.option(
+    "--scripts",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder of TOML scripts beside those that ship with turnwise.",
+)
+@click.option(
+    "--conversation",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Play this recorded conversation instead of scripts.",
+)
+@click.option("--chunk-delay", type=click.FloatRange(0, 60), default=0.0, metavar="S", help="Seconds between chunks.")
+@click.option("--key", metavar="TEXT", help="Answer 401 to requests without this key.")
+@click.option("--list", "lists", is_flag=True, help="List the scripts and exit.")
+def command(
+    port: int, scripts: Path | None, conversation: Path | None, chunk_delay: float, key: str | None, lists: bool
+) -> None:
+    """Serve a scripted provider on 127.0.0.1 that speaks all four API families, strict about what it receives."""
+    with as_one_line():
+        lab = Lab(scripts, port=port, conversation=conversation, chunk_delay_s=chunk_delay, key=key)
+        if lists:
+            for name, script in sorted(lab.provider.scripts.items()):
+                click.echo(f"{style(name.ljust(28), 'bold')} {script.title}")
+            return
+        asyncio.run(serve(lab))
+
+
+async def serve(lab: Lab) -> None:
+    """Until Ctrl-C or SIGTERM."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    async with lab:
+        click.echo(
+            f"turnwise lab on {lab.url}   (OpenAI families: {lab.url}/v1, Anthropic: {lab.url}, Gemini: {lab.url}/v1beta)"
+        )
+        click.echo("Ctrl-C ends it; the model's name chooses the script (`turnwise lab --list`)")
+        await ended.wait()
+    click.echo(f"{lab.count()} requests received")

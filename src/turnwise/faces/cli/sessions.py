@@ -1,0 +1,118 @@
+"""`turnwise sessions`: what was said and done, out of the journal."""
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import click
+import msgspec
+
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.journal import Journal, Session, SessionRow, journal_path
+from turnwise.faces.agent import messages_of_session
+from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.screen import describe_call, describe_result
+from turnwise.faces.cli.text import clean, shortened, style
+from turnwise.vocab import File, Message, Reasoning, Refusal, Text, ToolCall, ToolResult
+
+EPILOG = """\b
+Examples:
+  turnwise sessions list
+  turnwise sessions show 3f2a9c1e
+  turnwise sessions show 3f2a9c1e --json | jq .
+  turnwise run --session 3f2a9c1e "and then?"
+
+An id may be given by its first or last letters. The journal lies in TURNWISE_STATE_DIR, else in ~/.local/state/turnwise."""
+
+
+@click.group(epilog=EPILOG)
+def command() -> None:
+    """List and show the sessions kept so far."""
+
+
+@command.command("list")
+@click.option(
+    "-n", "--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, help="How many, latest first."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a session, on one line each.")
+def list_sessions(limit: int, as_json: bool) -> None:
+    """List sessions, the latest first."""
+    with as_one_line(), opened() as journal:
+        rows = journal.sessions(limit=limit)
+        if as_json:
+            for row in rows:
+                _write_json(row)
+            return
+        if not rows:
+            click.echo("no sessions yet: `turnwise run` makes one", err=True)
+        for row in rows:
+            turns = f"{row.turns} turn{'' if row.turns == 1 else 's'}"
+            click.echo(
+                f"{style(row.id[-8:], 'bold')}  {_time(row.updated)}  {turns:<9} {_state(row):<24} "
+                f"{shortened(row.title, limit=60)}  {style(clean(row.folder), 'dim')}"
+            )
+
+
+@command.command("show")
+@click.argument("session")
+@click.option("--json", "as_json", is_flag=True, help="The session as one JSON object.")
+def show_session(session: str, as_json: bool) -> None:
+    """Show what was said and done in SESSION (an id, or its first or last letters)."""
+    with as_one_line(), opened() as journal:
+        found = journal.find_session(session)
+        messages = messages_of_session(journal, found)
+        if as_json:
+            _write_json({"session": found.row, "turns": found.turns, "messages": messages})
+            return
+        _show(found, messages)
+
+
+@contextmanager
+def opened() -> Generator[Journal]:
+    with Journal.open(journal_path(os.environ), clock=SystemClock()) as journal:
+        yield journal
+
+
+def _show(session: Session, messages: tuple[Message, ...]) -> None:
+    row = session.row
+    click.echo(style(f"session {row.id}", "bold"))
+    click.echo(f"{clean(row.folder)}, {_time(row.created)} to {_time(row.updated)}, {row.turns} turns, {_state(row)}")
+    for message in messages:
+        for part in message.parts:
+            line = _line(message, part)
+            if line:
+                click.echo(line)
+
+
+def _line(message: Message, part: object) -> str:
+    match part:
+        case Text(text=text) | Refusal(text=text):
+            return f"\n{style(message.role, 'cyan', 'bold')}\n{clean(text)}" if text.strip() else ""
+        case Reasoning(text=text):
+            return style(f"  (reasoning: {shortened(text, limit=100)})", "dim") if text else ""
+        case ToolCall():
+            return f"  {style('→', 'cyan')} {describe_call(part)}"
+        case ToolResult():
+            return f"  {style('✗', 'red') if part.is_error else style('✓', 'green')} {describe_result(part)}"
+        case File():
+            return f"  (file {clean(part.name or part.media_type)})"
+        case _:
+            return ""
+
+
+def _state(row: SessionRow) -> str:
+    if row.status == "lost":
+        return "interrupted"
+    if row.status is None or row.stop_reason is None:
+        return row.status or "empty"
+    return str(row.stop_reason) if row.complete else f"{row.stop_reason}, incomplete"
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _write_json(value: object) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")

@@ -1,0 +1,67 @@
+"""What a run gives back."""
+
+from dataclasses import dataclass
+
+from turnwise.faces.schemas import OutputType
+from turnwise.turn.config import TurnResult
+from turnwise.vocab import Fault, Message, Repair, StopReason, ToolCall, Usage
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """How a run ended. `text` is never empty (unless it waits); `complete` is false where the answer rests on less than the
+    model wanted to know.
+
+    `output` is the parsed value where an `output_type` was asked for and met, else None. `history` are all messages of the
+    session: pass them to the next run to go on. `pending` are calls of client-side tools that wait for results: run again
+    with `results={call.id: value}`. `requests` counts HTTP requests; `cost_usd` is None because prices are not known yet.
+    """
+
+    text: str
+    stop_reason: StopReason
+    complete: bool
+    output: object
+    steps: int
+    requests: int
+    usage: Usage
+    reasoning: str
+    repairs: tuple[Repair, ...]
+    pending: tuple[ToolCall, ...]
+    fault: Fault | None
+    written_locally: bool
+    history: tuple[Message, ...]
+    new_messages: tuple[Message, ...]
+    session: str
+    cost_usd: str | None = None
+
+
+def run_result(
+    result: TurnResult, *, output: OutputType | None, earlier: tuple[Message, ...], session: str
+) -> RunResult:
+    """The turn's result with the answer as a value. A value that fits the schema and that the type's own validators refuse
+    leaves `output` None and the result incomplete; a repair says why."""
+    value: object = None
+    repairs, complete = result.repairs, result.complete
+    if output is not None and result.output is not None:
+        try:
+            value = output.parse(result.output)
+        except ValueError as error:  # pydantic's ValidationError is one
+            repairs = (*repairs, Repair("output_refused", "answer", str(error)))
+            complete = False
+    return RunResult(
+        text=result.text,
+        stop_reason=result.stop_reason,
+        complete=complete,
+        output=value,
+        steps=result.steps,
+        requests=result.requests,
+        usage=result.usage,
+        reasoning=result.reasoning,
+        repairs=repairs,
+        pending=result.pending,
+        fault=result.fault,
+        written_locally=result.origin == "local",
+        history=(*earlier, *result.messages),
+        new_messages=result.messages,
+        session=session,
+    )
