@@ -10,6 +10,9 @@ Fields = dict[str, msgspec.Raw]
 
 FAMILY_NAME = "openai_responses"
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What reading a stranger's JSON can raise: not this shape or no JSON, no UTF-8, nested without end."""
+
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _TEXT = msgspec.json.Decoder(str)

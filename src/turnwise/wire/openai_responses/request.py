@@ -36,6 +36,7 @@ from turnwise.vocab import (
 from turnwise.wire.family import BadRequest, HttpCall, Loss
 from turnwise.wire.openai_responses.fields import (
     FAMILY_NAME,
+    UNREADABLE,
     Fields,
     count_at,
     encode,
@@ -293,7 +294,7 @@ def decode_request(body: bytes, path: str) -> Request:
     try:
         body.decode()
         return _decode(fields_of(msgspec.json.format(body, indent=-1)))  # whitespace of a client's own means nothing
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise BadRequest(f"the body cannot be read as a request of the Responses API: {error}") from error
 
 

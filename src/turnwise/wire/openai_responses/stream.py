@@ -36,6 +36,7 @@ from turnwise.vocab import (
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_responses.faults import fault_of
 from turnwise.wire.openai_responses.fields import (
+    UNREADABLE,
     Fields,
     count_at,
     fields_of,
@@ -89,7 +90,7 @@ class ResponsesDecoder:
         self._head_bytes = 0
         self._begins_with = b""  # its first byte that is no space
         self._bytes_left = limits.response_bytes
-        self._events = 0
+        self._events = 0  # those that said something
         self._silent = False
         self._started: str | None = None
         self._items: dict[int, _Item] = {}
@@ -170,7 +171,7 @@ class ResponsesDecoder:
         if not head.strip():
             return self._give_up(FaultKind.PROTOCOL, "the response was empty")
         return self._give_up(
-            FaultKind.PROTOCOL, f"no event of a Responses stream arrived; what did begins with: {preview(head)}"
+            FaultKind.PROTOCOL, f"nothing of a response arrived; what did begins with: {preview(head)}"
         )
 
     def _give_up(self, kind: FaultKind, message: str) -> list[Frame]:
@@ -185,14 +186,14 @@ class ResponsesDecoder:
                 self._events += 1
                 emit(self, delta, frames)
                 return
-        except (msgspec.DecodeError, RecursionError):
+        except UNREADABLE:
             pass  # a field of another type, or no clean JSON: the slow path tells
         if event.data.strip() == b"[DONE]":
             return
         try:
             event.data.decode()
             self._read_event(fields_of(event.data), event.name, frames)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             self._read_damaged(event, frames)
 
     def _read_damaged(self, event: SseEvent, frames: list[Frame]) -> None:
@@ -201,7 +202,7 @@ class ResponsesDecoder:
         for clean in healed.objects:
             try:
                 self._read_event(fields_of(clean), event.name, frames)
-            except (msgspec.DecodeError, RecursionError) as error:
+            except UNREADABLE as error:
                 frames.append(
                     Mended(Repair("event_left_out", event.name or "stream", f"not this API's shape: {error}"))
                 )
@@ -249,8 +250,7 @@ class ResponsesDecoder:
     def _read_event(self, fields: Fields, name: str, frames: list[Frame]) -> None:
         kind = text_at(fields, "type") or name
         is_error = kind == "error" or ("error" in fields and not kind)
-        if kind.startswith("response.") or is_error:
-            self._events += 1
+        before = len(frames)
         if kind in _DELTAS:  # came here for its `output_index`, which it lacks
             self._read_loose_delta(fields, kind, frames)
         elif kind in TERMINAL_EVENTS:
@@ -259,6 +259,7 @@ class ResponsesDecoder:
             _EVENTS[kind](self, fields, frames)
         elif is_error:
             self._fail(fields, frames)
+        self._events += len(frames) > before
 
     def _read_loose_delta(self, fields: Fields, kind: str, frames: list[Frame]) -> None:
         delta = text_at(fields, "delta")
@@ -478,14 +479,14 @@ def read_body(body: bytes, decoder: ResponsesDecoder) -> list[Frame]:
         body.decode()
         response = fields_of(body)
         _take_body(response, decoder, frames)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         healed = heal(body)
         frames = [Mended(Repair("damaged_body", "response", healed.what))]
         if not healed.objects:
             return [Faulted(Fault(kind=FaultKind.PROTOCOL, message=_no_body(body)))]
         try:
             _take_body(fields_of(healed.objects[0]), decoder, frames)
-        except (msgspec.DecodeError, RecursionError):
+        except UNREADABLE:
             return [*frames, Faulted(Fault(kind=FaultKind.PROTOCOL, message=_no_body(body)))]
     return frames
 
