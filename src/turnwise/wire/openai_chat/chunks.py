@@ -93,7 +93,7 @@ def read_values(text: str) -> list[object]:
     Raises ValueError where what stands there is no JSON, RecursionError where it is nested too deeply.
     """
     # The standard library's decoder takes lone surrogates, which models do write in two chunks; msgspec's does not.
-    scan = json.JSONDecoder().raw_decode
+    scan = json.JSONDecoder(parse_constant=_no_number).raw_decode
     values: list[object] = []
     at = 0
     while at < len(text):
@@ -106,6 +106,10 @@ def read_values(text: str) -> list[object]:
             while at < len(text) and text[at].isspace():
                 at += 1
     return values
+
+
+def _no_number(_: str) -> None:
+    """Python writes NaN and Infinity where JSON has no word for them."""
 
 
 def tolerant_chunk(value: dict[str, object]) -> Chunk:
@@ -139,11 +143,11 @@ def _delta(value: dict[str, object]) -> Delta:
     content = value.get("content")
     call = value.get("function_call")
     return Delta(
-        content=[_part(part) for part in objects(content)] if is_array(content) else _text(content),
-        reasoning_content=_text(value.get("reasoning_content")),
-        reasoning=_text(value.get("reasoning")),
+        content=[_part(part) for part in objects(content)] if is_array(content) else _piece(content),
+        reasoning_content=_piece(value.get("reasoning_content")),
+        reasoning=_piece(value.get("reasoning")),
         reasoning_details=_raws(value.get("reasoning_details")),
-        refusal=_text(value.get("refusal")),
+        refusal=_piece(value.get("refusal")),
         tool_calls=[_call(call) for call in objects(value.get("tool_calls"))],
         function_call=_function(call) if is_object(call) else None,
         annotations=_raws(value.get("annotations")),
@@ -156,9 +160,9 @@ def _part(value: dict[str, object]) -> ContentPart:
     thinking = value.get("thinking")
     return ContentPart(
         type=_text(value.get("type")) or "",
-        text=_text(value.get("text")),
-        thinking=[_part(part) for part in objects(thinking)] if is_array(thinking) else _text(thinking),
-        refusal=_text(value.get("refusal")),
+        text=_piece(value.get("text")),
+        thinking=[_part(part) for part in objects(thinking)] if is_array(thinking) else _piece(thinking),
+        refusal=_piece(value.get("refusal")),
     )
 
 
@@ -168,7 +172,7 @@ def _call(value: dict[str, object]) -> CallPiece:
         index=_integer(value.get("index")),
         id=_text(value.get("id")),
         function=_function(function) if is_object(function) else None,
-        custom=CustomPiece(name=_text(custom.get("name")), input=_text(custom.get("input"))) if custom else None,
+        custom=CustomPiece(name=_text(custom.get("name")), input=_piece(custom.get("input"))) if custom else None,
         extra_content=_raw(value.get("extra_content")),
     )
 
@@ -177,8 +181,8 @@ def _function(value: dict[str, object]) -> FunctionPiece:
     arguments = value.get("arguments")
     if isinstance(arguments, dict | list):
         text = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
-        return FunctionPiece(name=_text(value.get("name")), arguments=text, whole=True)
-    return FunctionPiece(name=_text(value.get("name")), arguments=_text(arguments))
+        return FunctionPiece(name=_text(value.get("name")), arguments=_text(text), whole=True)
+    return FunctionPiece(name=_text(value.get("name")), arguments=_piece(arguments))
 
 
 def is_object(value: object) -> TypeGuard[dict[str, object]]:
@@ -201,10 +205,15 @@ def _object(value: object) -> dict[str, object]:
 
 
 def _text(value: object) -> str | None:
+    """A name or an id. A lone surrogate in it could never be written again."""
     if isinstance(value, str):
-        # A lone surrogate cannot be written as UTF-8 again.
-        return value.encode("utf-8", "replace").decode() if not value.isascii() else value
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _piece(value: object) -> str | None:
+    """A piece of text. A lone surrogate may be half of a character, so the assembler joins it with the next piece's."""
+    return value if isinstance(value, str) else _text(value)
 
 
 def _integer(value: object) -> int | None:
@@ -216,7 +225,7 @@ def _integer(value: object) -> int | None:
 
 
 def _raw(value: object) -> msgspec.Raw:
-    return NOTHING if value is None else msgspec.Raw(json.dumps(value).encode())
+    return NOTHING if value is None else msgspec.Raw(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _raws(value: object) -> list[msgspec.Raw] | None:

@@ -134,6 +134,9 @@ def _reasoning(settings: Settings, profile: Profile) -> Fields:
             return {"reasoning": {"effort": effort} if effort is not None else {"max_tokens": budget}}
         case "thinking":
             return {"thinking": {"type": "enabled" if enabled else "disabled"}}
+        case "thinking_effort":  # DeepSeek: whether, and how much
+            effort = effort if enabled else None
+            return {"thinking": {"type": "enabled" if enabled else "disabled"}, "reasoning_effort": effort}
         case "enable_thinking":
             return {"enable_thinking": enabled, "thinking_budget": budget if enabled else None}
         case "chat_template_kwargs":

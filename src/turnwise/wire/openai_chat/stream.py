@@ -65,6 +65,7 @@ class ChunkReader:
     __slots__ = (
         "_citations",
         "_finish",
+        "_has_reasoning",
         "_has_text",
         "_items",
         "_reasoning",
@@ -78,6 +79,7 @@ class ChunkReader:
         self._started = False
         self._said = False  # any text, reasoning, refusal or call so far
         self._has_text = False
+        self._has_reasoning = False
         self._refused = False
         self._finish: tuple[str, bool] | None = None
         self._items = 0
@@ -134,8 +136,10 @@ class ChunkReader:
             refusal = refusal or delta.refusal
         if thinking or delta.reasoning_content or delta.reasoning or delta.reasoning_details:
             reasoning = self._reasoning.read(delta, thinking=thinking)
-            if reasoning:
-                self._said = True
+            if reasoning or not self._has_reasoning:
+                # Encrypted reasoning has no text; its part begins here all the same.
+                self._said = self._said or bool(reasoning)
+                self._has_reasoning = True
                 frames.append(ReasoningDelta(reasoning))
         if text:
             self._said = self._has_text = True
@@ -162,7 +166,7 @@ class ChunkReader:
             text, thinking, refusal = split_content(content)
             refusal = refusal or message.refusal
         reasoning = self._reasoning.read(message, thinking=thinking)
-        if reasoning:
+        if reasoning or message.reasoning_details:
             frames.append(PartDone(REASONING, Reasoning(reasoning)))
         if text:
             self._has_text = True
@@ -212,7 +216,6 @@ class ChunkReader:
             self._flush_citations(frames)
         opaque = self._reasoning.opaque()
         if opaque is not None:
-            frames.append(ReasoningDelta(""))  # the part exists though it may have no text (encrypted reasoning)
             frames.append(BlockData(REASONING, opaque))
 
 
@@ -227,11 +230,17 @@ def _index_of(raw: msgspec.Raw) -> int:
         return 0
 
 
+def _opaque_of(extra_content: msgspec.Raw) -> Opaque | None:
+    try:
+        fields: object = msgspec.json.decode(extra_content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return Opaque(FAMILY, msgspec.json.encode({"extra_content": fields}).decode())
+
+
 def _call_frame(call: CallPiece, *, block: str | None) -> ToolCallDelta:
     """One fragment as it stood there; what it means is for the assembler to judge."""
-    opaque = None
-    if is_there(call.extra_content):
-        opaque = Opaque(FAMILY, '{"extra_content":' + bytes(call.extra_content).decode("utf-8", "replace") + "}")
+    opaque = _opaque_of(call.extra_content) if is_there(call.extra_content) else None
     custom, function = call.custom, call.function
     if custom is not None:
         return ToolCallDelta(
