@@ -1,0 +1,202 @@
+"""The journal: what is written stays, whoever else writes, and whatever happens to the process."""
+
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.journal import Entry, Journal, RequestSent, TurnJournal, journal_path
+from turnwise.errors import CallerError
+from turnwise.testing import FakeClock
+from turnwise.turn.config import TurnConfig, TurnResult
+from turnwise.turn.events import RequestFailed, ResponseReceived, TurnStarted
+from turnwise.turn.snapshot import session_messages
+from turnwise.vocab import NO_USAGE, Fault, FaultKind, FinishReason, Message, Response, StopReason, Text
+
+CONFIG = TurnConfig(session_id="s1", turn_id="t1", model="m")
+STARTED = TurnStarted(config=CONFIG, input=(Message("user", (Text("grüß dich"),)),))
+ANSWER = ResponseReceived(
+    number=1, response=Response(message=Message("assistant", (Text("hallo"),)), finish=FinishReason.STOP)
+)
+RESULT = TurnResult(
+    text="hallo", stop_reason=StopReason.ANSWERED, complete=True, steps=1, requests=1, usage=NO_USAGE, messages=()
+)
+
+
+def begin(
+    journal: Journal, session: str = "s1", turn: str = "t1", folder: str = "/here", title: str = "go"
+) -> TurnJournal:
+    return journal.begin_turn(turn_id=turn, session_id=session, folder=folder, title=title)
+
+
+def test_entries_come_back_as_they_were_written(tmp_path: Path) -> None:
+    """Whole values, in order, with their times, from another opening of the file."""
+    clock = FakeClock(now=1000)
+    sent = RequestSent(number=1, purpose="step", url="http://x", body_sha256="00", body_bytes=2)
+    with Journal.open(tmp_path / "j.db", clock=clock) as journal:
+        pen = begin(journal)
+        for record in (STARTED, sent, ANSWER):
+            pen.append(record)
+        pen.close(RESULT)
+    with Journal.open(tmp_path / "j.db", clock=clock) as journal:
+        assert journal.entries("t1") == [
+            Entry(seq=1, time=1000, record=STARTED),
+            Entry(seq=2, time=1000, record=sent),
+            Entry(seq=3, time=1000, record=ANSWER),
+        ]
+        assert journal.events("t1") == [STARTED, ANSWER]
+        (row,) = journal.sessions()
+        assert (row.id, row.title, row.turns, row.status, row.stop_reason, row.complete) == (
+            *("s1", "go", 1, "done"),
+            *(StopReason.ANSWERED, True),
+        )
+
+
+async def test_sessions_are_found_by_id_part_and_folder() -> None:
+    """The latest first; a part that fits several, or none, is told."""
+    clock = FakeClock()
+    with Journal.open(None, clock=clock) as journal:
+        for number, (session, folder) in enumerate([("aaaa1111", "/a"), ("aaaa2222", "/b"), ("bbbb2222", "/a")]):
+            begin(journal, session, f"t{number}", folder).close(RESULT)
+            await clock.advance(1)
+        assert [row.id for row in journal.sessions()] == ["bbbb2222", "aaaa2222", "aaaa1111"]
+        assert [row.id for row in journal.sessions(limit=1)] == ["bbbb2222"]
+        assert journal.find_session("aaaa1").row.id == "aaaa1111"
+        assert journal.find_session("1111").row.id == "aaaa1111"
+        last = journal.last_session("/a")
+        assert last is not None and last.row.id == "bbbb2222"
+        assert journal.last_session("/c") is None
+        with pytest.raises(CallerError, match="fits several sessions: aaaa2222, aaaa1111"):
+            journal.find_session("aaaa")
+        with pytest.raises(CallerError, match="there is no session"):
+            journal.find_session("cccc")
+        with pytest.raises(CallerError, match="is no session id"):
+            journal.find_session("a*")
+
+
+async def test_turns_of_a_session_come_in_order_with_the_last_ones_state() -> None:
+    """Two turns: the row speaks of the last, the session holds both."""
+    clock = FakeClock()
+    with Journal.open(None, clock=clock) as journal:
+        begin(journal, turn="z").close(RESULT)
+        await clock.advance(1)
+        begin(journal, turn="a", title="later")
+        last = journal.last_session("/here")
+        assert last is not None
+        assert [(turn.id, turn.status) for turn in last.turns] == [("z", "done"), ("a", "running")]
+        assert (last.row.title, last.row.turns, last.row.status) == ("go", 2, "running")
+
+
+def test_running_session_is_not_started_twice_and_free_after_the_run() -> None:
+    """Two turns of one session at once would each miss what the other says."""
+    with Journal.open(None, clock=FakeClock()) as journal:
+        pen = begin(journal)
+        with pytest.raises(CallerError, match="session `s1` is running already"):
+            begin(journal, turn="t2")
+        pen.abandon()
+        begin(journal, turn="t2")
+        with pytest.raises(CallerError, match="taken this turn over"):
+            pen.append(STARTED)
+
+
+def test_file_is_private(tmp_path: Path) -> None:
+    """Prompts and results are nobody else's business: the file and its companions are 0600, the folder 0700."""
+    path = tmp_path / "state" / "journal.db"
+    with Journal.open(path, clock=FakeClock()) as journal:
+        begin(journal)
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    assert modes == {"journal.db": 0o600, "journal.db-wal": 0o600, "journal.db-shm": 0o600}
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_damaged_foreign_and_newer_files_are_told(tmp_path: Path) -> None:
+    """One clear line each, naming the file and what to do; the file is left as it is."""
+    damaged, foreign, newer = tmp_path / "damaged.db", tmp_path / "foreign.db", tmp_path / "newer.db"
+    damaged.write_bytes(b"this is not a database at all" * 100)
+    connection = sqlite3.connect(foreign)
+    connection.execute("create table other (x)")
+    connection.close()
+    Journal.open(newer, clock=FakeClock()).close()
+    connection = sqlite3.connect(newer)
+    connection.execute("pragma user_version = 99")
+    connection.close()
+    for path, text in ((damaged, "damaged or no SQLite file"), (foreign, "not a journal"), (newer, "newer turnwise")):
+        before = path.read_bytes()
+        with pytest.raises(CallerError, match=text) as caught:
+            Journal.open(path, clock=FakeClock())
+        assert str(path) in str(caught.value) and "TURNWISE_STATE_DIR" in str(caught.value)
+        assert path.read_bytes() == before
+    with pytest.raises(CallerError, match="cannot be written"):
+        Journal.open(damaged / "below-a-file.db", clock=FakeClock())
+
+
+def test_journal_path_follows_the_environment() -> None:
+    """TURNWISE_STATE_DIR, then XDG_STATE_HOME (absolute only), then the home folder."""
+    assert journal_path({"TURNWISE_STATE_DIR": "/x", "XDG_STATE_HOME": "/y"}) == Path("/x/journal.db")
+    assert journal_path({"XDG_STATE_HOME": "/y"}) == Path("/y/turnwise/journal.db")
+    home = Path.home() / ".local" / "state" / "turnwise" / "journal.db"
+    assert journal_path({"XDG_STATE_HOME": "relative"}) == journal_path({}) == home
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.journal import Journal, RequestSent
+from turnwise.turn.config import TurnConfig
+from turnwise.turn.events import TurnStarted
+from turnwise.vocab import Message, Text
+
+path, name, count, hang = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4] == "hang"
+journal = Journal.open(path, clock=SystemClock())
+pen = journal.begin_turn(turn_id="t" + name, session_id="s" + name, folder="/here", title=name)
+config = TurnConfig(session_id="s" + name, turn_id="t" + name, model="m")
+pen.append(TurnStarted(config=config, input=(Message("user", (Text("hi"),)),)))
+for number in range(count):
+    pen.append(RequestSent(number=number, purpose="step", url="u", body_sha256="0", body_bytes=0))
+print("written", flush=True)
+if hang:
+    sys.stdin.read()
+"""
+
+
+def writer(path: Path, name: str, *, count: int, hang: bool) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", textwrap.dedent(WRITER), str(path), name, str(count), "hang" if hang else "end"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_processes_write_at_once(tmp_path: Path) -> None:
+    """Three make the file and write 200 entries each at the same time; none is lost and none fails."""
+    path = tmp_path / "j.db"
+    children = [writer(path, name, count=200, hang=False) for name in "abc"]
+    for child in children:
+        child.communicate(timeout=60)
+    assert [child.returncode for child in children] == [0, 0, 0]
+    with Journal.open(path, clock=SystemClock()) as journal:
+        assert [len(journal.entries(f"t{name}")) for name in "abc"] == [201, 201, 201]
+
+
+def test_killed_process_leaves_a_readable_session(tmp_path: Path) -> None:
+    """kill -9 in the middle of a request: everything appended is there, the turn is `lost`, the session goes on."""
+    path = tmp_path / "j.db"
+    child = writer(path, "a", count=3, hang=True)
+    assert child.stdout is not None and child.stdout.readline() == "written\n"
+    with Journal.open(path, clock=SystemClock()) as journal:
+        with pytest.raises(CallerError, match="running already"):
+            begin(journal, "sa", "t2")
+        os.kill(child.pid, signal.SIGKILL)
+        child.communicate(timeout=60)
+        session = journal.last_session("/here")
+        assert session is not None and [turn.status for turn in session.turns] == ["lost"]
+        assert len(journal.entries("ta")) == 4
+        assert session_messages([journal.events("ta")]) == (Message("user", (Text("hi"),)),)
+        begin(journal, "sa", "t2").append(
+            RequestFailed(number=1, fault=Fault(kind=FaultKind.TIMEOUT, message="the lost one is not in the way"))
+        )
