@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from requirements import PROMISES
 
+from requirements import PROMISES
 from turnwise.drivers.decoding import read_stream
 from turnwise.testing.splits import byte_by_byte, every_split, random_splits
 from turnwise.vocab import Response, ToolCall, calls_of, reasoning_of, refusal_of, text_of
@@ -22,7 +22,7 @@ class Written(NamedTuple):
     expected: dict[str, Any]
 
     @property
-    def bytes(self) -> bytes:
+    def content(self) -> bytes:
         return (FOLDER / f"{self.name}.sse").read_bytes()
 
     def decode(self, pieces: Iterable[bytes]) -> Response:
@@ -59,7 +59,7 @@ def call_as_written(call: ToolCall) -> dict[str, Any]:
 
 def check(stream: Written) -> None:
     expected = stream.expected
-    response = stream.decode([stream.bytes])
+    response = stream.decode([stream.content])
     assert [call_as_written(call) for call in calls_of(response.message)] == expected["calls"]
     assert text_of(response.message) == expected.get("text", "")
     assert reasoning_of(response.message) == expected.get("reasoning", "")
@@ -196,9 +196,9 @@ def test_framing_changes_nothing(stream: Written) -> None:
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
 def test_any_split_of_the_bytes_gives_the_same_response(stream: Written) -> None:
     """One byte at a time and 20 random ways; every single cut is tried on two streams below."""
-    whole = stream.decode([stream.bytes])
-    assert stream.decode(byte_by_byte(stream.bytes)) == whole
-    for pieces in random_splits(stream.bytes, seed=len(stream.bytes)):
+    whole = stream.decode([stream.content])
+    assert stream.decode(byte_by_byte(stream.content)) == whole
+    for pieces in random_splits(stream.content, seed=len(stream.content)):
         assert stream.decode(pieces) == whole
 
 
@@ -207,8 +207,8 @@ def test_any_split_of_the_bytes_gives_the_same_response(stream: Written) -> None
 def test_every_single_cut_gives_the_same_response(name: str) -> None:
     """Inside UTF-8, CRLF, the BOM, a field's name: two pieces, cut at every byte."""
     stream = next(stream for stream in STREAMS if stream.name == name)
-    whole = stream.decode([stream.bytes])
-    for pieces in every_split(stream.bytes):
+    whole = stream.decode([stream.content])
+    for pieces in every_split(stream.content):
         assert stream.decode(pieces) == whole
 
 
@@ -216,7 +216,7 @@ def test_every_single_cut_gives_the_same_response(name: str) -> None:
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
 def test_line_ends_comments_and_a_bom_change_nothing(stream: Written) -> None:
     """CR, CRLF and LF, a BOM, a comment and a keep-alive before every event."""
-    plain = stream.bytes.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
+    plain = stream.content.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
     whole = stream.decode([plain])
     chatty = plain.replace(b"data: ", b": OPENROUTER PROCESSING\n\nid: 1\nevent: message\ndata:")
     for disguise in (

@@ -135,10 +135,24 @@ class ArgumentText:
         """Whether `text` must belong to what is here, because it is no beginning of its own."""
         return text.lstrip(SPACE)[:1] != self._first or not JsonScanner().feed(text)
 
-    def release(self) -> str:
-        """What was held back from those who watch: the call is over."""
+    def release(self, *, whole: bool) -> str:
+        """What was held back from those who watch: the call is over. `whole`: the response ended by itself, so of two
+        readings the one that is whole is meant."""
+        if self._doubt and whole and not self.is_whole() and self._doubt_is_whole():
+            self.repairs["cumulative"] = None
+            text, self._held = self._doubt, ""
+            self._replace(text)
+            return text[self._shown_before_doubt :]
+        return self._take_held()
+
+    def _take_held(self) -> str:
         held, self._held = self._held, ""
         return held
+
+    def _doubt_is_whole(self) -> bool:
+        scanner = JsonScanner()
+        scanner.feed(self._doubt)
+        return scanner.whole
 
     def _add_with_care(self, text: str) -> str:
         if not self._first:
@@ -164,7 +178,7 @@ class ArgumentText:
         if self._careful:
             self._held = text
             return ""
-        return self.release() + text
+        return self._take_held() + text
 
     def _append(self, text: str) -> None:
         self._pieces.append(text)
@@ -210,7 +224,7 @@ class ArgumentText:
             self._append(text)
             self._scanned = len(self._pieces)
             self._careful = False
-            return self.release() + text
+            return self._take_held() + text
         self._doubt = ""
         whole = text if text.startswith(repeated) else repeated + text
         if JsonScanner().feed(whole):
@@ -221,7 +235,7 @@ class ArgumentText:
         self._append(text)
         self._scanned = len(self._pieces)
         self._careful = False
-        return self.release() + text
+        return self._take_held() + text
 
     def _begin_another(self, text: str) -> str:
         """A whole value is here and another begins."""
@@ -271,6 +285,10 @@ class ArgumentText:
             if text.strip(SPACE):
                 self.repairs["null_arguments"] = None
             return Settled("{}", ArgumentsState.COMPLETE)
+        if self._doubt and not cut_if_empty and not self.is_whole() and self._doubt_is_whole():
+            self.repairs["cumulative"] = None
+            self._replace(self._doubt)
+            text = self.joined()
         if self._judged is None or self._judged[0] is not text:
             self._judged = (text, self._judge(text))
         settled = self._judged[1]
@@ -288,10 +306,6 @@ class ArgumentText:
                 return self._unpack(text, inner)
             case Complete(value=value):
                 return Settled(text, ArgumentsState.INVALID, f"arguments must be a JSON object, not {_kind(value)}")
-            case Truncated() if self._doubt and isinstance(classify(self._doubt), Complete):
-                self.repairs["cumulative"] = None
-                self.diverged = True
-                return Settled(self._doubt, ArgumentsState.COMPLETE)
             case Truncated():
                 return Settled(text, ArgumentsState.TRUNCATED, verdict.reason)
             case Invalid() | None:

@@ -26,6 +26,7 @@ KINDS: dict[str, str] = {
     "after_final": "a piece that came after the final form of its part was dropped",
     "started_again": "a second beginning discarded what had come before",
     "finish_hides_cut": "a call was cut although the finish reason did not say so",
+    "finish_hides_limit": "the output limit was reached although the finish reason did not say so",
     "finish_without_calls": "the finish reason spoke of tool calls and there were none",
     "finish_differs": "several finish reasons came and the gravest was taken",
 }

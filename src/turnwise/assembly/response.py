@@ -144,6 +144,7 @@ class Assembler:
             message=Message("assistant", tuple(parts)),
             finish=self._own_reason(reason, calls),
             provider_finish=self._finish.provider_reason if self._finish else None,
+            explanation=self._finish.explanation if self._finish else None,
             usage=self._usage,
             id=self._id,
             model=self._model,
@@ -236,12 +237,17 @@ class Assembler:
             return self._overflow()
         self._table.name_call(call, id=frame.id, name=frame.name)
         call.free_form = call.free_form or frame.free_form
+        if frame.opaque is not None:
+            if not self._grow(len(frame.opaque.json)):
+                return self._overflow()
+            block.opaques.append(frame.opaque)
         arguments = frame.arguments or ""
         if frame.whole:
             before = call.text.size
-            shown = call.text.add_whole(arguments or "{}")
-            if not self._grow(call.text.size - before):
-                return self._overflow()
+            shown = call.text.add_whole(whole_characters(arguments) or "{}")
+            fits = self._grow(call.text.size - before)
+            if call.text.size > self._call_bytes or not fits:
+                return self._overflow(call if fits else None)
             return self._show(call, shown, whole=True)
         return self._argue(call, arguments)
 
@@ -291,8 +297,9 @@ class Assembler:
             self._note("final_item_wins", block.key)
         before = call.text.size
         call.take_final(part, raw=had_pieces)
-        if not self._grow(call.text.size - before) or call.text.size > self._call_bytes:
-            return self._overflow(call)
+        fits = self._grow(call.text.size - before)
+        if call.text.size > self._call_bytes or not fits:
+            return self._overflow(call if fits else None)
         self._table.name_call(call, id=part.id, name=None)
         block.take_final_call(part)
         call.announced = True
@@ -321,7 +328,7 @@ class Assembler:
         if block is None:
             return ()
         block.ended = True
-        return (*self._release([block.call] if block.call else []), frame)
+        return (*self._release([block.call] if block.call else [], whole=False), frame)
 
     # -- the response ------------------------------------------------------------------------------------------------
 
@@ -347,7 +354,8 @@ class Assembler:
             )
         if before is None or GRAVITY[frame.reason] >= GRAVITY[before.reason]:
             self._finish = frame
-        return (*self._release([block.call for block in self._blocks.values() if block.call]), frame)
+        calls = [block.call for block in self._blocks.values() if block.call]
+        return (*self._release(calls, whole=self._reason() in ENDED_BY_ITSELF), frame)
 
     def _faulted(self, frame: Faulted) -> Sequence[Frame]:
         self._fault = self._fault or frame.fault
@@ -364,7 +372,10 @@ class Assembler:
         if self._finish is None:
             return FinishReason.LENGTH if self._limit_reached else FinishReason.CUT
         reason = self._finish.reason
-        return FinishReason.LENGTH if self._limit_reached and reason in ENDED_BY_ITSELF else reason
+        if self._limit_reached and reason in ENDED_BY_ITSELF:
+            self._note("finish_hides_limit", "response")
+            return FinishReason.LENGTH
+        return reason
 
     def _own_reason(self, reason: FinishReason, calls: list[ToolCall]) -> FinishReason:
         if reason is FinishReason.STOP and calls:
@@ -475,11 +486,11 @@ class Assembler:
             free_form=call.free_form,
         )
 
-    def _release(self, calls: Sequence[OpenCall]) -> list[Frame]:
+    def _release(self, calls: Sequence[OpenCall], *, whole: bool) -> list[Frame]:
         """Show what was held back of these calls, and the true form of those that were shown otherwise."""
         frames: list[Frame] = []
         for call in calls:
-            held = call.text.release()
+            held = call.text.release(whole=whole)
             if not call.announced and (call.name or call.text.begun):
                 frames += [*self._announce_older(call), self._announce(call, held)]
             elif held:

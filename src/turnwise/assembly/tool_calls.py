@@ -80,7 +80,7 @@ class OpenCall:
             self.text.add_free(part.arguments)
         else:
             self.text.add(part.arguments)
-        self.text.release()
+        self.text.release(whole=False)
         self.text.handed_out = not raw
 
 
