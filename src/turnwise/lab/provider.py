@@ -16,7 +16,7 @@ from turnwise.lab.script import Script
 from turnwise.lab.strict import ModelRules, Rejected
 from turnwise.lab.wire import stream_of
 from turnwise.testing.frames import frames_of
-from turnwise.vocab import Request, text_of
+from turnwise.vocab import Frame, Request, Response, Usage, UsageReported, text_of
 from turnwise.wire.family import BadRequest, Family
 from turnwise.wire.limits import Limits
 from turnwise.wire.registry import family as find_family
@@ -154,13 +154,21 @@ def encoded(family: Family, *, reply: Reply, request: Request, streamed: bool) -
         outgoing = Outgoing(status=200, content_type=EVENT_STREAM, pieces=tuple(pieces))
     else:
         encoder = family.stream_encoder(request)
-        written = [encoder.encode(frame) for frame in frames_of(response)]
+        written = [encoder.encode(frame) for frame in streamed_frames(family.name, response=response)]
         written.append(encoder.finish())
         outgoing = Outgoing(status=200, content_type=EVENT_STREAM, pieces=tuple([piece for piece in written if piece]))
     if reply.fault is None:
         return outgoing
     said = text_of(response.message)
     return bend(outgoing, fault=reply.fault, family=family.name, streamed=streamed, text=said)
+
+
+def streamed_frames(family: str, *, response: Response) -> list[Frame]:
+    """Anthropic says the prompt's tokens first, in `message_start`, and the rest at the end."""
+    frames = frames_of(response)
+    if family == "anthropic_messages" and response.usage is not None:
+        frames.insert(1, UsageReported(Usage(input_tokens=response.usage.input_tokens, output_tokens=1)))
+    return frames
 
 
 def as_array(stream: Outgoing) -> Outgoing:

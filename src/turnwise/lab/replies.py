@@ -47,7 +47,7 @@ def next_reply(script: Script, *, conversation: Conversation, family: str, strea
     filled = values or base_values(script, conversation=conversation, turn=turn, place=place)
     made = sum(1 for one in conversation.said if one.role == "assistant") + 1
     parts = parts_of(step, values=filled, made=made, conversation=conversation, family=family, streamed=streamed)
-    finish = step.finish or default_finish(step)
+    finish = step.finish or default_finish(step, family=family)
     response = Response(
         message=Message("assistant", tuple(parts)),
         finish=finish,
@@ -93,12 +93,14 @@ def silenced(script: Script, *, conversation: Conversation) -> bool:
             return False
 
 
-def default_finish(step: Step) -> FinishReason:
+def default_finish(step: Step, *, family: str) -> FinishReason:
     if any(call.cut_after is not None for call in step.calls):
         return FinishReason.LENGTH
     if step.calls:
         return FinishReason.TOOL_CALLS
-    return FinishReason.REFUSAL if step.refusal else FinishReason.STOP
+    # OpenAI's refusals end with `stop` (`completed`); Anthropic and Google have a word for them.
+    refused = step.refusal and family in ("anthropic_messages", "gemini")
+    return FinishReason.REFUSAL if refused else FinishReason.STOP
 
 
 def base_values(
@@ -134,9 +136,9 @@ def parts_of(
     parts: list[Part] = []
     if step.reasoning:
         parts.append(Reasoning(fill(step.reasoning, values=values)))
-    parts += [ProviderItem(item.family, item.kind, item.json) for item in step.items if item.family == family]
     if step.text:
         parts.append(Text(fill(step.text, values=values)))
+    parts += [ProviderItem(item.family, item.kind, item.json) for item in step.items if item.family == family]
     if step.refusal:
         parts.append(Refusal(fill(step.refusal, values=values)))
     for number, call in enumerate(step.calls, start=1):

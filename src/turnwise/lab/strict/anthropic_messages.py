@@ -42,6 +42,8 @@ def check(body: Raw, rules: ModelRules) -> None:
     if table(messages[0]).get("role") != "user":
         raise Rejected('messages: first message must use the "user" role')
     check_pairing(messages)
+    if not rows(body.get("tools")) and any(uses_tools(message) for message in messages):
+        raise Rejected("Requests which include `tool_use` or `tool_result` blocks must define tools.")
     check_thinking(body, messages=messages)
     check_cached(body)
     if not rules.prefill and table(messages[-1]).get("role") == "assistant":
@@ -203,6 +205,12 @@ def check_pairing(messages: list[Raw]) -> None:
 
 def is_block(block: Raw, type: str) -> bool:
     return table(block).get("type") == type
+
+
+def uses_tools(message: Raw) -> bool:
+    return any(
+        is_block(block, type) for block in rows(table(message).get("content")) for type in ("tool_use", "tool_result")
+    )
 
 
 def leading_results(blocks: list[Raw]) -> set[str]:

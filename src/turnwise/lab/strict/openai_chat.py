@@ -6,7 +6,7 @@ from turnwise.lab.raw import Raw, kind, parse, rows, table, text
 from turnwise.lab.strict.verdicts import ModelRules, Rejected
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
-CHOICES = ("none", "auto", "required")
+CHOICES = ("none", "auto", "required", "any")  # `any` is Mistral's word for required
 
 
 def check(body: Raw, rules: ModelRules) -> None:
@@ -50,11 +50,12 @@ def article(value: Raw) -> str:
 def check_numbers(body: dict[str, Raw]) -> None:
     temperature = body.get("temperature")
     if isinstance(temperature, int | float) and not 0 <= temperature <= 2:  # recorded: openai 400 050
-        side, word, bound = ("above maximum", "<=", 2) if temperature > 2 else ("below minimum", ">=", 0)
+        over = temperature > 2
+        side, word, bound = ("above maximum", "<=", 2) if over else ("below minimum", ">=", 0)
         raise Rejected(
             f"Invalid 'temperature': decimal {side} value. Expected a value {word} {bound}, but got {temperature} instead.",
             param="temperature",
-            code=f"decimal_{side.replace(' ', '_')}_value",
+            code="decimal_above_max_value" if over else "decimal_below_min_value",
         )
 
 
