@@ -79,9 +79,14 @@ def read_text(fields: Fields, where: str) -> Text:
     text = string_of(fields, "text")
     if text is None:
         raise BadRequest(f"{where}.text: Field required")
+    return Text(
+        text, citations=read_citations(fields), opaque=opaque_from(fields, frozenset({"type", "text", "citations"}))
+    )
+
+
+def read_citations(fields: Fields) -> tuple[Citation, ...]:
     raw = fields.get("citations")
-    citations = () if raw is None or is_null(raw) else tuple([read_citation(item) for item in read_items(raw)])
-    return Text(text, citations=citations, opaque=opaque_from(fields, frozenset({"type", "text", "citations"})))
+    return () if raw is None or is_null(raw) else tuple([read_citation(item) for item in read_items(raw)])
 
 
 def read_citation(raw: msgspec.Raw) -> Citation:

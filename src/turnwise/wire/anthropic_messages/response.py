@@ -2,7 +2,7 @@
 
 import msgspec
 
-from turnwise.vocab import Fault, Faulted, FaultKind, File, Frame, Part, Reasoning, Request, Response
+from turnwise.vocab import NO_USAGE, Fault, Faulted, FaultKind, File, Frame, Part, Reasoning, Request, Response
 from turnwise.wire.anthropic_messages.blocks import write_block, write_reasoning
 from turnwise.wire.anthropic_messages.body import body_frames
 from turnwise.wire.anthropic_messages.faults import error_body
@@ -44,7 +44,7 @@ def encode_body(response: Response, request: Request) -> bytes:
             "stop_reason": b"null" if word is None else quote(word),
             "stop_sequence": b"null",
             "stop_details": stop_details(word, response.explanation),
-            "usage": write_usage(response.usage),
+            "usage": write_usage(response.usage or NO_USAGE),
         }
     )
 

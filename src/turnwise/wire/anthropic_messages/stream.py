@@ -28,7 +28,13 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
-from turnwise.wire.anthropic_messages.blocks import TOOL_USE_KEYS, arguments_of, read_citation, read_reasoning
+from turnwise.wire.anthropic_messages.blocks import (
+    TOOL_USE_KEYS,
+    arguments_of,
+    read_citation,
+    read_citations,
+    read_reasoning,
+)
 from turnwise.wire.anthropic_messages.body import body_frames, content_frames, explanation_of, shown
 from turnwise.wire.anthropic_messages.faults import stream_fault
 from turnwise.wire.anthropic_messages.fields import (
@@ -39,8 +45,8 @@ from turnwise.wire.anthropic_messages.fields import (
     opaque_from,
     quote,
     read_fields,
-    read_items,
     string_of,
+    text_of_raw,
     write_object,
 )
 from turnwise.wire.anthropic_messages.reasons import UsageTally, finished
@@ -130,11 +136,9 @@ class Decoder:
             return self._give_up(FaultKind.TOO_LARGE, str(error))
         for sse in events:
             try:
-                event = _event.decode(sse.data)
+                self._read(_event.decode(sse.data), sse.data, sse.name, frames)
             except UNREADABLE:
                 self._heal(sse.data, sse.name, frames)
-            else:
-                self._read(event, sse.data, sse.name, frames)
         return frames
 
     def finish(self) -> list[Frame]:
@@ -147,11 +151,9 @@ class Decoder:
             return self._give_up(FaultKind.TOO_LARGE, str(error))
         for sse in events:
             try:
-                event = _event.decode(sse.data)
+                self._read(_event.decode(sse.data), sse.data, sse.name, frames)
             except UNREADABLE:
                 self._heal(sse.data, sse.name, frames)
-            else:
-                self._read(event, sse.data, sse.name, frames)
         self._ended = True
         if not self._seen:
             frames += body_frames(b"".join(self._head), expected="an event stream")
@@ -167,7 +169,11 @@ class Decoder:
         return [Faulted(Fault(kind=kind, message=message))]
 
     def _read(self, event: _Event, source: bytes, name: str, frames: list[Frame]) -> None:
-        match event.type or name:
+        """Raises one of UNREADABLE, and has then neither emitted nor changed anything: the event can be healed."""
+        kind = event.type or name
+        if kind != "content_block_delta":
+            source.decode()  # what stays JSON text is not looked at by the JSON decoder
+        match kind:
             case "content_block_delta":
                 self._delta(event, frames)
             case "content_block_start":
@@ -250,7 +256,7 @@ class Decoder:
                     opaque = Opaque(NAME, str(write_object({"signature": quote(delta.signature)}), "utf-8"))
                     frames.append(BlockData(block, opaque))
             case "citations_delta":
-                if not is_null(delta.citation):
+                if delta.citation and not is_null(delta.citation):
                     frames.append(CitationAdded(block, read_citation(delta.citation)))
             case "compaction_delta":
                 self._compaction(index, delta)
@@ -268,10 +274,10 @@ class Decoder:
 
     def _compaction(self, index: int, delta: _Delta) -> None:
         opened = self._open.get(index)
+        told = (("content", delta.content), ("encrypted_content", delta.encrypted_content))
+        sound = {key: msgspec.Raw(text_of_raw(raw)) for key, raw in told if raw}
         if opened is not None:
-            for key, raw in (("content", delta.content), ("encrypted_content", delta.encrypted_content)):
-                if raw:
-                    opened.fields[key] = raw.copy()
+            opened.fields |= sound
 
     def _name(self, index: int) -> str:
         name = self._names[index] = str(index)
@@ -279,6 +285,8 @@ class Decoder:
 
     def _start_block(self, event: _Event, frames: list[Frame]) -> None:
         fields = read_fields(event.content_block)
+        kind = string_of(fields, "type")
+        citations = read_citations(fields) if kind == "text" else ()
         index = self._index(event)
         if index in self._names:  # some gateways number every block 0, or send no index
             frames.append(_mended("index_reused", f"block {index}", "a second block on this index taken as a new one"))
@@ -288,12 +296,10 @@ class Decoder:
         else:
             block = self._name(index)
         self._last_index = index
-        match string_of(fields, "type"):
+        match kind:
             case "text":
                 frames.append(TextDelta(string_of(fields, "text") or "", block))
-                raw = fields.get("citations")
-                if raw is not None and not is_null(raw):
-                    frames += [CitationAdded(block, read_citation(item)) for item in read_items(raw)]
+                frames += [CitationAdded(block, citation) for citation in citations]
                 _tell_rest(fields, frozenset({"type", "text", "citations"}), block, frames)
             case "thinking" | "redacted_thinking":
                 part = read_reasoning(fields)
@@ -301,7 +307,7 @@ class Decoder:
                 if part.opaque is not None:
                     frames.append(BlockData(block, part.opaque))
             case "tool_use":
-                opened = self._open[index] = _Open(fields, is_item=False)
+                opened = self._open[index] = _Open({}, is_item=False)
                 opened.held = arguments_of(fields)
                 id, name = string_of(fields, "id"), string_of(fields, "name")
                 frames.append(ToolCallDelta(block=block, id=id, name=name))

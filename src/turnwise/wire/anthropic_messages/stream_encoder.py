@@ -5,6 +5,7 @@ another one (parallel calls of Chat Completions may interleave) wait until it en
 """
 
 from turnwise.vocab import (
+    NO_USAGE,
     BlockData,
     BlockEnded,
     CitationAdded,
@@ -24,7 +25,6 @@ from turnwise.vocab import (
     TextDelta,
     ToolCall,
     ToolCallDelta,
-    Usage,
     UsageReported,
 )
 from turnwise.wire.anthropic_messages.blocks import tool_use_id
@@ -67,7 +67,7 @@ class Encoder:
 
     def __init__(self, request: Request) -> None:
         self._model = request.model
-        self._usage: Usage | None = None
+        self._usage = NO_USAGE
         self._finished: Finished | None = None
         self._faulted = False
         self._begin(Started())
