@@ -1,7 +1,7 @@
 """A run on a terminal: the answer goes to standard output, everything else to standard error."""
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
@@ -35,10 +35,13 @@ LINE = 100  # characters of a call or a result shown on one line
 
 
 class Screen:
-    """Shows what happens as it happens. Where standard output is no terminal it gets the answer only, once it is there."""
+    """Shows what happens as it happens. Where standard output is no terminal it gets the answer only, once it is there,
+    unless it `follows`. `notes` is where everything but the answer goes."""
 
-    def __init__(self) -> None:
-        self._live = sys.stdout.isatty()
+    def __init__(self, *, notes: TextIO | None = None, follows: bool = False) -> None:
+        self._notes = sys.stderr if notes is None else notes
+        self._live = follows or sys.stdout.isatty()
+        self._names: dict[str, str] = {}  # of calls at hand, by id
         self._spinner: Status | None = None
         self._shown: list[str] = []  # of the response at hand
         self._at_line_start = True
@@ -60,16 +63,15 @@ class Screen:
                 self._seconds += seen.seconds
                 self._stop_spinner()
             case ToolStarted():
-                self._note(f"{style('→', 'cyan', stream=sys.stderr)} {describe_call(seen.call)}")
+                self._names[seen.call.id] = seen.call.name
+                self._note(f"{style('→', 'cyan', stream=self._notes)} {describe_call(seen.call, stream=self._notes)}")
                 self._spin(f"{clean(seen.call.name)} runs")
-            case ToolFinished():
+            case ToolFinished(result=result):
                 self._seconds += seen.seconds
-                mark = (
-                    style("✗", "red", stream=sys.stderr)
-                    if seen.result.is_error
-                    else style("✓", "green", stream=sys.stderr)
-                )
-                self._note(f"{mark} {describe_result(seen.result)}")
+                name = clean(self._names.pop(result.call_id, result.name))
+                mark = ("✗", "red") if result.is_error else ("✓", "green")
+                shown = describe_result(result, stream=self._notes)
+                self._note(f"{style(*mark, stream=self._notes)} {name}: {shown}")
             case TurnFinished():
                 self._finish(seen.result)
             case _:
@@ -98,8 +100,8 @@ class Screen:
     def _note(self, line: str) -> None:
         self._stop_spinner()
         self._end_line()
-        sys.stderr.write(line + "\n")
-        sys.stderr.flush()
+        self._notes.write(line + "\n")
+        self._notes.flush()
 
     def _end_line(self) -> None:
         if not self._at_line_start:
@@ -108,13 +110,13 @@ class Screen:
             self._at_line_start = True
 
     def _spin(self, text: str) -> None:
-        if not sys.stderr.isatty() or not self._at_line_start:
+        if not self._notes.isatty() or not self._at_line_start:
             return
         if self._spinner is None:
             from rich.console import Console
             from rich.markup import escape
 
-            self._spinner = Console(stderr=True).status(escape(text), spinner="dots")
+            self._spinner = Console(file=self._notes).status(escape(text), spinner="dots")
             self._spinner.start()
         else:
             from rich.markup import escape
@@ -127,7 +129,7 @@ class Screen:
             self._spinner = None
 
 
-def describe_call(call: ToolCall) -> str:
+def describe_call(call: ToolCall, *, stream: TextIO | None = None) -> str:
     """`read notes.txt`: the name and the arguments on one line."""
     try:
         decoded: object = msgspec.json.decode(call.arguments)
@@ -139,14 +141,14 @@ def describe_call(call: ToolCall) -> str:
             text = " ".join(values)
         case _:
             text = str(decoded)
-    return f"{style(clean(call.name), 'bold', stream=sys.stderr)} {shortened(text, limit=LINE)}"
+    return f"{style(clean(call.name), 'bold', stream=stream)} {shortened(text, limit=LINE)}"
 
 
-def describe_result(result: ToolResult) -> str:
+def describe_result(result: ToolResult, *, stream: TextIO | None = None) -> str:
     text = "".join(part.text for part in result.content if isinstance(part, Text))
     lines = text.count("\n") + (not text.endswith("\n"))
     first = shortened(text, limit=LINE) if result.is_error or lines == 1 else f"{lines} lines, {len(text)} characters"
-    return style(first or "nothing", "dim", stream=sys.stderr)
+    return style(first or "nothing", "dim", stream=stream)
 
 
 def outcome_line(result: RunResult, *, seconds: float) -> str:

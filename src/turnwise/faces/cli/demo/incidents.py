@@ -1,0 +1,204 @@
+"""The five incidents turnwise comes from: each with a naive loop, then with turnwise, against the same scripted provider."""
+
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import aiohttp
+import msgspec
+
+from turnwise.drivers.workspace import workspace_tools
+from turnwise.faces.agent import Agent
+from turnwise.faces.cli.demo import naive
+from turnwise.faces.results import RunResult
+from turnwise.lab import Lab, load_scripts
+from turnwise.vocab import StopReason, Usage, calls_of
+
+SCRIPTS = Path(__file__).parent / "scripts"
+FILES = {"notes.txt": "status: draft\n", "apples.txt": "apples: 12\n", "pears.txt": "pears: 30\n"}
+
+NaiveLoop = Callable[[naive.Client, Path, str], Awaitable[str]]
+CAP = 8
+REPORT_BYTES = 6400
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What turnwise did, from the facts at hand, and what of it is not as promised."""
+
+    said: str
+    wrong: str | None
+
+
+Tell = Callable[[RunResult, Path], Told]
+
+
+class Incident(msgspec.Struct, frozen=True, kw_only=True):
+    """`requests` is what the turn must take by the lab's own count; `tools` are those that the naive loop offers too."""
+
+    title: str
+    prompt: str
+    family: str
+    model: str
+    naive: NaiveLoop
+    requests: int
+    tell: Tell
+    tools: tuple[str, ...]
+    max_steps: int = 20
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    said: str
+    requests: int
+    tokens: int
+    wrong: str | None = None
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    title: str
+    naive: Outcome
+    turnwise: Outcome
+
+
+def _one_read(result: RunResult, folder: Path) -> Told:
+    calls = [call for message in result.new_messages for call in calls_of(message)]
+    said = f"{_many(len(calls), 'call')} seen, with name and whole arguments; the file was read: '{result.text}'"
+    return Told(said, None if len(calls) == 1 and result.complete else "it should be one call and an answer")
+
+
+def _both_results(result: RunResult, folder: Path) -> Told:
+    right = result.text == "12 apples and 30 pears: all there."
+    return Told(f"one follow-up with both results: '{result.text}'", None if right else "the answer lacks a result")
+
+
+def _whole_file(result: RunResult, folder: Path) -> Told:
+    path = folder / "report.txt"
+    size = path.stat().st_size if path.is_file() else 0
+    said = (
+        f"the cut call did not run, the model was told and wrote in pieces: the file has {size} of {REPORT_BYTES} bytes"
+    )
+    return Told(said, None if size == REPORT_BYTES and result.complete else "the file is not whole")
+
+
+def _synthesis(result: RunResult, folder: Path) -> Told:
+    said = f"step {result.steps} of {CAP} had to answer ({result.stop_reason}, complete: {result.complete}): '{result.text}'"
+    right = result.stop_reason is StopReason.STEP_LIMIT and not result.complete and result.text.strip()
+    return Told(said, None if right else "it should end by its step limit with a text")
+
+
+def _edited(result: RunResult, folder: Path) -> Told:
+    text = (folder / "notes.txt").read_text().strip()
+    said = f"{_many(result.steps, 'step')}, {_many(result.requests, 'request')} reported; notes.txt says '{text}'"
+    return Told(said, None if text == "status: done" else "the file was not edited")
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+INCIDENTS = (
+    Incident(
+        title="An id in every chunk (Koog)",
+        prompt="What does notes.txt say?",
+        family="openai_chat",
+        model="id-in-every-chunk",
+        naive=naive.new_call_at_every_id,
+        requests=2,
+        tell=_one_read,
+        tools=("read",),
+    ),
+    Incident(
+        title="Parallel calls in a streamed Responses answer (deep-chat)",
+        prompt="How many apples and pears are there?",
+        family="openai_responses",
+        model="demo-parallel",
+        naive=naive.follow_up_per_call,
+        requests=2,
+        tell=_both_results,
+        tools=("read",),
+    ),
+    Incident(
+        title="A call cut by the output limit (opencode)",
+        prompt="Write the report into report.txt.",
+        family="openai_chat",
+        model="demo-cut",
+        naive=naive.close_what_was_cut,
+        requests=4,
+        tell=_whole_file,
+        tools=("write",),
+    ),
+    Incident(
+        title="A turn that runs into its step cap (gitmost)",
+        prompt="Find out who wrote this.",
+        family="openai_chat",
+        model="research",
+        naive=naive.stop_at_the_cap,
+        requests=8,
+        tell=_synthesis,
+        tools=("search",),
+        max_steps=CAP,
+    ),
+    Incident(
+        title="Requests counted step by step (Chutes)",
+        prompt="Set the status in notes.txt to done.",
+        family="openai_chat",
+        model="read-edit-answer",
+        naive=naive.hide_a_request,
+        requests=3,
+        tell=_edited,
+        tools=("read", "edit"),
+    ),
+)
+
+
+async def play(incident: Incident) -> Row:
+    """Both loops, each in a folder of its own."""
+    async with Lab(load_scripts(SCRIPTS).values()) as lab:
+        with new_folder() as name:
+            naively = await _play_naive(incident, lab=lab, folder=Path(name))
+        lab.reset()
+        with new_folder() as name:
+            well = await _play_turnwise(incident, lab=lab, folder=Path(name))
+    return Row(title=incident.title, naive=naively, turnwise=well)
+
+
+async def _play_naive(incident: Incident, *, lab: Lab, folder: Path) -> Outcome:
+    async with aiohttp.ClientSession() as session:
+        said = await incident.naive(naive.Client(session, base_url=f"{lab.url}/v1"), folder, incident.prompt)
+    return Outcome(said=said, requests=lab.count(), tokens=tokens_received(lab))
+
+
+async def _play_turnwise(incident: Incident, *, lab: Lab, folder: Path) -> Outcome:
+    agent = agent_for(
+        f"{incident.family}:{incident.model}",
+        lab=lab,
+        folder=folder,
+        tools=incident.tools,
+        max_steps=incident.max_steps,
+    )
+    result = await agent.run(incident.prompt)
+    said, wrong = msgspec.structs.astuple(incident.tell(result, folder))
+    if wrong is None and not result.requests == lab.count() == incident.requests:
+        wrong = f"{result.requests} requests reported, {lab.count()} received, {incident.requests} promised"
+    tokens = result.usage.input_tokens + result.usage.output_tokens
+    if wrong is None and tokens != tokens_received(lab):
+        wrong = f"{tokens} tokens reported, {tokens_received(lab)} sent"
+    return Outcome(said=said, requests=lab.count(), tokens=tokens_received(lab), wrong=wrong)
+
+
+def agent_for(
+    model: str, *, lab: Lab, folder: Path, tools: Sequence[str] = ("read", "edit"), max_steps: int = 20
+) -> Agent:
+    offered = [tool for tool in workspace_tools(folder) if tool.name in tools]
+    return Agent(model, tools=offered, base_url=f"{lab.url}/v1", max_steps=max_steps)
+
+
+def new_folder() -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory(prefix="turnwise-demo-")
+    for name, text in FILES.items():
+        Path(folder.name, name).write_text(text)
+    return folder
+
+
+def tokens_received(lab: Lab) -> int:
+    total = sum((one.usage for one in lab.requests if one.usage is not None), Usage())
+    return total.input_tokens + total.output_tokens
