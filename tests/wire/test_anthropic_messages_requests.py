@@ -193,13 +193,13 @@ def test_vertex_and_bedrock_have_the_model_in_the_path() -> None:
         name="vertex",
         family="anthropic_messages",
         model_in_body=False,
-        path="/models/{model}:rawPredict",
-        stream_path="/models/{model}:streamRawPredict",
+        path="/{model}:rawPredict",
+        stream_path="/{model}:streamRawPredict",
         body='{"anthropic_version":"vertex-2023-10-16"}',
     )
     request = msgspec.structs.replace(ask(), model="claude-3-7-sonnet@20250219")
     call = FAMILY.encode_request(request, vertex)
-    assert call.path == "/models/claude-3-7-sonnet@20250219:streamRawPredict"
+    assert call.path == "/claude-3-7-sonnet@20250219:streamRawPredict"
     assert call.headers == ()
     body = json.loads(call.body)
     assert body["anthropic_version"] == "vertex-2023-10-16"

@@ -36,7 +36,7 @@ from turnwise.wire.family import BadRequest
 
 # Vertex: .../models/NAME:rawPredict; Bedrock: /model/NAME/invoke
 _MODEL_IN_PATH = re.compile(
-    r"/models?/([^/?]+?)(?::(?:stream)?[rR]awPredict|/invoke(?:-with-response-stream)?)(?:\?|$)"
+    r"/([^/?]+):(?:stream)?[rR]awPredict(?:\?|$)|/model/([^/?]+)/invoke(?:-with-response-stream)?(?:\?|$)"
 )
 _STREAMS = re.compile(r":streamRawPredict|/invoke-with-response-stream")
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
@@ -81,7 +81,7 @@ def _decode(body: bytes, path: str) -> Request:
         found = _MODEL_IN_PATH.search(path)
         if found is None and "anthropic_version" not in fields:
             raise BadRequest("model: Field required")
-        model = unquote(found[1]) if found is not None else ""
+        model = unquote(found[1] or found[2]) if found is not None else ""
     extra = {key: raw for key, raw in fields.items() if key not in _READ}
     effort, reasoning_tokens, output = _read_output(fields, extra)
     choice, parallel = _read_tool_choice(fields.get("tool_choice"))

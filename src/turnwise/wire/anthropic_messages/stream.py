@@ -136,7 +136,11 @@ class Decoder:
             return self._give_up(FaultKind.TOO_LARGE, str(error))
         for sse in events:
             try:
-                self._read(_event.decode(sse.data), sse.data, sse.name, frames)
+                event = _event.decode(sse.data)
+                if event.type == "content_block_delta" and self._seen:  # nearly all of a stream
+                    self._delta(event, frames)
+                else:
+                    self._read(event, sse.data, sse.name, frames)
             except UNREADABLE:
                 self._heal(sse.data, sse.name, frames)
         return frames
