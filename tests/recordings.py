@@ -24,7 +24,14 @@ FAMILIES = {
 """The corpus's name of a family -> ours."""
 
 # The corpus's README names these: a right decoder differs. Value: the fields that may differ, and why (docs/corpus.md).
-EXCEPTIONS: dict[str, frozenset[str]] = {}
+EXCEPTIONS: dict[str, frozenset[str]] = {
+    "openai_chat/openai__llm--test-tools-streaming--test-tools-streaming-variant-d--0.sse": frozenset(
+        ["call 0 arguments"]
+    ),
+    "openai_chat/snowflake__pydantic-ai--test-snowflake--test-snowflake-thinking-streaming.sse": frozenset(
+        ["reasoning"]
+    ),
+}
 
 
 class Row(NamedTuple):
@@ -92,7 +99,8 @@ def differences(row: Row, response: Response) -> list[str]:
     compare("text", text_of(message), expected["text"] or "")
     compare("reasoning", reasoning_of(message), expected["reasoning"] or "")
     compare("refusal", refusal_of(message), expected.get("refusal") or "")
-    compare("finish_reason", response.provider_finish, expected["finish_reason"])
+    word = expected["finish_reason"]
+    compare("finish_reason", response.provider_finish, None if word is None else str(word))  # one Gemini stream has 1
     calls = calls_of(message)
     compare("calls", [call.name for call in calls], [call["name"] for call in expected["tool_calls"]])
     if len(calls) == len(expected["tool_calls"]):
