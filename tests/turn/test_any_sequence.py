@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from turnwise.rules.history import heal
 from turnwise.rules.stop import OUTCOMES
 from turnwise.testing.pairing import pairing_faults
+from turnwise.turn.asking import PREFIX_EXCEPTIONS
 from turnwise.turn.commands import Command, FinishTurn, PrepareStep, RunTools, SendRequest
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.events import (
@@ -105,6 +106,7 @@ choices = st.sampled_from(["auto", "none", "required", NamedTool("read"), NamedT
 outputs = st.none() | st.just(OutputSchema(schema=SCHEMA))
 preparations = st.builds(
     StepPrepared,
+    model=st.none() | st.just("m2"),
     tools=st.none() | st.lists(st.sampled_from(["read", "ask_client", "gone"]), max_size=2).map(tuple),
     tool_choice=st.none() | choices,
     parallel_tool_calls=st.none() | st.booleans(),
@@ -117,7 +119,7 @@ configs = st.builds(
     turn_id=st.just("t"),
     model=st.just("m"),
     tools=st.sampled_from([(), OFFERS, OFFERS]),
-    tool_choice=choices,
+    tool_choice=st.sampled_from(["auto", "none", "required"]),
     parallel_tool_calls=st.none() | st.booleans(),
     output=outputs,
     max_output_corrections=st.integers(0, 2),
@@ -179,6 +181,20 @@ def check_command(command: Command, *, turn: Turn) -> None:
             pass
 
 
+def check_prefix(before: SendRequest | None, *, now: SendRequest, changes: list[str]) -> None:
+    """It begins as the one before did, or says why not."""
+    if before is None:
+        return
+    own = [change.split(": ")[1] for change in changes if change.startswith(f"request {now.number}: ")]
+    assert set(own) <= PREFIX_EXCEPTIONS.keys()
+    old, new = before.request, now.request
+    count = len(old.messages) - ("last message" in own) - ("paused content" in own)
+    assert new.messages[:count] == old.messages[:count]
+    assert (old.system, old.extra) == (new.system, new.extra)
+    assert (old.model != new.model) == ("model" in own)
+    assert (old.tools != new.tools) == ("tools" in own)
+
+
 def check_end(end: FinishTurn, *, turn: Turn) -> None:
     result = end.result
     assert result.text.strip() or result.stop_reason is StopReason.WAITING
@@ -205,7 +221,7 @@ def check_answered(turn: Turn, *, started: TurnStarted) -> None:
 @pytest.mark.promise(
     "step:every-call-answered", "step:history-healed", "end:never-empty", "end:reason", "end:cap", "end:no-prefill"
 )
-@pytest.mark.promise("cut:never-run", "step:incomplete-response", "keep:replay")
+@pytest.mark.promise("cut:never-run", "step:incomplete-response", "keep:replay", "step:prefix-stable")
 @settings(max_examples=400, deadline=None)
 @given(started=starts, data=st.data())
 def test_every_sequence_ends_with_an_answer_a_reason_and_all_calls_answered(
@@ -215,8 +231,12 @@ def test_every_sequence_ends_with_an_answer_a_reason_and_all_calls_answered(
     turn, command = Turn.start(started)
     events: list[Event] = [started]
     commands = [command]
+    before: SendRequest | None = None
     while not isinstance(command, FinishTurn):
         check_command(command, turn=turn)
+        if isinstance(command, SendRequest):
+            check_prefix(before, now=command, changes=turn.prefix_changes)
+            before = command
         events.append(next_event(data, command))
         command = turn.receive(events[-1])
         commands.append(command)

@@ -13,6 +13,24 @@ from turnwise.vocab import Message, NamedTool, Opaque, OutputSchema, Request, Te
 PAUSE_GOES_BACK_LAST = frozenset({"anthropic_messages"})
 
 
+# Why a request may begin otherwise than the one before it, so that the provider's prompt cache misses from there on.
+# Everything else begins with the very same messages, tools and system (promise step:prefix-stable).
+PREFIX_EXCEPTIONS = {
+    "model": "`prepare_step` named another model",
+    "tools": "`prepare_step` chose other tools, or the endpoint forbids tools by leaving them out, or the model disobeyed",
+    "last message": "a user-role text stood at the end of the request before, for that request only",
+    "paused content": "a pause that nothing continues keeps its text only",
+}
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """How the last request began, and if it ended with a text of its own."""
+
+    model: str
+    tools: tuple[str, ...]
+    trailing: bool
+
+
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
     """What the request at hand allowed; its response is judged by it.
 
@@ -65,3 +83,16 @@ def _possible_choice(choice: ToolChoice, *, tools: tuple[ToolSpec, ...]) -> Tool
     if not tools or (isinstance(choice, NamedTool) and all(tool.name != choice.name for tool in tools)):
         return "auto"
     return choice
+
+
+def prefix_changes(before: Sent | None, *, now: Sent, pause_settled: bool) -> tuple[str, ...]:
+    """Which of PREFIX_EXCEPTIONS hold between two requests."""
+    if before is None:
+        return ()
+    found = {
+        "model": before.model != now.model,
+        "tools": before.tools != now.tools,
+        "last message": before.trailing,
+        "paused content": pause_settled,
+    }
+    return tuple([what for what, holds in found.items() if holds])

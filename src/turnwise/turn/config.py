@@ -91,3 +91,4 @@ class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pending: tuple[ToolCall, ...] = ()  # calls of client-side tools that wait for results
     fault: Fault | None = None
     origin: Literal["model", "local"] = "model"
+    prefix_changes: tuple[str, ...] = ()  # "request 3: tools": it does not begin as the one before (PREFIX_EXCEPTIONS)

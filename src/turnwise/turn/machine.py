@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnwise.errors import BadTool, CallerError, TurnwiseBug
+from turnwise.errors import TurnwiseBug
 from turnwise.rules.history import error_result, fit_result, heal
 from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP, SYNTHESIS, local_answer
 from turnwise.rules.output import Fits, judge_output
-from turnwise.rules.schema import fault_of_schema
 from turnwise.rules.stop import MaxSteps
-from turnwise.turn.asking import PAUSE_GOES_BACK_LAST, Asking, build_request
+from turnwise.turn.asking import PAUSE_GOES_BACK_LAST, Asking, Sent, build_request, prefix_changes
 from turnwise.turn.calls import Adopted, adopt, sort_calls
+from turnwise.turn.checks import check_config
 from turnwise.turn.commands import Command, FinishTurn, PrepareStep, Purpose, RunTools, SendRequest
 from turnwise.turn.config import ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import (
@@ -89,6 +89,9 @@ class Turn(msgspec.Struct, kw_only=True):
     prepared: StepPrepared = StepPrepared()
     purpose: Purpose = "step"
     note: str = ""  # a user-role text for the next request only
+    sent: Sent | None = None
+    pause_settled: bool = False  # since the last request
+    prefix_changes: list[str] = []
     paused: bool = False  # the last message is the provider's paused content
     said: str = ""  # the text of paused responses, to which the next one belongs
 
@@ -187,26 +190,31 @@ class Turn(msgspec.Struct, kw_only=True):
         forced = MaxSteps(config.max_steps).is_last(self.step)
         # A first step without tools has nothing to sum up, and a correction has its own words (promise end:early).
         partial = forced and not self.correcting and (bool(config.tools) or self.step > 1 or disobeyed)
-        tools = self._tools_on_offer(prepared)
+        trailing = self._trailing(prepared, synthesis=partial)
         request = build_request(
             config,
             messages=tuple(self.messages),
-            trailing=self._trailing(prepared, synthesis=partial),
-            tools=tools,
+            trailing=trailing,
+            tools=self._tools_on_offer(prepared),
             prepared=prepared,
             forced=forced,
             disobeyed=disobeyed,
         )
+        names = tuple([tool.name for tool in request.tools])
         self.asking = Asking(
             purpose=self.purpose,
             forced=forced,
             partial=partial,
-            tools=() if request.tool_choice == "none" else tuple([tool.name for tool in request.tools]),
+            tools=() if request.tool_choice == "none" else names,
             output=request.output,
             limit_tokens=request.settings.max_output_tokens,
         )
         self.requests += 1
         self.note, self.purpose = "", "step"
+        sent = Sent(model=request.model, tools=names, trailing=bool(trailing))
+        changes = prefix_changes(self.sent, now=sent, pause_settled=self.pause_settled)
+        self.prefix_changes += [f"request {self.requests}: {change}" for change in changes]
+        self.sent, self.pause_settled = sent, False
         return SendRequest(
             number=self.requests,
             step=self.step,
@@ -419,6 +427,7 @@ class Turn(msgspec.Struct, kw_only=True):
             pending=pending,
             fault=fault,
             origin="local" if local else "model",
+            prefix_changes=tuple(self.prefix_changes),
         )
         return FinishTurn(result=self.result)
 
@@ -461,6 +470,7 @@ class Turn(msgspec.Struct, kw_only=True):
         """A paused response that nothing will continue keeps its text only: what the provider had begun cannot be ended."""
         if not self.paused:
             return
+        self.pause_settled = True
         paused = self.messages.pop()
         self.added.pop()
         kept = tuple([part for part in paused.parts if isinstance(part, Text) and part.text.strip()])
@@ -477,18 +487,3 @@ def _answer_text(message: Message) -> str:
     text = text_of(message)
     files = [part.media_type for part in message.parts if isinstance(part, File)]
     return text if text.strip() or not files else f"(The answer is a file: {', '.join(files)}.)"
-
-
-def check_config(config: TurnConfig) -> None:
-    """Raise CallerError for a configuration that cannot work, saying what to change."""
-    if config.max_steps < 1:
-        raise CallerError(f"`max_steps` is {config.max_steps}; a turn needs at least 1")
-    names = [offer.spec.name for offer in config.tools]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise CallerError(f"two tools are called `{twice[0]}`; give each its own name")
-    for offer in config.tools:
-        if fault := fault_of_schema(offer.spec.parameters):
-            raise BadTool(f"the parameters of tool `{offer.spec.name}` are no usable JSON Schema: {fault}")
-    if config.output is not None and (fault := fault_of_schema(config.output.schema)):
-        raise CallerError(f"the output schema is no usable JSON Schema: {fault}")

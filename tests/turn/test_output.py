@@ -1,0 +1,60 @@
+"""Structured output: validated, corrected a bounded number of times."""
+
+from msgspec.structs import replace
+
+from turn.playing import CONFIG, call, play, says
+from turnwise.vocab import FinishReason, OutputSchema, Refusal, StopReason, text_of
+
+OUTPUT = OutputSchema(schema='{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}')
+TYPED = replace(CONFIG, output=OUTPUT)
+
+
+def test_an_answer_that_fits_is_the_output() -> None:
+    """The very JSON that the model wrote; the schema stands in every request."""
+    played = play([says(call("a")), says('{"n": 1}')], config=TYPED)
+    assert (played.result.output, played.result.text, played.result.complete) == ('{"n": 1}', '{"n": 1}', True)
+    assert [sent.request.output for sent in played.requests] == [OUTPUT, OUTPUT]
+
+
+def test_one_code_fence_is_taken_off_and_recorded() -> None:
+    """Models like to add one whatever they are told."""
+    played = play([says('```json\n{"n": 1}\n```')], config=TYPED)
+    assert (played.result.output, played.result.complete) == ('{"n": 1}', True)
+    assert [repair.kind for repair in played.result.repairs] == ["output_fence"]
+
+
+def test_an_answer_that_does_not_fit_is_corrected_with_all_errors() -> None:
+    """The correction stays in the session, so the next request begins as this one did."""
+    played = play([says('{"n": "x"}'), says("not json"), says('{"n": 2}')], config=TYPED)
+    assert [(sent.step, sent.purpose) for sent in played.requests] == [(1, "step"), (2, "step"), (3, "step")]
+    first, second = [text_of(sent.request.messages[-1]) for sent in played.requests[1:]]
+    assert '- `$.n`: expected integer, got "x"' in first
+    assert "it is not valid JSON" in second
+    assert (played.result.output, played.result.complete) == ('{"n": 2}', True)
+    assert played.result.prefix_changes == ()
+
+
+def test_corrections_are_bounded_and_stay_within_the_cap() -> None:
+    """Then the answer is there, but not complete, and there is no output."""
+    wrong = says("no")
+    played = play([wrong] * 3, config=TYPED)
+    assert (played.result.requests, played.result.output, played.result.text) == (3, None, "no")
+    assert (played.result.stop_reason, played.result.complete) == (StopReason.ANSWERED, False)
+    assert play([wrong] * 2, config=replace(TYPED, max_steps=2)).result.requests == 2
+
+
+def test_a_correction_in_the_last_step_has_its_own_words_only() -> None:
+    """The model had finished; its corrected answer is complete. Tools are forbidden all the same."""
+    played = play([says("no"), says('{"n": 1}')], config=replace(TYPED, max_steps=2))
+    last = played.requests[1].request
+    assert (last.tool_choice, played.requests[0].request.tool_choice) == ("none", "auto")
+    assert text_of(last.messages[-1]).startswith("Your answer does not fit the JSON Schema")
+    assert (played.result.stop_reason, played.result.complete) == (StopReason.ANSWERED, True)
+
+
+def test_cut_output_is_told_to_be_shorter_and_a_refusal_is_not_corrected() -> None:
+    """A cut answer is no JSON; a refusal is an answer of its own."""
+    played = play([says('{"n":', finish=FinishReason.LENGTH), says('{"n":1}')], config=TYPED)
+    assert "be shorter" in text_of(played.requests[1].request.messages[-1])
+    refused = play([says(Refusal("no"))], config=TYPED).result
+    assert (refused.stop_reason, refused.requests) == (StopReason.REFUSED, 1)
