@@ -1,7 +1,7 @@
 """One suite for every wire family: what each of them promises whatever its format looks like.
 
 Each `check_` takes the family (and what else it needs), and raises AssertionError where the promise does not hold. Run
-them from your test framework; the families of this package run them in `tests/wire/`, with values of `wire_values`.
+them from your test framework; the families of this package run them in `tests/wire/`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -9,39 +9,31 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from turnwise.assembly.response import Assembler
-from turnwise.vocab import (
-    BlockData,
-    BlockEnded,
-    Fault,
-    Faulted,
-    FaultKind,
-    File,
-    Finished,
-    FinishReason,
-    Frame,
-    Message,
-    PartDone,
-    ProviderItem,
-    Reasoning,
-    ReasoningDelta,
-    Refusal,
-    RefusalDelta,
-    Request,
-    Response,
-    Started,
-    Text,
-    TextDelta,
-    ToolCall,
-    ToolCallDelta,
-    ToolResult,
-    UsageReported,
-)
+from turnwise.testing.frames import frames_of
+from turnwise.testing.splits import byte_by_byte, every_split
+from turnwise.vocab import Fault, Faulted, FaultKind, Finished, Frame, Message, Request, Response
 from turnwise.wire.family import BadRequest, Family
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 from turnwise.wire.profiles import Profile
 
+__all__ = [
+    "assemble",
+    "check_endless_line",
+    "check_every_split",
+    "check_fault_round_trip",
+    "check_foreign_answer_is_a_protocol_fault",
+    "check_foreign_bytes_never_raise",
+    "check_long_response",
+    "check_prefix_stable",
+    "check_request_round_trip",
+    "check_response_round_trip",
+    "decode_stream",
+    "encode_stream",
+    "frames_of",
+]
+
 PIECE_CHARACTERS = 5
-"""How much text `frames_of` puts into one delta: several deltas for most values, some of them inside a JSON escape."""
+"""How much text stands in one delta: several deltas for most values, some of them inside a JSON escape."""
 
 
 def decode_stream(
@@ -63,67 +55,15 @@ def assemble(frames: Iterable[Frame], *, tool_names: frozenset[str] = frozenset(
     return assembler.finish()
 
 
-def frames_of(response: Response) -> list[Frame]:
-    """A response as the frames of a healthy stream, its texts and arguments in small deltas."""
-    frames: list[Frame] = [Started(response.id, response.model)]
-    for i, part in enumerate(response.message.parts):
-        frames += _frames_of_part(part, block=f"part-{i}", index=i)
-    if response.usage is not None:
-        frames.append(UsageReported(response.usage))
-    if response.fault is not None:
-        frames.append(Faulted(response.fault))
-    if response.finish is not FinishReason.CUT:
-        frames.append(Finished(response.finish, response.provider_finish))
-    return frames
-
-
-def _frames_of_part(
-    part: Text | Reasoning | Refusal | File | ToolCall | ToolResult | ProviderItem, *, block: str, index: int
-) -> list[Frame]:
-    frames: list[Frame]
-    match part:
-        case Text() if not part.citations:
-            frames = [TextDelta(piece, block) for piece in _pieces(part.text)]
-        case Reasoning():
-            frames = [ReasoningDelta(piece, block) for piece in _pieces(part.text)]
-        case Refusal():
-            frames = [RefusalDelta(piece, block) for piece in _pieces(part.text)]
-        case ToolCall():
-            pieces = _pieces(part.arguments)
-            frames = [
-                ToolCallDelta(
-                    block=block,
-                    index=index,
-                    id=part.id,
-                    name=part.name,
-                    arguments=pieces[0],
-                    free_form=part.free_form,
-                ),
-                *[
-                    ToolCallDelta(block=block, index=index, arguments=piece, free_form=part.free_form)
-                    for piece in pieces[1:]
-                ],
-            ]
-        case _:
-            return [PartDone(block, part), BlockEnded(block)]
-    if part.opaque is not None:
-        frames.append(BlockData(block, part.opaque))
-    return [*frames, BlockEnded(block)]
-
-
-def _pieces(text: str) -> list[str]:
-    return [text[i : i + PIECE_CHARACTERS] for i in range(0, len(text), PIECE_CHARACTERS)] or [""]
-
-
 # Responses
 
 
 def check_every_split(family: Family, stream: bytes, *, profile: Profile) -> None:
     """The same frames, whole, in every two pieces and byte by byte (promise assembly:split-anywhere)."""
     whole = decode_stream(family, [stream], profile=profile)
-    for at in range(1, len(stream)):
-        assert decode_stream(family, [stream[:at], stream[at:]], profile=profile) == whole, f"cut at byte {at}"
-    assert decode_stream(family, [stream[i : i + 1] for i in range(len(stream))], profile=profile) == whole
+    for pieces in every_split(stream):
+        assert decode_stream(family, pieces, profile=profile) == whole, f"cut at byte {len(pieces[0])}"
+    assert decode_stream(family, byte_by_byte(stream), profile=profile) == whole
 
 
 def check_response_round_trip(
@@ -137,7 +77,7 @@ def check_response_round_trip(
     """Encoded as a body and as a stream, and decoded again, it is `expected`: the response less the family's losses."""
     body = family.encode_body(response, request)
     assert assemble(family.decode_body(body, profile, DEFAULT_LIMITS)) == expected, body.decode()
-    stream = encode_stream(family, frames_of(response), request=request)
+    stream = encode_stream(family, frames_of(response, piece=PIECE_CHARACTERS), request=request)
     assert assemble(decode_stream(family, [stream], profile=profile)) == expected, stream.decode()
 
 
@@ -149,7 +89,7 @@ def encode_stream(family: Family, frames: Iterable[Frame], *, request: Request) 
 
 def check_foreign_bytes_never_raise(family: Family, blob: bytes, *, profile: Profile) -> None:
     """Whatever arrives, as a stream, a body, an error or a request: a value or BadRequest, never another exception."""
-    for pieces in ([blob], [blob[i : i + 1] for i in range(len(blob))]):
+    for pieces in ([blob], byte_by_byte(blob)):
         frames = decode_stream(family, pieces, profile=profile)
         assert frames, "a stream without any event is a fault of its own"
     assert family.decode_body(blob, profile, DEFAULT_LIMITS)
@@ -165,7 +105,7 @@ def check_foreign_answer_is_a_protocol_fault(family: Family, blob: bytes, *, pro
     """HTML, random bytes or nothing in place of a response: one fault that shows how it begins, and no answer."""
     for frames in (
         decode_stream(family, [blob], profile=profile),
-        decode_stream(family, [blob[i : i + 1] for i in range(len(blob))], profile=profile),
+        decode_stream(family, byte_by_byte(blob), profile=profile),
         family.decode_body(blob, profile, DEFAULT_LIMITS),
     ):
         faults = [frame.fault for frame in frames if isinstance(frame, Faulted)]
