@@ -199,6 +199,9 @@ class ArgumentText:
         """`text` begins with all that is here: it adds to it, if that can be JSON, else it repeats it."""
         before = self._length
         scanner = self._scan()
+        if len(text) == before and scanner.whole:
+            self.repairs["cumulative"] = None
+            return ""
         if scanner.viable and scanner.feed(text):  # `{"items":[` twice may be a nested object
             self._append(text)
             self._scanned = len(self._pieces)
@@ -216,24 +219,24 @@ class ArgumentText:
         return self._show(text) if held and text == held else text[before - len(held) :]
 
     def _settle_doubt(self, text: str) -> str:
-        """The piece before was an addition or a repetition; this one tells."""
+        """The piece before was an addition or a repetition; this one tells, or leaves it open."""
         repeated = self._doubt
-        scanner = self._scan()
-        if scanner.feed(text):
-            self._doubt = ""
-            self._append(text)
-            self._scanned = len(self._pieces)
-            self._careful = False
-            return self._take_held() + text
-        self._doubt = ""
-        whole = text if text.startswith(repeated) else repeated + text
-        if JsonScanner().feed(whole):
-            self.repairs["cumulative"] = None
-            self._held = ""
-            self._replace(whole)
-            return whole[self._shown_before_doubt :]
+        repeats = text.startswith(repeated)
+        viable = self._scan().feed(text)
+        if not viable:
+            whole = text if repeats else repeated + text
+            if JsonScanner().feed(whole):
+                self.repairs["cumulative"] = None
+                self._held = ""
+                self._replace(whole)
+                return whole[self._shown_before_doubt :]
         self._append(text)
         self._scanned = len(self._pieces)
+        if viable and repeats:
+            self._doubt = text
+            self._held += text
+            return ""
+        self._doubt = ""
         self._careful = False
         return self._take_held() + text
 

@@ -190,18 +190,19 @@ class Assembler:
         return text
 
     def _call_delta(self, frame: ToolCallDelta) -> Sequence[Frame]:
-        call = self._call
-        if (
-            call is not None
-            and frame.block is None
-            and frame.index == self._call_index
-            and (not frame.id or frame.id == call.wire_id)
-            and not frame.name
-            and not frame.whole
-            and frame.opaque is None
-        ):  # the usual piece: more of the same call
-            self._last = self._call_block
-            return self._argue(call, frame.arguments or "")
+        # The usual piece, told first because speed counts: more arguments of a call that is known and shown.
+        if frame.block is not None:
+            block = self._blocks.get(frame.block)
+            call = block.call if block is not None else None
+            usual = call is not None and call.announced and not frame.id
+        else:
+            block, call = self._call_block, self._call
+            usual = call is not None and frame.index == self._call_index and (not frame.id or frame.id == call.wire_id)
+        if usual and not frame.name and not frame.whole and frame.opaque is None:
+            assert block is not None and call is not None
+            if block.final is None:
+                self._last = block
+                return self._argue(call, frame)
         if self._full:
             return ()
         if frame.block is None:
@@ -209,16 +210,9 @@ class Assembler:
             block = (
                 self._blocks[call.block] if call is not None else self._open_call(self._free_key(), index=frame.index)
             )
-        else:
-            found = self._blocks.get(frame.block)
-            usable = found is not None and (found.kind is Kind.CALL or found.kind is Kind.UNKNOWN)
-            block = found if usable else self._open_call(frame.block, index=None)
-        if block is None:
-            return self._overflow()
-        taken = self._take_call_delta(frame, block)
-        if frame.opaque is None:
-            return taken
-        return (*taken, *self._block_data(BlockData(block.key, frame.opaque)))
+        elif block is None or block.kind not in (Kind.CALL, Kind.UNKNOWN):
+            block = self._open_call(frame.block, index=None)
+        return self._overflow() if block is None else self._take_call_delta(frame, block)
 
     def _take_call_delta(self, frame: ToolCallDelta, block: Block) -> Sequence[Frame]:
         call = block.call
@@ -241,20 +235,20 @@ class Assembler:
             if not self._grow(len(frame.opaque.json)):
                 return self._overflow()
             block.opaques.append(frame.opaque)
-        arguments = frame.arguments or ""
         if frame.whole:
             before = call.text.size
-            shown = call.text.add_whole(whole_characters(arguments) or "{}")
+            shown = call.text.add_whole(whole_characters(frame.arguments or "{}"))
             fits = self._grow(call.text.size - before)
             if call.text.size > self._call_bytes or not fits:
                 return self._overflow(call if fits else None)
             return self._show(call, shown, whole=True)
-        return self._argue(call, arguments)
+        return self._argue(call, frame)
 
-    def _argue(self, call: OpenCall, arguments: str) -> Sequence[Frame]:
+    def _argue(self, call: OpenCall, frame: ToolCallDelta) -> Sequence[Frame]:
         """Give a piece of arguments to its call."""
         if self._full:
             return ()
+        arguments = frame.arguments or ""
         if call.half or not arguments.isascii():
             arguments = self._join_halves(call, arguments)
         text = call.text
@@ -264,9 +258,13 @@ class Assembler:
         self._size += size - before
         if size > self._call_bytes or self._size > self._response_bytes:
             return self._overflow(call if size > self._call_bytes else None)
-        if call.announced:
-            return (ToolCallDelta(block=call.block, arguments=shown, free_form=call.free_form),) if shown else ()
-        return self._show(call, shown)
+        if not call.announced:
+            return self._show(call, shown)
+        if not shown:
+            return ()
+        if frame.block is not None and shown is frame.arguments and not frame.name:
+            return (frame,)
+        return (ToolCallDelta(block=call.block, arguments=shown, free_form=call.free_form),)
 
     def _part_done(self, frame: PartDone) -> Sequence[Frame]:
         if self._full:
@@ -498,7 +496,7 @@ class Assembler:
             settled = self._settle(self._blocks[call.block], reason=FinishReason.STOP, suspect=False)
             if settled is None or settled == call.shown:
                 continue
-            as_shown = call.text.joined() == settled.arguments or not call.text.begun
+            as_shown = call.text.joined() in (settled.arguments, "")
             if call.text.diverged or not as_shown or call.shown != (call.id, call.name):
                 call.shown = settled
                 frames.append(PartDone(call.block, settled))
