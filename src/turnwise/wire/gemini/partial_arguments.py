@@ -39,8 +39,12 @@ class _Leaf:
         return '"' + "".join(self.pieces) + '"' if self.is_string else "".join(self.pieces)
 
 
+BEGIN = "{"
+"""The text of a call that has just begun: already cut, should nothing follow."""
+
+
 class PartialArguments:
-    """`add` returns the text that became known; `end` the rest, or None where the arguments are not whole.
+    """After BEGIN, `add` returns the text that became known; `end` the rest, or None where the arguments are not whole.
 
     `broken` says why they never will be. `reordered` is true once a path came out of order: `end` then gives the whole
     text, which replaces what `add` returned.
@@ -83,11 +87,6 @@ class PartialArguments:
         self._string_open = is_string
         return written + '"' + value if is_string else written + value
 
-    @property
-    def is_whole(self) -> bool:
-        """What `end` gives is the whole text, not the rest of it."""
-        return self.reordered or not self._path
-
     def end(self) -> str | None:
         if self._continues and self.broken is None:
             self.broken = f"more of `{self._path_text[:80]}` was announced and did not come"
@@ -99,13 +98,13 @@ class PartialArguments:
             except ValueError as error:
                 self.broken = str(error)
                 return None
-        return self._close(down_to=0) + "}" if self._path else "{}"
+        return self._close(down_to=0) + "}"
 
     def _go_to(self, path: Path) -> str | None:
         """The text between the value written last and the one at `path`; None where that is not further on."""
         last = self._path
         if not last:
-            return self._open(path, begin=0, prefix="{")
+            return self._open(path, begin=0, prefix="")
         common = 0
         while common < min(len(path), len(last)) and path[common] == last[common]:
             common += 1

@@ -73,7 +73,7 @@ def decode_request(body: bytes, path: str) -> Request:
     if "contents" not in fields:
         raise BadRequest("`contents` is missing")
     messages = _Contents(_read(read_items, fields.pop("contents"), where="`contents`")).messages
-    extra = Opaque(NAME, write_object(fields).decode()) if fields else None
+    extra = Opaque(NAME, _sorted(fields).decode()) if fields else None
     return Request(
         model=f"{kind}/{model}" if kind == "tunedModels" else model,
         messages=tuple(messages),
@@ -97,6 +97,11 @@ def _read(read: Callable[[bytes | msgspec.Raw], T], value: bytes | msgspec.Raw, 
 def _take(read: Callable[[bytes | msgspec.Raw], T], fields: Fields, key: str, *, where: str) -> T | None:
     """Take a field out of `fields`; None where it is not there."""
     return _read(read, fields.pop(key), where=f"`{where}.{key}`") if key in fields else None
+
+
+def _sorted(fields: Fields) -> bytes:
+    """Equal requests have equal `extra`, whatever the order of their fields."""
+    return write_object(dict(sorted(fields.items())))
 
 
 def _take_system(fields: Fields) -> tuple[Text, ...]:
@@ -180,14 +185,14 @@ def _take_choice(fields: Fields, *, declares: bool) -> ToolChoice:
     if names:
         calling["allowedFunctionNames"] = msgspec.Raw(msgspec.json.encode(names))
     if calling:
-        config["functionCallingConfig"] = msgspec.Raw(write_object(calling))
+        config["functionCallingConfig"] = msgspec.Raw(_sorted(calling))
     _keep_rest(fields, "toolConfig", config)
     return choice
 
 
 def _keep_rest(fields: Fields, key: str, rest: Fields) -> None:
     if rest:
-        fields[key] = msgspec.Raw(write_object(rest))
+        fields[key] = msgspec.Raw(_sorted(rest))
     else:
         fields.pop(key, None)
 
@@ -206,7 +211,7 @@ def _take_generation(fields: Fields) -> tuple[Settings, OutputSchema | None]:
     settings = _take_thinking(settings, thinking)
     output = _take_output(config)
     if thinking:
-        config["thinkingConfig"] = msgspec.Raw(write_object(thinking))
+        config["thinkingConfig"] = msgspec.Raw(_sorted(thinking))
     _keep_rest(fields, where, config)
     return settings, output
 

@@ -62,7 +62,7 @@ from turnwise.wire.gemini.fields import (
     write_object,
 )
 from turnwise.wire.gemini.framing import Framing
-from turnwise.wire.gemini.partial_arguments import PartialArguments
+from turnwise.wire.gemini.partial_arguments import BEGIN, PartialArguments
 from turnwise.wire.gemini.usage import decode_usage
 from turnwise.wire.gemini.words import NAME, finish_of
 from turnwise.wire.limits import Limits
@@ -77,11 +77,12 @@ ABOUT_PART = frozenset(
 class _OpenCall:
     """A call whose arguments are still coming."""
 
-    __slots__ = ("arguments", "block", "id")
+    __slots__ = ("arguments", "block", "id", "is_new")
 
     def __init__(self, block: str, *, id: str | None) -> None:
         self.block = block
         self.id = id
+        self.is_new = True
         self.arguments = PartialArguments()
 
 
@@ -270,7 +271,8 @@ class ChunkReader:
             self._end_block(frames)
             self._called = True
             self._call = running = _OpenCall(self._next_block(), id=call.id)
-            frames.append(ToolCallDelta(block=running.block, id=call.id, name=call.name))
+            begun = BEGIN if call.will_continue or call.partial_args else None
+            frames.append(ToolCallDelta(block=running.block, id=call.id, name=call.name, arguments=begun))
         if opaque is not None:
             frames.append(BlockData(running.block, opaque))
         if call.partial_args:
@@ -278,18 +280,23 @@ class ChunkReader:
             if text:
                 frames.append(ToolCallDelta(block=running.block, arguments=text))
         if not call.will_continue:
-            self._end_call(running, frames, args=bytes(call.args))
+            # No `args` at all are none, unless they came in pieces.
+            is_empty = running.is_new and not call.partial_args
+            args = bytes(call.args) if bytes(call.args) != b"null" else b""
+            self._end_call(running, frames, args=args or (b"{}" if is_empty else b""))
+        running.is_new = False
 
     def _end_call(self, call: _OpenCall, frames: list[Frame], *, args: bytes) -> None:
         self._call = None
         block = call.block
-        if args and args != b"null":
+        if args:
+            # Compact, because a body is indented and a stream is not, and both have to say the same.
             frames.append(ToolCallDelta(block=block, arguments=text_of_raw(compact(args)), whole=True))
         elif (rest := call.arguments.end()) is None:
             why = f"the arguments of a call stay cut: {call.arguments.broken}"
             frames.append(Mended(Repair("unreadable_argument", f"chunk {self._number}", why)))
         else:
-            frames.append(ToolCallDelta(block=block, arguments=rest, whole=call.arguments.is_whole))
+            frames.append(ToolCallDelta(block=block, arguments=rest, whole=call.arguments.reordered))
         frames.append(BlockEnded(block))
 
     def _next_block(self) -> str:

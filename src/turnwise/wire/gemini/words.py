@@ -75,15 +75,14 @@ FINISH_WORDS: dict[FinishReason, str | None] = {
 
 
 def finish_of(word: str, *, called: bool) -> FinishReason:
-    """Our reason for Gemini's word. An unknown word is a stop when calls or nothing else speak against it: new words have
-    so far meant blocks or failures, so it counts as an error."""
+    """Our reason for Gemini's word. New words have so far meant blocks or failures, so an unknown one is an error."""
     reason = FINISH_REASONS.get(word, FinishReason.ERROR)
     return FinishReason.TOOL_CALLS if called and reason is FinishReason.STOP else reason
 
 
 def word_of(reason: FinishReason, *, provider_reason: str | None) -> str | None:
     """Gemini's word for our reason: the provider's own where it is one of Gemini's and means the same."""
-    if provider_reason is not None:
+    if provider_reason is not None and not provider_reason.isdigit():
         known = FINISH_REASONS.get(provider_reason)
         if known is reason or (known is FinishReason.STOP and reason is FinishReason.TOOL_CALLS):
             return provider_reason
@@ -104,6 +103,9 @@ LOSSES: tuple[Loss, ...] = (
     Loss(
         what="a call whose arguments are not complete JSON", direction="response", becomes="left out, as the API does"
     ),
+    Loss(what="white space between the tokens of arguments", direction="response", becomes="none"),
+    Loss(what="a finish word that came as a number", direction="response", becomes="the word"),
+    Loss(what="the finish word of another family", direction="response", becomes="Gemini's word for the same reason"),
     Loss(what="free-form tools", direction="request", becomes="a JSON tool with one string parameter `input`"),
     Loss(what="refusal", direction="both", becomes="text; alone in a filtered answer: `promptFeedback`"),
     Loss(what="`refusal` as finish reason", direction="response", becomes="`SAFETY`, read as content_filter"),
