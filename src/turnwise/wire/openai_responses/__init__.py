@@ -2,10 +2,12 @@
 LM Studio."""
 
 from turnwise.wire.family import Family
+from turnwise.wire.openai_responses.client_request import decode_request
 from turnwise.wire.openai_responses.encoder import ResponsesEncoder
 from turnwise.wire.openai_responses.faults import decode_fault, encode_fault
 from turnwise.wire.openai_responses.fields import FAMILY_NAME
-from turnwise.wire.openai_responses.request import LOSSES, decode_request, encode_request
+from turnwise.wire.openai_responses.losses import LOSSES
+from turnwise.wire.openai_responses.request import encode_request
 from turnwise.wire.openai_responses.response import decode_body, encode_body
 from turnwise.wire.openai_responses.stream import ResponsesDecoder
 from turnwise.wire.openai_responses.words import FINISH_REASONS

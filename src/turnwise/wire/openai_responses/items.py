@@ -143,6 +143,8 @@ def citation_of(raw: msgspec.Raw) -> Citation:
 def _file(part: Fields, header: Fields) -> File:
     is_image = text_at(part, "type") == "input_image"
     rest = without(part, ("type", "image_url", "file_url", "file_data", "file_id", "filename"))
+    if is_image and text_at(rest, "detail") == "auto":
+        del rest["detail"]
     opaque = _part_opaque(header, rest)
     media_type = UNKNOWN_IMAGE if is_image else UNKNOWN_FILE
     name = text_at(part, "filename")
@@ -251,11 +253,16 @@ def result_of(item: Fields, *, name: str) -> ToolResult:
 # ---- parts -> items
 
 
-def message_item(parts: Sequence[Text | Refusal | File], *, role: str) -> dict[str, object]:
+def message_item(parts: Sequence[Text | Refusal | File], *, role: str, is_request: bool = False) -> dict[str, object]:
     """One message item; the first part's opaque data holds the item's own fields."""
     header = header_of(parts[0])
     role = text_at(header, "role") or role
     header.pop("role", None)
+    first = parts[0]
+    if is_request and role == "assistant" and not own_fields(first.opaque) and not isinstance(first, File):
+        # Typed content of an assistant's message belongs to an item with an id and a status; without them plain text is
+        # what the API reference has ("EasyInputMessage").
+        return {"type": "message", "role": role, "content": first.text}
     return {"type": "message", "role": role, **header, "content": [content_part(part, role=role) for part in parts]}
 
 
@@ -278,7 +285,7 @@ def content_part(part: Text | Refusal | File, *, role: str) -> dict[str, object]
         case Refusal():
             return {**extra, "type": "refusal", "refusal": part.text}
         case File():
-            return {**extra, **_file_fields(part)}
+            return {**_file_fields(part), **extra}
 
 
 def _file_fields(file: File) -> dict[str, object]:
@@ -287,7 +294,8 @@ def _file_fields(file: File) -> dict[str, object]:
     if file.data is not None:
         url = f"data:{file.media_type};base64,{base64.b64encode(file.data).decode()}"
     if file.media_type.startswith("image/"):
-        return {"type": "input_image", **({"image_url": url} if url is not None else {"file_id": file.file_id})}
+        where = {"image_url": url} if url is not None else {"file_id": file.file_id}
+        return {"type": "input_image", "detail": "auto", **where}
     if url is not None and url.startswith("data:"):
         return {"type": "input_file", "filename": file.name or UNNAMED_FILE, "file_data": url}
     return {"type": "input_file", **({"file_url": url} if url is not None else {"file_id": file.file_id})}

@@ -7,9 +7,8 @@ We keep no state at the provider: `store` is false and reasoning comes back encr
 client wrote keeps what it says (or leaves unsaid) in `extra`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Literal
 
 import msgspec
 
@@ -18,48 +17,34 @@ from turnwise.vocab import (
     File,
     Message,
     NamedTool,
-    Opaque,
     OutputSchema,
     Part,
     ProviderItem,
     Reasoning,
     Refusal,
     Request,
-    Role,
-    Settings,
     Text,
     ToolCall,
     ToolChoice,
     ToolResult,
     ToolSpec,
 )
-from turnwise.wire.family import BadRequest, HttpCall, Loss
+from turnwise.wire.family import HttpCall
 from turnwise.wire.openai_responses.fields import (
     FAMILY_NAME,
-    UNREADABLE,
     Fields,
-    count_at,
     encode,
     fields_of,
     is_object,
-    json_text,
-    list_at,
-    object_at,
     text_at,
-    without,
 )
 from turnwise.wire.openai_responses.items import (
     call_item,
     header_of,
-    kind_of,
     message_item,
-    message_parts,
-    opaque_of,
     own_fields,
-    parts_of,
     reasoning_item,
     result_item,
-    result_of,
 )
 from turnwise.wire.profiles import Profile
 
@@ -69,52 +54,10 @@ ENCRYPTED_REASONING = "reasoning.encrypted_content"
 # They answer `include: ["reasoning.encrypted_content"]` with 400 "Encrypted content is not supported with this model".
 MODELS_WITHOUT_REASONING = ("gpt-3.5", "gpt-4", "chatgpt-4")
 
-# Items that the client writes; every other item of an unknown type is the model's or its server's.
-CLIENT_ITEMS = frozenset(
-    """computer_call_output local_shell_call_output apply_patch_call_output mcp_approval_response""".split()
-)
-RESULTS = frozenset(("function_call_output", "custom_tool_call_output"))
-
 # Body fields whose value is an object that several words share: `extra` is merged into them, not put in their place.
 MERGED = frozenset(("text", "reasoning"))
 
 NO_FILES = "[a file ({}) was left out: this endpoint takes none]"
-
-LOSSES = (
-    Loss(what="stop, seed, reasoning_tokens", direction="request", becomes="left out: the API has no such fields"),
-    Loss(what="ToolResult.is_error", direction="request", becomes="left out; the text says what failed"),
-    Loss(what="name of a ToolResult whose call is not in the request", direction="request", becomes='""'),
-    Loss(what="arguments of a call that is not complete", direction="request", becomes="{}"),
-    Loss(what="name of an image; name of a file given by URL or id", direction="request", becomes="left out"),
-    Loss(what="name of inline data without one", direction="request", becomes="`file` (the API insists on a name)"),
-    Loss(
-        what="media type of what a URL or id stands for",
-        direction="request",
-        becomes="image/* or application/octet-stream",
-    ),
-    Loss(what="files in an assistant's message", direction="request", becomes="left out"),
-    Loss(
-        what="reasoning without encrypted content or raw content, where nothing is stored",
-        direction="request",
-        becomes="left out: the API answers 404 to a reference that it did not store",
-    ),
-    Loss(what="citations of another family, citations on a user's text", direction="both", becomes="left out"),
-    Loss(what="border between neighbouring assistant, or tool, messages", direction="request", becomes="one message"),
-    Loss(what="system message before all others", direction="request", becomes="an instruction in Request.system"),
-    Loss(what="empty messages", direction="request", becomes="left out"),
-    Loss(what="parts of an assistant's message without item id", direction="response", becomes="ids are made up"),
-    Loss(what="item id that comes after the part's first piece", direction="response", becomes="the id that was sent"),
-    Loss(what="order of server-side items that overlap", direction="response", becomes="the order in which they ended"),
-    Loss(what="empty text in a tool's result beside nothing else", direction="request", becomes="no content"),
-    Loss(
-        what="pause, refusal and tool_calls as finish", direction="response", becomes="completed; read from the items"
-    ),
-    Loss(what="cut as finish", direction="response", becomes="incomplete without a reason"),
-    Loss(what="repairs", direction="response", becomes="left out"),
-)
-
-
-# ---- Request -> body
 
 
 def encode_request(request: Request, profile: Profile) -> HttpCall:
@@ -256,7 +199,8 @@ def _assistant_items(parts: Sequence[Part], *, keeps_bare_reasoning: bool) -> It
     for run in text_runs(parts):
         match run:
             case [Text() | Refusal(), *_]:
-                yield message_item([part for part in run if isinstance(part, Text | Refusal)], role="assistant")
+                texts = [part for part in run if isinstance(part, Text | Refusal)]
+                yield message_item(texts, role="assistant", is_request=True)
             case [Reasoning() as part]:
                 own = own_fields(part.opaque)
                 if own and (keeps_bare_reasoning or text_at(own, "encrypted_content") or "content" in own):
@@ -284,275 +228,3 @@ def text_runs(parts: Sequence[Part]) -> Iterator[list[Part]]:
         run, header = [part], own
     if run:
         yield run
-
-
-# ---- body -> Request
-
-
-def decode_request(body: bytes, path: str) -> Request:
-    """`path` names nothing that the body does not. Raises BadRequest with what is wrong and where."""
-    try:
-        body.decode()
-        return _decode(fields_of(msgspec.json.format(body, indent=-1)))  # whitespace of a client's own means nothing
-    except UNREADABLE as error:
-        raise BadRequest(f"the body cannot be read as a request of the Responses API: {error}") from error
-
-
-_SENTINEL_FREE = ("input", "prompt", "previous_response_id", "conversation")
-
-
-def _decode(fields: Fields) -> Request:
-    model = text_at(fields, "model")
-    if model is None and "prompt" not in fields:
-        raise BadRequest("`model` is missing: name the model as a string")
-    if not any(_is_given(fields, key) for key in _SENTINEL_FREE):
-        raise BadRequest("`input` is missing: give it as a string or a list of items")
-    rest = dict(fields)
-    for key in ("model", "instructions", "input", "tools", "stream"):
-        rest.pop(key, None)
-    instructions = text_at(fields, "instructions")
-    if instructions is None and _is_given(fields, "instructions"):
-        rest["instructions"] = fields["instructions"]
-    leading, messages = _decode_input(fields.get("input"), has_instructions=instructions is not None)
-    system = (() if instructions is None else (Text(instructions),)) + leading
-    tools = tuple([_decode_tool(raw, f"tools[{i}]") for i, raw in enumerate(list_at(fields, "tools"))])
-    settings = _take_settings(rest)
-    _take_statelessness(rest, model=model or "", effort=settings.reasoning_effort)
-    return Request(
-        model=model or "",
-        messages=messages,
-        system=system,
-        tools=tools,
-        tool_choice=_take_tool_choice(rest),
-        parallel_tool_calls=_take_flag(rest, "parallel_tool_calls"),
-        output=_take_output(rest),
-        settings=settings,
-        stream="stream" in fields and bytes(fields["stream"]) == b"true",
-        extra=opaque_of({key: rest[key] for key in sorted(rest)}),
-    )
-
-
-def _is_given(fields: Mapping[str, msgspec.Raw], key: str) -> bool:
-    return key in fields and bytes(fields[key]) != b"null"
-
-
-class _Conversation:
-    """Messages being put together from items: neighbouring items of one role are one message, users' messages apart."""
-
-    def __init__(self) -> None:
-        self.leading: list[Text] = []
-        self.messages: list[Message] = []
-        self._role: Role | None = None
-        self._parts: list[Part] = []
-
-    def add(self, role: Role, parts: tuple[Part, ...]) -> None:
-        if role != self._role:
-            self.close()
-            self._role = role
-        self._parts += parts
-
-    def close(self) -> None:
-        if self._role is not None and self._parts:
-            self.messages.append(Message(self._role, tuple(self._parts)))
-        self._role, self._parts = None, []
-
-
-def _decode_input(raw: msgspec.Raw | None, *, has_instructions: bool) -> tuple[tuple[Text, ...], tuple[Message, ...]]:
-    if raw is None or bytes(raw) == b"null":
-        return (), ()
-    whole = {"input": raw}
-    text = text_at(whole, "input")
-    if text is not None:
-        return (), (Message("user", (Text(text),)),)
-    if bytes(raw)[:1] != b"[":
-        raise BadRequest("`input` must be a string or a list of items")
-    conversation = _Conversation()
-    names: dict[str, str] = {}
-    for i, item_raw in enumerate(list_at(whole, "input")):
-        if not is_object(item_raw):
-            raise BadRequest(f"`input[{i}]` must be an object")
-        _add_item(conversation, fields_of(item_raw), f"input[{i}]", names=names, has_instructions=has_instructions)
-    conversation.close()
-    return tuple(conversation.leading), tuple(conversation.messages)
-
-
-def _add_item(
-    conversation: _Conversation, item: Fields, where: str, *, names: dict[str, str], has_instructions: bool
-) -> None:
-    kind = kind_of(item)
-    if kind == "message":
-        _add_message(conversation, item, where, has_instructions=has_instructions)
-    elif kind in RESULTS:
-        if text_at(item, "call_id") is None:
-            raise BadRequest(f"`{where}.call_id` is missing: name the call that the output answers")
-        if not _is_given(item, "output"):
-            raise BadRequest(f"`{where}.output` is missing")
-        conversation.add("tool", (result_of(item, name=names.get(text_at(item, "call_id") or "", "")),))
-    elif kind in CLIENT_ITEMS or (text_at(item, "execution") == "client" and kind.endswith("_output")):
-        conversation.add("user", parts_of(item))
-        conversation.close()
-    else:
-        parts = parts_of(item)
-        match parts:
-            case (ToolCall(name=name, arguments=arguments, free_form=free_form) as call,):
-                for key in ("call_id", "name", "input" if free_form else "arguments"):
-                    if not _is_given(item, key):
-                        raise BadRequest(f"`{where}.{key}` is missing")
-                names[call.id] = name
-                if not arguments and not free_form:
-                    parts = (msgspec.structs.replace(call, arguments="{}"),)
-            case _:
-                pass
-        conversation.add("assistant", parts)
-
-
-_ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
-
-
-def _add_message(conversation: _Conversation, item: Fields, where: str, *, has_instructions: bool) -> None:
-    role = _ROLES.get(text_at(item, "role") or "")
-    if role is None:
-        raise BadRequest(f"`{where}.role` must be one of user, assistant, system, developer")
-    if not _is_given(item, "content"):
-        raise BadRequest(f"`{where}.content` is missing")
-    if role == "assistant":
-        conversation.add(role, message_parts(item))
-        return
-    opens = role == "system" and not conversation.messages and not conversation._parts  # pyright: ignore
-    if not opens:
-        conversation.close()
-        conversation.add(role, message_parts(item, usual_role="system" if role == "system" else "user"))
-        conversation.close()
-        return
-    parts = message_parts(item, usual_role="system" if has_instructions else "")
-    if all(isinstance(part, Text) for part in parts):
-        conversation.leading += [part for part in parts if isinstance(part, Text)]
-    else:
-        conversation.add("system", parts)
-        conversation.close()
-
-
-def _decode_tool(raw: msgspec.Raw, where: str) -> ToolSpec:
-    if not is_object(raw):
-        raise BadRequest(f"`{where}` must be an object")
-    fields = fields_of(raw)
-    kind = text_at(fields, "type")
-    name = text_at(fields, "name")
-    if kind is None:
-        raise BadRequest(f"`{where}.type` is missing")
-    if kind not in ("function", "custom"):
-        return ToolSpec(name=name or kind, opaque=Opaque(FAMILY_NAME, json_text(raw)))
-    if name is None:
-        raise BadRequest(f"`{where}.name` is missing")
-    description = text_at(fields, "description") or ""
-    if kind == "custom":
-        rest = without(fields, ("type", "name", "description"))
-        return ToolSpec(name=name, description=description, free_form=True, opaque=opaque_of(rest))
-    rest = without(fields, ("type", "name", "description", "parameters", "strict"))
-    strict = bytes(fields.get("strict", msgspec.Raw(b"null")))
-    if strict not in (b"true", b"false"):
-        rest["strict"] = msgspec.Raw(b"null")  # left to the API, which then decides by the schema
-    if not is_object(fields.get("parameters", msgspec.Raw(b"null"))):
-        rest["parameters"] = msgspec.Raw(b"null")
-        return ToolSpec(name=name, description=description, strict=strict == b"true", opaque=opaque_of(rest))
-    parameters = json_text(fields["parameters"])
-    return ToolSpec(
-        name=name, description=description, parameters=parameters, strict=strict == b"true", opaque=opaque_of(rest)
-    )
-
-
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
-
-
-class _Sampling(msgspec.Struct):
-    max_output_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-
-
-class _Reasoning(msgspec.Struct):
-    effort: Effort
-
-
-def _take_settings(rest: Fields) -> Settings:
-    """Takes what it reads out of `rest`."""
-    fields = {key: rest.pop(key) for key in ("max_output_tokens", "temperature", "top_p") if key in rest}
-    sampling = msgspec.json.decode(encode(fields), type=_Sampling)
-    effort: Effort | None = None
-    if "reasoning" in rest:
-        reasoning = object_at(rest, "reasoning")
-        try:
-            effort = msgspec.json.decode(rest["reasoning"], type=_Reasoning).effort
-            _put_back(rest, "reasoning", without(reasoning, ("effort",)))
-        except msgspec.ValidationError:
-            pass  # no effort, or a word that came later than this code: all of it stays in `extra`
-    return Settings(
-        max_output_tokens=sampling.max_output_tokens,
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-        reasoning_effort=effort,
-    )
-
-
-def _put_back(rest: Fields, key: str, value: Fields) -> None:
-    if value:
-        rest[key] = msgspec.Raw(encode(value))
-    else:
-        rest.pop(key, None)
-
-
-def _take_statelessness(rest: Fields, *, model: str, effort: str | None) -> None:
-    """What our encoder would write by itself leaves `rest`; anything else stays, an unsaid value as the API's default."""
-    if bytes(rest.get("store", msgspec.Raw(b"true"))) == b"false":
-        rest.pop("store")
-    else:
-        rest["store"] = msgspec.Raw(b"true")
-    ours = [ENCRYPTED_REASONING] if wants_encrypted_reasoning(model, effort=effort) else []
-    theirs = [bytes(raw) for raw in list_at(rest, "include")]
-    if theirs == [encode(word) for word in ours]:
-        rest.pop("include", None)
-    elif "include" not in rest or bytes(rest["include"]) == b"null":
-        rest["include"] = msgspec.Raw(b"[]")
-
-
-def _take_flag(rest: Fields, key: str) -> bool | None:
-    value = bytes(rest.get(key, msgspec.Raw(b"null")))
-    if value in (b"true", b"false"):
-        del rest[key]
-        return value == b"true"
-    return None
-
-
-def _take_tool_choice(rest: Fields) -> ToolChoice:
-    """Choices without a word of ours (`allowed_tools`, a hosted tool) stay in `rest`."""
-    match text_at(rest, "tool_choice"):
-        case ("auto" | "none" | "required") as word:
-            del rest["tool_choice"]
-            return word
-        case _:
-            pass
-    choice = object_at(rest, "tool_choice")
-    name = text_at(choice, "name")
-    if name is not None and text_at(choice, "type") in ("function", "custom"):
-        del rest["tool_choice"]
-        return NamedTool(name)
-    return "auto"
-
-
-def _take_output(rest: Fields) -> OutputSchema | None:
-    text = object_at(rest, "text")
-    form = object_at(text, "format")
-    name = text_at(form, "name")
-    if text_at(form, "type") != "json_schema" or name is None or not is_object(form.get("schema", msgspec.Raw(b""))):
-        return None
-    strict = bytes(form.get("strict", msgspec.Raw(b"false"))) == b"true"
-    schema = json_text(form["schema"])
-    further = without(form, ("type", "name", "schema", "strict"))
-    others = without(text, ("format",))
-    if further:
-        others["format"] = text["format"]
-    _put_back(rest, "text", others)
-    return OutputSchema(schema=schema, name=name, strict=strict)
-
-
-__all__ = ["LOSSES", "count_at", "decode_request", "encode_message", "encode_request"]
