@@ -36,6 +36,8 @@ CUT_BECAUSE = {
 PIECE_SHARE = 2
 # More names than this cost more tokens than they help.
 MAX_NAMES = 30
+# Looking for names alike costs the product of their lengths; no API takes a longer name.
+MAX_NAME = 128
 
 
 def judge_call(
@@ -95,14 +97,25 @@ def _judge_complete(call: ToolCall, *, spec: ToolSpec) -> Sound | Unsound:
 
 
 def _unknown_tool(name: str, *, names: Collection[str]) -> str:
-    folded = {other.casefold(): other for other in names}
-    close = [folded[match] for match in difflib.get_close_matches(name.casefold(), folded, n=3)]
+    close = _close_names(name, names=names)
     meant = f" Did you mean {' or '.join([f'`{other}`' for other in close])}?" if close else ""
     if not names:
         return f"Not run: there is no tool `{shorten(name)}`, and none is on offer in this step. Answer in text."
     listed = ", ".join([f"`{other}`" for other in list(names)[:MAX_NAMES]])
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     return f"Not run: no tool `{shorten(name)}` is on offer in this step.{meant} On offer: {listed}{more}."
+
+
+def _close_names(name: str, *, names: Collection[str]) -> list[str]:
+    """The name that differs in case and punctuation only, else up to three that look alike."""
+    folded = {_fold(other): other for other in names}
+    if _fold(name) in folded:
+        return [folded[_fold(name)]]
+    return [folded[match] for match in difflib.get_close_matches(_fold(name[:MAX_NAME]), folded, n=3)]
+
+
+def _fold(name: str) -> str:
+    return "".join([character for character in name.casefold() if character.isalnum()])
 
 
 def _split_notice(call: ToolCall, *, finish: FinishReason, limit_tokens: int | None) -> str:

@@ -203,7 +203,9 @@ def _answers(
         fit_result(answer.result, call=call) if answer else error_result(call, text=NO_RESULT)
         for call, answer in zip(calls, found, strict=True)
     ]
-    return Message("tool", tuple(results))
+    answered = Message("tool", tuple(results))
+    # The same object where nothing changed, so that whatever is cached by message stays good.
+    return messages[index + 1] if end > index + 1 and messages[index + 1] == answered else answered
 
 
 def _begin_with_user(messages: list[Message], *, repairs: list[Repair]) -> None:

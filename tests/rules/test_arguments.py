@@ -1,0 +1,131 @@
+"""Arguments against schemas: all errors at once, values shortened, nothing lenient."""
+
+import pytest
+
+from turnwise.rules.arguments import Sound, Unsound, judge_call, split_glued
+from turnwise.rules.schema import fault_of_schema, schema_errors
+from turnwise.vocab import ArgumentsState, FinishReason, ToolCall, ToolSpec
+
+SCHEMA = """{"type":"object","required":["path","mode"],"additionalProperties":false,"properties":{
+  "path":{"type":"string","minLength":2},"mode":{"enum":["r","w"]},"lines":{"type":"array","items":{"type":"integer"}},
+  "at":{"anyOf":[{"type":"integer"},{"type":"null"}]},"kind":{"const":"x"}}}"""
+READ = ToolSpec(name="read_file", parameters=SCHEMA)
+TOOLS = {"read_file": READ, "write_file": ToolSpec(name="write_file")}
+
+
+def judge(
+    call: ToolCall, *, finish: FinishReason = FinishReason.STOP, limit_tokens: int | None = None
+) -> Sound | Unsound:
+    return judge_call(call, tools=TOOLS, finish=finish, limit_tokens=limit_tokens)
+
+
+def unsound(call: ToolCall, *, finish: FinishReason = FinishReason.STOP, limit_tokens: int | None = None) -> Unsound:
+    verdict = judge(call, finish=finish, limit_tokens=limit_tokens)
+    assert isinstance(verdict, Unsound)
+    return verdict
+
+
+def test_every_error_is_told_at_once_with_path_expectation_and_what_came() -> None:
+    """One round trip mends all of them; a long value is not sent back whole."""
+    value = {"path": "p", "mode": "a" * 500, "lines": [1, "2"], "at": "x", "kind": "y", "extra": 1}
+    assert set(schema_errors(SCHEMA, value=value)) == {
+        '`$.path`: breaks `minLength` (2), got "p"',
+        f'`$.mode`: expected one of ["r","w"], got "{"a" * 79}... (502 characters)',
+        '`$.lines[1]`: expected integer, got "2"',
+        '`$.at`: fits none of the allowed forms (`$.at`: expected integer, got "x"; `$.at`: expected null, got "x"), got "x"',
+        '`$.kind`: expected "x", got "y"',
+        "`$`: unexpected: `extra`",
+    }
+    assert schema_errors(SCHEMA, value={}) == (
+        "`$`: the property `path` is missing",
+        "`$`: the property `mode` is missing",
+    )
+
+
+def test_a_hundred_errors_are_cut_short() -> None:
+    """A model mends what it can overlook."""
+    errors = schema_errors(SCHEMA, value={"path": "ab", "mode": "r", "lines": ["x"] * 100})
+    assert (len(errors), errors[-1]) == (21, "... and 80 more")
+
+
+@pytest.mark.parametrize("schema", ['{"type":3}', "[]", "nope", '{"$ref":"http://127.0.0.1:9/x"}', '{"pattern":"("}'])
+def test_an_unusable_schema_is_named_and_nothing_is_fetched(schema: str) -> None:
+    """The validator would reach out for references by itself; the tests' guard against sockets would not see it."""
+    assert fault_of_schema(schema) is not None
+
+
+@pytest.mark.promise("cut:never-run")
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"path":"ab","mode":"r"', "{'path':1}", "{} {}", '{"path":NaN}', "", "[" * 100_000, '{"path":"\ud800"}'],
+)
+def test_a_complete_label_on_arguments_that_are_not_strict_json_runs_nothing(arguments: str) -> None:
+    """Checked again here, whoever labelled them; no lenient parser feeds execution."""
+    assert unsound(ToolCall(id="a", name="read_file", arguments=arguments)).kind == "malformed"
+
+
+@pytest.mark.promise("cut:never-run", "cut:named")
+def test_the_four_ways_to_miss_are_told_apart() -> None:
+    """Unknown tool, truncated, malformed, mismatch: never one generic 'invalid' (opencode)."""
+    kinds = [
+        unsound(ToolCall(id="a", name="nope")).kind,
+        unsound(ToolCall(id="a", name="read_file", state=ArgumentsState.TRUNCATED)).kind,
+        unsound(ToolCall(id="a", name="read_file", state=ArgumentsState.INVALID)).kind,
+        unsound(ToolCall(id="a", name="read_file")).kind,
+    ]
+    assert kinds == ["unknown_tool", "truncated", "malformed", "schema_mismatch"]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("readFile", " Did you mean `read_file`?"),
+        ("READ_FILE", " Did you mean `read_file`?"),
+        ("rite_file", " Did you mean `write_file` or `read_file`?"),
+        ("zzz", ""),
+    ],
+)
+def test_close_tool_names_are_suggested(name: str, meant: str) -> None:
+    """The model gets the names that are there."""
+    text = unsound(ToolCall(id="a", name=name)).text
+    assert text == f"Not run: no tool `{name}` is on offer in this step.{meant} On offer: `read_file`, `write_file`."
+
+
+@pytest.mark.promise("cut:named", "cut:split")
+def test_the_split_notice_names_argument_length_and_limit() -> None:
+    """Which argument was cut, after how many characters, which limit; then how to go on."""
+    cut = ToolCall(
+        id="a",
+        name="write_file",
+        arguments="x" * 32_000,
+        state=ArgumentsState.TRUNCATED,
+        reason="cut inside the string at `$.content` after 31,900 characters",
+    )
+    assert unsound(cut, finish=FinishReason.LENGTH, limit_tokens=8000).text == (
+        "Not run: the arguments of this call of `write_file` were cut off (cut inside the string at `$.content` after 31,900 "
+        "characters; 32,000 characters of the arguments had arrived), because the response reached its limit of output "
+        "tokens (8,000 tokens). Nothing was changed. The same call would be cut again. Work in smaller pieces: several calls "
+        "whose arguments stay under about 16,000 characters each, for example the first part now and the rest added by later "
+        "calls, one response each."
+    )
+
+
+@pytest.mark.promise("cut:never-run")
+@pytest.mark.parametrize("finish", [FinishReason.CUT, FinishReason.ERROR])
+def test_a_broken_connection_is_not_the_models_mistake(finish: FinishReason) -> None:
+    """It is told to send the call again, not to split it."""
+    text = unsound(ToolCall(id="a", name="read_file", state=ArgumentsState.TRUNCATED), finish=finish).text
+    assert "not your mistake" in text
+    assert "smaller" not in text
+
+
+@pytest.mark.promise("assembly:empty-then-real")
+def test_glued_objects_are_split_only_if_all_fit() -> None:
+    """Opaque data stays with the first; one misfit keeps the call whole."""
+    good = '{"path":"ab","mode":"r"}'
+    call = ToolCall(id="a", name="read_file", state=ArgumentsState.INVALID, alternatives=(good, good))
+    first, second = (ToolCall(id=id, name="read_file", arguments=good) for id in ("a", "a_2"))
+    assert split_glued(call, spec=READ) == (first, second)
+    misfit = ToolCall(id="a", name="read_file", state=ArgumentsState.INVALID, alternatives=(good, "{}"))
+    assert split_glued(misfit, spec=READ) == (misfit,)
+    assert split_glued(call, spec=None) == (call,)

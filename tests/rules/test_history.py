@@ -1,0 +1,194 @@
+"""Imported history becomes what strict servers accept; every change is recorded."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from turnwise.rules.history import BEGINNING_MISSING, NO_RESULT, heal
+from turnwise.vocab import (
+    ArgumentsState,
+    Message,
+    Opaque,
+    Part,
+    ProviderItem,
+    Reasoning,
+    Repair,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+
+HELLO = Message("user", (Text("hello"),))
+BYE = Message("assistant", (Text("bye"),))
+
+
+def call(id: str, name: str = "read") -> ToolCall:
+    return ToolCall(id=id, name=name)
+
+
+def result(id: str, text: str = "ok", name: str = "read") -> ToolResult:
+    return ToolResult(call_id=id, name=name, content=(Text(text),))
+
+
+def calls(*parts: Part) -> Message:
+    return Message("assistant", parts)
+
+
+def results(*parts: Part) -> Message:
+    return Message("tool", parts)
+
+
+SOUND = (
+    Message("system", (Text("be kind"),)),
+    HELLO,
+    calls(Text("looking"), call("a"), call("b")),
+    results(result("a"), result("b")),
+    calls(call("c")),
+    results(result("c")),
+    BYE,
+    HELLO,
+)
+
+
+@pytest.mark.promise("step:history-healed", "step:prefix-stable")
+@pytest.mark.parametrize("family", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
+def test_sound_history_stays_as_it_is(family: str) -> None:
+    """The very same messages: nothing is normalised for its own sake."""
+    healed = heal(SOUND, family=family)
+    assert all(new is old for new, old in zip(healed.messages, SOUND, strict=True))
+    assert (healed.repairs, healed.call_ids) == ((), frozenset("abc"))
+
+
+@pytest.mark.promise("step:history-healed")
+def test_results_in_messages_of_their_own_are_one_message_in_call_order() -> None:
+    """Chat Completions has a message for each; that is a form, not a fault. The order is mended and recorded."""
+    given_ = (HELLO, calls(call("a"), call("b")), results(result("b")), results(result("a")))
+    assert heal(given_, family="gemini").messages == (*given_[:2], results(result("a"), result("b")))
+    assert heal(given_, family="gemini").repairs == (
+        Repair("result_order", "message 1", "put the results into the order of the calls"),
+    )
+
+
+@pytest.mark.promise("step:history-healed", "step:every-call-answered")
+def test_a_call_without_a_result_gets_one_that_says_so() -> None:
+    """Every server refuses a call that nothing answers."""
+    healed = heal((HELLO, calls(call("a"), call("b")), results(result("b")), HELLO), family="openai_chat")
+    missing = replace(result("a", NO_RESULT), is_error=True)
+    assert healed.messages == (HELLO, calls(call("a"), call("b")), results(missing, result("b")), HELLO)
+    assert [repair.kind for repair in healed.repairs] == ["orphan_call"]
+
+
+@pytest.mark.promise("step:history-healed")
+def test_results_without_a_call_and_second_results_are_left_out() -> None:
+    """The first result of a call counts."""
+    given_ = (results(result("x")), HELLO, calls(call("a")), results(result("a", "1"), result("a", "2")), BYE)
+    healed = heal(given_, family="openai_chat")
+    assert healed.messages == (HELLO, calls(call("a")), results(result("a", "1")), BYE)
+    assert healed.repairs == (
+        Repair("orphan_result", "history", "left out 2 results that no call of the history asked for"),
+    )
+
+
+@pytest.mark.promise("step:history-healed")
+@pytest.mark.parametrize(
+    "given_",
+    [
+        (HELLO, calls(call("a")), HELLO, results(result("a")), BYE),
+        (HELLO, results(result("a")), calls(call("a")), HELLO, BYE),
+        (HELLO, calls(call("a")), Message("user", (result("a"), Text("hello"))), BYE),
+        (HELLO, calls(call("a")), results(Text("hello"), result("a")), BYE),
+        (HELLO, calls(call("a")), BYE, Message("user", (result("a"),)), HELLO),
+    ],
+)
+def test_a_result_in_the_wrong_place_goes_behind_its_call(given_: tuple[Message, ...]) -> None:
+    """After other messages, before the call, in a user's message, beside a text."""
+    healed = heal(given_, family="openai_chat")
+    assert healed.messages[:3] == (HELLO, calls(call("a")), results(result("a")))
+    assert sorted(healed.messages[3:], key=str) == sorted([HELLO, BYE], key=str)
+    assert healed.repairs
+
+
+@pytest.mark.promise("step:history-healed", "assembly:id-twice")
+def test_an_id_used_again_is_made_unique_and_pairs_rightly() -> None:
+    """Some providers call every first call `call_1`; results pair by where they stand."""
+    given_ = (
+        HELLO,
+        calls(call("a"), call("a")),
+        results(result("a", "1"), result("a", "2")),
+        calls(call("a")),
+        results(result("a", "3")),
+        calls(call("")),
+        results(result("", "4")),
+    )
+    healed = heal(given_, family="openai_chat")
+    assert healed.messages == (
+        HELLO,
+        calls(call("a"), call("a_2")),
+        results(result("a", "1"), result("a_2", "2")),
+        calls(call("a_3")),
+        results(result("a_3", "3")),
+        calls(call("call_1")),
+        results(result("call_1", "4")),
+    )
+    assert {repair.kind for repair in healed.repairs} == {"call_id"}
+
+
+@pytest.mark.promise("step:history-healed")
+def test_what_a_family_refuses_is_left_out_for_it_only() -> None:
+    """Blank text, reasoning at the end, a first message that is not a user's, ids and names with other characters."""
+    odd = ToolCall(id="x:1", name="read file")
+    given_ = (calls(Text(" "), odd, Reasoning("hm")), results(result("x:1")), calls(Reasoning("only")), calls())
+    chat = heal(given_, family="openai_chat", tool_names=["read file"])
+    assert chat.messages == (given_[0], results(result("x:1", name="read file")))
+    assert [repair.kind for repair in chat.repairs] == ["empty_message", "empty_message"]
+    strict = heal(given_, family="anthropic_messages")
+    assert strict.messages == (
+        Message("user", (Text(BEGINNING_MISSING),)),
+        calls(ToolCall(id="x_1", name="read_file")),
+        results(result("x_1", name="read_file")),
+    )
+
+
+def test_items_of_another_family_alone_are_no_message() -> None:
+    """Their encoder leaves them out, and an empty message would be refused."""
+    item = ProviderItem("openai_responses", "web_search_call", "{}")
+    signed = Text("", opaque=Opaque("gemini", '{"thoughtSignature":"x"}'))
+    given_ = (HELLO, calls(item), calls(signed))
+    assert heal(given_, family="gemini").messages == (HELLO, calls(signed))
+    assert heal(given_, family="openai_responses").messages == (HELLO, calls(item))
+
+
+@pytest.mark.promise("step:history-healed")
+@pytest.mark.parametrize("arguments", ['{"a":', "[1]", "", "nope", "[" * 5000])
+def test_arguments_that_servers_cannot_read_go_back_as_an_empty_object(arguments: str) -> None:
+    """Whatever state an importer claimed. Free-form text stays as it is."""
+    for state in ArgumentsState:
+        bad = ToolCall(id="a", name="read", arguments=arguments, state=state, reason="cut")
+        healed = heal((HELLO, calls(bad), results(result("a"))), family="openai_chat")
+        assert healed.messages[1] == calls(call("a"))
+    text = ToolCall(id="a", name="read", arguments=arguments, state=ArgumentsState.TRUNCATED, free_form=True)
+    healed = heal((HELLO, calls(text), results(result("a"))), family="openai_responses")
+    assert healed.messages[1] == calls(replace(text, state=ArgumentsState.COMPLETE))
+
+
+ids = st.sampled_from(["", "a", "b", "a_2"])
+parts: st.SearchStrategy[Part] = st.one_of(
+    st.builds(Text, st.sampled_from(["", " ", "x"])), st.builds(call, ids), st.builds(result, ids, st.text(max_size=2))
+)
+histories = st.lists(
+    st.builds(
+        Message, st.sampled_from(["system", "user", "assistant", "tool"]), st.lists(parts, max_size=3).map(tuple)
+    ),
+    max_size=8,
+)
+
+
+@pytest.mark.promise("step:history-healed")
+@settings(max_examples=300, deadline=None)
+@given(given_=histories, family=st.sampled_from(["openai_chat", "anthropic_messages", "gemini"]))
+def test_healing_twice_changes_nothing_more(given_: list[Message], family: str) -> None:
+    """Healed history is sound, so the next turn begins with the same bytes."""
+    once = heal(given_, family=family)
+    twice = heal(once.messages, family=family)
+    assert (twice.messages, twice.repairs) == (once.messages, ())
