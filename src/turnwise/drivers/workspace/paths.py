@@ -12,6 +12,7 @@ SKIPPED_FOLDERS = frozenset(
     .hypothesis .gradle .terraform .next .nuxt .direnv .eggs""".split()
 )
 MAX_READ_BYTES = 32 * 1024 * 1024
+SHOWN_CHARACTERS = 200
 SNIFFED_BYTES = 8192  # git looks at the first 8,000 bytes for a NUL as well
 
 
@@ -35,8 +36,10 @@ class Workspace:
             raise ToolFault("a path must not hold a NUL character")
         try:
             path = (self.root / text).resolve()
+            path.exists()
         except (OSError, RuntimeError):  # RuntimeError: a loop of symbolic links, before Python 3.13
-            raise ToolFault(f"`{text}` cannot be resolved (a loop of symbolic links, or too long)") from None
+            shown = text if len(text) < SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
+            raise ToolFault(f"`{shown}` is no path (too long, or a loop of symbolic links)") from None
         if path != self.root and self.root not in path.parents:
             raise ToolFault(f"`{text}` is outside the workspace `{self.root}`; only paths inside it can be used")
         return path

@@ -1,0 +1,58 @@
+"""One reader for live and recorded bytes: it bounds, counts and never raises."""
+
+import pytest
+
+from turnwise.drivers.decoding import ResponseReader, read_body, read_stream
+from turnwise.testing import byte_by_byte
+from turnwise.vocab import FaultKind, FinishReason, Message, Text, TextDelta
+from turnwise.wire.limits import Limits
+from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.registry import family
+
+CHAT, PROFILE = family("openai_chat"), builtin_profiles()["openai_chat"]
+STREAM = (
+    b": hello\n\n"
+    b'data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n'
+    b'data: {"choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":"stop"}]}\n\n'
+    b"data: [DONE]\n\n"
+)
+BODY = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"Hello"},"finish_reason":"stop"}]}'
+
+
+def test_stream_and_body_give_the_same_message() -> None:
+    """Through the two convenience functions."""
+    response = read_stream(byte_by_byte(STREAM), family=CHAT, profile=PROFILE)
+    whole, frames = read_body(BODY, family=CHAT, profile=PROFILE)
+    assert response.message == whole.message == Message("assistant", (Text("Hello"),))
+    assert response.finish is whole.finish is FinishReason.STOP and frames
+
+
+def test_frames_count_what_the_provider_said() -> None:
+    """Keep-alives and halves of events count nothing; `finished` turns true with the finish reason."""
+    reader = ResponseReader(CHAT, profile=PROFILE)
+    seen = [(reader.feed(line + b"\n\n"), reader.frames, reader.finished) for line in STREAM.split(b"\n\n")]
+    texts = [[frame.text for frame in frames if isinstance(frame, TextDelta)] for frames, _, _ in seen]
+    assert texts == [[], ["Hel"], ["lo"], [], []]
+    counts = [count for _, count, _ in seen]
+    assert counts[0] == 0 < counts[1] < counts[2] and [finished for _, _, finished in seen[:3]] == [False, False, True]
+    assert reader.flush() == [] and reader.finish().message == Message("assistant", (Text("Hello"),))
+
+
+@pytest.mark.promise("assembly:bounded")
+def test_response_past_its_limit_is_a_named_fault() -> None:
+    """Streamed and whole: what fits is kept, the rest is not held, and the reader says that it has had enough."""
+    limits = Limits(response_bytes=100)
+    reader = ResponseReader(CHAT, profile=PROFILE, limits=limits)
+    for _ in range(50):
+        reader.feed(b'data: {"choices":[{"index":0,"delta":{"content":"abc"}}]}\n\n')
+    response = reader.finish()
+    assert reader.faulted and response.message == Message("assistant", (Text("abc"),))
+    whole, _ = read_body(BODY + b" " * 100, family=CHAT, profile=PROFILE, limits=limits)
+    for fault in (response.fault, whole.fault):
+        assert fault is not None and fault.kind is FaultKind.TOO_LARGE and "100 bytes" in fault.message
+
+
+def test_stream_that_is_none_is_a_protocol_fault() -> None:
+    """HTML, for one."""
+    response = read_stream([b"<html><body>Log in"], family=CHAT, profile=PROFILE)
+    assert response.fault is not None and response.fault.kind is FaultKind.PROTOCOL

@@ -1,0 +1,231 @@
+"""Running tools: what a tool does wrong becomes a result, and nothing it does keeps the step waiting."""
+
+import asyncio
+import dataclasses
+import sys
+import threading
+from collections.abc import Callable
+from decimal import Decimal
+
+import msgspec
+import pytest
+from pydantic import BaseModel
+
+from turnwise.drivers.tool_output import MAX_FILE_BYTES, MAX_TEXT_CHARACTERS, cut_middle, result_of
+from turnwise.drivers.tools import Arguments, Tool, ToolRun
+from turnwise.errors import ToolFault
+from turnwise.testing import FakeClock
+from turnwise.turn.commands import PlannedCall
+from turnwise.turn.config import ToolOffer
+from turnwise.vocab import File, Text, ToolCall, ToolResult, ToolSpec
+
+
+def planned(name: str, *, arguments: str = "{}", exclusive: bool = False, free_form: bool = False) -> PlannedCall:
+    call = ToolCall(id=f"id-{name}", name=name, arguments=arguments, free_form=free_form)
+    return PlannedCall(call=call, arguments=arguments, timeout_s=10, exclusive=exclusive)
+
+
+def tool_run(
+    clock: FakeClock, calls: list[PlannedCall], **functions: Callable[[Arguments], object]
+) -> tuple[ToolRun, list[str]]:
+    seen: list[str] = []
+    tools = {
+        name: Tool(offer=ToolOffer(spec=ToolSpec(name=name)), function=function) for name, function in functions.items()
+    }
+    run = ToolRun(
+        tuple(calls),
+        tools=tools,
+        clock=clock,
+        on_start=lambda call: seen.append(f"start {call.name}"),
+        on_finish=lambda result: seen.append(f"finish {result.name}"),
+    )
+    return run, seen
+
+
+async def one(function: Callable[[Arguments], object], *, arguments: str = "{}", free_form: bool = False) -> ToolResult:
+    run, _ = tool_run(FakeClock(), [planned("it", arguments=arguments, free_form=free_form)], it=function)
+    (result,) = await asyncio.wait_for(run.run(), 5)
+    return result
+
+
+def said(result: ToolResult) -> str:
+    return "".join([part.text for part in result.content if isinstance(part, Text)])
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+
+
+class Model(BaseModel):
+    amount: Decimal
+
+
+class Shapeless:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("plain", "plain"),
+        ("", "(no output)"),
+        (None, "(no output)"),
+        (b"caf\xc3\xa9 \xff", "café \ufffd"),
+        ({"a": [1, None, True]}, '{"a":[1,null,true]}'),
+        ([Point(1), {"p": Point(2)}], '[{"x":1},{"p":{"x":2}}]'),
+        (Model(amount=Decimal("1.5")), '{"amount":"1.5"}'),
+        ("lone \ud800 surrogate", "lone ? surrogate"),
+        (Text("as it is"), "as it is"),
+        (False, "false"),
+    ],
+)
+def test_value_becomes_text(value: object, text: str) -> None:
+    """Text as it is, bytes as UTF-8 with replacements, the rest as JSON."""
+    call = ToolCall(id="1", name="t")
+    assert result_of(call, value) == ToolResult(call_id="1", name="t", content=(Text(text),))
+    msgspec.json.encode(result_of(call, value))
+
+
+def test_files_and_texts_stay_parts() -> None:
+    """A list that holds a part is a list of parts."""
+    call, picture = ToolCall(id="1", name="t"), File(media_type="image/png", data=b"\x89PNG")
+    assert result_of(call, ["see:", picture]).content == (Text("see:"), picture)
+    assert result_of(call, picture).content == (picture,)
+    huge = result_of(call, File(media_type="image/png", data=bytes(MAX_FILE_BYTES + 1)))
+    assert huge.is_error and "too large" in said(huge)
+
+
+def test_what_cannot_be_json_says_so() -> None:
+    """Unknown types, cycles and raising serialisers are error results that name the type."""
+    circle: list[object] = []
+    circle.append(circle)
+
+    class Broken:
+        def to_dict(self) -> object:
+            raise ValueError("not today")
+
+    for value, text in ((Shapeless(), "`Shapeless`"), (circle, "`list`"), (Broken(), "not today"), ({1, "a"}, "")):
+        result = result_of(ToolCall(id="1", name="t"), value)
+        assert result.is_error == (text != "") and text in said(result)
+
+
+def test_long_output_keeps_head_and_tail() -> None:
+    """The note says how much is left out; several texts share the limit."""
+    text = "a" * 100_000 + "b" * 100_000
+    short = cut_middle(text, limit=MAX_TEXT_CHARACTERS)
+    assert short.startswith("aaa") and short.endswith("bbb")
+    assert "[... 134,464 characters left out ...]" in short and len(short) < MAX_TEXT_CHARACTERS + 60
+    both = result_of(ToolCall(id="1", name="t"), [Text(text), Text("c" * 10), Text(text)])
+    assert [len(part.text) < MAX_TEXT_CHARACTERS // 3 + 60 for part in both.content if isinstance(part, Text)] == [
+        True,
+        True,
+        True,
+    ]
+
+
+async def test_exceptions_are_results_without_a_traceback() -> None:
+    """Type and message; ToolFault in its own words; sys.exit and a self-made cancellation end the tool, not the turn."""
+
+    def fail(_: Arguments) -> object:
+        raise KeyError("colour")
+
+    def refuse(_: Arguments) -> object:
+        raise ToolFault("there is no such colour; try `red`")
+
+    async def cancel(_: Arguments) -> object:
+        raise asyncio.CancelledError
+
+    outcomes = [await one(function) for function in (fail, refuse, lambda _: sys.exit(3), cancel)]
+    assert [(result.is_error, said(result)) for result in outcomes] == [
+        (True, "KeyError: 'colour'"),
+        (True, "there is no such colour; try `red`"),
+        (True, "SystemExit: 3"),
+        (True, "`it` cancelled itself"),
+    ]
+
+
+async def test_arguments_arrive_decoded() -> None:
+    """JSON as a dict; free-form text as `input`."""
+    assert said(await one(lambda given: sorted(given.items()), arguments='{"b": 1, "a": "ü"}')) == '[["a","ü"],["b",1]]'
+    assert said(await one(lambda given: given, arguments="*** Begin", free_form=True)) == '{"input":"*** Begin"}'
+
+
+async def test_plain_function_runs_in_its_own_thread_and_may_give_an_awaitable() -> None:
+    """Blocking code does not block the loop; parallel ones do not queue up behind a pool."""
+    together = threading.Barrier(40, timeout=5)
+    calls = [
+        msgspec.structs.replace(planned("wait"), call=ToolCall(id=str(number), name="wait")) for number in range(40)
+    ]
+    run, _ = tool_run(FakeClock(), calls, wait=lambda _: f"thread {together.wait() >= 0}")
+    results = await asyncio.wait_for(run.run(), 10)
+    assert {said(result) for result in results} == {"thread True"}
+
+    async def later() -> str:
+        return "awaited"
+
+    assert said(await one(lambda _: later())) == "awaited"
+
+
+async def test_stuck_thread_is_abandoned_at_its_deadline() -> None:
+    """It cannot be stopped, and the result says so; the step goes on without it."""
+    clock, release = FakeClock(), threading.Event()
+    run, seen = tool_run(clock, [planned("stuck")], stuck=lambda _: release.wait(30))
+    running = asyncio.create_task(run.run())
+    await clock.until_waiting(10)
+    await clock.advance(10)
+    (result,) = await asyncio.wait_for(running, 5)
+    release.set()
+    assert (said(result), result.is_error) == ("timed out after 10 s, may still be running", True)
+    assert seen == ["start stuck", "finish stuck"]
+
+
+async def test_tool_that_ignores_its_cancellation_is_abandoned() -> None:
+    """After the deadline and half a second to settle its result is there, though it runs on."""
+    clock, release = FakeClock(), asyncio.Event()
+
+    async def stubborn(_: Arguments) -> str:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return "late"
+
+    run, _ = tool_run(clock, [planned("stubborn")], stubborn=stubborn)
+    running = asyncio.create_task(run.run())
+    await clock.until_waiting(10)
+    await clock.advance(10.5)
+    (result,) = await asyncio.wait_for(running, 5)
+    assert said(result) == "timed out after 10 s, may still be running"
+    release.set()
+    await clock.advance(0)
+
+
+async def test_cancelled_run_keeps_what_had_finished() -> None:
+    """Every tool still running is cancelled and has settled when the cancellation goes on."""
+    begun, settled = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Arguments) -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            settled.set()
+        return ""
+
+    async def fast(_: Arguments) -> str:
+        return "done"
+
+    calls = [planned("slow"), planned("fast"), planned("after", exclusive=True)]
+    run, seen = tool_run(FakeClock(), calls, slow=slow, fast=fast, after=fast)
+    running = asyncio.create_task(run.run())
+    await begun.wait()
+    for _ in range(20):  # passes of the loop in which `fast` ends
+        await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert settled.is_set()
+    assert [said(result) for result in run.finished] == ["done"]
+    assert seen == ["start slow", "start fast", "finish fast"]
