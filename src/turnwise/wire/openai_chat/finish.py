@@ -88,8 +88,14 @@ def says_limit(word: str | None) -> bool:
     return word is not None and FINISH_REASONS.get(word, FINISH_REASONS.get(word.lower())) is FinishReason.LENGTH
 
 
-def word_of(reason: FinishReason, provider_word: str | None) -> str | None:
+def word_of(reason: FinishReason, provider_word: str | None, *, refused: bool) -> str | None:
     """The word to write; None for a response that was cut (the API writes null until it knows)."""
-    if provider_word is not None and FINISH_REASONS.get(provider_word) is reason:
+    if reason is FinishReason.CUT:
+        return None
+    if (
+        provider_word is not None
+        and provider_word in FINISH_REASONS
+        and finish_of(provider_word, refused=refused) is reason
+    ):
         return provider_word
-    return WORDS.get(reason)
+    return "stop" if reason is FinishReason.REFUSAL and refused else WORDS[reason]

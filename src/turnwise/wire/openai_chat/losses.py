@@ -79,7 +79,7 @@ LOSSES = (
         becomes="`stop`, `content_filter`, `refusal`",
     ),
     Loss(
-        what="the provider's own finish word and usage object, where they are another family's",
+        what="the provider's own finish word that contradicts the reason or is another family's, and such a usage object",
         direction="response",
         becomes="this family's word and object for the same",
     ),
@@ -87,6 +87,11 @@ LOSSES = (
         what="a second beginning of a response, and a final part that contradicts its deltas",
         direction="response",
         becomes="what was written stays written",
+    ),
+    Loss(
+        what="the provider's own sentence about the end",
+        direction="response",
+        becomes="nothing",
     ),
     Loss(
         what="repairs, and the kind of a fault beside its status and code",

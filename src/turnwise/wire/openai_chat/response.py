@@ -8,7 +8,6 @@ from turnwise.vocab import (
     Faulted,
     FaultKind,
     File,
-    FinishReason,
     Frame,
     Part,
     ProviderItem,
@@ -50,9 +49,11 @@ def encode_body(response: Response, request: Request) -> bytes:
         "index": 0,
         "message": _message(response.message.parts),
         "logprobs": None,
-        "finish_reason": None
-        if response.finish is FinishReason.CUT
-        else word_of(response.finish, response.provider_finish),
+        "finish_reason": word_of(
+            response.finish,
+            response.provider_finish,
+            refused=any(isinstance(part, Refusal) for part in response.message.parts),
+        ),
     }
     body: dict[str, object] = {
         "id": response.id or "",
@@ -63,7 +64,7 @@ def encode_body(response: Response, request: Request) -> bytes:
     }
     if response.usage is not None:
         body["usage"] = encode_usage(response.usage)
-    body.update(sources_of(response.message.parts))
+    body.update(sources_of(citations_of(response.message.parts)))
     if response.fault is not None:
         body["error"] = msgspec.Raw(msgspec.json.encode(msgspec.json.decode(encode_fault(response.fault)[1])["error"]))
     return msgspec.json.encode(body)
@@ -109,9 +110,9 @@ def is_annotation(citation: Citation) -> bool:
     return citation.family == FAMILY and citation.raw.startswith("{") and '"url_citation"' in citation.raw
 
 
-def sources_of(parts: tuple[Part, ...]) -> dict[str, object]:
+def sources_of(citations: list[Citation]) -> dict[str, object]:
     """Perplexity's `search_results` and `citations`."""
-    others = [c for c in citations_of(parts) if c.family == FAMILY and not is_annotation(c)]
+    others = [c for c in citations if c.family == FAMILY and not is_annotation(c)]
     found: dict[str, object] = {}
     for key, is_object in (("search_results", True), ("citations", False)):
         raws = [msgspec.Raw(c.raw.encode()) for c in others if c.raw.startswith("{") is is_object]

@@ -314,7 +314,7 @@ class ChatStreamDecoder:
             return []
         frames: list[Frame] = []
         if self._body is not None:
-            frames += self._read_text(b"".join(self._body).decode("utf-8", "replace").lstrip("\ufeff"), where="body")
+            frames += self._read_body(b"".join(self._body))
             if self._recognised and not self._body_expected:
                 repair = Repair("body_for_stream", "response", "a whole body came where a stream was asked for")
                 frames.append(Mended(repair))
@@ -329,6 +329,14 @@ class ChatStreamDecoder:
         if not self._recognised:
             frames.append(self._die(FaultKind.PROTOCOL, self._complaint()))
         return frames
+
+    def _read_body(self, body: bytes) -> list[Frame]:
+        self._events += 1
+        try:
+            chunk = decode_chunk(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return self._mend(body, error)
+        return self._read_chunk(chunk, body, name="")
 
     def _is_body(self, chunk: bytes) -> bool:
         """True where the bytes so far are a JSON object instead of an event stream; they are kept then."""
@@ -360,29 +368,28 @@ class ChatStreamDecoder:
                 if self._dead:
                     break
                 continue
-            if chunk.choices is None and not is_there(chunk.error):
-                frames += self._read_other(chunk, event)
-                continue
-            self._recognise()
-            frames += self._reader.read(chunk)
+            frames += self._read_chunk(chunk, event.data, name=event.name)
         return frames
 
     def _recognise(self) -> None:
         self._recognised = True
         self._head = None
 
-    def _read_other(self, chunk: Chunk, event: SseEvent) -> list[Frame]:
-        """An event without choices: usage alone, or an error written without its `error` key (Mistral, vLLM)."""
-        if event.name == "error" or chunk.object == "error":
+    def _read_chunk(self, chunk: Chunk, line: bytes, *, name: str) -> list[Frame]:
+        if chunk.choices is None and not is_there(chunk.error):
+            # Usage alone, or an error written without its `error` key (Mistral, vLLM).
+            if name == "error" or chunk.object == "error":
+                self._recognise()
+                return [Faulted(decode_error_event(line))]
+            if not is_there(chunk.usage) and chunk.object not in ("chat.completion.chunk", "chat.completion"):
+                return []
+        if not self._recognised:
             self._recognise()
-            return [Faulted(decode_error_event(event.data))]
-        if is_there(chunk.usage) or chunk.object in ("chat.completion.chunk", "chat.completion"):
-            self._recognise()
-        return self._reader.read(chunk) if self._recognised else []
+        return self._reader.read(chunk)
 
     def _mend(self, line: bytes, error: Exception) -> list[Frame]:
         """An event that the typed decoder refused: invalid UTF-8, values glued together, fields of another kind."""
-        where = f"event {self._events}"
+        where = "body" if self._body is not None else f"event {self._events}"
         try:
             text = line.decode()
         except UnicodeDecodeError:

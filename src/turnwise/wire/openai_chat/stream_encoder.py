@@ -35,7 +35,7 @@ from turnwise.wire.openai_chat.files import encode_file
 from turnwise.wire.openai_chat.finish import word_of
 from turnwise.wire.openai_chat.message import fields_of
 from turnwise.wire.openai_chat.reasoning import FAMILY
-from turnwise.wire.openai_chat.response import is_annotation
+from turnwise.wire.openai_chat.response import is_annotation, sources_of
 from turnwise.wire.openai_chat.usage import encode_usage
 from turnwise.wire.sse import encode_event
 
@@ -61,6 +61,9 @@ class ChatStreamEncoder:
         # The API sends usage where `stream_options.include_usage` asks for it; the decoder notes its absence.
         self._sends_usage = fields_of(request.extra).get("stream_options", True) is not None
         self._begun = False
+        self._refused = False
+        self._citations: list[Citation] = []
+        self._images: list[object] = []
         self._written: dict[str, list[str]] = {}  # block -> its texts or arguments so far
         self._calls: dict[str, _OpenCall] = {}
         self._usage: Usage | None = None
@@ -77,7 +80,7 @@ class ChatStreamEncoder:
             case BlockData():
                 return self._opaque(frame)
             case CitationAdded():
-                return self._cite((frame.citation,))
+                self._citations.append(frame.citation)
             case PartDone():
                 return self._part(frame.block, frame.part)
             case UsageReported():
@@ -91,21 +94,35 @@ class ChatStreamEncoder:
         return b""
 
     def finish(self) -> bytes:
+        found = [self._held_lists()]
         finished = self._finished
         if finished is None or finished.reason is FinishReason.CUT:
-            return b""
+            return found[0]
         choice: dict[str, object] = {
             "index": 0,
             "delta": {},
             "logprobs": None,
-            "finish_reason": word_of(finished.reason, finished.provider_reason),
+            "finish_reason": word_of(finished.reason, finished.provider_reason, refused=self._refused),
         }
         if finished.limit_reached:
             choice["native_finish_reason"] = "length"
-        found = [self._begin(), self._chunk([choice])]
+        found += [self._begin(), self._chunk([choice])]
         if self._usage is not None and self._sends_usage:
             found.append(self._chunk([], usage=encode_usage(self._usage)))
         return b"".join([*found, b"data: [DONE]\n\n"])
+
+    def _held_lists(self) -> bytes:
+        """Lists without an index in their entries: the openai package's accumulator takes one delta of each."""
+        found: list[bytes] = []
+        if self._images:
+            found.append(self._delta({"images": self._images}))
+        annotations = [msgspec.Raw(c.raw.encode()) for c in self._citations if is_annotation(c)]
+        if annotations:
+            found.append(self._delta({"annotations": annotations}))
+        sources = sources_of(self._citations)
+        if sources:
+            found.append(self._begin() + self._chunk([], **sources))
+        return b"".join(found)
 
     def _start(self, frame: Started) -> bytes:
         self._id, self._model = frame.id or self._id, frame.model or self._model
@@ -135,6 +152,7 @@ class ChatStreamEncoder:
         if not text:
             return b""
         self._written.setdefault(block, []).append(text)
+        self._refused = self._refused or field == "refusal"
         return self._delta({field: text})
 
     def _call(self, frame: ToolCallDelta) -> bytes:
@@ -165,28 +183,17 @@ class ChatStreamEncoder:
             return b""
         call = self._calls.get(frame.block)
         if call is not None:
-            return self._delta({"tool_calls": [{"index": call.index, **fields}]})
+            # A fragment without its inner object is more than the openai package's accumulator takes.
+            inner = {"custom": {"input": ""}} if call.is_free_form else {"function": {"arguments": ""}}
+            return self._delta({"tool_calls": [{"index": call.index, **inner, **fields}]})
         return self._delta(fields) if "reasoning_details" in fields else b""
-
-    def _cite(self, citations: tuple[Citation, ...]) -> bytes:
-        own = [citation for citation in citations if citation.family == FAMILY]
-        found: list[bytes] = []
-        annotations = [msgspec.Raw(c.raw.encode()) for c in own if is_annotation(c)]
-        if annotations:
-            found.append(self._delta({"annotations": annotations}))
-        for key, is_object in (("search_results", True), ("citations", False)):
-            raws = [
-                msgspec.Raw(c.raw.encode()) for c in own if not is_annotation(c) and c.raw.startswith("{") is is_object
-            ]
-            if raws:
-                found.append(self._begin() + self._chunk([], **{key: raws}))
-        return b"".join(found)
 
     def _part(self, block: str, part: Part) -> bytes:
         """A part in its final form: what its deltas have not said yet. A part that contradicts them cannot be taken back."""
         match part:
             case Text(text=text):
-                return self._rest(block, "content", text) + self._cite(part.citations)
+                self._citations += [c for c in part.citations if c not in self._citations]
+                return self._rest(block, "content", text)
             case Reasoning(text=text):
                 return self._rest(block, "reasoning_content", text) + self._part_opaque(block, part)
             case Refusal(text=text):
@@ -196,9 +203,10 @@ class ChatStreamEncoder:
             case ProviderItem(family=family, kind=kind) if family == FAMILY and kind == "executed_tools":
                 return self._delta({"executed_tools": [msgspec.Raw(part.json.encode())]})
             case File():
-                return self._delta({"images": [encode_file(part, document_part="file")]})
+                self._images.append(encode_file(part, document_part="file"))
             case ProviderItem() | ToolResult():
-                return b""
+                pass
+        return b""
 
     def _part_opaque(self, block: str, part: Reasoning) -> bytes:
         return b"" if part.opaque is None else self._opaque(BlockData(block, part.opaque))

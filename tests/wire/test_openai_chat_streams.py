@@ -1,0 +1,963 @@
+"""Chat Completions answers, streamed and not: every shape that endpoints were seen to send, and the SDK as the judge."""
+
+import json
+import string
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+import recordings
+from turnwise.testing.wire_conformance import (
+    assemble,
+    check_endless_line,
+    check_every_split,
+    check_foreign_answer_is_a_protocol_fault,
+    check_foreign_bytes_never_raise,
+    check_long_response,
+    check_response_round_trip,
+    decode_stream,
+    encode_stream,
+    frames_of,
+)
+from turnwise.vocab import (
+    BlockData,
+    Citation,
+    Fault,
+    Faulted,
+    FaultKind,
+    File,
+    Finished,
+    FinishReason,
+    Frame,
+    Message,
+    Opaque,
+    Part,
+    PartDone,
+    ProviderItem,
+    Reasoning,
+    ReasoningDelta,
+    Refusal,
+    Repair,
+    Request,
+    Response,
+    Started,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+    UsageReported,
+)
+from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+from turnwise.wire.openai_chat import FAMILY
+from turnwise.wire.profiles import builtin_profiles
+
+PROFILE = builtin_profiles()["openai_chat"]
+REQUEST = Request(model="m", messages=(Message("user", (Text("hi"),)),))
+
+
+def stream_of(*chunks: object, done: bool = True) -> bytes:
+    lines = [chunk if isinstance(chunk, bytes) else json.dumps(chunk, ensure_ascii=False).encode() for chunk in chunks]
+    return b"".join([b"data: " + line + b"\n\n" for line in lines]) + (b"data: [DONE]\n\n" if done else b"")
+
+
+def delta(fields: dict[str, Any] | None, finish: str | None = None, **more: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": fields, "finish_reason": finish, **more}
+    return {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m1", "choices": [choice]}
+
+
+def call(**fields: Any) -> dict[str, Any]:
+    return delta({"tool_calls": [fields]})
+
+
+def frames(*chunks: object, done: bool = True) -> list[Frame]:
+    """The frames of a stream of these chunks, after the `Started` that each begins with."""
+    found = decode_stream(FAMILY, [stream_of(*chunks, done=done)], profile=PROFILE)
+    assert found[0] == Started("c1", "m1")
+    return found[1:]
+
+
+def respond(*chunks: object, done: bool = True) -> Response:
+    return assemble(decode_stream(FAMILY, [stream_of(*chunks, done=done)], profile=PROFILE))
+
+
+def body(**message: Any) -> bytes:
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "stop"}
+    return json.dumps({"id": "c1", "object": "chat.completion", "model": "m1", "choices": [choice]}).encode()
+
+
+def respond_to_body(**message: Any) -> Response:
+    return assemble(FAMILY.decode_body(body(**message), PROFILE, DEFAULT_LIMITS))
+
+
+END = delta({}, "stop")
+STOP = Finished(FinishReason.STOP, "stop")
+
+
+# The pieces of a stream
+
+
+def test_a_call_fragment_is_passed_on_as_it_stood_there() -> None:
+    """Null, missing and empty are kept apart: the assembler judges them, the decoder does not."""
+    assert frames(
+        call(index=0, id="call_1", type="function", function={"name": "read", "arguments": ""}),
+        call(index=0, id="", function={"name": "", "arguments": '{"a'}),
+        call(index=None, id=None, function={"name": None, "arguments": None}),
+        call(function={"arguments": '":1}'}),
+        call(index=3),
+    ) == [
+        ToolCallDelta(index=0, id="call_1", name="read", arguments=""),
+        ToolCallDelta(index=0, id="", name="", arguments='{"a'),
+        ToolCallDelta(index=None, id=None, name=None, arguments=None),
+        ToolCallDelta(arguments='":1}'),
+        ToolCallDelta(index=3),
+    ]
+
+
+@pytest.mark.promise("assembly:object-args")
+def test_arguments_sent_as_an_object_are_whole() -> None:
+    """The JSON text of the object, marked `whole`; no other repair is told, the assembler tells this one."""
+    assert frames(call(index=0, id="a", function={"name": "f", "arguments": {"q": "é", "n": [1, 2.5, None]}})) == [
+        ToolCallDelta(index=0, id="a", name="f", arguments='{"q":"é","n":[1,2.5,null]}', whole=True)
+    ]
+
+
+def test_a_free_form_call_has_its_input_as_arguments() -> None:
+    """OpenAI's custom tools: `custom.input` in place of `function.arguments`."""
+    custom = {"name": "patch", "input": "*** Begin"}
+    assert frames(call(index=0, id="a", type="custom", custom=custom)) == [
+        ToolCallDelta(index=0, id="a", name="patch", arguments="*** Begin", free_form=True)
+    ]
+    answer = respond_to_body(content=None, tool_calls=[{"id": "a", "type": "custom", "custom": custom}])
+    assert answer.message.parts == (ToolCall(id="a", name="patch", arguments="*** Begin", free_form=True),)
+
+
+def test_the_legacy_function_call_is_a_call_like_any_other() -> None:
+    """`function_call`, in deltas and in messages, before `tool_calls` came."""
+    streamed = respond(
+        delta({"function_call": {"name": "f", "arguments": ""}}),
+        delta({"function_call": {"arguments": '{"a":'}}),
+        delta({"function_call": {"arguments": "1}"}}),
+        delta({}, "function_call"),
+    )
+    whole = respond_to_body(content=None, function_call={"name": "f", "arguments": '{"a":1}'})
+    assert [(part.name, part.arguments) for part in streamed.message.parts if isinstance(part, ToolCall)] == [
+        ("f", '{"a":1}')
+    ]
+    assert streamed.message == whole.message
+    assert streamed.finish is FinishReason.TOOL_CALLS
+
+
+def test_gemini_signatures_stay_with_their_call() -> None:
+    """Gemini's compatible endpoint wants `extra_content` of a call back, else it refuses the next request."""
+    extra = {"google": {"thought_signature": "c2ln"}}
+    fields = {"id": "a", "type": "function", "extra_content": extra, "function": {"name": "f", "arguments": "{}"}}
+    expected = ToolCall(
+        id="a", name="f", opaque=Opaque("openai_chat", '{"extra_content":{"google":{"thought_signature":"c2ln"}}}')
+    )
+    assert respond(call(index=0, **fields), END).message.parts == (expected,)
+    assert respond_to_body(content=None, tool_calls=[fields]).message.parts == (expected,)
+
+
+@pytest.mark.parametrize("message", [None, "missing"])
+def test_a_delta_that_is_null_or_missing_says_nothing(message: str | None) -> None:
+    chunk = delta(None, "stop")
+    if message == "missing":
+        del chunk["choices"][0]["delta"]
+    assert frames(delta({"content": "a"}), chunk) == [TextDelta("a"), STOP]
+
+
+def test_a_whole_message_in_a_chunk_is_not_counted_beside_its_delta() -> None:
+    """Perplexity sends both: `delta` with the piece, `message` with everything so far."""
+    assert frames(
+        delta({"content": "Hel"}, message={"role": "assistant", "content": "Hel"}),
+        delta({"content": "lo"}, message={"role": "assistant", "content": "Hello"}),
+        delta({"content": ""}, "stop", message={"role": "assistant", "content": "Hello"}),
+    ) == [TextDelta("Hel"), TextDelta("lo"), STOP]
+
+
+def test_a_whole_message_in_place_of_a_delta_is_the_final_form() -> None:
+    """Some gateways send the message once more at the end, or in a single chunk."""
+    end = delta(None, "stop", message={"content": "Hello", "tool_calls": None})
+    assert frames(delta({"content": "Hel"}), end) == [TextDelta("Hel"), PartDone("text", Text("Hello")), STOP]
+    tools = [{"id": "a", "function": {"name": "f", "arguments": '{"a":1}'}}]
+    only = delta({}, "tool_calls", message={"content": "Hello", "tool_calls": tools})
+    assert respond(only).message.parts == (Text("Hello"), ToolCall(id="a", name="f", arguments='{"a":1}'))
+    again = respond(call(index=0, **tools[0]), delta(None, "tool_calls", message={"tool_calls": tools}))
+    assert again.message.parts == (ToolCall(id="a", name="f", arguments='{"a":1}'),)
+
+
+def test_content_as_typed_parts_is_text_and_reasoning() -> None:
+    """Mistral: `content` is a list as soon as the model thinks."""
+    thinking = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "closed": True}]
+    assert frames(
+        delta({"content": thinking}),
+        delta({"content": [{"type": "text", "text": "a"}, {"type": "reference", "reference_ids": [1]}]}),
+        delta({"content": "b"}, "stop"),
+    ) == [ReasoningDelta("hm"), TextDelta("a"), TextDelta("b"), STOP]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reasoning_content": "hm"},
+        {"reasoning": "hm"},
+        {"reasoning_content": "hm", "reasoning": "hm"},
+        {"content": [{"type": "thinking", "thinking": "hm"}], "reasoning_content": "hm"},
+    ],
+    ids=["reasoning_content", "reasoning", "both", "content too"],
+)
+def test_reasoning_is_counted_once_wherever_it_stands(fields: dict[str, Any]) -> None:
+    assert frames(delta(fields), delta(fields)) == [ReasoningDelta("hm"), ReasoningDelta("hm")]
+
+
+def test_reasoning_stays_with_its_first_source() -> None:
+    """A gateway that repeats the whole reasoning in another field at the end does not double it."""
+    whole = {"content": "a", "reasoning_content": "hm, yes"}
+    assert frames(delta({"reasoning": "hm, "}), delta({"reasoning": "yes"}), delta(whole)) == [
+        ReasoningDelta("hm, "),
+        ReasoningDelta("yes"),
+        TextDelta("a"),
+    ]
+
+
+@pytest.mark.promise("assembly:kinds")
+def test_reasoning_details_come_back_in_whole_entries() -> None:
+    """OpenRouter wants the sequence back as it was: fragments of one entry joined, signatures and encrypted data kept."""
+    parts = respond(
+        delta({"reasoning": "a", "reasoning_details": [{"type": "reasoning.text", "text": "a", "index": 0}]}),
+        delta({"reasoning": "b", "reasoning_details": [{"type": "reasoning.text", "text": "b", "index": 0}]}),
+        delta({"reasoning_details": [{"type": "reasoning.text", "signature": "sig", "index": 0, "format": None}]}),
+        delta({"content": "yes", "reasoning_details": [{"type": "reasoning.encrypted", "data": "x", "index": 1}]}),
+        delta({"reasoning_details": [{"type": "reasoning.encrypted", "data": "y", "index": 1}]}, "stop"),
+    ).message.parts
+    details = [
+        {"type": "reasoning.text", "text": "ab", "index": 0, "signature": "sig"},
+        {"type": "reasoning.encrypted", "data": "x", "index": 1},
+        {"type": "reasoning.encrypted", "data": "y", "index": 1},
+    ]
+    opaque = Opaque("openai_chat", msgspec.json.encode({"reasoning_details": details}).decode())
+    assert parts == (Reasoning("ab", opaque), Text("yes"))
+
+
+def test_encrypted_reasoning_without_text_stands_before_the_text() -> None:
+    details = [{"type": "reasoning.encrypted", "data": "x", "index": 0}]
+    opaque = Opaque("openai_chat", msgspec.json.encode({"reasoning_details": details}).decode())
+    expected = (Reasoning("", opaque), Text("yes"))
+    assert respond(delta({"reasoning_details": details}), delta({"content": "yes"}), END).message.parts == expected
+    assert respond_to_body(content="yes", reasoning_details=details).message.parts == expected
+
+
+def test_reasoning_in_details_alone_is_read_from_them() -> None:
+    """Snowflake and some OpenRouter routes have no other field."""
+    details = [{"type": "reasoning.summary", "summary": "hm"}, {"type": "reasoning.text", "text": ", yes"}]
+    assert frames(delta({"reasoning_details": details}))[0] == ReasoningDelta("hm, yes")
+
+
+def test_a_cut_stream_keeps_its_reasoning_details() -> None:
+    """They come out when the stream ends, if no finish reason came before."""
+    details = [{"type": "reasoning.text", "text": "a", "signature": "s", "index": 0}]
+    found = frames(delta({"reasoning_details": details}), done=False)
+    encoded = msgspec.json.encode({"reasoning_details": details}).decode()
+    assert found == [ReasoningDelta("a"), BlockData("reasoning", Opaque("openai_chat", encoded))]
+
+
+def test_a_refusal_is_a_part_and_a_reason() -> None:
+    """OpenAI ends a refusal with `stop`; only the field tells."""
+    expected = (FinishReason.REFUSAL, "stop", (Refusal("I can't."),))
+    streamed = respond(delta({"refusal": "I can"}), delta({"refusal": "'t."}), END)
+    whole = respond_to_body(content=None, refusal="I can't.")
+    for answer in (streamed, whole):
+        assert (answer.finish, answer.provider_finish, answer.message.parts) == expected
+
+
+def test_citations_are_kept_once_and_hang_on_the_text() -> None:
+    """Annotations come in deltas, Perplexity's sources in every chunk and before the first word."""
+    note = {"type": "url_citation", "url_citation": {"url": "http://a", "title": "A", "content": "c", "start_index": 0}}
+    found = {"title": "B", "url": "http://b", "date": None, "snippet": "s"}
+    first = {**delta({"role": "assistant"}), "search_results": [found], "citations": ["http://b"]}
+    second = {**delta({"content": "yes"}), "search_results": [found], "citations": ["http://b"]}
+    text = Text(
+        "yes",
+        citations=(
+            Citation(family="openai_chat", raw=json.dumps(found), url="http://b", title="B", cited_text="s"),
+            Citation(family="openai_chat", raw=json.dumps(note), url="http://a", title="A", cited_text="c"),
+        ),
+    )
+    assert respond(first, second, delta({"annotations": [note]}), END).message.parts == (text,)
+    alone = {**delta({"content": "yes"}), "citations": ["http://b"]}
+    assert respond(alone, END).message.parts == (
+        Text("yes", citations=(Citation(family="openai_chat", raw='"http://b"', url="http://b"),)),
+    )
+
+
+def test_tools_that_ran_on_the_server_are_items_and_images_are_files() -> None:
+    """Groq sends the call and then the same again with its output: one item, in its last form."""
+    begun = {"index": 0, "type": "search", "arguments": "{}"}
+    ended = {**begun, "output": "found"}
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    parts = respond(
+        delta({"executed_tools": [begun]}),
+        delta({"executed_tools": [ended]}),
+        delta({"content": "a", "images": [image]}),
+        END,
+    ).message.parts
+    assert parts == (
+        ProviderItem("openai_chat", "executed_tools", json.dumps(ended)),
+        Text("a"),
+        File(media_type="image/png", data=b"hi"),
+    )
+
+
+def test_other_choices_are_passed_over() -> None:
+    other = delta({"content": "no"}, "stop")
+    other["choices"][0]["index"] = 1
+    both = delta({"content": "yes"})
+    both["choices"].append({"index": 1, "delta": {"content": "no"}, "finish_reason": "length"})
+    assert frames(other, both, END) == [TextDelta("yes"), STOP]
+
+
+def test_a_chunk_without_id_and_choices_does_not_begin_the_response() -> None:
+    """Azure's first chunk carries `prompt_filter_results` alone; ids that change later begin nothing new."""
+    first = {"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": []}
+    later = {**delta({"content": "b"}), "id": "c2", "model": "m2"}
+    assert decode_stream(FAMILY, [stream_of(first, delta({"content": "a"}), later)], profile=PROFILE) == [
+        Started("c1", "m1"),
+        TextDelta("a"),
+        TextDelta("b"),
+    ]
+
+
+# Why it ended
+
+
+def test_an_upstream_word_tells_of_a_limit_that_the_first_word_hides() -> None:
+    """Five recorded OpenRouter streams end with `tool_calls` though the limit cut the call."""
+    assert frames(delta({}, "tool_calls", native_finish_reason="MAX_TOKENS")) == [
+        Finished(FinishReason.TOOL_CALLS, "tool_calls", limit_reached=True)
+    ]
+    assert frames(delta({}, "stop", native_finish_reason="completed")) == [STOP]
+
+
+def test_a_repeated_finish_reason_is_told_once_and_a_new_one_again() -> None:
+    assert frames(END, END, delta({}, "tool_calls")) == [STOP, Finished(FinishReason.TOOL_CALLS, "tool_calls")]
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("length", FinishReason.LENGTH),
+        ("model_length", FinishReason.LENGTH),
+        ("MAX_OUTPUT_TOKENS_REACHED", FinishReason.LENGTH),
+        ("eos_token", FinishReason.STOP),
+        ("insufficient_system_resource", FinishReason.ERROR),
+        ("called_a_tool", FinishReason.TOOL_CALLS),
+        ("sensitive", FinishReason.CONTENT_FILTER),
+        ("nobody knows", FinishReason.STOP),
+    ],
+)
+def test_an_unknown_word_is_taken_in_its_best_sense_and_kept(word: str, reason: FinishReason) -> None:
+    assert frames(delta({"content": "a"}, word)) == [TextDelta("a"), Finished(reason, word)]
+
+
+def test_a_stream_that_just_ends_has_no_finish() -> None:
+    """The assembler makes `cut` of it; `[DONE]` alone is no reason either."""
+    assert frames(delta({"content": "a"}), done=False) == [TextDelta("a")]
+    assert frames(delta({"content": "a"})) == [TextDelta("a")]
+
+
+# Usage
+
+
+def counted(usage: dict[str, Any], *, profile: str = "openai_chat") -> Usage:
+    stream = stream_of(END, {**delta({}), "choices": [], "usage": usage})
+    found = decode_stream(FAMILY, [stream], profile=builtin_profiles()[profile])
+    (reported,) = [frame.usage for frame in found if isinstance(frame, UsageReported)]
+    assert json.loads(reported.provider) == usage
+    return msgspec.structs.replace(reported, provider="")
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 5,
+                "total_tokens": 15,
+                "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 3},
+                "completion_tokens_details": {"reasoning_tokens": 2},
+            },
+            Usage(input_tokens=10, output_tokens=5, reasoning_tokens=2, cache_read_tokens=4, cache_write_tokens=3),
+        ),
+        (
+            {"prompt_tokens": 10, "completion_tokens": 5, "prompt_cache_hit_tokens": 4, "prompt_tokens_details": None},
+            Usage(input_tokens=10, output_tokens=5, cache_read_tokens=4),
+        ),
+        (
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 5,
+                "cache_read_input_tokens": 4,
+                "cache_creation_input_tokens": 1,
+            },
+            Usage(input_tokens=10, output_tokens=5, cache_read_tokens=4, cache_write_tokens=1),
+        ),
+        (
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 5,
+                "cached_tokens": 4,
+                "reasoning_tokens": 2,
+                "total_tokens": 15,
+            },
+            Usage(input_tokens=10, output_tokens=5, cache_read_tokens=4, reasoning_tokens=2),
+        ),
+        ({"prompt_tokens": None, "completion_tokens": "five"}, Usage()),
+    ],
+    ids=["openai", "deepseek", "databricks", "together", "nonsense"],
+)
+def test_usage_follows_our_definition(usage: dict[str, Any], expected: Usage) -> None:
+    assert counted(usage) == expected
+
+
+def test_reasoning_that_the_output_leaves_out_is_added() -> None:
+    """xAI's total tells; where there is no total, the profile does."""
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 7}}
+    added = Usage(input_tokens=10, output_tokens=12, reasoning_tokens=7)
+    assert counted({**usage, "total_tokens": 22}) == added
+    assert counted(usage, profile="xai") == added
+    assert counted(usage).output_tokens == 5
+    assert counted({**usage, "total_tokens": 15}, profile="xai").output_tokens == 5
+
+
+@pytest.mark.promise("assembly:no-done")
+def test_usage_in_several_chunks_is_counted_once() -> None:
+    """A later count replaces an earlier one, a null does not; Groq's own field counts where there is no other."""
+    first = {"prompt_tokens": 10, "completion_tokens": None}
+    second = {"prompt_tokens": None, "completion_tokens": 5}
+    answer = respond(
+        {**delta({"content": "a"}), "usage": first},
+        {**END, "usage": second, "x_groq": {"usage": {"prompt_tokens": 99}}},
+        {**END, "usage": second},
+        done=False,
+    )
+    assert recordings.five_counts(answer.usage) == (10, 5, 0, 0, 0)
+    groq = respond({**END, "x_groq": {"id": "r", "usage": {"prompt_tokens": 3, "completion_tokens": 2}}})
+    assert recordings.five_counts(groq.usage) == (3, 2, 0, 0, 0)
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("chunk", "fault"),
+    [
+        (
+            {"error": {"message": "Too many", "code": 429, "metadata": {}}},
+            Fault(kind=FaultKind.RATE_LIMITED, message="Too many", status=429, code="429"),
+        ),
+        (
+            {**delta({"content": ""}), "error": {"message": "overloaded", "code": 503}},
+            Fault(kind=FaultKind.OVERLOADED, message="overloaded", status=503, code="503"),
+        ),
+        (
+            {
+                "error": {
+                    "message": "Failed to call a function.",
+                    "type": "invalid_request_error",
+                    "code": "tool_use_failed",
+                }
+            },
+            Fault(kind=FaultKind.BAD_REQUEST, message="Failed to call a function.", code="tool_use_failed"),
+        ),
+        (
+            {"object": "error", "message": "it broke", "type": "InternalServerError", "code": 500},
+            Fault(kind=FaultKind.SERVER, message="it broke", status=500, code="500"),
+        ),
+        ({"error": "plain words"}, Fault(kind=FaultKind.SERVER, message="plain words")),
+    ],
+    ids=["openrouter", "beside choices", "groq", "vllm", "a string"],
+)
+def test_an_error_inside_the_stream_is_a_fault_and_what_came_before_is_kept(chunk: object, fault: Fault) -> None:
+    answer = respond(delta({"content": "a"}), chunk)
+    assert (answer.fault, answer.message.parts) == (fault, (Text("a"),))
+
+
+def test_an_event_named_error_is_a_fault() -> None:
+    stream = stream_of(delta({"content": "a"}), done=False) + b'event: error\ndata: {"message":"no","code":503}\n\n'
+    assert decode_stream(FAMILY, [stream], profile=PROFILE)[-1] == Faulted(
+        Fault(kind=FaultKind.OVERLOADED, message="no", status=503, code="503")
+    )
+
+
+def test_invalid_utf8_becomes_replacement_characters_and_is_told() -> None:
+    line = json.dumps(delta({"content": "a?b"})).encode().replace(b"?", b"\xff")
+    answer = respond(line, END)
+    assert answer.message.parts == (Text("a\ufffdb"),)
+    assert answer.repairs == (Repair("text_replaced", "event 1", "invalid UTF-8 became replacement characters"),)
+
+
+def test_halves_of_a_character_in_two_chunks_are_joined() -> None:
+    """A server that cuts `\\ud83d\\ude00` writes a lone surrogate into each chunk."""
+    halves = [json.dumps(delta({"content": half})).encode() for half in ("a\ud83d", "\ude00b")]
+    assert respond(*halves, END).message.parts == (Text("a😀b"),)
+
+
+@pytest.mark.parametrize("glue", [b"", b"data: ", b" data:", b"\ndata: "], ids=["nothing", "data", "space", "line"])
+def test_chunks_glued_together_are_read_apart_and_told(glue: bytes) -> None:
+    first, second = (json.dumps(delta({"content": text})).encode() for text in "ab")
+    answer = respond(first + glue + second, END)
+    assert answer.message.parts == (Text("ab"),)
+    assert answer.repairs == (Repair("chunks_glued", "event 1", "2 JSON values stood in one event"),)
+
+
+def test_what_is_no_chunk_is_skipped_and_told() -> None:
+    """A torn event costs what it held and no more. An empty array (a proxy's end of the stream) is nothing at all."""
+    answer = respond(delta({"content": "a"}), b'{"id":"c1","choi', b"[]", delta({"content": "b"}), END)
+    assert answer.message.parts == (Text("ab"),)
+    assert answer.repairs == (Repair("chunk_skipped", "event 2", "it is no JSON"),)
+
+
+def test_a_field_of_another_kind_is_skipped_and_told() -> None:
+    answer = respond(delta({"content": "a", "refusal": {"no": 1}}), END)
+    assert answer.message.parts == (Text("a"),)
+    assert [(repair.kind, repair.where) for repair in answer.repairs] == [("field_skipped", "event 1")]
+    assert "`$.choices[0].delta.refusal`" in answer.repairs[0].what
+
+
+def test_a_body_in_place_of_a_stream_is_read_and_told() -> None:
+    """Some endpoints ignore `stream`. Leading blanks are OpenRouter's keep-alives."""
+    for pieces in (
+        [b"\n   \n" + body(content="hi")],
+        [b" ", *[body(content="hi")[i : i + 1] for i in range(len(body(content="hi")))]],
+    ):
+        answer = assemble(decode_stream(FAMILY, pieces, profile=PROFILE))
+        assert (answer.message.parts, answer.finish) == ((Text("hi"),), FinishReason.STOP)
+        assert [repair.kind for repair in answer.repairs] == ["body_for_stream"]
+
+
+def test_a_stream_in_place_of_a_body_is_read() -> None:
+    stream = stream_of(delta({"content": "hi"}), END)
+    assert assemble(FAMILY.decode_body(stream, PROFILE, DEFAULT_LIMITS)).message.parts == (Text("hi"),)
+
+
+def test_an_error_body_with_status_200_is_a_fault() -> None:
+    found = FAMILY.decode_body(b'{"error":{"message":"no model","code":404}}', PROFILE, DEFAULT_LIMITS)
+    assert found == [Faulted(Fault(kind=FaultKind.NOT_FOUND, message="no model", status=404, code="404"))]
+
+
+@pytest.mark.parametrize(
+    ("blob", "shown"),
+    [
+        (
+            b"<!DOCTYPE html>\n<html><head>\n<title>502 Bad\tGateway</title>",
+            "'<!DOCTYPE html> <html><head> <title>502 Bad Gateway",
+        ),
+        (b"", "the response was empty"),
+        (b": keep-alive\n\n: keep-alive\n\n", "the response was empty"),
+        (b"data: [DONE]\n\n", "the response was empty"),
+        (b'{"hello": "world"}', '{"hello": "world"}'),
+        (b'data: {"type":"message_start","message":{}}\n\n', "message_start"),
+        (b"data: 7\n\n", "data: 7"),
+        (b"\x00\x01\xfe\xff" * 30, "no Chat Completions response"),
+        (b'{"id":"c1","choices":[{"index":0,"mess', "choices"),
+    ],
+    ids=["html", "nothing", "comments", "done", "other json", "other family", "number", "binary", "torn body"],
+)
+def test_what_is_no_answer_is_one_protocol_fault_that_shows_it(blob: bytes, shown: str) -> None:
+    check_foreign_answer_is_a_protocol_fault(FAMILY, blob, profile=PROFILE, shown=shown)
+
+
+def test_a_stream_of_nothing_but_torn_events_is_given_up() -> None:
+    """What we record about garbage is bounded too."""
+    found = decode_stream(FAMILY, [b"data: {\n\n" * 500], profile=PROFILE)
+    assert [frame.fault.message for frame in found if isinstance(frame, Faulted)] == [
+        "more than 100 events of the stream are no JSON"
+    ]
+    assert len(found) == 101
+
+
+@pytest.mark.promise("assembly:bounded")
+@pytest.mark.parametrize("begin", [b"data: ", b": ", b"<html>", b'{"id":"', b""])
+def test_an_endless_line_is_refused_at_the_limit(begin: bytes) -> None:
+    if begin.startswith(b"{"):  # a body has one line; its limit is the response's
+        limits = Limits(line_bytes=1000, response_bytes=1500)
+        found = decode_stream(FAMILY, [begin, *[b"x" * 100] * 20], profile=PROFILE, limits=limits)
+        assert [frame.fault.kind for frame in found if isinstance(frame, Faulted)] == [FaultKind.TOO_LARGE]
+    else:
+        check_endless_line(FAMILY, begin, profile=PROFILE)
+
+
+@pytest.mark.promise("assembly:bounded")
+def test_an_endless_response_is_refused_at_the_limit() -> None:
+    check_long_response(FAMILY, stream_of(delta({"content": "abc"}), done=False), profile=PROFILE)
+
+
+@settings(deadline=None)  # the deep examples take their time
+@given(st.binary(max_size=60) | st.text(alphabet=string.printable, max_size=60).map(str.encode))
+@example(b'data: {"choices":[{"delta":{"content":[[["')
+@example(b'{"choices":' + b"[" * 5000)
+@example(b'data: {"choices":' + b"[" * 100_000 + b"\n\n")
+@example(b'{"choices":[{"message":{"content":{"a":1},"tool_calls":{"id":[]}}}],"usage":[1],"error":7}')
+@example(b'data: {"choices":[{"delta":{"tool_calls":[{"index":true,"function":{"arguments":NaN}}]}}]}\n\n')
+def test_random_bytes_never_raise(blob: bytes) -> None:
+    check_foreign_bytes_never_raise(FAMILY, blob, profile=PROFILE)
+
+
+@pytest.mark.promise("assembly:split-anywhere")
+def test_a_stream_of_every_shape_is_the_same_at_every_split() -> None:
+    note = {"type": "url_citation", "url_citation": {"url": "http://a"}}
+    details = [{"type": "reasoning.text", "text": "hm", "index": 0}]
+    stream = b"\xef\xbb\xbf: hello\r\n\r\n" + stream_of(
+        delta({"role": "assistant", "content": "", "reasoning_details": details}),
+        delta({"content": "é😀", "annotations": [note]}),
+        call(index=0, id="a", function={"name": "f", "arguments": {"q": 1}}),
+        b'{"torn":',
+        delta({"content": "x"}),
+        {**delta({}, "tool_calls"), "usage": {"prompt_tokens": 1, "completion_tokens": 2}},
+    ).replace(b"\n", b"\r\n")
+    check_every_split(FAMILY, stream, profile=PROFILE)
+    check_every_split(FAMILY, b" \xef\xbb\xbf\n" + body(content="hi"), profile=PROFILE)
+    check_every_split(FAMILY, b"<html>nothing</html>", profile=PROFILE)
+
+
+# What we write
+
+JSON_TEXTS = st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=8), max_size=3).map(
+    lambda value: json.dumps(value, ensure_ascii=False)
+)
+TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
+NAMES = st.text(string.ascii_letters + string.digits + "_-", min_size=1, max_size=10)
+
+NOTE = '{"type":"url_citation","url_citation":{"url":"http://a","title":"A","start_index":0,"end_index":1}}'
+CITATIONS = st.sampled_from(
+    [
+        Citation(family="openai_chat", raw=NOTE, url="http://a", title="A"),
+        Citation(family="openai_chat", raw='{"url":"http://b","title":"B"}', url="http://b", title="B"),
+        Citation(family="openai_chat", raw='"http://c"', url="http://c"),
+    ]
+)
+DETAILS = Opaque("openai_chat", '{"reasoning_details":[{"type":"reasoning.encrypted","data":"x","index":0}]}')
+SIGNED = Opaque("openai_chat", '{"extra_content":{"google":{"thought_signature":"s"}}}')
+FOREIGN = Opaque("gemini", '{"thoughtSignature":"s"}')
+
+
+@st.composite
+def carried_parts(draw: st.DrawFn) -> tuple[Part, ...]:
+    """Parts in the order that this family has; no kind but calls twice."""
+    parts: list[Part] = []
+    if draw(st.booleans()):
+        parts.append(Reasoning(draw(TEXTS), draw(st.sampled_from([None, DETAILS]))))
+    if draw(st.booleans()):
+        citations = draw(st.lists(CITATIONS, unique=True, max_size=3))
+        # Annotations stand in the message, Perplexity's sources beside it: they come out in this order.
+        order = {NOTE: 0, '{"url":"http://b","title":"B"}': 1, '"http://c"': 1}
+        one_kind = [c for c in citations if c.raw != '"http://c"'] or citations
+        parts.append(Text(draw(TEXTS), tuple(sorted(one_kind, key=lambda c: order[c.raw]))))
+    if draw(st.booleans()):
+        parts.append(Refusal(draw(TEXTS)))
+    for i in range(draw(st.integers(0, 3))):
+        free_form = draw(st.booleans())
+        parts.append(
+            ToolCall(
+                id=f"call_{i}",
+                name=draw(NAMES),
+                arguments=draw(TEXTS if free_form else JSON_TEXTS),
+                free_form=free_form,
+                opaque=draw(st.sampled_from([None, SIGNED])),
+            )
+        )
+    return tuple(parts)
+
+
+@st.composite
+def carried_responses(draw: st.DrawFn) -> Response:
+    parts = draw(carried_parts())
+    finish = draw(st.sampled_from([FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishReason.ERROR]))
+    word = {FinishReason.LENGTH: "length", FinishReason.CONTENT_FILTER: "content_filter", FinishReason.ERROR: "error"}
+    if any(isinstance(part, ToolCall) for part in parts):
+        finish = FinishReason.TOOL_CALLS
+    elif any(isinstance(part, Refusal) for part in parts):
+        finish = FinishReason.REFUSAL
+    elif draw(st.booleans()):
+        finish = FinishReason.STOP
+    provider = {
+        FinishReason.TOOL_CALLS: "tool_calls",
+        FinishReason.REFUSAL: "stop",
+        FinishReason.STOP: "stop",
+        **word,
+    }[finish]
+    usage = {
+        "prompt_tokens": draw(st.integers(0, 99)),
+        "completion_tokens": draw(st.integers(0, 99)),
+        "total_tokens": 0,
+    }
+    counted = Usage(
+        input_tokens=usage["prompt_tokens"], output_tokens=usage["completion_tokens"], provider=encoded(usage)
+    )
+    return Response(
+        message=Message("assistant", parts),
+        finish=finish,
+        provider_finish=provider,
+        usage=draw(st.sampled_from([None, counted])),
+        id=draw(st.sampled_from(["c1", "gen-2"])),
+        model="m1",
+    )
+
+
+def encoded(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+@given(carried_responses())
+def test_a_response_that_the_family_can_carry_comes_back_equal(response: Response) -> None:
+    """As a body and as a stream, both assembled again."""
+    check_response_round_trip(FAMILY, response, profile=PROFILE, request=REQUEST, expected=response)
+
+
+ANYTHING = st.lists(
+    st.one_of(
+        TEXTS.map(Text),
+        st.just(Text("")),
+        st.builds(Reasoning, TEXTS, st.sampled_from([None, DETAILS, FOREIGN])),
+        TEXTS.map(Refusal),
+        st.just(ProviderItem("anthropic_messages", "server_tool_use", "{}")),
+        st.just(ProviderItem("openai_chat", "executed_tools", '{"index":0,"type":"search"}')),
+        st.just(File(media_type="image/png", data=b"hi")),
+        st.builds(
+            ToolCall, id=st.uuids().map(str), name=NAMES, arguments=JSON_TEXTS, opaque=st.sampled_from([None, FOREIGN])
+        ),
+    ),
+    max_size=6,
+).map(tuple)
+
+
+def less_the_losses(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """What `losses` says of a response's parts: one of each kind, in the family's order; nothing of other families."""
+    found: list[Part] = []
+    reasonings = [part for part in parts if isinstance(part, Reasoning)]
+    if reasonings:
+        opaque = next((part.opaque for part in reversed(reasonings) if part.opaque and part.opaque == DETAILS), None)
+        found.append(Reasoning("".join([part.text for part in reasonings]), opaque))
+    text = "".join([part.text for part in parts if isinstance(part, Text)])
+    refusal = "".join([part.text for part in parts if isinstance(part, Refusal)])
+    found += [Text(text)] if text else []
+    found += [Refusal(refusal)] if refusal else []
+    found += [msgspec.structs.replace(part, opaque=None) for part in parts if isinstance(part, ToolCall)]
+    found += [part for part in parts if isinstance(part, ProviderItem) and part.family == "openai_chat"][:1]
+    found += [part for part in parts if isinstance(part, File)]
+    return tuple(found)
+
+
+@given(ANYTHING)
+def test_a_body_loses_what_the_loss_table_says_and_nothing_else(parts: tuple[Part, ...]) -> None:
+    """Order, doubled kinds, empty texts and what belongs to other families; all else comes back."""
+    response = Response(message=Message("assistant", parts), finish=FinishReason.LENGTH, provider_finish="max_tokens")
+    answer = assemble(FAMILY.decode_body(FAMILY.encode_body(response, REQUEST), PROFILE, DEFAULT_LIMITS))
+    assert answer.message.parts == less_the_losses(parts)
+    assert (answer.finish, answer.provider_finish) == (FinishReason.LENGTH, "max_tokens")
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        ((FinishReason.PAUSE, "pause_turn", ()), (FinishReason.PAUSE, "pause_turn")),
+        ((FinishReason.PAUSE, None, ()), (FinishReason.STOP, "stop")),
+        ((FinishReason.REFUSAL, "refusal", ()), (FinishReason.REFUSAL, "refusal")),
+        ((FinishReason.REFUSAL, "SPII", ()), (FinishReason.CONTENT_FILTER, "content_filter")),
+        ((FinishReason.STOP, "stop", (Refusal("no"),)), (FinishReason.REFUSAL, "stop")),
+        (
+            (FinishReason.TOOL_CALLS, "completed", (ToolCall(id="a", name="f"),)),
+            (FinishReason.TOOL_CALLS, "tool_calls"),
+        ),
+        ((FinishReason.CUT, None, (Text("a"),)), (FinishReason.CUT, None)),
+    ],
+)
+def test_a_reason_that_the_family_has_no_word_for_becomes_the_nearest(
+    response: tuple[FinishReason, str | None, tuple[Part, ...]], expected: tuple[FinishReason, str | None]
+) -> None:
+    """As the loss table says; a cut response never ends like a whole one: no finish reason, no `[DONE]`."""
+    finish, word, parts = response
+    whole = Response(message=Message("assistant", parts), finish=finish, provider_finish=word)
+    stream = encode_stream(FAMILY, frames_of(whole), request=REQUEST)
+    for answer in (
+        assemble(FAMILY.decode_body(FAMILY.encode_body(whole, REQUEST), PROFILE, DEFAULT_LIMITS)),
+        assemble(decode_stream(FAMILY, [stream], profile=PROFILE)),
+    ):
+        assert (answer.finish, answer.provider_finish) == expected
+    assert stream.endswith(b"data: [DONE]\n\n") == (finish is not FinishReason.CUT)
+
+
+def test_usage_of_another_family_is_written_in_this_ones_words() -> None:
+    usage = Usage(
+        input_tokens=9,
+        output_tokens=8,
+        reasoning_tokens=7,
+        cache_read_tokens=6,
+        cache_write_tokens=5,
+        provider='{"x":1}',
+    )
+    response = Response(message=Message("assistant", (Text("a"),)), finish=FinishReason.STOP, usage=usage)
+    answer = assemble(FAMILY.decode_body(FAMILY.encode_body(response, REQUEST), PROFILE, DEFAULT_LIMITS))
+    assert recordings.five_counts(answer.usage) == (9, 8, 7, 6, 5)
+
+
+def test_usage_is_streamed_only_to_who_asked_for_it() -> None:
+    """As the API does: `stream_options.include_usage`."""
+    response = Response(
+        message=Message("assistant", (Text("a"),)), finish=FinishReason.STOP, usage=Usage(input_tokens=1, provider="{}")
+    )
+    raw = {"model": "m", "messages": [], "stream": True}
+    for asked, options in ((False, None), (False, {"include_usage": False}), (True, {"include_usage": True})):
+        request = FAMILY.decode_request(json.dumps({**raw, "stream_options": options}).encode(), "")
+        assert (b'"usage"' in encode_stream(FAMILY, frames_of(response), request=request)) == asked
+
+
+def test_a_fault_in_the_middle_is_written_as_the_error_object() -> None:
+    """And nothing that a client could take for a good end follows it."""
+    fault = Fault(kind=FaultKind.OVERLOADED, message="busy", code="503")
+    sent = [Started("c1", "m1"), TextDelta("a"), Faulted(fault)]
+    stream = encode_stream(FAMILY, sent, request=REQUEST)
+    assert b"[DONE]" not in stream
+    answer = assemble(decode_stream(FAMILY, [stream], profile=PROFILE))
+    assert answer.message.parts == (Text("a"),)
+    assert answer.fault == Fault(kind=FaultKind.OVERLOADED, message="busy", status=503, code="503")
+
+
+def test_final_parts_add_what_the_deltas_have_not_said() -> None:
+    """Frames of another family, whose final items may hold more than their deltas."""
+    sent = [
+        Started("c1", "m1"),
+        TextDelta("Hel", "0"),
+        PartDone("0", Text("Hello")),
+        PartDone("1", ToolCall(id="a", name="f", arguments='{"a":1}')),
+        ToolCallDelta(block="2", id="b", name="g", arguments='{"b'),
+        PartDone("2", ToolCall(id="b", name="g", arguments='{"b":2}')),
+        Finished(FinishReason.TOOL_CALLS, "completed"),
+    ]
+    answer = assemble(decode_stream(FAMILY, [encode_stream(FAMILY, sent, request=REQUEST)], profile=PROFILE))
+    assert answer.message.parts == (
+        Text("Hello"),
+        ToolCall(id="a", name="f", arguments='{"a":1}'),
+        ToolCall(id="b", name="g", arguments='{"b":2}'),
+    )
+
+
+# The official SDK as the judge
+
+
+def sdk_reads_stream(stream: bytes) -> ChatCompletion:
+    state = ChatCompletionStreamState()
+    for line in stream.split(b"\n\n"):
+        if line.startswith(b"data: {"):
+            state.handle_chunk(ChatCompletionChunk.model_validate_json(line[6:]))
+    return state.get_final_completion()  # type: ignore[return-value]
+
+
+def told_by_sdk(completion: ChatCompletion) -> tuple[object, ...]:
+    message = completion.choices[0].message
+    calls = [
+        (call.id, call.function.name, call.function.arguments)
+        if call.type == "function"
+        else (call.id, call.custom.name, call.custom.input)
+        for call in message.tool_calls or ()
+    ]
+    usage = completion.usage
+    return (
+        message.content or "",
+        message.refusal or "",
+        calls,
+        completion.choices[0].finish_reason,
+        None if usage is None else (usage.prompt_tokens, usage.completion_tokens),
+    )
+
+
+def written_word(response: Response) -> str | None:
+    """The provider's own, unless it contradicts the reason: `stop` on calls is written as `tool_calls`."""
+    contradicts = response.finish is FinishReason.TOOL_CALLS and response.provider_finish == "stop"
+    return "tool_calls" if contradicts else response.provider_finish
+
+
+def told_by_us(response: Response) -> tuple[object, ...]:
+    parts = response.message.parts
+    usage = response.usage
+    return (
+        "".join([part.text for part in parts if isinstance(part, Text)]),
+        "".join([part.text for part in parts if isinstance(part, Refusal)]),
+        [(part.id, part.name, part.arguments) for part in parts if isinstance(part, ToolCall)],
+        written_word(response),
+        None if usage is None else (usage.input_tokens, usage.output_tokens),
+    )
+
+
+@pytest.mark.promise("assembly:stream-equals-body")
+@settings(deadline=None, max_examples=50)  # the package's models are built on first use
+@given(carried_responses())
+def test_the_openai_package_reads_what_we_write(response: Response) -> None:
+    """Body and stream, strictly validated; its accumulator finds the same text, refusal, calls, reason and usage.
+
+    (Its accumulator has no free-form calls in streams: those are checked in the body only.)
+    """
+    raw = FAMILY.encode_body(response, REQUEST)
+    strict = ChatCompletion.model_validate_json(raw) if response.provider_finish != "error" else None
+    if strict is not None:
+        assert told_by_sdk(strict) == told_by_us(response)
+    streamable = not any(isinstance(part, ToolCall) and part.free_form for part in response.message.parts)
+    if streamable and strict is not None and response.finish not in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER):
+        stream = encode_stream(FAMILY, frames_of(response, piece=3), request=REQUEST)
+        assert told_by_sdk(sdk_reads_stream(stream)) == told_by_us(response)
+
+
+@pytest.mark.promise("assembly:stream-equals-body")
+def test_recorded_streams_written_again_are_read_alike_by_the_openai_package(corpus: Path) -> None:
+    """Decode, encode, and the official accumulator agrees with us, on every recorded stream that ends by itself."""
+    compared = 0
+    for row in recordings.of_family(corpus, "openai_chat"):
+        response = recordings.decode(row)
+        if response.finish in (FinishReason.STOP, FinishReason.TOOL_CALLS) and response.fault is None:
+            stream = encode_stream(FAMILY, frames_of(response), request=REQUEST)
+            assert told_by_sdk(sdk_reads_stream(stream)) == told_by_us(response), row.file
+            compared += 1
+    assert compared >= 500
+
+
+def test_recorded_bodies_are_read_as_the_openai_package_reads_them(corpus: Path) -> None:
+    """The non-streamed answers of the recorded conversations, and those re-encoded."""
+    compared = 0
+    for path in sorted((corpus / "conversations").glob("openai-chat-*.json")):
+        for exchange in json.loads(path.read_text())["exchanges"]:
+            raw = exchange["response"]["body"].strip()
+            if raw.startswith("{"):
+                answer = assemble(FAMILY.decode_body(raw.encode(), PROFILE, DEFAULT_LIMITS))
+                judged = ChatCompletion.model_validate(json.loads(raw), strict=False) if '"object"' in raw else None
+                if judged is not None:
+                    assert told_by_sdk(judged)[:4] == told_by_us(answer)[:4], path.name
+                again = assemble(FAMILY.decode_body(FAMILY.encode_body(answer, REQUEST), PROFILE, DEFAULT_LIMITS))
+                assert recordings.five_counts(again.usage) == recordings.five_counts(answer.usage)
+                assert msgspec.structs.replace(again, usage=answer.usage) == answer, path.name
+                compared += 1
+    assert compared >= 8
+
+
+def test_every_recorded_response_comes_back_from_our_own_stream(corpus: Path) -> None:
+    """Decoded, encoded, decoded: the same message. Cut calls are apart: a whole stream has none."""
+    compared = 0
+    for row in recordings.of_family(corpus, "openai_chat"):
+        response = recordings.decode(row)
+        calls = [part for part in response.message.parts if isinstance(part, ToolCall)]
+        if response.finish is not FinishReason.CUT and all(call.state == "complete" for call in calls):
+            stream = encode_stream(FAMILY, frames_of(response), request=REQUEST)
+            again = assemble(decode_stream(FAMILY, [stream], profile=PROFILE))
+            assert again.message == response.message, row.file
+            if response.fault is None:
+                assert (again.finish, again.provider_finish) == (response.finish, written_word(response)), row.file
+            compared += 1
+    assert compared >= 500
