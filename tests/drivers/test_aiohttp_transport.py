@@ -1,12 +1,20 @@
 """The transport on real loopback sockets: what it sends, what it gives, and every way in which the other side can fail."""
 
 import asyncio
+import datetime
 import gzip
+import ipaddress
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from turnwise.drivers.aiohttp_transport import AiohttpTransport
 from turnwise.drivers.endpoints import Endpoint, Secret
@@ -23,16 +31,16 @@ KEY = "sk-secret-0123456789"
 
 
 @asynccontextmanager
-async def served(handler: Handler) -> AsyncIterator[str]:
+async def served(handler: Handler, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """A loopback server that answers everything with `handler`; gives its base URL."""
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", handler)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
 
@@ -249,6 +257,51 @@ async def test_ca_bundle_that_cannot_be_read_is_the_callers_mistake() -> None:
     async with AiohttpTransport(env={"REQUESTS_CA_BUNDLE": "/no/such.pem"}) as transport:
         with pytest.raises(CallerError, match=r"`REQUESTS_CA_BUNDLE` names `/no/such.pem`"):
             await fetch(transport, request("https://127.0.0.1:1/"))
+
+
+def _self_signed(folder: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(pem))
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(private)
+    return folder / "cert.pem", folder / "key.pem"
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"])
+async def test_own_certificate_authority_is_taken_from_the_environment(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused without the variable, by a clear text; accepted with it. Nothing is left open either way."""
+    certificate, key = _self_signed(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(text="ok")
+
+    async with served(answer, tls=context) as url:
+        async with AiohttpTransport(env={}) as transport:
+            fault = await fault_of(transport, request(url))
+        assert fault.kind is FaultKind.UNREACHABLE and "self-signed certificate" in fault.message
+        monkeypatch.setenv(variable, str(certificate))
+        async with AiohttpTransport() as transport:
+            assert await fetch(transport, request(url)) == (200, b"ok")
 
 
 async def test_transport_belongs_to_its_loop() -> None:
