@@ -150,6 +150,14 @@ def test_what_a_family_refuses_is_left_out_for_it_only() -> None:
     )
 
 
+def test_results_under_mixed_up_ids_belong_to_the_calls_before_them() -> None:
+    """As many results as calls right behind them: taken in order (a recorded Anthropic conversation has such a pair)."""
+    given_ = (HELLO, calls(call("a"), call("b")), results(result("x", "1"), result("b", "2")), BYE)
+    healed = heal(given_, family="anthropic_messages")
+    assert healed.messages[2] == results(result("a", "1"), result("b", "2"))
+    assert healed.repairs == (Repair("result_id", "call a", "took the result of `x` for its own"),)
+
+
 def test_items_of_another_family_alone_are_no_message() -> None:
     """Their encoder leaves them out, and an empty message would be refused."""
     item = ProviderItem("openai_responses", "web_search_call", "{}")

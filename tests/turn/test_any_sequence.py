@@ -268,6 +268,22 @@ def test_a_turn_killed_anywhere_leaves_a_session_that_goes_on(started: TurnStart
 
 
 @settings(max_examples=150, deadline=None)
+@given(first=starts, second=starts, data=st.data())
+def test_the_fold_of_two_turns_is_what_they_added(first: TurnStarted, second: TurnStarted, data: st.DataObject) -> None:
+    """Each turn is folded without the messages of the one before it, and adds the same."""
+    journals: list[list[Event]] = []
+    messages: tuple[Message, ...] = ()
+    for started in (first, second):
+        turn, command = Turn.start(started, earlier=messages)
+        journals.append([started])
+        while not isinstance(command, FinishTurn):
+            journals[-1].append(next_event(data, command))
+            command = turn.receive(journals[-1][-1])
+        messages = (*messages, *started.history, *turn.added)
+        assert session_messages(journals) == messages
+
+
+@settings(max_examples=150, deadline=None)
 @given(started=starts, data=st.data())
 def test_a_turn_is_plain_data(started: TurnStarted, data: st.DataObject) -> None:
     """Encoded and decoded in mid-way it is equal, and gives the same commands."""

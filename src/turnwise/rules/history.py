@@ -130,7 +130,42 @@ def _results_by_call(messages: Sequence[Message]) -> dict[tuple[int, int], _Foun
                 taken += 1
             else:
                 answers[call] = early.pop(0) if early and call[0] == calls[0][0] else None
+    _pair_by_place(answers, messages=messages)
     return answers
+
+
+def _pair_by_place(answers: dict[tuple[int, int], _Found | None], *, messages: Sequence[Message]) -> None:
+    """Where the results right behind a message are as many as its calls without one, they belong to these, in order: a
+    client that mixed up the ids."""
+    used = {answer.place for answer in answers.values() if answer is not None}
+    unanswered: dict[int, list[tuple[int, int]]] = {}
+    for call in sorted(answers):
+        if answers[call] is None:
+            unanswered.setdefault(call[0], []).append(call)
+    if not unanswered:
+        return
+    place = 0
+    places: list[list[_Found]] = []
+    for index, message in enumerate(messages):
+        places.append([])
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                places[-1].append(_Found(part, index, place))
+                place += 1
+    for index, calls in unanswered.items():
+        left = [found for found in _results_behind(index, messages=messages, places=places) if found.place not in used]
+        if len(left) == len(calls):
+            answers.update(zip(calls, left, strict=True))
+            used.update([found.place for found in left])
+
+
+def _results_behind(index: int, *, messages: Sequence[Message], places: list[list[_Found]]) -> list[_Found]:
+    found: list[_Found] = []
+    for behind in range(index + 1, len(messages)):
+        if messages[behind].role != "tool":
+            break
+        found += places[behind]
+    return found
 
 
 def _next_message(calls: list[tuple[int, int]], *, number: int) -> int | None:
@@ -191,9 +226,13 @@ def _answers(
     end = index + 1
     while end < len(messages) and messages[end].role == "tool":
         end += 1
-    for call, answer in zip(calls, found, strict=True):
+    for call, given, answer in zip(calls, calls_of(messages[index]), found, strict=True):
         if answer is None:
             repairs.append(Repair("orphan_call", f"call {call.id}", "added a result that says that there is none"))
+        elif answer.result.call_id != given.id:
+            repairs.append(
+                Repair("result_id", f"call {call.id}", f"took the result of `{answer.result.call_id}` for its own")
+            )
         elif not index < answer.index < end:
             repairs.append(Repair("result_moved", f"call {call.id}", "moved the result behind its call"))
     places = [answer.place for answer in found if answer is not None]

@@ -1,6 +1,6 @@
 """The chair: takes what happened, says what to do next. Pure; every wait is the driver's."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -108,8 +108,11 @@ class Turn(msgspec.Struct, kw_only=True):
     result: TurnResult | None = None
 
     @classmethod
-    def start(cls, started: TurnStarted, *, earlier: Sequence[Message] = ()) -> tuple["Turn", Command]:
-        """A turn and its first command. `earlier` are the messages of the session's earlier turns.
+    def start(
+        cls, started: TurnStarted, *, earlier: Sequence[Message] = (), taken_ids: Collection[str] = ()
+    ) -> tuple["Turn", Command]:
+        """A turn and its first command. `earlier` are the messages of the session's earlier turns; `taken_ids` call ids
+        that it has used, of need only where `earlier` is left out.
 
         Raises CallerError for a configuration that cannot work.
         """
@@ -121,12 +124,12 @@ class Turn(msgspec.Struct, kw_only=True):
             config=started.config,
             messages=list(healed.messages),
             added=list(started.input),
-            call_ids=set(healed.call_ids),
+            call_ids={*healed.call_ids, *taken_ids},
             offers=dict(zip(names, started.config.tools, strict=True)),
             repairs=list(healed.repairs),
         )
         if all(message.role == "system" for message in turn.messages):
-            turn._append(Message("user", (Text(GO_ON),)))
+            turn.messages.append(Message("user", (Text(GO_ON),)))
             turn._repair("nothing_to_send", "input", "put a user message in the place of none")
         return turn, turn.receive(started)
 

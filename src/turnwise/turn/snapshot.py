@@ -1,6 +1,6 @@
 """A turn out of its journal: the same events give the same commands, anywhere, without running anything."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from turnwise.errors import TurnwiseBug
 from turnwise.turn.commands import Command
@@ -9,17 +9,16 @@ from turnwise.turn.machine import Turn
 from turnwise.vocab import Message
 
 
-def restore(events: Iterable[Event], *, earlier: Sequence[Message] = ()) -> tuple[Turn, list[Command]]:
+def restore(
+    events: Iterable[Event], *, earlier: Sequence[Message] = (), taken_ids: Collection[str] = ()
+) -> tuple[Turn, list[Command]]:
     """The turn as its journal left it, and every command it gave; the last is the one at hand.
 
     `earlier` are the messages of the session's earlier turns, as `session_messages` gives them.
     Raises TurnwiseBug for a journal that does not begin with TurnStarted, or whose events are no legal sequence.
     """
     journal = iter(events)
-    first = next(journal, None)
-    if not isinstance(first, TurnStarted):
-        raise TurnwiseBug(f"a journal begins with TurnStarted, not {type(first).__name__}")
-    turn, command = Turn.start(first, earlier=earlier)
+    turn, command = Turn.start(_first(next(journal, None)), earlier=earlier, taken_ids=taken_ids)
     return turn, [command, *[turn.receive(event) for event in journal]]
 
 
@@ -28,20 +27,26 @@ def replay(events: Iterable[Event], *, earlier: Sequence[Message] = ()) -> list[
     return restore(events, earlier=earlier)[1]
 
 
-def session_messages(journals: Iterable[Iterable[Event]]) -> tuple[Message, ...]:
+def session_messages(journals: Iterable[Sequence[Event]]) -> tuple[Message, ...]:
     """The messages of a session, from the journals of its turns in order; what the next turn starts from.
 
     A turn that was killed in mid-way keeps what it had: its open calls get the result that the run was interrupted and
-    that the tool may or may not have run.
+    that the tool may or may not have run. Linear: each turn is replayed without the messages of those before it, as what
+    it adds depends on their call ids only.
     """
     messages: list[Message] = []
+    taken: set[str] = set()
     for events in journals:
-        journal = list(events)
-        if not journal:
+        if not events:
             continue
-        turn, _ = restore(journal, earlier=messages)
-        first = journal[0]
-        if isinstance(first, TurnStarted):
-            messages += first.history
+        turn, _ = restore(events, taken_ids=taken)
+        messages += _first(events[0]).history
         messages += turn.left_behind()
+        taken |= turn.call_ids
     return tuple(messages)
+
+
+def _first(event: Event | None) -> TurnStarted:
+    if not isinstance(event, TurnStarted):
+        raise TurnwiseBug(f"a journal begins with TurnStarted, not {type(event).__name__}")
+    return event
