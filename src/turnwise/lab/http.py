@@ -6,7 +6,7 @@ import hmac
 from aiohttp import web
 
 from turnwise.lab.faults import JSON, Outgoing, refusal
-from turnwise.lab.provider import Provider, google_model_list, model_list, script_list
+from turnwise.lab.provider import Provider, model_list, script_list
 from turnwise.lab.received import Received, listing
 from turnwise.lab.routes import Route, route
 from turnwise.lab.strict import Rejected
@@ -128,9 +128,6 @@ class Site:
         return web.Response(body=script_list(self._provider.scripts), content_type=JSON)
 
     async def _list_models(self, request: web.Request) -> web.Response:
-        """OpenAI's and Anthropic's list under /v1, Google's under /v1beta."""
         if not request.path.endswith("/models"):
             raise web.HTTPNotFound(text=f"the lab has no endpoint {request.path}; see GET /_lab/scripts\n")
-        google = "/v1beta" in request.path
-        body = google_model_list(self._provider.scripts) if google else model_list(self._provider.scripts)
-        return web.Response(body=body, content_type=JSON)
+        return web.Response(body=model_list(self._provider.scripts), content_type=JSON)

@@ -23,6 +23,7 @@ from turnwise.wire.registry import family as find_family
 from turnwise.wire.sse import SseParser
 
 CREATED = 1760000000  # a fixed moment: the lab has no clock
+CREATED_AT = "2025-10-09T08:53:20Z"  # the same
 
 
 class Provider:
@@ -180,34 +181,27 @@ def as_array(stream: Outgoing) -> Outgoing:
 
 
 def model_list(scripts: Mapping[str, Script]) -> bytes:
-    """`GET /v1/models`, readable by OpenAI's and Anthropic's clients alike: the fields of both."""
-    models = [
+    """`GET /v1/models`: the fields of OpenAI's, Anthropic's and Google's lists in one, since all three may ask there."""
+    listed = [
         {
             "id": name,
             "object": "model",
             "type": "model",
             "display_name": script.title,
             "created": CREATED,
-            "created_at": "2025-10-09T08:53:20Z",
+            "created_at": CREATED_AT,
             "owned_by": "turnwise-lab",
         }
         for name, script in scripts.items()
     ]
-    ends = {"first_id": models[0]["id"], "last_id": models[-1]["id"]} if models else {}
-    return dump({"object": "list", "data": models, "has_more": False, **ends})
-
-
-def google_model_list(scripts: Mapping[str, Script]) -> bytes:
     methods = ["generateContent", "streamGenerateContent"]
-    return dump(
-        {
-            "models": [
-                {"name": f"models/{name}", "displayName": script.title, "supportedGenerationMethods": methods}
-                for name, script in scripts.items()
-                if script.speaks("gemini")
-            ]
-        }
-    )
+    google = [
+        {"name": f"models/{name}", "displayName": script.title, "supportedGenerationMethods": methods}
+        for name, script in scripts.items()
+        if script.speaks("gemini")
+    ]
+    ends = {"first_id": listed[0]["id"], "last_id": listed[-1]["id"]} if listed else {}
+    return dump({"object": "list", "data": listed, "has_more": False, **ends, "models": google})
 
 
 def script_list(scripts: Mapping[str, Script]) -> bytes:

@@ -73,7 +73,11 @@ class Lab:
         from turnwise.lab.http import Site  # aiohttp's server is loaded by those who start one
 
         site = Site(self.provider, requests=self._requests, chunk_delay_s=self.chunk_delay_s, key=self._key)
-        await site.open(LOOPBACK, port=self._port)
+        try:
+            await site.open(LOOPBACK, port=self._port)
+        except OSError as error:
+            await site.close()
+            raise CallerError(f"port {self._port} of {LOOPBACK} cannot be used: {error.strerror}") from None
         self._site = site
         return self
 
