@@ -847,7 +847,8 @@ def test_recordings_written_again_say_the_same(corpus: Path) -> None:
             stream += encoder.encode(frame)
         stream += encoder.finish()
         body = FAMILY.encode_body(before, REQUEST)
-        if "thought_abc123" not in stream.decode():  # a signature that was made up; the SDK insists on base64
+        # A signature that was made up (the SDK insists on base64), and numbers for words (which it cannot read).
+        if "thought_abc123" not in stream.decode() and before.provider_finish != "1":
             read_by_sdk(stream)
             sdk_response(body)
         for frames in (

@@ -73,8 +73,9 @@ def encode_request(request: Request, profile: Profile) -> HttpCall:
 
 def _path(request: Request, profile: Profile) -> str:
     template = (profile.stream_path or STREAM_PATH) if request.stream else (profile.path or PATH)
-    model = urllib.parse.quote(request.model, safe="/@-._~")
-    if "/" in model:  # `tunedModels/x`, `projects/.../endpoints/1`: a resource's whole name
+    is_resource = "/" in request.model and ".." not in request.model
+    model = urllib.parse.quote(request.model, safe="/@-._~" if is_resource else "@-._~")
+    if is_resource:  # `tunedModels/x`, `projects/.../endpoints/1`: a whole name
         template = template.replace("models/{model}", "{model}")
     return template.replace("{model}", model)
 

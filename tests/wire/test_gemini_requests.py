@@ -1,0 +1,728 @@
+"""Requests of the Gemini API: what we write is what the API documents, and comes back as it was but for the losses."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+from google import genai
+from google.genai import types
+from hypothesis import given
+from hypothesis import strategies as st
+
+import recordings
+from turnwise.testing.wire_conformance import check_prefix_stable, check_request_round_trip
+from turnwise.vocab import (
+    ArgumentsState,
+    Citation,
+    File,
+    Message,
+    NamedTool,
+    Opaque,
+    OutputSchema,
+    Part,
+    ProviderItem,
+    Reasoning,
+    Refusal,
+    Request,
+    Settings,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+)
+from turnwise.wire.family import BadRequest
+from turnwise.wire.gemini import FAMILY
+from turnwise.wire.profiles import Profile
+
+NAME = "gemini"
+PROFILE = Profile(name="test", family="gemini")
+NO_IDS = Profile(name="test", family="gemini", sends_call_ids=False)
+FOREIGN = Opaque("anthropic_messages", '{"signature":"x"}')
+PATH = "/v1beta/models/gemini-3:generateContent"
+
+
+def own(**fields: Any) -> Opaque:
+    return Opaque(NAME, msgspec.json.encode(fields).decode())
+
+
+def user(*parts: Part | str) -> Message:
+    return Message("user", tuple(Text(part) if isinstance(part, str) else part for part in parts))
+
+
+def assistant(*parts: Part | str) -> Message:
+    return Message("assistant", tuple(Text(part) if isinstance(part, str) else part for part in parts))
+
+
+def ask(*messages: Message, **fields: Any) -> Request:
+    return Request(model="gemini-3", messages=messages or (user("hi"),), **fields)
+
+
+def body_of(request: Request, profile: Profile = PROFILE) -> dict[str, Any]:
+    return json.loads(FAMILY.encode_request(request, profile).body)
+
+
+def decoded(body: dict[str, Any], path: str = PATH) -> Request:
+    return FAMILY.decode_request(json.dumps(body).encode(), path)
+
+
+CALL = ToolCall(id="c1", name="read", arguments='{"path": "a.txt"}', opaque=own(thoughtSignature="c2ln"))
+OTHER = ToolCall(id="c2", name="read", arguments='{"path": "b.txt"}')
+RESULT = ToolResult(call_id="c1", name="read", content=(Text("text of a"),))
+FAILED = ToolResult(call_id="c2", name="read", content=(Text("no such file"),), is_error=True)
+FULL = ask(
+    user("read a and b"),
+    assistant(Reasoning("hm"), "I read them.", CALL, OTHER),
+    Message("tool", (RESULT, FAILED)),
+    user("and be quick"),
+    system=(Text("Be brief."), Text("Be kind.")),
+    tools=(
+        ToolSpec(name="read", description="Read a file", parameters='{"type":"object"}'),
+        ToolSpec(name="googleSearch", opaque=own(googleSearch={})),
+    ),
+    tool_choice=NamedTool("read"),
+    output=OutputSchema(schema='{"type":"object"}'),
+    settings=Settings(
+        max_output_tokens=2000, temperature=0.5, top_p=0.9, stop=("END",), seed=7, reasoning_effort="high"
+    ),
+    extra=own(generationConfig={"topK": 3}, safetySettings=[{"category": "C", "threshold": "T"}]),
+)
+
+
+def test_a_request_looks_as_the_api_documents_it() -> None:
+    """Path and body of a second step, field by field in the order that keeps its beginning stable."""
+    call = FAMILY.encode_request(FULL, PROFILE)
+    assert call.path == "/models/gemini-3:streamGenerateContent?alt=sse"
+    body = json.loads(call.body)
+    assert list(body) == ["systemInstruction", "tools", "contents", "toolConfig", "generationConfig", "safetySettings"]
+    assert body == {
+        "systemInstruction": {"parts": [{"text": "Be brief."}, {"text": "Be kind."}]},
+        "tools": [
+            {
+                "functionDeclarations": [
+                    {"name": "read", "description": "Read a file", "parametersJsonSchema": {"type": "object"}}
+                ]
+            },
+            {"googleSearch": {}},
+        ],
+        "contents": [
+            {"role": "user", "parts": [{"text": "read a and b"}]},
+            {
+                "role": "model",
+                "parts": [
+                    {"text": "hm", "thought": True},
+                    {"text": "I read them."},
+                    {
+                        "functionCall": {"id": "c1", "name": "read", "args": {"path": "a.txt"}},
+                        "thoughtSignature": "c2ln",
+                    },
+                    {"functionCall": {"id": "c2", "name": "read", "args": {"path": "b.txt"}}},
+                ],
+            },
+            {
+                "role": "user",
+                "parts": [
+                    {"functionResponse": {"id": "c1", "name": "read", "response": {"output": "text of a"}}},
+                    {"functionResponse": {"id": "c2", "name": "read", "response": {"error": "no such file"}}},
+                ],
+            },
+            {"role": "user", "parts": [{"text": "and be quick"}]},
+        ],
+        "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["read"]}},
+        "generationConfig": {
+            "maxOutputTokens": 2000,
+            "temperature": 0.5,
+            "topP": 0.9,
+            "stopSequences": ["END"],
+            "seed": 7,
+            "responseMimeType": "application/json",
+            "responseJsonSchema": {"type": "object"},
+            "thinkingConfig": {"thinkingLevel": "HIGH", "includeThoughts": True},
+            "topK": 3,
+        },
+        "safetySettings": [{"category": "C", "threshold": "T"}],
+    }
+    assert FAMILY.decode_request(call.body, call.path) == FULL
+
+
+def test_the_sdks_own_types_take_what_we_write() -> None:
+    """They forbid every field that they do not know."""
+    image = File(media_type="image/png", data=b"\x89PNG")
+    shown = ToolResult(call_id="c1", name="read", content=(Text("see"), image))
+    for request in (FULL, ask(user("look", image), assistant(CALL), Message("tool", (shown,)))):
+        body = body_of(request)
+        for content in body["contents"]:
+            types.Content.model_validate(content)
+        for tool in body.get("tools", []):
+            types.Tool.model_validate(tool)
+        types.ToolConfig.model_validate(body.get("toolConfig", {}))
+        types.GenerationConfig.model_validate(body.get("generationConfig", {}))
+
+
+def test_what_the_sdk_sends_is_read_as_it_was_meant() -> None:
+    """A request made by google-genai's client: history, tools, tool choice, schema, thinking."""
+    sent: list[httpx2.Request] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        sent.append(request)
+        return httpx2.Response(
+            200, json={"candidates": [{"content": {"parts": [{"text": "ok"}]}, "finishReason": "STOP"}]}
+        )
+
+    client = genai.Client(
+        api_key="none", http_options=types.HttpOptions(client_args={"transport": httpx2.MockTransport(answer)})
+    )
+    call = types.Part(
+        function_call=types.FunctionCall(id="c1", name="read", args={"path": "a"}), thought_signature=b"sig"
+    )
+    result = types.FunctionResponse(id="c1", name="read", response={"output": "text"})
+    client.models.generate_content(
+        model="gemini-3",
+        contents=[
+            types.UserContent(["look", types.Part.from_bytes(data=b"\xff\xfe", mime_type="image/png")]),
+            types.ModelContent([call]),
+            types.UserContent([types.Part(function_response=result), "go on"]),
+        ],
+        config=types.GenerateContentConfig(
+            system_instruction="Be brief.",
+            tools=[
+                types.Tool(
+                    function_declarations=[
+                        types.FunctionDeclaration(
+                            name="read",
+                            description="Read",
+                            parameters=types.Schema(
+                                type=types.Type.OBJECT,
+                                properties={"path": types.Schema(type=types.Type.STRING, nullable=True, min_length=1)},
+                            ),
+                        )
+                    ]
+                )
+            ],
+            tool_config=types.ToolConfig(
+                function_calling_config=types.FunctionCallingConfig(mode=types.FunctionCallingConfigMode.ANY)
+            ),
+            thinking_config=types.ThinkingConfig(thinking_level=types.ThinkingLevel.LOW, include_thoughts=True),
+            response_mime_type="application/json",
+            response_json_schema={"type": "object"},
+            max_output_tokens=10,
+            top_k=4,
+        ),
+    )
+    [request] = sent
+    read = FAMILY.decode_request(request.content, request.url.raw_path.decode())
+    parameters = json.loads(read.tools[0].parameters)
+    assert parameters == {"type": "object", "properties": {"path": {"type": ["string", "null"], "minLength": 1}}}
+    assert msgspec.structs.replace(read, tools=()) == Request(
+        model="gemini-3",
+        system=(Text("Be brief."),),
+        messages=(
+            user("look", File(media_type="image/png", data=b"\xff\xfe")),
+            assistant(ToolCall(id="c1", name="read", arguments='{"path": "a"}', opaque=own(thoughtSignature="c2ln"))),
+            Message("tool", (ToolResult(call_id="c1", name="read", content=(Text("text"),)),)),
+            user("go on"),
+        ),
+        tool_choice="required",
+        output=OutputSchema(schema='{"type": "object"}'),
+        settings=Settings(max_output_tokens=10, reasoning_effort="low"),
+        stream=False,
+        extra=own(generationConfig={"topK": 4.0}),
+    )
+
+
+# Paths
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [
+        ("gemini-3", "/models/gemini-3:generateContent"),
+        ("models/gemini-3", "/models/gemini-3:generateContent"),
+        ("tunedModels/my-1", "/tunedModels/my-1:generateContent"),
+        ("a b?c", "/models/a%20b%3Fc:generateContent"),
+        ("../../x", "/models/..%2F..%2Fx:generateContent"),
+    ],
+)
+def test_the_model_stands_in_the_path(model: str, path: str) -> None:
+    """Quoted, so that no name ends or leaves the path; a resource's whole name stays whole."""
+    request = Request(model=model, messages=(user("hi"),), stream=False)
+    assert FAMILY.encode_request(request, PROFILE).path == path
+
+
+def test_profiles_may_have_paths_of_their_own() -> None:
+    """Vertex AI puts project and location before the model."""
+    profile = Profile(
+        name="v", family="gemini", path="/p/{model}:generateContent", stream_path="/p/{model}:streamGenerateContent?x=1"
+    )
+    assert FAMILY.encode_request(ask(), profile).path == "/p/gemini-3:streamGenerateContent?x=1"
+    assert FAMILY.encode_request(ask(stream=False), profile).path == "/p/gemini-3:generateContent"
+
+
+@pytest.mark.parametrize(
+    ("path", "model", "stream"),
+    [
+        ("/v1beta/models/gemini-2.5-pro:generateContent", "gemini-2.5-pro", False),
+        ("/models/a%20b:streamGenerateContent?alt=sse", "a b", True),
+        ("/v1/projects/p/locations/l/publishers/google/models/g:generateContent?%24alt=json", "g", False),
+        ("/v1beta/tunedModels/t:streamGenerateContent", "tunedModels/t", True),
+    ],
+)
+def test_the_path_says_which_model_and_whether_it_streams(path: str, model: str, stream: bool) -> None:
+    """The Gemini API's paths and Vertex AI's."""
+    request = decoded({"contents": [{"parts": [{"text": "hi"}]}]}, path)
+    assert (request.model, request.stream) == (model, stream)
+
+
+# Calls and results
+
+
+def test_call_ids_stay_away_where_the_endpoint_does_not_take_them() -> None:
+    """Calls and results pair by name and order then, and the results are put in the order of their calls."""
+    request = ask(user("x"), assistant(CALL, OTHER), Message("tool", (FAILED,)), Message("tool", (RESULT,)))
+    body = body_of(request, NO_IDS)
+    assert [list(part["functionCall"]) for part in body["contents"][1]["parts"]] == [["name", "args"]] * 2
+    assert [part["functionResponse"] for part in body["contents"][2]["parts"]] == [
+        {"name": "read", "response": {"output": "text of a"}},
+        {"name": "read", "response": {"error": "no such file"}},
+    ]
+    paired = [
+        [getattr(part, "id", None) or getattr(part, "call_id", None) for part in message.parts]
+        for message in decoded(body).messages
+    ]
+    assert paired == [[None], ["call_0", "call_1"], ["call_0", "call_1"]]
+
+
+def test_results_without_ids_take_the_oldest_open_call_of_their_name() -> None:
+    """Also where ids and none are mixed, and where no call is open any more."""
+
+    def call(name: str, **id: str) -> dict[str, Any]:
+        return {"functionCall": {"name": name, **id}}
+
+    def result(name: str, **id: str) -> dict[str, Any]:
+        return {"functionResponse": {"name": name, "response": {}, **id}}
+
+    contents = [
+        {"role": "model", "parts": [call("a"), call("b"), call("a"), call("a", id="call_1")]},
+        {"role": "function", "parts": [result("b"), result("a", id="call_1"), result("a"), result("a"), result("a")]},
+    ]
+    calls, results = decoded({"contents": contents}).messages
+    assert [part.id for part in calls.parts if isinstance(part, ToolCall)] == ["call_0", "call_2", "call_3", "call_1"]
+    ids = [part.call_id for part in results.parts if isinstance(part, ToolResult)]
+    assert ids == ["call_2", "call_1", "call_0", "call_3", "call_4"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_error", "response"),
+    [
+        ("plain", False, {"output": "plain"}),
+        ("plain", True, {"error": "plain"}),
+        ('{"temperature": 21}', False, {"temperature": 21}),
+        ('{"temperature": 21}', True, {"error": '{"temperature": 21}'}),
+        ('{"output":"x"}', False, {"output": '{"output":"x"}'}),
+        ('{"error":"x"}', False, {"output": '{"error":"x"}'}),
+        ('{"output":{"x":1}}', False, {"output": {"x": 1}}),
+        ("[1]", False, {"output": "[1]"}),
+        ('{"cut', False, {"output": '{"cut'}),
+        ("{}", False, {"output": "{}"}),
+        (' {"a":1}', False, {"output": ' {"a":1}'}),
+        ("", False, {"output": ""}),
+    ],
+)
+def test_results_go_as_objects_and_come_back_as_they_were(text: str, is_error: bool, response: dict[str, Any]) -> None:
+    """A JSON object goes as that object, unless it would be read as one of the API's own words."""
+    result = ToolResult(call_id="c1", name="read", content=(Text(text),), is_error=is_error)
+    request = ask(user("x"), assistant(CALL), Message("tool", (result,)))
+    assert body_of(request)["contents"][2]["parts"][0]["functionResponse"]["response"] == response
+    check_request_round_trip(FAMILY, request, profile=PROFILE, expected=request)
+
+
+def test_results_of_other_clients_are_read() -> None:
+    """`result` is what many write; an object is kept as it is."""
+    contents = [
+        {"parts": [{"functionResponse": {"name": "a", "response": {"result": "5"}}}]},
+        {"parts": [{"function_response": {"name": "a", "response": {"result": 5, "unit": "m"}}}, {"text": "and?"}]},
+    ]
+    messages = decoded({"contents": contents}).messages
+    assert [message.role for message in messages] == ["tool", "tool", "user"]
+    assert [part.content for message in messages for part in message.parts if isinstance(part, ToolResult)] == [
+        (Text("5"),),
+        (Text('{"result": 5, "unit": "m"}'),),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "args"),
+    [
+        (ToolCall(id="a", name="x", arguments='{"p": "cut', state=ArgumentsState.TRUNCATED), {}),
+        (ToolCall(id="a", name="x", arguments="}", state=ArgumentsState.INVALID), {}),
+        (ToolCall(id="a", name="x", arguments='{"p": "claims to be complete'), {}),
+        (ToolCall(id="a", name="x", arguments="[1]"), {"input": [1]}),
+        (ToolCall(id="a", name="x", arguments="*** text", free_form=True), {"input": "*** text"}),
+    ],
+)
+def test_arguments_are_always_an_object(call: ToolCall, args: dict[str, Any]) -> None:
+    """`args` is a protobuf Struct; a body with anything else would be refused as a whole."""
+    body = body_of(ask(user("x"), assistant(call)))
+    assert body["contents"][1]["parts"][0]["functionCall"]["args"] == args
+
+
+def test_losses_of_requests_become_what_the_table_says() -> None:
+    """One request with nearly all of them, and what is left of it."""
+    request = ask(
+        Message("system", (Text("mid"),)),
+        user(
+            "x",
+            File(media_type="image/*", data=b"\x89PNG"),
+            File(media_type="image/*", url="https://e/x.png", name="n"),
+        ),
+        assistant(
+            Reasoning("hm", FOREIGN),
+            Reasoning("", FOREIGN),
+            Refusal("no"),
+            Text("y", (Citation(family=NAME, raw="{}"),)),
+            Text(""),
+            ProviderItem("anthropic_messages", "server_tool_use", "{}"),
+            ToolCall(id="a", name="free", arguments="text", free_form=True),
+        ),
+        Message("tool", (ToolResult(call_id="a", name="free", content=(Text("1"), Text("2")), free_form=True),)),
+        assistant(ProviderItem("anthropic_messages", "server_tool_use", "{}")),
+        tools=(
+            ToolSpec(name="free", free_form=True, strict=True),
+            ToolSpec(name="web_search", opaque=Opaque("anthropic_messages", "{}")),
+        ),
+        tool_choice="none",
+        parallel_tool_calls=False,
+        output=OutputSchema(schema="{}", name="n", strict=False),
+        settings=Settings(reasoning_tokens=0),
+        extra=Opaque("openai_chat", '{"user":"u"}'),
+    )
+    expected = ask(
+        user("mid"),
+        user("x", File(media_type="image/png", data=b"\x89PNG"), File(media_type="*/*", url="https://e/x.png")),
+        assistant(Reasoning("hm"), "no", "y", ToolCall(id="a", name="free", arguments='{"input":"text"}')),
+        Message("tool", (ToolResult(call_id="a", name="free", content=(Text("1\n2"),)),)),
+        tools=(
+            ToolSpec(
+                name="free",
+                parameters='{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}',
+            ),
+        ),
+        tool_choice="none",
+        output=OutputSchema(schema="{}"),
+        settings=Settings(reasoning_effort="none"),
+    )
+    check_request_round_trip(FAMILY, request, profile=PROFILE, expected=expected)
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("model", "profile", "settings", "config"),
+    [
+        ("gemini-3-pro", PROFILE, Settings(reasoning_effort="low"), {"thinkingLevel": "LOW", "includeThoughts": True}),
+        ("gemini-3-pro", PROFILE, Settings(reasoning_effort="none"), {"thinkingBudget": 0}),
+        ("gemini-3-pro", PROFILE, Settings(reasoning_tokens=99), {"thinkingBudget": 99, "includeThoughts": True}),
+        (
+            "gemini-2.5-flash",
+            PROFILE,
+            Settings(reasoning_effort="medium"),
+            {"thinkingBudget": 8192, "includeThoughts": True},
+        ),
+        (
+            "models/gemini-2.5-pro",
+            PROFILE,
+            Settings(reasoning_effort="high", reasoning_tokens=7),
+            {"thinkingBudget": 7, "includeThoughts": True},
+        ),
+        (
+            "gemini-2.5-flash",
+            Profile(name="t", family="gemini", reasoning_request="thinking_level"),
+            Settings(reasoning_effort="high"),
+            {"thinkingLevel": "HIGH", "includeThoughts": True},
+        ),
+    ],
+)
+def test_reasoning_is_asked_for_as_the_model_takes_it(
+    model: str, profile: Profile, settings: Settings, config: dict[str, Any]
+) -> None:
+    """Levels since Gemini 3, budgets before; never both at once."""
+    request = Request(model=model, messages=(user("x"),), settings=settings)
+    assert body_of(request, profile)["generationConfig"]["thinkingConfig"] == config
+
+
+@pytest.mark.parametrize("mode", ["VALIDATED", "AUTO", "NONE", "ANY"])
+@pytest.mark.parametrize("names", [[], ["a"], ["a", "b"]])
+def test_every_tool_choice_survives(mode: str, names: list[str]) -> None:
+    """Also those that have no word of ours: they stay in `extra` and are merged over what we write."""
+    calling = {"mode": mode} | ({"allowedFunctionNames": names} if names else {})
+    body = {
+        "tools": [{"functionDeclarations": [{"name": "a"}, {"name": "b"}]}],
+        "contents": [{"role": "user", "parts": [{"text": "x"}]}],
+        "toolConfig": {"functionCallingConfig": {**calling, "streamFunctionCallArguments": True}},
+    }
+    request = decoded(body)
+    again = body_of(request).get("toolConfig", {}).get("functionCallingConfig", {})
+    assert {"mode": "AUTO", **again} == {**calling, "streamFunctionCallArguments": True}
+
+
+def test_profiles_decide_about_schemas_and_forbidden_tools() -> None:
+    """Rows of the profile, not branches on names."""
+    request = ask(output=OutputSchema(schema="{}"), tools=(ToolSpec(name="a"),), tool_choice="none")
+    plain = Profile(
+        name="t", family="gemini", output="json_object", tool_choice_none="drop_tools", body='{"labels":{"a":"b"}}'
+    )
+    body = body_of(request, plain)
+    assert body["generationConfig"] == {"responseMimeType": "application/json"}
+    assert (body.get("tools"), body.get("toolConfig"), body["labels"]) == (None, None, {"a": "b"})
+
+
+# Prefix
+
+
+@pytest.mark.promise("step:prefix-stable")
+@pytest.mark.parametrize("profile", [PROFILE, NO_IDS])
+def test_the_next_step_begins_with_the_bytes_of_this_one(profile: Profile) -> None:
+    """System, tools and all messages so far stand at the same place, whatever else changes."""
+
+    def later(request: Request) -> Request:
+        settings = Settings(max_output_tokens=1, temperature=1.0)
+        return msgspec.structs.replace(request, tool_choice="none", settings=settings, output=None, extra=None)
+
+    more = (assistant("then", CALL), Message("tool", (RESULT,)), user("and now answer"))
+    check_prefix_stable(FAMILY, FULL, more, profile=profile, later=later)
+
+
+# Generated requests
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=10)
+WORDS = st.text("abcXYZ_", min_size=1, max_size=8)
+OBJECTS = st.dictionaries(TEXTS, TEXTS | st.integers(-5, 5) | st.none(), max_size=3).map(json.dumps)
+OPAQUE = st.none() | TEXTS.map(lambda text: own(thoughtSignature=text))
+FILES = st.one_of(
+    st.builds(File, media_type=st.just("image/png"), data=st.binary(max_size=5), opaque=OPAQUE),
+    st.just(File(media_type="application/pdf", url="https://example.com/a.pdf")),
+    st.just(File(media_type="video/mp4", file_id="https://generativelanguage.googleapis.com/v1beta/files/x")),
+)
+SAID = st.lists(st.builds(Text, TEXTS, opaque=OPAQUE) | FILES, min_size=1, max_size=3)
+THOUGHT = st.lists(
+    st.builds(Text, TEXTS, opaque=OPAQUE)
+    | st.builds(Reasoning, TEXTS, OPAQUE)
+    | FILES
+    | st.just(ProviderItem(NAME, "executableCode", '{"executableCode":{"code":"1"}}')),
+    max_size=3,
+)
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> tuple[Message, ...]:
+    """User, then steps of calls with their results in call order, each call with an id of its own."""
+    messages = [user(*draw(SAID))]
+    for step in range(draw(st.integers(0, 3))):
+        names = draw(st.lists(WORDS, min_size=1, max_size=3))
+        calls = [
+            ToolCall(id=f"id_{step}_{i}", name=name, arguments=draw(OBJECTS), opaque=draw(OPAQUE))
+            for i, name in enumerate(names)
+        ]
+        results = [
+            ToolResult(
+                call_id=call.id,
+                name=call.name,
+                content=(Text(draw(TEXTS | OBJECTS)), *draw(st.lists(FILES, max_size=1))),
+                is_error=draw(st.booleans()),
+            )
+            for call in calls
+        ]
+        messages += [assistant(*draw(THOUGHT), *calls), Message("tool", tuple(results))]
+        if draw(st.booleans()):
+            messages.append(user(*draw(SAID)))
+    return tuple(messages)
+
+
+TOOLS = st.lists(st.builds(ToolSpec, name=WORDS, description=TEXTS | st.just(""), parameters=OBJECTS), max_size=3)
+SETTINGS = st.builds(
+    Settings,
+    max_output_tokens=st.none() | st.integers(1, 9),
+    temperature=st.none() | st.floats(0, 2),
+    top_p=st.none() | st.floats(0, 1),
+    stop=st.lists(TEXTS, max_size=2).map(tuple),
+    seed=st.none() | st.integers(),
+    reasoning_effort=st.none() | st.sampled_from(["none", "minimal", "low", "medium", "high", "xhigh"]),
+)
+CHOICES = st.sampled_from(["auto", "none", "required"]) | WORDS.map(NamedTool)
+SERVED = st.sampled_from([(), (ToolSpec(name="googleSearch", opaque=own(googleSearch={"a": 1})),)])
+EXTRAS = st.none() | st.sampled_from([own(cachedContent="c", generationConfig={"topK": 1}), own(labels={"a": "b"})])
+
+
+@given(
+    conversations(),
+    st.lists(TEXTS.map(Text), max_size=2),
+    TOOLS,
+    SERVED,
+    CHOICES,
+    SETTINGS,
+    st.none() | OBJECTS,
+    EXTRAS,
+    st.booleans(),
+)
+def test_any_request_comes_back_as_it_was(
+    messages: tuple[Message, ...],
+    system: list[Text],
+    tools: list[ToolSpec],
+    served: tuple[ToolSpec, ...],
+    choice: Any,
+    settings: Settings,
+    schema: str | None,
+    extra: Opaque | None,
+    stream: bool,
+) -> None:
+    """Encoded and decoded it is equal, but for the losses (a choice without tools is one)."""
+    request = Request(
+        model="gemini-3",
+        messages=messages,
+        system=tuple(system),
+        tools=(*tools, *served),
+        tool_choice=choice if tools else "auto",
+        output=None if schema is None else OutputSchema(schema=schema),
+        settings=settings,
+        stream=stream,
+        extra=extra,
+    )
+    check_request_round_trip(FAMILY, request, profile=PROFILE, expected=request)
+
+
+# What clients send
+
+
+def test_the_snake_case_names_are_read_too() -> None:
+    """ProtoJSON takes both; only the API's own names are changed, never keys of arguments, results and schemas."""
+    body = {
+        "system_instruction": {"parts": [{"text": "s", "thought": False}]},
+        "generation_config": {
+            "max_output_tokens": "5",
+            "thinking_config": {"thinking_budget": -1, "include_thoughts": True},
+            "response_mime_type": "application/json",
+            "response_schema": {"type": "OBJECT", "properties": {"snake_key": {"type": "STRING"}}},
+        },
+        "tools": [
+            {"function_declarations": [{"name": "a", "parameters_json_schema": {"x_y": 1}}]},
+            {"code_execution": {}},
+        ],
+        "safety_settings": None,
+        "contents": [
+            {
+                "role": "model",
+                "parts": [{"function_call": {"name": "a", "args": {"snake_key": 1}}, "thought_signature": "s"}],
+            },
+            {"parts": [{"inline_data": {"mime_type": "image/png", "data": "_-8"}}]},
+        ],
+    }
+    assert decoded(body) == Request(
+        model="gemini-3",
+        system=(Text("s"),),
+        messages=(
+            assistant(ToolCall(id="call_0", name="a", arguments='{"snake_key": 1}', opaque=own(thoughtSignature="s"))),
+            user(File(media_type="image/png", data=b"\xff\xef")),
+        ),
+        tools=(
+            ToolSpec(name="a", parameters='{"x_y": 1}'),
+            ToolSpec(name="codeExecution", opaque=own(codeExecution={})),
+        ),
+        output=OutputSchema(schema='{"type":"object","properties":{"snake_key":{"type":"string"}}}'),
+        settings=Settings(max_output_tokens=5),
+        stream=False,
+        extra=own(generationConfig={"thinkingConfig": {"includeThoughts": True, "thinkingBudget": -1}}),
+    )
+
+
+def test_gemini_schemas_become_json_schema() -> None:
+    """Types in capitals, nullable, counts as strings; a property that is called like a keyword stays."""
+    schema = {
+        "type": "OBJECT",
+        "propertyOrdering": ["type"],
+        "properties": {
+            "type": {"type": "STRING", "enum": ["A"], "nullable": True},
+            "list": {"type": "ARRAY", "minItems": "2", "items": {"any_of": [{"type": "NUMBER"}], "nullable": True}},
+        },
+        "required": ["type"],
+    }
+    tool = {"name": "a", "parameters": schema}
+    request = decoded({"tools": [{"functionDeclarations": [tool]}], "contents": []})
+    assert json.loads(request.tools[0].parameters) == {
+        "type": "object",
+        "properties": {
+            "type": {"type": ["string", "null"], "enum": ["A", None]},
+            "list": {"type": "array", "minItems": 2, "items": {"anyOf": [{"type": "number"}, {"type": "null"}]}},
+        },
+        "required": ["type"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "says"),
+    [
+        (b"{", PATH, "the body"),
+        (b"[]", PATH, "the body"),
+        (b'{"contents":[{"parts":[{"text":"\xff"}]}]}', PATH, "the body"),
+        (b"{}", PATH, "`contents` is missing"),
+        (b'{"contents":{}}', PATH, "`contents`"),
+        (b'{"contents":[]}', "/v1/chat/completions", "/v1/chat/completions"),
+        (b'{"contents":[]}', "/models/x:countTokens", "countTokens"),
+        (b'{"contents":[{"role":"tool","parts":[]}]}', PATH, "`contents[0].role`"),
+        (b'{"contents":[{"parts":[{"text":5}]}]}', PATH, "`contents[0].parts[0].text`"),
+        (b'{"contents":[{"parts":[{"functionCall":{}}]}]}', PATH, "has no `name`"),
+        (b'{"contents":[{"parts":[{"functionResponse":{"response":{}}}]}]}', PATH, "has no `name`"),
+        (b'{"contents":[],"tools":[{"functionDeclarations":[{}]}]}', PATH, "`tools[0]`"),
+        (b'{"contents":[],"generationConfig":{"temperature":"hot"}}', PATH, "`generationConfig.temperature`"),
+        (b'{"contents":[],"generationConfig":[]}', PATH, "`generationConfig`"),
+        (b'{"contents":' + b"[" * 5000 + b"]" * 5000 + b"}", PATH, "the body"),
+    ],
+)
+def test_a_request_that_cannot_be_read_says_what_and_where(body: bytes, path: str, says: str) -> None:
+    """The lab answers these with 400."""
+    with pytest.raises(BadRequest) as raised:
+        FAMILY.decode_request(body, path)
+    assert says in str(raised.value)
+
+
+def parts_of(messages: Sequence[Message], kind: type[Part]) -> list[Part]:
+    return [part for message in messages for part in message.parts if isinstance(part, kind)]
+
+
+def test_every_recorded_request_is_read_and_written_again(corpus: Path) -> None:
+    """Requests of the recorded streams, conversations and errors: decoded, encoded, decoded, they stay the same; nothing of
+    their texts, calls and results is missing. The one that the API refused for its role is refused by us too."""
+    bodies: list[tuple[dict[str, Any], str]] = [
+        (row.request, "/v1beta/models/m:streamGenerateContent?alt=sse")
+        for row in recordings.of_family(corpus, NAME)
+        if row.request is not None
+    ]
+    for folder in ("conversations", "errors"):
+        for file in sorted((corpus / folder).glob("gemini*.json")):
+            recorded = json.loads(file.read_text())
+            requests = [each["request"] for each in recorded.get("exchanges", [recorded])]
+            bodies += [(request["body"], request["path"]) for request in requests]
+    assert len(bodies) > 190
+    refused = 0
+    for body, path in bodies:
+        try:
+            request = decoded(body, path)
+        except BadRequest as error:
+            assert "invalid_role" in str(error)
+            refused += 1
+            continue
+        call = FAMILY.encode_request(request, PROFILE)
+        again = FAMILY.decode_request(call.body, call.path)
+        # Declared tools stand before the server's own.
+        assert msgspec.structs.replace(again, tools=()) == msgspec.structs.replace(request, tools=())
+        assert sorted(again.tools, key=lambda tool: tool.name) == sorted(request.tools, key=lambda tool: tool.name)
+        text = json.dumps(body)
+        assert len(parts_of(request.messages, ToolCall)) == text.count('"functionCall":') + text.count(
+            '"function_call":'
+        )
+        results = text.count('"functionResponse":') + text.count('"function_response":')
+        assert len(parts_of(request.messages, ToolResult)) == results
+    assert refused == 1
