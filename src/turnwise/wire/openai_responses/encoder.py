@@ -47,6 +47,10 @@ from turnwise.wire.sse import encode_event
 Kind = Literal["message", "reasoning", "function_call", "custom_tool_call"]
 
 
+# An item that has these and no text is reasoning that the provider shows to nobody.
+ENCRYPTED = frozenset(("encrypted_content", "summary", "content"))
+
+
 class _Block(msgspec.Struct, kw_only=True):
     """One part under way. `item` is None while its kind, or a call's name, is not known."""
 
@@ -333,9 +337,14 @@ class ResponsesEncoder:
         if block.ended:
             return
         if block.item is None:
-            if not block.pieces and block.name is None:
+            if block.pieces or block.name is not None:
+                self._open_call(block)
+            elif block.opaque.keys() & ENCRYPTED:
+                self._write_reasoning(block, "")
+            elif block.opaque:
+                self._write_text(block, Text, "")
+            else:
                 return  # nothing came of it
-            self._open_call(block)
         item = block.item
         assert item is not None
         block.ended = True

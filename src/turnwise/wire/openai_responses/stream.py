@@ -375,15 +375,16 @@ class ResponsesDecoder:
     def take_item(self, index: int, item: Fields, frames: list[Frame]) -> None:
         """The final form of the item at `index`."""
         opened = self._items.get(index)
+        is_new = opened is None or opened.done
         if opened is None or opened.done:
             opened = self._open(index, kind_of(item), item)
         opened.done = True
         opened.ids |= {value for key in ("id", "call_id") if (value := text_at(item, key))}
         parts = parts_of(item)
         for place, part in zip(_places(opened.contents, len(parts)), parts, strict=True):
-            self._take_part(block_name(index, place), part, frames)
+            self._take_part(block_name(index, place), part, frames, is_new=is_new)
 
-    def _take_part(self, block: str, part: Part, frames: list[Frame]) -> None:
+    def _take_part(self, block: str, part: Part, frames: list[Frame], *, is_new: bool) -> None:
         has_deltas = block in self._with_deltas
         is_empty = False
         match part:
@@ -391,8 +392,9 @@ class ResponsesDecoder:
                 self._has_calls = True
                 is_empty = not part.arguments
                 if not has_deltas:  # as the wire has it: text that may end anywhere, not an object handed out whole
+                    id, name = (part.id, part.name) if is_new else (None, None)
                     delta = ToolCallDelta(
-                        block=block, id=part.id, name=part.name, arguments=part.arguments, free_form=part.free_form
+                        block=block, id=id, name=name, arguments=part.arguments, free_form=part.free_form
                     )
                     frames.append(delta)
             case Refusal():
