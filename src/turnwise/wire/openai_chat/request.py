@@ -26,9 +26,7 @@ def encode_request(request: Request, profile: Profile) -> HttpCall:
         body["tools"] = [_tool(tool, profile) for tool in tools]
     body["messages"] = _messages(request, profile)
     if tools:
-        body.update(_tool_settings(request))
-        if not profile.sends_parallel_tool_calls:
-            body.pop("parallel_tool_calls", None)
+        body.update(_tool_settings(request, profile))
     if request.output is not None:
         body.update(_output(request.output, profile))
     body.update(_settings(request.settings, profile))
@@ -80,19 +78,19 @@ def _described(tool: ToolSpec) -> Fields:
     return {"description": tool.description} if tool.description else {}
 
 
-def _tool_settings(request: Request) -> Fields:
+def _tool_settings(request: Request, profile: Profile) -> Fields:
     """`auto` is what the API does by itself."""
     found: Fields = {}
     match request.tool_choice:
         case "auto":
             pass
         case NamedTool(name=name):
-            is_custom = any(tool.name == name and tool.free_form for tool in request.tools)
-            kind = "custom" if is_custom else "function"
+            is_free_form = any(tool.name == name and tool.free_form for tool in request.tools)
+            kind = "custom" if is_free_form and profile.free_form_tools else "function"
             found["tool_choice"] = {"type": kind, kind: {"name": name}}
         case word:
             found["tool_choice"] = word
-    if request.parallel_tool_calls is not None:
+    if request.parallel_tool_calls is not None and profile.sends_parallel_tool_calls:
         found["parallel_tool_calls"] = request.parallel_tool_calls
     return found
 
