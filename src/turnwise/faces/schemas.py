@@ -1,9 +1,10 @@
 """Python types -> JSON Schema, for tools' parameters and for structured output. pydantic and griffe are imported on use."""
 
 import inspect
+import re
 import typing
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
@@ -37,7 +38,7 @@ def read_signature(function: Callable[..., object], *, name: str) -> Signature:
     summary, described = read_docstring(inspect.getdoc(function) or "")
     fields: dict[str, Any] = {}
     positional: list[str] = []
-    extra: typing.Literal["forbid", "allow"] = "forbid"
+    extra: Literal["forbid", "allow"] = "forbid"
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.VAR_POSITIONAL:
             raise BadTool(f"tool `{name}`: `*{parameter.name}` cannot be described to a model; take a list instead")
@@ -63,11 +64,8 @@ def read_signature(function: Callable[..., object], *, name: str) -> Signature:
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:
     """A docstring in Google, NumPy or Sphinx style -> what stands before its sections, and each parameter's text."""
-    if not text.strip():
-        return "", {}
-    if not any(
-        mark in text for mark in ("Args:", "Arguments:", "Parameters", "Params:", ":param", "Returns", ":return")
-    ):
+    style = docstring_style(text)
+    if style is None:
         return text.strip(), {}
     import logging
 
@@ -76,13 +74,24 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
     logging.getLogger("griffe").setLevel(logging.CRITICAL)  # it warns of missing types, which stand in the signature
     summary: list[str] = []
     described: dict[str, str] = {}
-    for section in griffe.parse_auto(griffe.Docstring(text, lineno=1)):
+    for section in griffe.Docstring(text, lineno=1).parse(style):
         if section.kind is griffe.DocstringSectionKind.text:
             summary.append(str(section.value))
         elif section.kind is griffe.DocstringSectionKind.parameters:
             for parameter in section.value:
                 described[parameter.name] = " ".join(parameter.description.split())
     return "\n\n".join(summary).strip(), described
+
+
+def docstring_style(text: str) -> Literal["google", "numpy", "sphinx"] | None:
+    """By the marks that only one style has; None where no section stands in it, so that griffe need not be loaded."""
+    if re.search(r"^\s*:(param|returns?|raises|type)\b", text, re.MULTILINE):
+        return "sphinx"
+    if re.search(r"^\s*(Parameters|Returns|Raises|Notes|Examples)\n\s*-{3,}", text, re.MULTILINE):
+        return "numpy"
+    if re.search(r"^\s*(Args|Arguments|Params|Parameters|Returns|Raises|Yields|Examples?):\s*$", text, re.MULTILINE):
+        return "google"
+    return None
 
 
 class OutputType(msgspec.Struct, frozen=True):

@@ -1,0 +1,40 @@
+"""The public surface is a short list, pinned here; importing has no side effect and stays light."""
+
+import subprocess
+import sys
+
+import turnwise
+
+PUBLIC = """
+Agent BadTool CallerError Deadlines Fault File FinishReason FrameSeen FunctionTool Journal Message MissingKey ModelFault
+NamedTool ProviderFault Repair RequestFinished RequestStarted RunFinished RunResult Settings StepChanges StepStarted
+StepView StopReason Text Tool ToolCall ToolFault ToolFinished ToolResult ToolSpec ToolStarted TurnwiseBug TurnwiseError
+UnknownModel Usage __version__ tool
+"""
+
+
+def test_the_public_names_are_these() -> None:
+    """A name is added or taken away on purpose only, and every one can be had."""
+    assert sorted(turnwise.__all__) == sorted(PUBLIC.split())
+    assert all(getattr(turnwise, name) is not None for name in turnwise.__all__)
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    """Neither `import turnwise` nor `from turnwise import Agent, tool` loads a web client, pydantic, griffe or rich."""
+    heavy = "{'aiohttp', 'pydantic', 'griffe', 'rich', 'jsonschema_rs', 'click', 'logging.config'}"
+    for statement in ("import turnwise", "from turnwise import Agent, tool"):
+        assert run(f"{statement}\nimport sys\nprint(sorted({heavy} & set(sys.modules)))") == "[]", statement
+
+
+def test_an_unknown_name_says_so() -> None:
+    """`turnwise.agnet` is an AttributeError that names it."""
+    try:
+        turnwise.agnet  # pyright: ignore[reportAttributeAccessIssue]  # noqa: B018
+    except AttributeError as error:
+        assert "`agnet`" in str(error)
+    else:
+        raise AssertionError("no error")
