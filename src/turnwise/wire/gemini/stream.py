@@ -115,7 +115,7 @@ class ChunkReader:
         except UNREADABLE:
             self._read_slowly(text, frames)
         else:
-            self._take(chunk, frames)
+            self._take(chunk, frames, counts=b"TokenCount" in text)
         return frames
 
     def finish(self) -> list[Frame]:
@@ -138,15 +138,15 @@ class ChunkReader:
             self._mend(text, frames)
         else:
             for chunk in chunks:
-                self._take(chunk, frames)
+                self._take(chunk, frames, counts=b"TokenCount" in text)
 
     def _mend(self, text: bytes, frames: list[Frame]) -> None:
         chunks, repairs = mend(text, where=f"chunk {self._number}")
         frames += [Mended(repair) for repair in repairs]
         for chunk in chunks:
-            self._take(chunk, frames)
+            self._take(chunk, frames, counts=b"TokenCount" in text)
 
-    def _take(self, chunk: Chunk[PlainPart] | Chunk[msgspec.Raw], frames: list[Frame]) -> None:
+    def _take(self, chunk: Chunk[PlainPart] | Chunk[msgspec.Raw], frames: list[Frame], *, counts: bool) -> None:
         if (
             chunk.candidates is None
             and chunk.usage_metadata is NOTHING
@@ -159,14 +159,14 @@ class ChunkReader:
         if not self._started:
             self._started = True
             frames.append(Started(chunk.response_id, chunk.model_version))
-        if b"TokenCount" in bytes(chunk.usage_metadata):  # repeated in each chunk: the last one counts
+        if counts and chunk.usage_metadata is not NOTHING:  # repeated in each chunk: the last one counts
             self._usage = chunk.usage_metadata
         for candidate in chunk.candidates or ():
             if not candidate.index:  # where several answers were asked for, the first counts
                 self._take_candidate(candidate, frames)
         if chunk.prompt_feedback is not None:
             self._take_feedback(chunk.prompt_feedback, frames)
-        if bytes(chunk.error) not in (b"", b"null"):
+        if chunk.error is not NOTHING and bytes(chunk.error) != b"null":
             frames.append(Faulted(fault_in_stream(chunk.error)))
 
     def _take_candidate(self, candidate: Candidate[PlainPart] | Candidate[msgspec.Raw], frames: list[Frame]) -> None:
