@@ -42,6 +42,36 @@ def test_every_error_is_told_at_once_with_path_expectation_and_what_came() -> No
     )
 
 
+@pytest.mark.parametrize(
+    ("schema", "value", "error"),
+    [
+        ('{"oneOf":[{"type":"integer"},{"minimum":1}]}', 3, "`$`: fits more than one form, got 3"),
+        ('{"items":false}', [1], "`$[0]`: nothing may stand here, got 1"),
+        (
+            '{"propertyNames":{"maxLength":1}}',
+            {"abc": 1},
+            '`$`: a property\'s name `$`: breaks `maxLength` (1), got "abc"',
+        ),
+        ('{"uniqueItems":true}', [1, 1], "`$`: breaks `uniqueItems`, got [1,1]"),
+        ('{"dependentRequired":{"a":["b"]}}', {"a": 1}, "`$`: the property `b` is missing"),
+        ('{"unevaluatedItems":false}', [1], '`$`: breaks `unevaluatedItems` (["1"]), got [1]'),
+        ('{"pattern":"^(?=(a+)+$)b"}', "a" * 40, f'`$`: breaks `pattern` ("^(?=(a+)+$)b"), got "{"a" * 40}"'),
+        ('{"not":{}}', 1, "`$`: breaks `not` ({}), got 1"),
+        ("false", 1, "`$`: nothing may stand here, got 1"),
+    ],
+)
+def test_rarer_rules_have_words_too(schema: str, value: object, error: str) -> None:
+    """No keyword makes the judge fail."""
+    assert schema_errors(schema, value=value) == (error,)
+
+
+def test_a_long_key_is_not_sent_back_whole() -> None:
+    """Names and paths are the model's own text, of any length."""
+    long = "k" * 9000
+    assert len(schema_errors('{"additionalProperties":{"type":"integer"}}', value={long: "x"})[0]) < 400
+    assert len(schema_errors('{"properties":{"a":{}},"additionalProperties":false}', value={long: "x"})[0]) < 400
+
+
 def test_a_hundred_errors_are_cut_short() -> None:
     """A model mends what it can overlook."""
     errors = schema_errors(SCHEMA, value={"path": "ab", "mode": "r", "lines": ["x"] * 100})

@@ -49,11 +49,16 @@ class Healed(msgspec.Struct, frozen=True):
     call_ids: frozenset[str]
 
 
-def heal(messages: Sequence[Message], *, family: str, tool_names: Collection[str] = ()) -> Healed:
-    """Repair `messages` deterministically; what is sound stays equal. Linear in the messages."""
+def heal(
+    messages: Sequence[Message], *, family: str, tool_names: Collection[str] = (), taken_ids: Collection[str] = ()
+) -> Healed:
+    """Repair `messages` deterministically; what is sound stays equal. Linear in the messages.
+
+    `taken_ids` are call ids of messages that stand before these and were healed for the same family.
+    """
     repairs: list[Repair] = []
     results = _results_by_call(messages)
-    call_ids: set[str] = set()
+    call_ids = set(taken_ids)
     healed: list[Message] = []
     used = 0
     for index, message in enumerate(messages):

@@ -55,32 +55,37 @@ def path_of(steps: Iterable[str | int]) -> str:
 
 
 def _describe(error: jsonschema_rs.ValidationError) -> str:
-    path = path_of(error.instance_path)
+    path = shorten(path_of(error.instance_path), limit=200)
     rule = cast("dict[str, object]", error.kind.as_dict())
+    got = _show(error.instance)
     match error.kind.name:
         case "required":
             return f"`{path}`: the property `{rule['property']}` is missing"
         case "additionalProperties" | "unevaluatedProperties":
-            names = ", ".join([f"`{name}`" for name in cast("list[str]", rule["unexpected"])])
+            names = shorten(", ".join([f"`{name}`" for name in cast("list[str]", rule["unexpected"])]), limit=200)
             return f"`{path}`: unexpected: {names}"
+        case "falseSchema":
+            return f"`{path}`: nothing may stand here, got {got}"
         case "type":
-            wanted = " or ".join(cast("list[str]", rule["types"]))
-            return f"`{path}`: expected {wanted}, got {_show(error.instance)}"
+            return f"`{path}`: expected {' or '.join(cast('list[str]', rule['types']))}, got {got}"
         case "enum":
-            return f"`{path}`: expected one of {_show(rule['options'], limit=200)}, got {_show(error.instance)}"
+            return f"`{path}`: expected one of {_show(rule['options'], limit=200)}, got {got}"
         case "const":
-            return f"`{path}`: expected {_show(rule['expected_value'])}, got {_show(error.instance)}"
+            return f"`{path}`: expected {_show(rule['expected_value'])}, got {got}"
         case "anyOf" | "oneOf":
-            return f"`{path}`: fits none of the allowed forms ({_forms(rule)}), got {_show(error.instance)}"
+            return f"`{path}`: {_forms(rule)}, got {got}"
+        case "propertyNames":
+            return f"`{path}`: a property's name {_describe(cast('jsonschema_rs.ValidationError', rule['error']))}"
         case name:
-            limits = ", ".join([_show(limit) for limit in rule.values()])
-            return f"`{path}`: breaks `{name}` ({limits}), got {_show(error.instance)}"
+            limits = f" ({', '.join([_show(limit) for limit in rule.values()])})" if rule else ""
+            return f"`{path}`: breaks `{name}`{limits}, got {got}"
 
 
 def _forms(rule: dict[str, object]) -> str:
     """What each form of an anyOf or oneOf missed."""
     forms = cast("list[list[jsonschema_rs.ValidationError]]", rule.get("context") or [])
-    return shorten("; ".join([_describe(form[0]) for form in forms if form]), limit=400) or "more than one fits"
+    missed = "; ".join([_describe(form[0]) for form in forms if form])
+    return f"fits none of the allowed forms ({shorten(missed, limit=400)})" if missed else "fits more than one form"
 
 
 def _show(value: object, *, limit: int = MAX_SHOWN) -> str:

@@ -30,6 +30,7 @@ from turnwise.vocab import (
     File,
     FinishReason,
     Message,
+    ProviderItem,
     Repair,
     Response,
     StopReason,
@@ -119,12 +120,12 @@ class Turn(msgspec.Struct, kw_only=True):
         check_config(started.config)
         given = (*earlier, *started.history, *started.input)
         names = [offer.spec.name for offer in started.config.tools]
-        healed = heal(given, family=started.config.family, tool_names=frozenset(names))
+        healed = heal(given, family=started.config.family, tool_names=frozenset(names), taken_ids=taken_ids)
         turn = cls(
             config=started.config,
             messages=list(healed.messages),
             added=list(started.input),
-            call_ids={*healed.call_ids, *taken_ids},
+            call_ids=set(healed.call_ids),
             offers=dict(zip(names, started.config.tools, strict=True)),
             repairs=list(healed.repairs),
         )
@@ -318,8 +319,8 @@ class Turn(msgspec.Struct, kw_only=True):
     def _empty(self, adopted: Adopted) -> Command:
         """Ask once more, as a step or as the one extra request; then answer ourselves (promise end:never-empty)."""
         self._settle_pause()
-        if adopted.message.parts:
-            self._append(adopted.message)
+        if any(isinstance(part, ProviderItem) for part in adopted.message.parts):
+            self._append(adopted.message)  # a server-side tool's work without a word about it
         self.empties += 1
         if self.empties > 1:
             return self._answer_locally(
@@ -473,13 +474,16 @@ class Turn(msgspec.Struct, kw_only=True):
         """A paused response that nothing will continue keeps its text only: what the provider had begun cannot be ended."""
         if not self.paused:
             return
+        self.paused = False
+        parts = self.messages[-1].parts
+        kept = tuple([part for part in parts if isinstance(part, Text) and part.text.strip()])
+        if kept == parts:
+            return
         self.pause_settled = True
-        paused = self.messages.pop()
+        self.messages.pop()
         self.added.pop()
-        kept = tuple([part for part in paused.parts if isinstance(part, Text) and part.text.strip()])
         if kept:
             self._append(Message("assistant", kept))
-        self.paused = False
 
     def _repair(self, kind: str, where: str, what: str) -> None:
         self.repairs.append(Repair(kind, where, what))

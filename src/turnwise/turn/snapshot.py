@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from turnwise.errors import TurnwiseBug
+from turnwise.rules.history import heal
 from turnwise.turn.commands import Command
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.turn.machine import Turn
@@ -35,14 +36,20 @@ def session_messages(journals: Iterable[Sequence[Event]]) -> tuple[Message, ...]
     it adds depends on their call ids only.
     """
     messages: list[Message] = []
-    taken: set[str] = set()
+    taken: frozenset[str] = frozenset()
+    family: str | None = None
     for events in journals:
         if not events:
             continue
+        started = _first(events[0])
+        if family != started.config.family:
+            # Ids are fitted to the family, so another one may have found other ids taken.
+            family = started.config.family
+            taken = heal(messages, family=family).call_ids
         turn, _ = restore(events, taken_ids=taken)
-        messages += _first(events[0]).history
+        messages += started.history
         messages += turn.left_behind()
-        taken |= turn.call_ids
+        taken = frozenset(turn.call_ids)
     return tuple(messages)
 
 
