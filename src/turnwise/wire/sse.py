@@ -50,9 +50,9 @@ class SseParser:
         if b"\r" in chunk:
             self._after_cr = chunk[-1:] == b"\r"
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        events: list[SseEvent] = []
         lines = chunk.split(b"\n")
         rest = lines.pop()
+        events: list[SseEvent] = []
         if lines:
             if self._tail:
                 self._keep(lines[0], events)
@@ -60,7 +60,8 @@ class SseParser:
                 self._tail.clear()
                 self._tail_bytes = 0
             self._read_lines(lines, events)
-        self._keep(rest, events)
+        if rest:
+            self._keep(rest, events)
         return events
 
     def finish(self) -> list[SseEvent]:
@@ -73,40 +74,42 @@ class SseParser:
         return events
 
     def _keep(self, piece: bytes, events: list[SseEvent]) -> None:
-        if piece:
-            self._tail.append(piece)
-            self._tail_bytes += len(piece)
-            if self._tail_bytes > self._limit:
-                raise LineTooLong("a line", limit_bytes=self._limit, events=events)
+        self._tail.append(piece)
+        self._tail_bytes += len(piece)
+        if self._tail_bytes > self._limit:
+            raise LineTooLong("a line", limit_bytes=self._limit, events=events)
 
     def _read_lines(self, lines: list[bytes], events: list[SseEvent]) -> None:
         if not self._started:
             self._started = True
             lines[0] = lines[0].removeprefix(BOM)
-        limit = self._limit
+        limit, data = self._limit, self._data
         for line in lines:
-            if len(line) > limit:
-                raise LineTooLong("a line", limit_bytes=limit, events=events)
             if not line:
-                if self._data:
-                    events.append(
-                        SseEvent(b"\n".join(self._data) if len(self._data) > 1 else self._data[0], self._name)
-                    )
-                    self._data.clear()
+                if data:
+                    events.append(SseEvent(data[0] if len(data) == 1 else b"\n".join(data), self._name))
+                    data.clear()
                     self._data_bytes = 0
                 self._name = ""
-            elif line.startswith(b"data:"):
-                self._take(line[6:] if line[5:6] == b" " else line[5:], events)
-            elif line.startswith(b"event:"):
-                self._name = line[6:].strip().decode("utf-8", "replace")
+                continue
+            if len(line) > limit:
+                raise LineTooLong("a line", limit_bytes=limit, events=events)
+            if line.startswith(b"data:"):
+                value = line[6:] if line.startswith(b"data: ") else line[5:]
             elif line == b"data":
-                self._take(b"", events)
-
-    def _take(self, value: bytes, events: list[SseEvent]) -> None:
-        self._data_bytes += len(value) + 1  # its newline counts, so that empty lines cannot pile up without end
-        if self._data_bytes > self._limit + 1:
-            raise LineTooLong("an event", limit_bytes=self._limit, events=events)
-        self._data.append(value)
+                value = b""
+            else:
+                if line.startswith(b"event:"):
+                    self._name = line[6:].strip().decode("utf-8", "replace")
+                continue
+            if data:
+                # The newline between counts, so that empty lines cannot pile up without end.
+                self._data_bytes += len(value) + 1
+                if self._data_bytes > limit:
+                    raise LineTooLong("an event", limit_bytes=limit, events=events)
+            else:
+                self._data_bytes = len(value)
+            data.append(value)
 
 
 def encode_event(data: bytes, *, name: str = "") -> bytes:

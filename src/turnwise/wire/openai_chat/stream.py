@@ -29,6 +29,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_chat.chunks import (
+    NOTHING,
     CallPiece,
     Choice,
     Chunk,
@@ -89,24 +90,30 @@ class ChunkReader:
 
     def read(self, chunk: Chunk) -> list[Frame]:
         frames: list[Frame] = []
-        if not self._started and (chunk.id or chunk.choices):
+        choices = chunk.choices
+        if not self._started and (chunk.id or choices):
             # Azure's first chunk (`prompt_filter_results`) has neither id nor choices.
             self._started = True
             frames.append(Started(chunk.id or None, chunk.model or None))
-        if chunk.choices:
-            for choice in chunk.choices:
+        if choices:
+            for choice in choices:
                 if not choice.index:
                     self._read_choice(choice, frames)
+        # Identity with the default is the cheapest way to see that a field was not sent.
+        if chunk.usage is not NOTHING or chunk.x_groq is not None:
+            self._read_usage(chunk, frames)
         if chunk.citations or chunk.search_results:
             self._cite(chunk.search_results or chunk.citations, frames)
+        if chunk.error is not NOTHING and is_there(chunk.error):
+            frames.append(Faulted(decode_error_event(bytes(chunk.error))))
+        return frames
+
+    def _read_usage(self, chunk: Chunk, frames: list[Frame]) -> None:
         usage = chunk.usage
         if not is_there(usage) and chunk.x_groq is not None:
             usage = chunk.x_groq.usage
         if is_there(usage) and (counted := self._usage.read(usage)) is not None:
             frames.append(UsageReported(counted))
-        if is_there(chunk.error):
-            frames.append(Faulted(decode_error_event(bytes(chunk.error))))
-        return frames
 
     def finish(self) -> list[Frame]:
         """What was held back because its block had not begun."""
@@ -130,10 +137,11 @@ class ChunkReader:
 
     def _read_delta(self, delta: Delta, frames: list[Frame]) -> None:
         content = delta.content
-        text, thinking, refusal = content, "", delta.refusal
         if isinstance(content, list):
             text, thinking, refusal = split_content(content)
             refusal = refusal or delta.refusal
+        else:
+            text, thinking, refusal = content, "", delta.refusal
         if thinking or delta.reasoning_content or delta.reasoning or delta.reasoning_details:
             reasoning = self._reasoning.read(delta, thinking=thinking)
             if reasoning or not self._has_reasoning:
@@ -143,7 +151,7 @@ class ChunkReader:
                 frames.append(ReasoningDelta(reasoning))
         if text:
             self._said = self._has_text = True
-            frames.append(TextDelta(text))  # type: ignore[arg-type]
+            frames.append(TextDelta(text))
         if refusal:
             self._said = self._refused = True
             frames.append(RefusalDelta(refusal))
@@ -161,16 +169,17 @@ class ChunkReader:
     def _read_message(self, message: Delta, frames: list[Frame]) -> None:
         """A whole message: its parts replace what deltas made before; calls have their place in its list."""
         content = message.content
-        text, thinking, refusal = content, "", message.refusal
         if isinstance(content, list):
             text, thinking, refusal = split_content(content)
             refusal = refusal or message.refusal
+        else:
+            text, thinking, refusal = content, "", message.refusal
         reasoning = self._reasoning.read(message, thinking=thinking)
         if reasoning or message.reasoning_details:
             frames.append(PartDone(REASONING, Reasoning(reasoning)))
         if text:
             self._has_text = True
-            frames.append(PartDone(TEXT, Text(text)))  # type: ignore[arg-type]
+            frames.append(PartDone(TEXT, Text(text)))
         if refusal:
             self._refused = True
             frames.append(PartDone(REFUSAL, Refusal(refusal)))
@@ -240,7 +249,8 @@ def _opaque_of(extra_content: msgspec.Raw) -> Opaque | None:
 
 def _call_frame(call: CallPiece, *, block: str | None) -> ToolCallDelta:
     """One fragment as it stood there; what it means is for the assembler to judge."""
-    opaque = _opaque_of(call.extra_content) if is_there(call.extra_content) else None
+    extra = call.extra_content
+    opaque = _opaque_of(extra) if extra is not NOTHING and is_there(extra) else None
     custom, function = call.custom, call.function
     if custom is not None:
         return ToolCallDelta(
@@ -376,7 +386,7 @@ class ChatStreamDecoder:
         self._head = None
 
     def _read_chunk(self, chunk: Chunk, line: bytes, *, name: str) -> list[Frame]:
-        if chunk.choices is None and not is_there(chunk.error):
+        if chunk.choices is None and (chunk.error is NOTHING or not is_there(chunk.error)):
             # Usage alone, or an error written without its `error` key (Mistral, vLLM).
             if name == "error" or chunk.object == "error":
                 self._recognise()
