@@ -6,7 +6,7 @@ import sys
 import turnwise
 
 PUBLIC = """
-Agent BadTool CallerError Deadlines Fault File FinishReason FrameSeen FunctionTool Journal Message MissingKey ModelFault
+Agent BadTool CallAnswered CallerError Deadlines Fault File FinishReason FrameSeen FunctionTool Journal Message MissingKey ModelFault
 NamedTool ProviderFault Repair RequestFinished RequestStarted RunFinished RunResult Settings StepChanges StepStarted
 StepView StopReason Text Tool ToolCall ToolFault ToolFinished ToolResult ToolSpec ToolStarted TurnwiseBug TurnwiseError
 UnknownModel Usage __version__ tool

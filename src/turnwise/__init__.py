@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from turnwise.drivers.journal import Journal
     from turnwise.drivers.tools import Tool
     from turnwise.drivers.watching import (
+        CallAnswered,
         FrameSeen,
         RequestFinished,
         RequestStarted,
@@ -58,6 +59,7 @@ _ROOMS = {
     "turnwise.drivers.journal": ("Journal",),
     "turnwise.drivers.tools": ("Tool",),
     "turnwise.drivers.watching": (
+        "CallAnswered",
         "FrameSeen",
         "RequestFinished",
         "RequestStarted",
@@ -108,6 +110,7 @@ _PLACES = {
 __all__ = [
     "Agent",
     "BadTool",
+    "CallAnswered",
     "CallerError",
     "Deadlines",
     "Fault",

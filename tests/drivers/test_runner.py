@@ -11,6 +11,7 @@ from turnwise.drivers.journal import Journal, RequestSent, ToolsStarted
 from turnwise.drivers.runner import Runner
 from turnwise.drivers.tools import Arguments, Tool
 from turnwise.drivers.watching import (
+    CallAnswered,
     FrameSeen,
     RequestFinished,
     RequestStarted,
@@ -268,6 +269,25 @@ async def test_watcher_sees_the_turn_in_order() -> None:
     ]
     pieces = [one.frame.text for one in seen if isinstance(one, FrameSeen) and isinstance(one.frame, TextDelta)]
     assert "".join(pieces) == "a longer answer, in several pieces" and len(pieces) > 1
+
+
+@pytest.mark.promise("step:every-call-answered")
+async def test_watcher_sees_a_result_for_every_call() -> None:
+    """An unknown tool and one that is denied do not run: their results are told too, once, with the call."""
+    tool = make_tool("echo", lambda given: given["text"])
+    offer = msgspec.structs.replace(make_tool("shell", lambda given: "never").offer, effect="execute")
+    shell = Tool(offer=offer, function=lambda given: "never")
+    model = ScriptedModel([(call("echo", text="hi"), call("shell", text="x"), call("nope", text="x")), "bye"])
+    seen: list[Seen] = []
+
+    runner = Runner(model.endpoint, transport=model, tools=[tool, shell], watch=seen.append)
+    result = await runner.run(started(model, tool, shell, allowed=("none",)))
+
+    ran = [one.result for one in seen if isinstance(one, ToolFinished)]
+    answered = [one for one in seen if isinstance(one, CallAnswered)]
+    assert [one.call.name for one in answered] == ["shell", "nope"]
+    assert (*ran, *[one.result for one in answered]) == results_of(result.messages[2])
+    assert [type(one) for one in seen].count(ToolStarted) == 1
 
 
 async def test_raising_watcher_does_not_end_the_turn(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,7 @@ from turnwise.drivers.journal import Record, RequestSent, ToolsStarted, TurnJour
 from turnwise.drivers.tools import Tool, ToolRun
 from turnwise.drivers.transport import Transport
 from turnwise.drivers.watching import (
+    CallAnswered,
     FrameSeen,
     RequestFinished,
     RequestStarted,
@@ -131,6 +132,7 @@ class _Running:
         self._interrupted: asyncio.Future[InterruptKind] = asyncio.get_running_loop().create_future()
         self._tool_run: ToolRun | None = None
         self._step = 0
+        self._unanswered: dict[str, ToolCall] = {}  # calls whose result the watcher has not seen, by id
 
     def interrupt(self, kind: InterruptKind) -> None:
         if not self._interrupted.done():
@@ -139,16 +141,21 @@ class _Running:
     async def run(self, started: TurnStarted, *, earlier: Sequence[Message]) -> TurnResult:
         turn, command = Turn.start(started, earlier=earlier)
         self._write(started)
+        told = len(turn.added)
         while not isinstance(command, FinishTurn):
             try:
                 event = await self._race(command)
             except asyncio.CancelledError:
                 event = self._cut_short("cancel")
                 self._write(event)
-                self._finish(turn.receive(event))
+                command = turn.receive(event)
+                self._tell_answered(turn.added[told:])
+                self._finish(command)
                 raise
             self._write(event)
             command = turn.receive(event)
+            self._tell_answered(turn.added[told:])
+            told = len(turn.added)
         return self._finish(command)
 
     def _finish(self, command: Command) -> TurnResult:
@@ -239,6 +246,7 @@ class _Running:
             self._tell(ToolStarted(call))
 
         def on_finish(result: ToolResult) -> None:
+            self._unanswered.pop(result.call_id, None)
             self._tell(ToolFinished(result, self._clock.monotonic() - began[result.call_id]))
 
         self._write(ToolsStarted(step=command.step, call_ids=tuple([planned.call.id for planned in command.calls])))
@@ -248,6 +256,15 @@ class _Running:
         results = await self._tool_run.run()
         self._tool_run = None
         return ToolsFinished(results=results)
+
+    def _tell_answered(self, messages: Sequence[Message]) -> None:
+        """Tell of the results in these new messages that no tool has given."""
+        for message in messages:
+            for part in message.parts:
+                if isinstance(part, ToolCall):
+                    self._unanswered[part.id] = part
+                elif isinstance(part, ToolResult) and (call := self._unanswered.pop(part.call_id, None)):
+                    self._tell(CallAnswered(call, part))
 
     def _enter_step(self, step: int) -> None:
         if step != self._step:

@@ -45,11 +45,28 @@ class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
     seconds: float
 
 
+class CallAnswered(msgspec.Struct, frozen=True, tag="call_answered"):
+    """A result that the turn gave itself: the call was denied, cut, unknown, wrongly written or not allowed in this step and
+    did not run, or its run was cut short (then a `ToolStarted` came before)."""
+
+    call: ToolCall
+    result: ToolResult
+
+
 class TurnFinished(msgspec.Struct, frozen=True, tag="turn_finished"):
     result: TurnResult
 
 
-Seen = StepStarted | RequestStarted | FrameSeen | RequestFinished | ToolStarted | ToolFinished | TurnFinished
+Seen = (
+    StepStarted
+    | RequestStarted
+    | FrameSeen
+    | RequestFinished
+    | ToolStarted
+    | ToolFinished
+    | CallAnswered
+    | TurnFinished
+)
 
 Watch = Callable[[Seen], object]
 """Called in the event loop, in order, while the turn waits for it: it must be quick (put it into a queue). If it raises, it is
