@@ -5,6 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples every time, and no clock: a slow machine is not a failure.
+settings.register_profile("turnwise", deadline=None, derandomize=True)
+settings.load_profile("turnwise")
 
 LOOPBACK = ("127.", "::1", "localhost")
 

@@ -1,0 +1,94 @@
+"""The documents cannot lie: their examples run, their tables are drawn from the code, their links lead somewhere."""
+
+import asyncio
+import re
+import runpy
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from turnwise.lab import Lab
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "benchmarks" / "README.md",
+]
+CODE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# The script that stands in for the model of an example, by a word of the example.
+SCRIPTS = {
+    "ask_user": "client-tool",
+    "output_type": "structured-output",
+    "search": "never-stops",
+    "": "plain-answer",
+}
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """A lab in a thread of its own, for programs that run in processes of their own."""
+    lab = Lab()
+    ready, done = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with lab:
+            ready.set()
+            await asyncio.to_thread(done.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    assert ready.wait(20)
+    yield lab
+    done.set()
+    thread.join(20)
+
+
+def examples() -> list[tuple[str, str]]:
+    return [
+        (f"{page.name}-{number}", code) for page in PAGES for number, code in enumerate(CODE.findall(page.read_text()))
+    ]
+
+
+@pytest.mark.parametrize("code", [pytest.param(code, id=name) for name, code in examples()])
+def test_every_python_example_runs(code: str, lab: Lab, tmp_path: Path) -> None:
+    """As it stands, but for the model: the lab stands in for it."""
+    script = next(script for word, script in SCRIPTS.items() if word in code)
+    program = code.replace('"openai:gpt-5"', f'"openai_responses:{script}", base_url="{lab.url}/v1"')
+    path = tmp_path / "example.py"
+    path.write_text(program)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", path], capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_there_are_examples() -> None:
+    """The pattern above still finds them."""
+    assert len(examples()) >= 9
+
+
+def test_drawn_tables_are_up_to_date() -> None:
+    """Finish reasons, losses, providers and outcomes stand in the documents as they stand in the code."""
+    drawn = runpy.run_path(str(ROOT / "scripts" / "draw_tables.py"))["PAGES"]
+    stale = [name for name, draw in drawn.items() if (ROOT / "docs" / name).read_text(encoding="utf-8") != draw()]
+    assert stale == [], "run python scripts/draw_tables.py"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_the_documents_lead_somewhere(page: Path) -> None:
+    """Relative links only; anchors aside."""
+    targets = re.findall(r"\]\((?!https?:|mailto:|#)([^)#]+)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_the_readme_names_the_two_commands_that_ci_and_users_run() -> None:
+    """`.ci/run` calls the README's own test command."""
+    readme, ci = (ROOT / "README.md").read_text(), (ROOT / ".ci" / "run").read_text()
+    assert "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/turnwise demo" in readme
+    assert "\nbash scripts/check\n" in readme and "bash scripts/check" in ci
