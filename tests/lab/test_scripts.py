@@ -1,6 +1,7 @@
 """Scripts: read, refused with a reason, and stepped through by the body alone."""
 
 import json
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,61 @@ def test_a_cut_call_is_cut_as_its_family_cuts() -> None:
     candidate = json.loads(sent("gemini", stream=False))["candidates"][0]
     assert candidate["finishReason"] == "MAX_TOKENS"
     assert candidate["content"]["parts"][0]["functionCall"]["args"] == {"path": "big.txt"}
+
+
+@pytest.mark.promise("assembly:kinds")
+@pytest.mark.parametrize(
+    ("family", "refusal"),
+    [
+        ("anthropic_messages", "messages.1.content.0: Invalid `signature` in `thinking` block"),
+        ("openai_responses", "The encrypted content bGFi...ZA== could not be verified."),
+        ("gemini", "Function call is missing a thought_signature in functionCall parts."),
+    ],
+)
+def test_a_thought_has_to_come_back_as_it_was(family: str, refusal: str) -> None:
+    """Proves: the lab signs its thoughts and refuses changed ones, as the APIs do; a client that loses them is found out."""
+    body = body_of(family, model="reasoning-and-calls", stream=False)
+    broken = b64encode(b"lab, forgeded").decode()
+    match family:
+        case "anthropic_messages":
+            answer = json.loads(ask(PATHS[family], body)[0].pieces[0])
+            thinking, use = answer["content"]
+            given = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": use["id"], "content": "x"}]}
+
+            def again(thinking: dict[str, Any]) -> dict[str, Any]:
+                return {
+                    **body,
+                    "messages": [*body["messages"], {"role": "assistant", "content": [thinking, use]}, given],
+                }
+
+            good, bad = again(thinking), again({**thinking, "thinking": "Something else."})
+        case "openai_responses":
+            body["include"] = ["reasoning.encrypted_content"]
+            reasoning, call = json.loads(ask(PATHS[family], body)[0].pieces[0])["output"]
+            given = {"type": "function_call_output", "call_id": call["call_id"], "output": "x"}
+
+            def again(reasoning: dict[str, Any]) -> dict[str, Any]:
+                return {**body, "input": [*body["input"], reasoning, call, given]}
+
+            good, bad = again(reasoning), again({**reasoning, "encrypted_content": broken})
+        case _:
+            path = path_of(family, model="reasoning-and-calls", stream=False)
+            (candidate,) = json.loads(ask(path, body)[0].pieces[0])["candidates"]
+            given = {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {"output": "x"}}}]}
+
+            def again(content: dict[str, Any]) -> dict[str, Any]:
+                return {**body, "contents": [*body["contents"], content, given]}
+
+            unsigned = [
+                {key: value for key, value in part.items() if key != "thoughtSignature"}
+                for part in candidate["content"]["parts"]
+            ]
+            good, bad = again(candidate["content"]), again({"role": "model", "parts": unsigned})
+    path = path_of(family, model="reasoning-and-calls", stream=False)
+    outgoing, kept = ask(path, good)
+    assert (outgoing.status, kept.refused, kept.step) == (200, None, 2)
+    outgoing, kept = ask(path, bad)
+    assert outgoing.status == 400 and kept.refused is not None and kept.refused.startswith(refusal)
 
 
 def test_a_pause_exists_where_the_family_has_one() -> None:

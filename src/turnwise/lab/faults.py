@@ -37,18 +37,18 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 def bend(healthy: Outgoing, *, fault: ScriptedFault, family: str, streamed: bool, text: str) -> Outgoing:
     """`healthy` with the fault in it. `text` is what the response says, for the faults that hit it."""
     replace = msgspec.structs.replace
-    cut = healthy.pieces[: fault.after] if streamed else halves(healthy.pieces)[: 1 if fault.after else 0]
     match fault.kind:
         case "status":
             return refusal(family, rejected=failure(fault), retry_after_s=fault.retry_after_s)
         case "error-in-stream":
             if not streamed:
                 return refusal(family, rejected=failure(fault), retry_after_s=fault.retry_after_s)
-            return replace(healthy, pieces=(*cut, error_event(family, rejected=failure(fault))))
+            whole = healthy.pieces[:-1][: fault.after]
+            return replace(healthy, pieces=(*whole, error_event(family, rejected=failure(fault))))
         case "html":
             return Outgoing(status=200, content_type="text/html; charset=utf-8", pieces=(HTML,))
         case "reset" | "stall":
-            return replace(healthy, pieces=cut, ending=fault.kind)
+            return replace(healthy, pieces=sent_before(healthy.pieces, after=fault.after), ending=fault.kind)
         case "endless-line":
             start = b"data: {" if streamed else b'{"'
             return replace(healthy, pieces=(start, *[b"x" * 65536] * (ENDLESS_BYTES // 65536)))
@@ -59,9 +59,12 @@ def bend(healthy: Outgoing, *, fault: ScriptedFault, family: str, streamed: bool
             return replace(healthy, pieces=tuple([piece.replace(word, BROKEN_BYTE + word) for piece in healthy.pieces]))
 
 
-def halves(pieces: tuple[bytes, ...]) -> tuple[bytes, bytes]:
+def sent_before(pieces: tuple[bytes, ...], *, after: int) -> tuple[bytes, ...]:
+    """The first `after` pieces; where there are no more than that, half of the bytes (Gemini sends a call in one piece)."""
+    if after < len(pieces):
+        return pieces[:after]
     body = b"".join(pieces)
-    return body[: len(body) // 2], body[len(body) // 2 :]
+    return (body[: len(body) // 2],)
 
 
 def failure(fault: ScriptedFault) -> Rejected:

@@ -62,7 +62,7 @@ class Provider:
             strict.check(family.name, body=raw)
             return self._replay(self.recording, conversation=read(family.name, body=raw), kept=kept)
         script = self._script(kept, raw=raw)
-        strict.check(family.name, body=raw, rules=ModelRules(prefill=script.prefill))
+        strict.check(family.name, body=raw, rules=ModelRules(prefill=script.prefill, signed=script.thinks))
         reply = next_reply(
             script,
             conversation=read(family.name, body=raw),

@@ -39,13 +39,15 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
-    """`forbids` is tool choice none. `eager` holds the tools whose arguments Anthropic streams raw."""
+    """`forbids` is tool choice none. `eager` holds the tools whose arguments Anthropic streams raw. `sealed`: Responses
+    hands out `encrypted_content` only to those who ask for it."""
 
     said: tuple[Said, ...]
     tools: tuple[Offered, ...] = ()
     forbids: bool = False
     output_schema: Raw = None
     eager: frozenset[str] = frozenset()
+    sealed: bool = False
 
 
 def canonical(arguments: Raw) -> str:
@@ -147,6 +149,7 @@ def read_responses(body: dict[str, Raw]) -> Conversation:
         tools=tuple([Offered(name=text(tool.get("name")), schema=tool.get("parameters")) for tool in tools]),
         forbids=body.get("tool_choice") == "none",
         output_schema=dig(body.get("text"), "format", "schema"),
+        sealed="reasoning.encrypted_content" in rows(body.get("include")),
     )
 
 

@@ -7,10 +7,12 @@ import msgspec
 from turnwise.lab.raw import Raw, dump, rows, table, text
 from turnwise.lab.reading import Conversation, Offered, Said
 from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, Step, fill
+from turnwise.lab.signing import sign
 from turnwise.vocab import (
     ArgumentsState,
     FinishReason,
     Message,
+    Opaque,
     Part,
     ProviderItem,
     Reasoning,
@@ -135,7 +137,7 @@ def parts_of(
 ) -> list[Part]:
     parts: list[Part] = []
     if step.reasoning:
-        parts.append(Reasoning(fill(step.reasoning, values=values)))
+        parts.append(thought(fill(step.reasoning, values=values), made=made, family=family, sealed=conversation.sealed))
     if step.text:
         parts.append(Text(fill(step.text, values=values)))
     parts += [ProviderItem(item.family, item.kind, item.json) for item in step.items if item.family == family]
@@ -144,10 +146,33 @@ def parts_of(
     for number, call in enumerate(step.calls, start=1):
         id = call.id or f"call_{made}_{number}"
         raw = streamed and fill(call.name, values=values) in conversation.eager
-        parts.append(
-            tool_call(call, id=id, values=values, tools=conversation.tools, family=family, raw=raw, streamed=streamed)
+        made_call = tool_call(
+            call, id=id, values=values, tools=conversation.tools, family=family, raw=raw, streamed=streamed
         )
+        parts.append(signed(made_call, parts=parts) if family == "gemini" else made_call)
     return parts
+
+
+def thought(said: str, *, made: int, family: str, sealed: bool) -> Reasoning:
+    """Signed as the family signs: Chat Completions does not, and Gemini signs the call that comes of it."""
+    match family:
+        case "anthropic_messages":
+            return Reasoning(said, Opaque(family, dump({"signature": sign(said)}).decode()))
+        case "openai_responses":
+            seal = {"encrypted_content": sign(said)} if sealed else {}
+            return Reasoning(said, Opaque(family, dump({"id": f"rs_lab_{made}", **seal}).decode()))
+        case _:
+            return Reasoning(said)
+
+
+def signed(call: ToolCall, *, parts: list[Part]) -> ToolCall:
+    """Gemini's first call after a thought carries the thought's signature."""
+    thoughts = [part.text for part in parts if isinstance(part, Reasoning)]
+    if not thoughts or any(isinstance(part, ToolCall) for part in parts):
+        return call
+    return msgspec.structs.replace(
+        call, opaque=Opaque("gemini", dump({"thoughtSignature": sign(thoughts[0])}).decode())
+    )
 
 
 def tool_call(

@@ -98,6 +98,10 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def speaks(self, family: str) -> bool:
         return not self.families or family in self.families
 
+    @property
+    def thinks(self) -> bool:
+        return any(step.reasoning for step in self.steps)
+
     def with_parameters(self, changed: Mapping[str, str | int]) -> "Script":
         """Raises ScriptError for a parameter that the script does not have."""
         unknown = sorted(set(changed) - set(self.parameters))

@@ -3,6 +3,7 @@
 import re
 
 from turnwise.lab.raw import Raw, rows, table, text
+from turnwise.lab.signing import sign
 from turnwise.lab.strict.verdicts import ModelRules, Rejected
 
 CHOICES = ("auto", "any", "tool", "none")
@@ -44,7 +45,7 @@ def check(body: Raw, rules: ModelRules) -> None:
     check_pairing(messages)
     if not rows(body.get("tools")) and any(uses_tools(message) for message in messages):
         raise Rejected("Requests which include `tool_use` or `tool_result` blocks must define tools.")
-    check_thinking(body, messages=messages)
+    check_thinking(body, messages=messages, rules=rules)
     check_cached(body)
     if not rules.prefill and table(messages[-1]).get("role") == "assistant":
         raise Rejected(
@@ -242,14 +243,16 @@ def refuse_unanswered(missing: list[str], *, position: int) -> None:
     )
 
 
-def check_thinking(body: dict[str, Raw], *, messages: list[Raw]) -> None:
+def check_thinking(body: dict[str, Raw], *, messages: list[Raw], rules: ModelRules) -> None:
     """With thinking on, the assistant turn whose calls are being answered begins with its thinking, unchanged.
 
     Source: docs.anthropic.com, "Extended thinking", preserving thinking blocks during tool use.
     """
-    if table(body.get("thinking")).get("type") != "enabled":
-        return
     conversation = turns(messages)
+    if rules.signed:
+        check_signatures(conversation)
+    elif table(body.get("thinking")).get("type") != "enabled":
+        return
     if len(conversation) < 2 or not any(is_block(block, "tool_result") for block in conversation[-1][2]):
         return
     position, _, blocks = conversation[-2]
@@ -261,6 +264,14 @@ def check_thinking(body: dict[str, Raw], *, messages: list[Raw]) -> None:
             "set of `tool_use` and `tool_result` blocks). We recommend you include thinking blocks from previous turns. To "
             "avoid this requirement, disable `thinking`."
         )
+
+
+def check_signatures(conversation: list[tuple[int, str, list[Raw]]]) -> None:
+    for position, _, blocks in conversation:
+        for index, block in enumerate(blocks):
+            fields = table(block)
+            if fields.get("type") == "thinking" and fields.get("signature") != sign(text(fields.get("thinking"))):
+                raise Rejected(f"messages.{position}.content.{index}: Invalid `signature` in `thinking` block")
 
 
 def check_cached(body: dict[str, Raw]) -> None:

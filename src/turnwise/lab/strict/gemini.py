@@ -1,6 +1,7 @@
 """What generativelanguage.googleapis.com checks in a generateContent request. It takes camelCase and snake_case alike."""
 
 from turnwise.lab.raw import Raw, dump, either, rows, table, text
+from turnwise.lab.signing import is_signature
 from turnwise.lab.strict.verdicts import ModelRules, Rejected
 
 FIELDS = (
@@ -38,6 +39,8 @@ def check(body: Raw, rules: ModelRules) -> None:
     for position, content in enumerate(contents):
         check_content(table(content), position=position)
     check_turns([table(content) for content in contents])
+    if rules.signed:
+        check_signatures([table(content) for content in contents])
     if not rules.prefill and table(contents[-1]).get("role") == "model":
         raise Rejected("Please ensure that multiturn requests end with a user role or a function response.")
 
@@ -142,3 +145,22 @@ def uneven() -> Rejected:
         "Please ensure that the number of function response parts is equal to the number of function call parts of the "
         "function call turn."
     )
+
+
+def check_signatures(contents: list[dict[str, Raw]]) -> None:
+    """The first call of each response brings its signature back.
+
+    Source: ai.google.dev/gemini-api/docs/thought-signatures, "Strict function calling validation".
+    """
+    for position, content in enumerate(contents):
+        calls = [
+            part for part in rows(content.get("parts")) if either(part, "functionCall", "function_call") is not None
+        ]
+        if calls and not is_signature(text(either(calls[0], "thoughtSignature", "thought_signature"))):
+            name = text(table(either(calls[0], "functionCall", "function_call")).get("name"))
+            raise Rejected(
+                "Function call is missing a thought_signature in functionCall parts. This is required for tools to work "
+                "correctly, and missing thought_signature may lead to degraded model performance. Additional data, function "
+                f"call `default_api:{name}` , position {position + 1}. Please refer to "
+                "https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
+            )

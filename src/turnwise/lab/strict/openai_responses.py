@@ -1,6 +1,7 @@
 """What api.openai.com checks in a Responses request. The lab keeps nothing, so no earlier response can be named."""
 
 from turnwise.lab.raw import Raw, kind, rows, table, text
+from turnwise.lab.signing import is_signature
 from turnwise.lab.strict.openai_chat import article, check_numbers
 from turnwise.lab.strict.verdicts import ModelRules, Rejected
 
@@ -28,7 +29,6 @@ ASSISTANT_CONTENT = ("output_text", "refusal")
 
 
 def check(body: Raw, rules: ModelRules) -> None:
-    del rules
     if not isinstance(body, dict):
         raise Rejected("We could not parse the JSON body of your request. Expected a JSON object.")
     if not text(body.get("model")):
@@ -70,6 +70,8 @@ def check(body: Raw, rules: ModelRules) -> None:
     check_ids(items)
     check_pairing(items)
     check_reasoning(items)
+    if rules.signed:
+        check_encrypted(items)
 
 
 def missing(where: str) -> Rejected:
@@ -226,4 +228,16 @@ def check_reasoning(items: list[Raw]) -> None:
             raise Rejected(
                 f"Item '{text(table(item).get('id'))}' of type 'reasoning' was provided without its required following item.",
                 param="input",
+            )
+
+
+def check_encrypted(items: list[Raw]) -> None:
+    for item in items:
+        sealed = table(item).get("encrypted_content")
+        if table(item).get("type") == "reasoning" and isinstance(sealed, str) and not is_signature(sealed):
+            shown = f"{sealed[:4]}...{sealed[-4:]}"
+            raise Rejected(
+                f"The encrypted content {shown} could not be verified. "
+                "Reason: Encrypted content could not be decrypted or parsed.",
+                code="invalid_encrypted_content",
             )

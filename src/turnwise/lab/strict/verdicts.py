@@ -9,6 +9,7 @@ class ModelRules(msgspec.Struct, frozen=True, kw_only=True):
     """What a model, rather than its API, insists on; a script may say so."""
 
     prefill: bool = True  # False: the conversation must end with the user (Claude Opus 4.6 and later)
+    signed: bool = False  # True: it thinks, and its signed thoughts have to come back unchanged beside their calls
 
 
 LENIENT_MODEL = ModelRules()
