@@ -191,14 +191,14 @@ def without_losses(request: Request) -> Request:
     return msgspec.structs.replace(request, settings=kept)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(requests())
 def test_encoded_and_decoded_a_request_is_the_same_but_for_the_losses(request: Request) -> None:
     """Every part in its place, every setting; `stop`, `seed` and the reasoning budget are losses of this API."""
     check_request_round_trip(FAMILY, request, profile=PROFILE, expected=without_losses(request))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(requests())
 def test_every_item_that_we_send_is_one_that_the_sdk_knows(request: Request) -> None:
     """openai-python's own types accept the input; its `compaction` and custom fields included."""
@@ -219,7 +219,7 @@ def test_a_refusal_of_another_family_goes_back_as_plain_text() -> None:
 
 
 @pytest.mark.promise("step:prefix-stable")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(requests(), steps())
 def test_a_later_step_begins_with_the_bytes_of_the_one_before(request: Request, more: list[Message]) -> None:
     """Also where tool choice, limits and output change."""
@@ -351,6 +351,30 @@ def test_endpoints_without_json_schema_get_json_objects() -> None:
     weaker = msgspec.structs.replace(PROFILE, output="json_object")
     assert encoded(request, profile=weaker)["text"] == {"format": {"type": "json_object"}}
     assert "text" not in encoded(request, profile=msgspec.structs.replace(PROFILE, output="none"))
+
+
+def test_endpoints_without_free_form_tools_get_one_string_parameter() -> None:
+    """The tool, its choice, its calls and their results are JSON then."""
+    request = Request(
+        model="m",
+        messages=(
+            Message("assistant", (ToolCall(id="c", name="sql", arguments='select "1"', free_form=True),)),
+            Message("tool", (ToolResult(call_id="c", name="sql", content=(Text("1"),), free_form=True),)),
+        ),
+        tools=(ToolSpec(name="sql", description="Query.", free_form=True),),
+        tool_choice=NamedTool("sql"),
+    )
+    body = encoded(request, profile=msgspec.structs.replace(PROFILE, free_form_tools=False))
+    parameters = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+    assert body["tools"] == [
+        {"type": "function", "name": "sql", "description": "Query.", "parameters": parameters, "strict": False}
+    ]
+    assert body["tool_choice"] == {"type": "function", "name": "sql"}
+    assert body["input"] == [
+        {"type": "function_call", "call_id": "c", "name": "sql", "arguments": '{"input":"select \\"1\\""}'},
+        {"type": "function_call_output", "call_id": "c", "output": "1"},
+    ]
+    assert encoded(request)["tool_choice"] == {"type": "custom", "name": "sql"}
 
 
 # ---- what clients send

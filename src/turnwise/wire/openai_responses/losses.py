@@ -33,5 +33,11 @@ LOSSES = (
         what="pause, refusal and tool_calls as finish", direction="response", becomes="completed; read from the items"
     ),
     Loss(what="cut as finish", direction="response", becomes="incomplete without a reason"),
-    Loss(what="repairs", direction="response", becomes="left out"),
+    Loss(
+        what="free-form tools, calls and results where the endpoint has none",
+        direction="request",
+        becomes="JSON with one string parameter `input`",
+    ),
+    Loss(what="repairs, explanation of the finish", direction="response", becomes="left out"),
+    Loss(what="files in a response", direction="response", becomes="left out: generated images are server-side items"),
 )

@@ -57,6 +57,9 @@ MODELS_WITHOUT_REASONING = ("gpt-3.5", "gpt-4", "chatgpt-4")
 # Body fields whose value is an object that several words share: `extra` is merged into them, not put in their place.
 MERGED = frozenset(("text", "reasoning"))
 
+# What a free-form tool looks like where there are only JSON ones.
+TEXT_PARAMETERS = b'{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}'
+
 NO_FILES = "[a file ({}) was left out: this endpoint takes none]"
 
 
@@ -110,9 +113,12 @@ def _tool_encoder(profile: Profile) -> Callable[[ToolSpec], dict[str, object]]:
         if "type" in own:
             return {**own}
         described = {"description": tool.description} if tool.description else {}
-        if tool.free_form:
+        if tool.free_form and profile.free_form_tools:
             return {"type": "custom", "name": tool.name, **described, **own}
-        strict = {"strict": tool.strict} if profile.strict_tools else {}  # the API's own default is true
+        strict = {"strict": tool.strict and not tool.free_form} if profile.strict_tools else {}  # the API's own: true
+        if tool.free_form:
+            parameters = msgspec.Raw(TEXT_PARAMETERS)
+            return {"type": "function", "name": tool.name, **described, "parameters": parameters, **strict}
         parameters = msgspec.Raw(tool.parameters)
         return {"type": "function", "name": tool.name, **described, "parameters": parameters, **strict, **own}
 
@@ -122,7 +128,7 @@ def _tool_encoder(profile: Profile) -> Callable[[ToolSpec], dict[str, object]]:
 def _changing_fields(request: Request, profile: Profile) -> Iterator[tuple[str, object]]:
     settings = request.settings
     if request.tools:
-        choice = _encode_tool_choice(request.tool_choice, request.tools)
+        choice = _encode_tool_choice(request.tool_choice, request.tools, profile=profile)
         if choice != "auto":
             yield "tool_choice", choice
         if request.parallel_tool_calls is not None and profile.sends_parallel_tool_calls:
@@ -142,9 +148,9 @@ def _changing_fields(request: Request, profile: Profile) -> Iterator[tuple[str, 
         yield "stream", True
 
 
-def _encode_tool_choice(choice: ToolChoice, tools: Sequence[ToolSpec]) -> object:
+def _encode_tool_choice(choice: ToolChoice, tools: Sequence[ToolSpec], *, profile: Profile) -> object:
     if isinstance(choice, NamedTool):
-        free_form = any(tool.free_form for tool in tools if tool.name == choice.name)
+        free_form = profile.free_form_tools and any(tool.free_form for tool in tools if tool.name == choice.name)
         return {"type": "custom" if free_form else "function", "name": choice.name}
     return choice
 
@@ -159,7 +165,8 @@ def _output_format(output: OutputSchema, profile: Profile) -> dict[str, object]:
 def encode_message(message: Message, *, profile: Profile, keeps_bare_reasoning: bool = False) -> list[bytes]:
     """The input items of one message; they depend on no other message."""
     if message.role == "assistant":
-        return [encode(item) for item in _assistant_items(message.parts, keeps_bare_reasoning=keeps_bare_reasoning)]
+        items = _assistant_items(message.parts, profile=profile, keeps_bare_reasoning=keeps_bare_reasoning)
+        return [encode(item) for item in items]
     role = profile.system_role if message.role == "system" else "user"
     return [encode(item) for item in _client_items(message.parts, role=role, profile=profile)]
 
@@ -175,7 +182,8 @@ def _client_items(parts: Sequence[Part], *, role: str, profile: Profile) -> Iter
             match part:
                 case ToolResult():
                     files = tuple([_allowed_in_result(piece, profile) for piece in part.content])
-                    yield result_item(msgspec.structs.replace(part, content=files))
+                    free_form = part.free_form and profile.free_form_tools
+                    yield result_item(msgspec.structs.replace(part, content=files, free_form=free_form))
                 case ProviderItem(family=family, json=json) if family == FAMILY_NAME:
                     yield {**fields_of(json)}
                 case _:
@@ -195,7 +203,9 @@ def _allowed(part: Text | File | Refusal, profile: Profile) -> Text | File | Ref
     return Text(NO_FILES.format(part.name or part.media_type))
 
 
-def _assistant_items(parts: Sequence[Part], *, keeps_bare_reasoning: bool) -> Iterator[dict[str, object]]:
+def _assistant_items(
+    parts: Sequence[Part], *, profile: Profile, keeps_bare_reasoning: bool
+) -> Iterator[dict[str, object]]:
     for run in text_runs(parts):
         match run:
             case [Text() | Refusal(), *_]:
@@ -206,12 +216,21 @@ def _assistant_items(parts: Sequence[Part], *, keeps_bare_reasoning: bool) -> It
                 if own and (keeps_bare_reasoning or text_at(own, "encrypted_content") or "content" in own):
                     yield reasoning_item(part)
             case [ToolCall() as call]:
-                whole = call.free_form or call.state == ArgumentsState.COMPLETE
-                yield call_item(call, arguments=call.arguments if whole else "{}")
+                yield _call(call, profile=profile)
             case [ProviderItem(family=family, json=json)] if family == FAMILY_NAME:
                 yield {**fields_of(json)}
             case _:
                 pass
+
+
+def _call(call: ToolCall, *, profile: Profile) -> dict[str, object]:
+    if not call.free_form:
+        whole = call.state == ArgumentsState.COMPLETE
+        return call_item(call, arguments=call.arguments if whole else "{}")
+    if profile.free_form_tools:
+        return call_item(call, arguments=call.arguments)
+    described = msgspec.structs.replace(call, free_form=False)
+    return call_item(described, arguments=encode({"input": call.arguments}).decode())
 
 
 def text_runs(parts: Sequence[Part]) -> Iterator[list[Part]]:

@@ -96,6 +96,10 @@ class ResponsesDecoder:
         self._items: dict[int, _Item] = {}
         self._index_of: dict[str, int] = {}
         self._with_deltas: set[str] = set()  # blocks
+        self._last_content, self._last_content_block = (
+            _Delta(type=""),
+            "",
+        )  # the usual delta goes where the last one went
         self._has_calls = False
         self._has_refusal = False
         self._fault: Fault | None = None
@@ -210,18 +214,22 @@ class ResponsesDecoder:
     # ---- deltas
 
     def _text(self, delta: _Delta, frames: list[Frame]) -> None:
-        frames.append(TextDelta(delta.delta, self._content_block(delta, "message")))
+        frames.append(TextDelta(delta.delta, self._content_block(delta)))
 
     def _refusal(self, delta: _Delta, frames: list[Frame]) -> None:
         self._has_refusal = True
-        frames.append(RefusalDelta(delta.delta, self._content_block(delta, "message")))
+        frames.append(RefusalDelta(delta.delta, self._content_block(delta)))
 
-    def _content_block(self, delta: _Delta, kind: str) -> str:
+    def _content_block(self, delta: _Delta) -> str:
+        last = self._last_content
+        if delta.output_index == last.output_index and delta.content_index == last.content_index:
+            return self._last_content_block
         block = block_name(delta.output_index, delta.content_index)
         if block not in self._with_deltas:
             self._with_deltas.add(block)
-            item = self._items.get(delta.output_index) or self._open(delta.output_index, kind, {})
+            item = self._items.get(delta.output_index) or self._open(delta.output_index, "message", {})
             item.contents.append(delta.content_index)
+        self._last_content, self._last_content_block = delta, block
         return block
 
     def _reasoning(self, delta: _Delta, frames: list[Frame]) -> None:
@@ -282,6 +290,7 @@ class ResponsesDecoder:
         self._items.clear()
         self._index_of.clear()
         self._with_deltas.clear()
+        self._last_content = _Delta(type="")
         self._has_calls = self._has_refusal = False
         frames.append(Started(id=id, model=text_at(response, "model")))
 
