@@ -102,7 +102,7 @@ def parsed(body: bytes, *, route: Route) -> Raw:
     """The body, with the model that only the path names put in where the judge looks for it."""
     try:
         raw = parse(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         match route.family:
             case "anthropic_messages":
                 message = f"The request body is not valid JSON: {error}"
