@@ -520,10 +520,16 @@ def test_chunks_glued_together_are_read_apart_and_told(glue: bytes) -> None:
 
 
 def test_what_is_no_chunk_is_skipped_and_told() -> None:
-    """A torn event costs what it held and no more. An empty array (a proxy's end of the stream) is nothing at all."""
+    """A torn event costs what it held and no more. An empty array says nothing at all."""
     answer = respond(delta({"content": "a"}), b'{"id":"c1","choi', b"[]", delta({"content": "b"}), END)
     assert answer.message.parts == (Text("ab"),)
     assert answer.repairs == (Repair("chunk_skipped", "event 2", "it is no JSON"),)
+
+
+def test_the_end_of_the_stream_may_have_a_blank_after_it() -> None:
+    """Three recorded streams of Groq and OpenRouter end with `[DONE] `: that is no torn event."""
+    stream = stream_of(delta({"content": "a"}), END, done=False) + b"data: [DONE] "
+    assert assemble(decode_stream(FAMILY, [stream], profile=PROFILE)).repairs == ()
 
 
 def test_a_field_of_another_kind_is_skipped_and_told() -> None:
@@ -563,7 +569,7 @@ def test_an_error_body_with_status_200_is_a_fault() -> None:
         ),
         (b"", "the response was empty"),
         (b": keep-alive\n\n: keep-alive\n\n", "the response was empty"),
-        (b"data: [DONE]\n\n", "the response was empty"),
+        (b"data: [DONE] \n\n", "the response was empty"),
         (b'{"hello": "world"}', '{"hello": "world"}'),
         (b'data: {"type":"message_start","message":{}}\n\n', "message_start"),
         (b"data: 7\n\n", "data: 7"),

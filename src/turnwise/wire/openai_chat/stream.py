@@ -49,6 +49,8 @@ from turnwise.wire.openai_chat.usage import UsageReader
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import LineTooLong, SseEvent, SseParser
 
+DONE = b"[DONE]"  # some servers write a blank after it
+
 TEXT, REASONING, REFUSAL = "text", "reasoning", "refusal"
 
 # Events that cannot be read before the rest is not worth reading; bounds what we record about a garbage stream.
@@ -368,7 +370,7 @@ class ChatStreamDecoder:
     def _read_events(self, events: list[SseEvent]) -> list[Frame]:
         frames: list[Frame] = []
         for event in events:
-            if event.data == b"[DONE]" or not event.data:
+            if not event.data or event.data.startswith(DONE):
                 continue
             self._events += 1
             try:
@@ -425,7 +427,7 @@ class ChatStreamDecoder:
             values = []
         if not values:
             return self._skip(where)
-        # An array of chunks is read like several; an empty one (a proxy's end of the stream) says nothing.
+        # An array of chunks is read like several; an empty one says nothing.
         chunks = [tolerant_chunk(fields) for value in values for fields in objects(value)]
         frames: list[Frame] = []
         if len(chunks) > 1:
