@@ -449,3 +449,20 @@ def test_a_call_of_nothing_is_dropped_and_recorded() -> None:
     response = assemble(TextDelta("a"), ToolCallDelta(index=0, id="c1"), STOP)
     assert response.message.parts == (Text("a"),)
     assert (response.finish, kinds(response)) == (FinishReason.STOP, ["empty_call"])
+
+
+def test_space_alone_begins_no_call_for_those_who_watch() -> None:
+    frames: list[Frame] = [ToolCallDelta(index=0, arguments=" "), ToolCallDelta(index=1, id="c", arguments="\n"), CALLS]
+    assert shown(*frames) == [CALLS]
+    assert parts(*frames) == ()
+
+
+def test_watchers_are_told_an_id_once_though_it_repeats_in_every_piece() -> None:
+    frames = shown(
+        ToolCallDelta(block="1", id="c", name="read", arguments='{"a":'),
+        ToolCallDelta(block="1", id="c", arguments="1}"),
+    )
+    assert frames == [
+        ToolCallDelta(block="1", id="c", name="read", arguments='{"a":'),
+        ToolCallDelta(block="1", arguments="1}"),
+    ]

@@ -158,7 +158,10 @@ class ArgumentText:
         if not self._first:
             self._append(text)
             self._first = text.lstrip(SPACE)[:1]
-            return self._show(text)
+            if self._first:
+                return self._show(text)
+            self._held += text  # nothing but space does not make a call
+            return ""
         if self._doubt:
             return self._settle_doubt(text)
         if text.lstrip(SPACE)[:1] == self._first:

@@ -262,7 +262,7 @@ class Assembler:
             return self._show(call, shown)
         if not shown:
             return ()
-        if frame.block is not None and shown is frame.arguments and not frame.name:
+        if frame.block is not None and shown is frame.arguments and not frame.id and not frame.name:
             return (frame,)
         return (ToolCallDelta(block=call.block, arguments=shown, free_form=call.free_form),)
 
@@ -491,7 +491,7 @@ class Assembler:
             held = call.text.release(whole=whole)
             if not call.announced and (call.name or call.text.begun):
                 frames += [*self._announce_older(call), self._announce(call, held)]
-            elif held:
+            elif held and call.announced:
                 frames.append(ToolCallDelta(block=call.block, arguments=held))
             settled = self._settle(self._blocks[call.block], reason=FinishReason.STOP, suspect=False)
             if settled is None or settled == call.shown:
