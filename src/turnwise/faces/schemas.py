@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import msgspec
 
 from turnwise.errors import BadTool, CallerError
+from turnwise.rules.schema import fault_of_schema
 from turnwise.vocab import OutputSchema
 
 if TYPE_CHECKING:
@@ -134,12 +135,8 @@ def read_output_type(wanted: object) -> OutputType:
 
 
 def _from_schema(schema: Mapping[str, object]) -> OutputType:
-    import jsonschema_rs
-
-    try:
-        jsonschema_rs.validator_for(dict(schema))
-    except ValueError as error:
-        raise CallerError(f"the output schema is no valid JSON Schema: {error}") from error
+    if fault := fault_of_schema(msgspec.json.encode(schema).decode()):
+        raise CallerError(f"the output schema is no usable JSON Schema: {fault}")
     name = schema.get("title")
     return OutputType(
         _output_schema(dict(schema), name=name if isinstance(name, str) else "answer"),

@@ -2,10 +2,12 @@
 
 import functools
 from collections.abc import Iterable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-import jsonschema_rs
 import msgspec
+
+if TYPE_CHECKING:  # the validator is loaded by the first turn with tools, not by the import of turnwise
+    import jsonschema_rs
 
 # A model mends what it can overlook; past this many the list only costs tokens.
 MAX_ERRORS = 20
@@ -54,7 +56,7 @@ def path_of(steps: Iterable[str | int]) -> str:
     return "$" + "".join([f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps])
 
 
-def _describe(error: jsonschema_rs.ValidationError) -> str:
+def _describe(error: "jsonschema_rs.ValidationError") -> str:
     path = shorten(path_of(error.instance_path), limit=200)
     rule = cast("dict[str, object]", error.kind.as_dict())
     got = _show(error.instance)
@@ -97,8 +99,10 @@ def _show(value: object, *, limit: int = MAX_SHOWN) -> str:
 
 
 @functools.lru_cache(maxsize=512)
-def _validator(schema: str) -> jsonschema_rs.Validator:
+def _validator(schema: str) -> "jsonschema_rs.Validator":
     """Raises ValueError for what is no usable schema."""
+    import jsonschema_rs
+
     parsed = decode_strictly(schema)
     if not isinstance(parsed, dict | bool):
         raise ValueError("a JSON Schema is an object")
