@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from recordings import decode, of_family, profile_of
 from turnwise.testing.wire_conformance import (
@@ -512,6 +514,45 @@ def test_what_is_no_response_is_a_protocol_fault(blob: bytes, shown: str) -> Non
 )
 def test_foreign_shapes_never_raise(blob: bytes) -> None:
     """As a stream, a body, an error or a request."""
+    check_foreign_bytes_never_raise(FAMILY, blob, profile=PROFILE)
+
+
+WORDS = st.sampled_from(
+    """type item output_index content_index delta id call_id name arguments input content text summary annotations output
+    status usage error message code role response.output_item.added response.output_item.done response.completed error
+    response.output_text.delta response.function_call_arguments.done response.content_part.added function_call reasoning
+    custom_tool_call function_call_output output_text input_image image_url model tools text format assistant user""".split()
+)
+SCALARS = WORDS | st.none() | st.booleans() | st.integers(-3, 3) | st.just("data:image/png;base64,eA==")
+SHAPES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4))
+EVENTS = st.fixed_dictionaries(
+    {"type": WORDS},
+    optional={
+        "item": SHAPES,
+        "response": SHAPES,
+        "output_index": SCALARS,
+        "delta": SHAPES,
+        "part": SHAPES,
+        "error": SHAPES,
+    },
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(EVENTS, min_size=1, max_size=4), SHAPES)
+def test_no_shape_makes_a_decoder_raise(events: list[dict[str, object]], body: object) -> None:
+    """Known words in any places; as a stream, a body, an error and a request."""
+    stream = b"".join([b"data: " + json.dumps(event).encode() + b"\n\n" for event in events])
+    assert decode_stream(FAMILY, [stream], profile=PROFILE)
+    assemble(decode_stream(FAMILY, [stream], profile=PROFILE))
+    for blob in (stream, json.dumps(body).encode(), json.dumps({"model": "m", "input": [body]}).encode()):
+        check_foreign_bytes_never_raise(FAMILY, blob, profile=PROFILE)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=60))
+def test_no_bytes_make_a_decoder_raise(blob: bytes) -> None:
+    """Whatever a socket may hold."""
     check_foreign_bytes_never_raise(FAMILY, blob, profile=PROFILE)
 
 

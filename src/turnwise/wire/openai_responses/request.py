@@ -7,7 +7,7 @@ We keep no state at the provider: `store` is false and reasoning comes back encr
 client wrote keeps what it says (or leaves unsaid) in `extra`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import msgspec
@@ -77,7 +77,7 @@ def encode_body_of(request: Request, profile: Profile) -> bytes:
     if leading and leading[0].opaque is None:
         before["instructions"] = leading.pop(0).text
     if request.tools:
-        before["tools"] = list(map(_tool_encoder(profile), request.tools))
+        before["tools"] = [_encode_tool(tool, profile=profile) for tool in request.tools]
     if profile.stateless:
         before["store"] = False
         if wants_encrypted_reasoning(request.model, effort=request.settings.reasoning_effort):
@@ -107,22 +107,21 @@ def wants_encrypted_reasoning(model: str, *, effort: str | None) -> bool:
     return effort not in (None, "none") or not model.startswith(MODELS_WITHOUT_REASONING)
 
 
-def _tool_encoder(profile: Profile) -> Callable[[ToolSpec], dict[str, object]]:
-    def encode_tool(tool: ToolSpec) -> dict[str, object]:
-        own = own_fields(tool.opaque)
-        if "type" in own:
-            return {**own}
-        described = {"description": tool.description} if tool.description else {}
-        if tool.free_form and profile.free_form_tools:
-            return {"type": "custom", "name": tool.name, **described, **own}
-        strict = {"strict": tool.strict and not tool.free_form} if profile.strict_tools else {}  # the API's own: true
-        if tool.free_form:
-            parameters = msgspec.Raw(TEXT_PARAMETERS)
-            return {"type": "function", "name": tool.name, **described, "parameters": parameters, **strict}
-        parameters = msgspec.Raw(tool.parameters)
-        return {"type": "function", "name": tool.name, **described, "parameters": parameters, **strict, **own}
-
-    return encode_tool
+def _encode_tool(tool: ToolSpec, *, profile: Profile) -> dict[str, object]:
+    own = own_fields(tool.opaque)
+    if "type" in own:
+        return {**own}
+    described = {"description": tool.description} if tool.description else {}
+    if tool.free_form and profile.free_form_tools:
+        return {"type": "custom", "name": tool.name, **described, **own}
+    strict = (
+        {"strict": tool.strict and not tool.free_form} if profile.strict_tools else {}
+    )  # the API's own default is true
+    if tool.free_form:
+        parameters = msgspec.Raw(TEXT_PARAMETERS)
+        return {"type": "function", "name": tool.name, **described, "parameters": parameters, **strict}
+    parameters = msgspec.Raw(tool.parameters)
+    return {"type": "function", "name": tool.name, **described, "parameters": parameters, **strict, **own}
 
 
 def _changing_fields(request: Request, profile: Profile) -> Iterator[tuple[str, object]]:
