@@ -754,3 +754,18 @@ PARAMS: TypeAdapter[Any] = TypeAdapter(
     completion_create_params.CompletionCreateParamsStreaming
     | completion_create_params.CompletionCreateParamsNonStreaming
 )
+
+
+@pytest.mark.promise("assembly:bounded")
+@pytest.mark.parametrize("depth", [900, 950, *range(960, 1000, 3), 100_000])
+def test_a_request_nested_beyond_reading_is_refused_by_name(depth: int) -> None:
+    """Whether reading or keeping it is what goes too deep: never another exception."""
+    nest = "[" * depth + "]" * depth
+    for body in (
+        '{"messages":[],"x":%s}',
+        '{"messages":[],"tools":[{"type":"function","function":{"name":"f","parameters":%s}}]}',
+    ):
+        try:
+            FAMILY.decode_request((body % nest).encode(), "")
+        except BadRequest as error:
+            assert "deep" in str(error) or "no JSON object" in str(error)

@@ -41,7 +41,13 @@ EMPTY: tuple[object, ...] = (None, [], {}, False)
 
 def decode_request(body: bytes, path: str) -> Request:
     """Raises BadRequest with what and where. `path` says nothing in this family."""
-    fields = _read(body)
+    try:
+        return _decode(_read(body))
+    except RecursionError:
+        raise BadRequest("the body is nested too deeply") from None
+
+
+def _decode(fields: Fields) -> Request:
     messages = fields.pop("messages", None)
     if not is_array(messages):
         raise BadRequest("`messages` must be an array")
