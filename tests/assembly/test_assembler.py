@@ -466,3 +466,27 @@ def test_watchers_are_told_an_id_once_though_it_repeats_in_every_piece() -> None
         ToolCallDelta(block="1", id="c", name="read", arguments='{"a":'),
         ToolCallDelta(block="1", arguments="1}"),
     ]
+
+
+@pytest.mark.promise("assembly:no-index")
+def test_a_bare_piece_on_an_unknown_index_goes_on_with_the_call_at_hand() -> None:
+    """It has no id, no name and no beginning of its own, so it cannot be a call."""
+    response = assemble(
+        ToolCallDelta(index=0, id="c", name="read", arguments='{"path":'),
+        ToolCallDelta(index=1, arguments='"a"}'),
+        CALLS,
+    )
+    assert response.message.parts == (ToolCall(id="c", name="read", arguments='{"path":"a"}'),)
+    assert kinds(response) == ["index_strayed"]
+
+
+@pytest.mark.promise("assembly:name-repeated")
+def test_a_second_name_for_a_call_that_its_id_names_is_dropped() -> None:
+    response = assemble(
+        ToolCallDelta(index=0, id="c", name="read", arguments='{"path":'),
+        ToolCallDelta(index=0, id="c", name="list", arguments='"a"}'),
+        CALLS,
+        assembler=Assembler(tool_names=frozenset({"read", "list"})),
+    )
+    assert response.message.parts == (ToolCall(id="c", name="read", arguments='{"path":"a"}'),)
+    assert kinds(response) == ["name_conflict"]

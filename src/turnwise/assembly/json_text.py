@@ -70,12 +70,6 @@ def classify(text: str) -> Verdict:
     return Invalid(path="$", position=0, why=_say(refused)) if verdict is None else verdict
 
 
-def strict_object(text: str) -> bool:
-    """Whether the text is one whole JSON object."""
-    verdict = classify(text)
-    return isinstance(verdict, Complete) and isinstance(verdict.value, dict)
-
-
 def _say(refused: str) -> str:
     if "recursion" in refused:
         return "nested too deeply"
