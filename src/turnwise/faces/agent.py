@@ -136,6 +136,8 @@ class Agent:
             profile=profile.name,
             accepts_prefill=profile.accepts_prefill,
             tool_choice_none=profile.tool_choice_none,
+            base_url="".join((base_url or "").partition("?")[:2]),
+            api_key_env=api_key_env or "",
         )
         self._config = config if allow_hint is None else msgspec.structs.replace(config, allow_hint=allow_hint)
 

@@ -72,6 +72,9 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     profile: str = "openai_chat"
     accepts_prefill: bool = False
     tool_choice_none: Literal["send", "drop_tools"] = "send"
+    # where the user sent the turn, for whoever goes on with the session; never the key itself, and no query (it may hold one)
+    base_url: str = ""  # empty: the profile's own; it ends with "?" where a query was left out
+    api_key_env: str = ""  # the variable's name
 
 
 class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

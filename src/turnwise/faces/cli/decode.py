@@ -11,7 +11,7 @@ import msgspec
 
 from turnwise.drivers.decoding import ResponseReader, read_body
 from turnwise.errors import NotARecording
-from turnwise.faces.cli.failures import Failure, as_one_line
+from turnwise.faces.cli.failures import FAILED, as_one_line, complain
 from turnwise.faces.cli.text import clean, style
 from turnwise.faces.models import find_profile
 from turnwise.vocab import (
@@ -27,6 +27,7 @@ from turnwise.vocab import (
     text_of,
 )
 from turnwise.wire import registry
+from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import Profile
 
 CHUNK_BYTES = 64 * 1024
@@ -63,13 +64,13 @@ class Decoded(msgspec.Struct, frozen=True):
     file: str
     text: str
     reasoning: str
-    refusal: str
     tool_calls: list[DecodedCall]
     finish_reason: str | None
     provider_finish_reason: str | None
     usage: DecodedUsage | None
     error: Fault | None
     repairs: list[Repair]
+    refusal: str | msgspec.UnsetType = msgspec.UNSET  # only where the model refused
 
 
 @click.command(epilog=EPILOG)
@@ -95,21 +96,18 @@ def command(files: tuple[str, ...], family: str, as_json: bool, tools: tuple[str
                 response = read_file(file, profile=profile, tool_names=frozenset(tools))
             except NotARecording as error:
                 bad += 1
-                click.echo(f"{style('turnwise:', 'red', 'bold', stream=sys.stderr)} {error}", err=True)
+                complain(str(error))
                 continue
+            no_stream = response.fault is not None and response.fault.kind in NOT_A_STREAM
             if as_json:
                 sys.stdout.buffer.write(msgspec.json.encode(describe(file, response)) + b"\n")
                 sys.stdout.buffer.flush()
-            else:
+            elif response.message.parts or not no_stream:
                 show(file, response, several=len(files) > 1)
-            if response.fault is not None and response.fault.kind in NOT_A_STREAM:
+            if no_stream:
                 bad += 1
-                click.echo(
-                    f"{style('turnwise:', 'red', 'bold', stream=sys.stderr)} `{file}`: {clean(response.fault.message)}",
-                    err=True,
-                )
-    if bad:
-        raise Failure(f"{bad} of {len(files)} could not be read as `{family}`", exit_code=1)
+                complain(f"`{file}` is no stream of `{family}`: {response.fault and response.fault.message}")
+    sys.exit(FAILED if bad else 0)
 
 
 def read_file(file: str, *, profile: Profile, tool_names: frozenset[str]) -> Response:
@@ -119,7 +117,7 @@ def read_file(file: str, *, profile: Profile, tool_names: frozenset[str]) -> Res
     with opened(file) as stream:
         chunk = stream.read(CHUNK_BYTES)
         if chunk.lstrip()[:1] == b"{":
-            body = chunk + stream.read()
+            body = chunk + stream.read(DEFAULT_LIMITS.response_bytes)  # one byte more than it may have is an error
             return read_body(body, family=family, profile=profile, tool_names=tool_names)[0]
         while chunk and not reader.faulted:
             reader.feed(chunk)
@@ -146,7 +144,6 @@ def describe(file: str, response: Response) -> Decoded:
         file=file,
         text=text_of(message),
         reasoning=reasoning_of(message),
-        refusal=refusal_of(message),
         tool_calls=[
             DecodedCall(call.id, call.name, call.arguments, arguments_of(call), call.state)
             for call in calls_of(message)
@@ -163,6 +160,7 @@ def describe(file: str, response: Response) -> Decoded:
         ),
         error=response.fault,
         repairs=list(response.repairs),
+        refusal=refusal_of(message) or msgspec.UNSET,
     )
 
 

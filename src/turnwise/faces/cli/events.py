@@ -5,6 +5,7 @@ import sys
 import msgspec
 
 from turnwise.drivers.watching import (
+    CallAnswered,
     FrameSeen,
     RequestFinished,
     RequestStarted,
@@ -14,11 +15,14 @@ from turnwise.drivers.watching import (
     ToolStarted,
 )
 from turnwise.faces.results import RunResult
-from turnwise.vocab import ReasoningDelta, RefusalDelta, Text, TextDelta
+from turnwise.vocab import ReasoningDelta, RefusalDelta, Text, TextDelta, ToolCall, ToolResult
 
 
 class JsonLines:
     """Writes each event to standard output at once, so that a reader of the pipe can follow."""
+
+    def __init__(self) -> None:
+        self._started: set[str] = set()  # ids of calls at hand
 
     def __call__(self, seen: Seen) -> None:
         match seen:
@@ -51,20 +55,18 @@ class JsonLines:
                     }
                 )
             case ToolStarted(call=call):
-                self._write({"event": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments})
+                self._write_call(call)
             case ToolFinished(result=result):
-                self._write(
-                    {
-                        "event": "tool_result",
-                        "id": result.call_id,
-                        "name": result.name,
-                        "is_error": result.is_error,
-                        "text": "".join(part.text for part in result.content if isinstance(part, Text)),
-                        "seconds": round(seen.seconds, 6),
-                    }
-                )
+                self._write_result(result, seconds=round(seen.seconds, 6))
+            case CallAnswered(call=call, result=result):
+                if call.id not in self._started:
+                    self._write_call(call)
+                self._write_result(result, seconds=None)
             case _:
                 pass
+
+    def tell(self, line: str) -> None:
+        self._write({"event": "note", "text": line})
 
     def close(self) -> None:
         sys.stdout.flush()
@@ -89,6 +91,24 @@ class JsonLines:
                 "cost_usd": result.cost_usd,
                 "repairs": result.repairs,
                 "session": result.session,
+            }
+        )
+
+    def _write_call(self, call: ToolCall) -> None:
+        self._started.add(call.id)
+        self._write({"event": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments})
+
+    def _write_result(self, result: ToolResult, *, seconds: float | None) -> None:
+        """`seconds` is None where no tool gave the result."""
+        self._started.discard(result.call_id)
+        self._write(
+            {
+                "event": "tool_result",
+                "id": result.call_id,
+                "name": result.name,
+                "is_error": result.is_error,
+                "text": "".join(part.text for part in result.content if isinstance(part, Text)),
+                "seconds": seconds,
             }
         )
 

@@ -1,4 +1,4 @@
-"""One clear line and an exit code for what can go wrong before or after a run."""
+"""One clear line and an exit code for what can go wrong before, beside or after a run."""
 
 import sys
 from collections.abc import Generator
@@ -7,9 +7,11 @@ from contextlib import contextmanager
 import click
 
 from turnwise.errors import CallerError, TurnwiseBug, TurnwiseError
-from turnwise.faces.cli.text import style
+from turnwise.faces.cli.text import clean, style
 
+FAILED = 1
 USAGE = 2
+BUG = 70  # EX_SOFTWARE of sysexits.h
 
 
 class Failure(click.ClickException):
@@ -17,10 +19,16 @@ class Failure(click.ClickException):
 
     def __init__(self, message: str, *, exit_code: int = USAGE) -> None:
         super().__init__(message)
-        self.code = exit_code
+        self.exit_code = exit_code  # pyright: ignore[reportAttributeAccessIssue] (click means it to be per class)
 
     def show(self, file: object = None) -> None:
-        click.echo(f"{style('turnwise:', 'red', 'bold', stream=sys.stderr)} {self.format_message()}", err=True)
+        complain(self.format_message())
+
+
+def complain(message: str) -> None:
+    """One line on standard error, whoever wrote the text."""
+    line = " ".join(clean(message).split())
+    print(f"{style('turnwise:', 'red', 'bold', stream=sys.stderr)} {line}", file=sys.stderr)
 
 
 @contextmanager
@@ -31,6 +39,10 @@ def as_one_line() -> Generator[None]:
     except CallerError as error:
         raise Failure(str(error)) from error
     except TurnwiseBug as error:
-        raise Failure(f"this is a bug in turnwise, please report it: {error}", exit_code=70) from error
+        raise Failure(bug_line(error), exit_code=BUG) from error
     except TurnwiseError as error:
-        raise Failure(str(error), exit_code=1) from error
+        raise Failure(str(error), exit_code=FAILED) from error
+
+
+def bug_line(error: Exception) -> str:
+    return f"this is a bug in turnwise, please report it: {type(error).__name__}: {error}"

@@ -2,12 +2,14 @@
 
 import tomllib
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from turnwise.errors import CallerError
 
 MAX_AGENTS_BYTES = 64 * 1024  # instructions travel with every request
+MOST_STEPS = 10_000  # of --max-steps and `max_steps`: more is a slip of the keyboard
 FILE = "turnwise.toml"
 
 
@@ -15,7 +17,7 @@ class FolderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """`turnwise.toml`, or `[tool.turnwise]` of `pyproject.toml`."""
 
     model: str | None = None
-    max_steps: int | None = None
+    max_steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)] | None = None
 
 
 def read_agents_md(folder: Path) -> str | None:

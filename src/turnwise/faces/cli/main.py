@@ -2,12 +2,19 @@
 
 import difflib
 import importlib
+import io
+import os
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
 
 import click
 
 from turnwise._version import __version__
-from turnwise.faces.cli.failures import Failure
+from turnwise.faces.cli.failures import BUG, FAILED, USAGE, Failure, bug_line, complain
+
+CANCELLED = 130  # as of `rules.stop`: what a shell shows for a program ended by Ctrl-C
 
 COMMANDS = {
     "run": ("turnwise.faces.cli.run", "Give a prompt; the model works in this folder and answers."),
@@ -69,21 +76,67 @@ def group() -> None:
     """The tool loop of LLM agents: every call whole, one step one request, and a turn that ends with an answer."""
 
 
-def main() -> None:
-    """The console script. Ctrl-C outside a run ends quietly with 130; a closed pipe ends quietly."""
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """The console script: whatever happens, at most one line of complaint, and an exit code.
+
+    TURNWISE_TRACEBACK=1 shows where a bug of ours lies.
+    """
+    _open_standard_streams()
+    code = FAILED
     try:
-        group.main(prog_name="turnwise", standalone_mode=False)
+        code = _run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _mute()  # the reader of our output has gone (`| head`): nobody is left to be told
+    except OSError as error:
+        _mute()
+        where = f" (`{error.filename}`)" if error.filename else ""
+        complain(f"input or output failed: {error.strerror or error}{where}")
+    sys.exit(code)
+
+
+def _run(args: Sequence[str] | None) -> int:
+    try:
+        group.main(args, prog_name="turnwise", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return USAGE
     except Failure as error:
         error.show()
-        sys.exit(error.code)
+        return error.exit_code
+    except click.UsageError as error:
+        where = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
+        complain(error.format_message().rstrip(".") + where)
+        return error.exit_code
     except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        complain(error.format_message())
+        return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
-    except BrokenPipeError:
-        # The reader of our output has gone (`| head`): nobody is left to be told.
-        sys.stderr.close()
-        sys.exit(1)
+        return CANCELLED
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else FAILED
+    except OSError:
+        raise
+    except Exception as error:
+        if os.environ.get("TURNWISE_TRACEBACK"):
+            raise
+        complain(f"{bug_line(error)} (TURNWISE_TRACEBACK=1 shows where)")
+        return BUG
+    return 0
+
+
+def _open_standard_streams() -> None:
+    """A closed one (`>&-`) is None in Python; one that cannot write a character (LANG=C) would raise in mid-answer."""
+    sys.stdin = sys.stdin or Path(os.devnull).open()  # noqa: SIM115 (open until the end)
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _mute() -> None:
+    """What is still in the buffer would raise again when Python flushes it at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)

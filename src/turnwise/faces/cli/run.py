@@ -11,15 +11,16 @@ import msgspec
 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, Session, journal_path
+from turnwise.drivers.watching import Seen
 from turnwise.drivers.workspace import workspace_tools
 from turnwise.errors import CallerError
 from turnwise.faces.agent import Agent, RunOptions
+from turnwise.faces.cli.choice import choose, key_variables
 from turnwise.faces.cli.events import JsonLines
 from turnwise.faces.cli.failures import as_one_line
-from turnwise.faces.cli.folder import FolderSettings, read_agents_md, read_folder_settings
+from turnwise.faces.cli.folder import MOST_STEPS, read_agents_md, read_folder_settings
 from turnwise.faces.cli.screen import Screen, outcome_line
-from turnwise.faces.cli.text import shortened, style
-from turnwise.faces.models import ModelName, read_model
+from turnwise.faces.cli.text import clean, shortened, style
 from turnwise.faces.results import RunResult
 from turnwise.rules.stop import exit_code
 from turnwise.turn.config import MAX_STEPS, Effect, TurnConfig
@@ -27,6 +28,7 @@ from turnwise.turn.events import TurnStarted
 
 MAX_INPUT_BYTES = 4 * 1024 * 1024  # of a prompt from standard input, and of an output schema
 EFFECTS: dict[str, Effect] = {"write": "write", "bash": "execute", "execute": "execute"}
+GO_ON = "Go on where you left off."
 ALLOW_HINT = "run turnwise again with `--allow {effect}`"
 
 INSTRUCTIONS = """You work in a folder on the user's machine, with tools that read, write, edit, list and search its files \
@@ -47,18 +49,13 @@ Exit codes: 0 answered and complete; 2 usage; 3 answered but not complete (step_
 
 
 @click.command(epilog=EPILOG)
-@click.argument("prompt")
-@click.option(
-    "-m",
-    "--model",
-    envvar="TURNWISE_MODEL",
-    help="PROVIDER:NAME, or FAMILY:NAME with --base-url. [env: TURNWISE_MODEL]",
-)
-@click.option("--base-url", envvar="TURNWISE_BASE_URL", show_envvar=True, help="Address of the endpoint.")
+@click.argument("prompt", required=False)
+@click.option("-m", "--model", help="PROVIDER:NAME, or FAMILY:NAME with --base-url. [env: TURNWISE_MODEL]")
+@click.option("--base-url", metavar="URL", help="Address of the endpoint. [env: TURNWISE_BASE_URL]")
 @click.option("--api-key-env", metavar="NAME", help="The variable that holds the key.")
 @click.option(
     "--max-steps",
-    type=click.IntRange(1, 10_000),
+    type=click.IntRange(1, MOST_STEPS),
     metavar="N",
     help=f"Model steps at most; the last one must answer. [default: {MAX_STEPS}]",
 )
@@ -74,7 +71,7 @@ Exit codes: 0 answered and complete; 2 usage; 3 answered but not complete (step_
 @click.option("--no-stream", is_flag=True, help="Ask for whole responses instead of streams.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; the last is the result.")
 def command(
-    prompt: str,
+    prompt: str | None,
     model: str | None,
     base_url: str | None,
     api_key_env: str | None,
@@ -91,45 +88,74 @@ def command(
 ) -> None:
     """Give PROMPT to a model that works in this folder, and print its answer. `-` reads the prompt from standard input.
 
-    It may read inside the folder; writing files and running commands only with --allow.
+    It may read inside the folder; writing files and running commands only with --allow. With --continue or --session the
+    PROMPT may be left out: the model is asked to go on.
     """
     with as_one_line():
+        if go_on and session:
+            raise CallerError("give either --continue or --session, not both")
         folder = (cwd or Path.cwd()).resolve()
-        text = read_prompt(prompt)
+        text = read_prompt(prompt, goes_on=go_on or session is not None)
+        settings = read_folder_settings(folder)
+        agents_md = None if no_agents_md else read_agents_md(folder)
+        output_type = read_schema(output_schema)
         clock = SystemClock()
         with Journal.open(journal_path(os.environ), clock=clock) as journal:
             before = find_session(journal, folder=folder, go_on=go_on, session=session)
             last = None if before is None else last_config(journal, before)
-            settings = read_folder_settings(folder)
-            chosen = choose_model(model, settings=settings, last=last)
-            name = read_model(chosen)
+            choice = choose(
+                model, base_url=base_url, api_key_env=api_key_env, last=last, env=os.environ, settings=settings
+            )
             agent = Agent(
-                chosen,
-                tools=workspace_tools(folder, hidden_env=key_variables(name, api_key_env=api_key_env)),
-                instructions=instructions_for(folder, system=system, reads_agents_md=not no_agents_md, quiet=as_json),
-                output_type=read_schema(output_schema),
+                choice.model,
+                tools=workspace_tools(folder, hidden_env=key_variables(choice)),
+                instructions=instructions(system, agents_md=agents_md),
+                output_type=output_type,
                 max_steps=max_steps or (last.max_steps if last else None) or settings.max_steps or MAX_STEPS,
                 allowed=("none", "read", *(EFFECTS[word] for word in allow)),
                 allow_hint=ALLOW_HINT,
                 stream=not no_stream,
-                base_url=base_url,
-                api_key_env=api_key_env,
+                base_url=choice.base_url,
+                api_key_env=choice.api_key_env,
                 journal=journal,
                 folder=folder,
                 clock=clock,
             )
+            face = JsonLines() if as_json else Screen()
+            for line in (agents_note(agents_md), moved_note(before, folder=folder)):
+                if line:
+                    face.tell(line)
             options: RunOptions = {} if before is None else {"session": before.row.id}
             began = clock.monotonic()
-            result = run_and_show(agent, text, options=options, as_json=as_json)
-            if not as_json:
+            result = run_and_show(agent, text, options=options, face=face)
+            if isinstance(face, JsonLines):
+                face.finish(result)
+            else:
                 show_end(result, seconds=clock.monotonic() - began)
     sys.exit(exit_code(result.stop_reason, complete=result.complete))
 
 
-def run_and_show(agent: Agent, prompt: str, *, options: RunOptions, as_json: bool) -> RunResult:
+class Seeing:
+    """Lets a face watch. What it raises (a closed pipe) ends the run, as nobody would see the rest, and is raised then."""
+
+    def __init__(self, face: JsonLines | Screen, *, agent: Agent) -> None:
+        self._face = face
+        self._agent = agent
+        self.error: Exception | None = None
+
+    def __call__(self, seen: Seen) -> None:
+        if self.error is None:
+            try:
+                self._face(seen)
+            except Exception as error:  # noqa: BLE001 (kept, and raised after the turn has ended in good order)
+                self.error = error
+                self._agent.interrupt("cancel")
+
+
+def run_and_show(agent: Agent, prompt: str, *, options: RunOptions, face: JsonLines | Screen) -> RunResult:
     """Run the turn; Ctrl-C once ends it with what is there, twice ends the process."""
-    face = JsonLines() if as_json else Screen()
-    options = {**options, "watch": face}
+    watch = Seeing(face, agent=agent)
+    options = {**options, "watch": watch}
 
     async def run() -> RunResult:
         loop = asyncio.get_running_loop()
@@ -145,23 +171,35 @@ def run_and_show(agent: Agent, prompt: str, *, options: RunOptions, as_json: boo
     try:
         result = asyncio.run(run())
     finally:
-        face.close()
-    if isinstance(face, JsonLines):
-        face.finish(result)
+        if watch.error is None:
+            face.close()
+    if watch.error is not None:
+        raise watch.error
     return result
 
 
 def show_end(result: RunResult, *, seconds: float) -> None:
     for repair in result.repairs:
         word = style("repaired", "yellow", stream=sys.stderr)
-        note(f"{word} {repair.kind} at {repair.where}: {shortened(repair.what, limit=160)}")
+        note(f"{word} {clean(repair.kind)} at {clean(repair.where)}: {shortened(repair.what, limit=160)}")
     note(outcome_line(result, seconds=seconds))
 
 
-def read_prompt(prompt: str) -> str:
-    """Raises CallerError for an empty or undecodable one."""
-    if prompt != "-":
-        return prompt
+def read_prompt(prompt: str | None, *, goes_on: bool) -> str:
+    """Raises CallerError for one that is missing, empty or no text."""
+    if prompt is None and goes_on:
+        return GO_ON
+    if prompt is None:
+        raise CallerError("no PROMPT: write what the model shall do, or `-` to read it from standard input")
+    text = read_standard_input() if prompt == "-" else prompt
+    if not text.strip():
+        where = " on standard input" if prompt == "-" else ""
+        raise CallerError(f"the prompt{where} is empty: write what the model shall do")
+    return text
+
+
+def read_standard_input() -> str:
+    """Raises CallerError for what is too long or not UTF-8."""
     given = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
     if len(given) > MAX_INPUT_BYTES:
         raise CallerError(
@@ -189,8 +227,6 @@ def read_schema(file: str | None) -> object:
 
 
 def find_session(journal: Journal, *, folder: Path, go_on: bool, session: str | None) -> Session | None:
-    if go_on and session:
-        raise CallerError("give either --continue or --session, not both")
     if session:
         return journal.find_session(session)
     if not go_on:
@@ -210,27 +246,24 @@ def last_config(journal: Journal, session: Session) -> TurnConfig | None:
     return None
 
 
-def choose_model(model: str | None, *, settings: FolderSettings, last: TurnConfig | None) -> str:
-    """The command line's, else the session's, else the folder's."""
-    chosen = model or (f"{last.profile}:{last.model}" if last else None) or settings.model
-    if chosen is None:
-        raise CallerError("no model: give --model PROVIDER:NAME (for example openai:gpt-5), or set TURNWISE_MODEL")
-    return chosen
-
-
-def key_variables(model: ModelName, *, api_key_env: str | None) -> frozenset[str]:
-    """What a command of the model's must not see."""
-    return frozenset((*model.profile.api_key_env, *([api_key_env] if api_key_env else [])))
-
-
-def instructions_for(folder: Path, *, system: str | None, reads_agents_md: bool, quiet: bool) -> list[str]:
+def instructions(system: str | None, *, agents_md: str | None) -> list[str]:
     texts = [INSTRUCTIONS if system is None else system]
-    found = read_agents_md(folder) if reads_agents_md else None
-    if found is not None:
-        texts.append(f"Instructions of this folder (AGENTS.md):\n\n{found}")
-        if not quiet:
-            note(style(f"reading AGENTS.md as instructions ({len(found)} characters)", "dim", stream=sys.stderr))
+    if agents_md is not None:
+        texts.append(f"Instructions of this folder (AGENTS.md):\n\n{agents_md}")
     return texts
+
+
+def agents_note(agents_md: str | None) -> str | None:
+    if agents_md is None:
+        return None
+    return f"reading AGENTS.md as instructions ({len(agents_md)} characters; --no-agents-md leaves it out)"
+
+
+def moved_note(before: Session | None, *, folder: Path) -> str | None:
+    """A session may go on in another folder: what it said of files was about its own."""
+    if before is None or before.row.folder == str(folder):
+        return None
+    return f"this session began in {before.row.folder}; the tools now work in {folder}"
 
 
 def note(line: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TextIO
 import msgspec
 
 from turnwise.drivers.watching import (
+    CallAnswered,
     FrameSeen,
     RequestFinished,
     RequestStarted,
@@ -18,6 +19,8 @@ from turnwise.faces.cli.text import clean, shortened, style
 from turnwise.faces.results import RunResult
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import (
+    Fault,
+    FaultKind,
     ReasoningDelta,
     RefusalDelta,
     StopReason,
@@ -32,6 +35,24 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 LINE = 100  # characters of a call or a result shown on one line
+ERROR_LINE = 240  # of a result that says what went wrong, and what to do
+
+# What a user may look at first, by what kind of failure the provider showed.
+REMEDIES = {
+    FaultKind.UNREACHABLE: "check the address (--base-url), and that the server runs",
+    FaultKind.TIMEOUT: "try again later, or check the address (--base-url)",
+    FaultKind.DISCONNECTED: "run it again with --continue",
+    FaultKind.AUTH: "check the key, and that it may use this model",
+    FaultKind.NOT_FOUND: "check the model's name and the address (--model, --base-url)",
+    FaultKind.BAD_REQUEST: "check that the model and the API family fit together (--model)",
+    FaultKind.CONTEXT_OVERFLOW: "start a new session, or ask for less at once",
+    FaultKind.RATE_LIMITED: "wait, then run it again with --continue",
+    FaultKind.QUOTA: "look at the account's plan and limits",
+    FaultKind.OVERLOADED: "wait, then run it again with --continue",
+    FaultKind.SERVER: "run it again with --continue",
+    FaultKind.PROTOCOL: "check the address and the API family (--base-url, --model)",
+    FaultKind.TOO_LARGE: "check the address and the API family (--base-url, --model)",
+}
 
 
 class Screen:
@@ -45,7 +66,6 @@ class Screen:
         self._spinner: Status | None = None
         self._shown: list[str] = []  # of the response at hand
         self._at_line_start = True
-        self._seconds = 0.0
 
     def __call__(self, seen: Seen) -> None:
         match seen:
@@ -60,22 +80,25 @@ class Screen:
                 if name:
                     self._spin(f"writing a call of {clean(name)}")
             case RequestFinished():
-                self._seconds += seen.seconds
                 self._stop_spinner()
             case ToolStarted():
                 self._names[seen.call.id] = seen.call.name
-                self._note(f"{style('→', 'cyan', stream=self._notes)} {describe_call(seen.call, stream=self._notes)}")
+                self._note_call(seen.call)
                 self._spin(f"{clean(seen.call.name)} runs")
             case ToolFinished(result=result):
-                self._seconds += seen.seconds
-                name = clean(self._names.pop(result.call_id, result.name))
-                mark = ("✗", "red") if result.is_error else ("✓", "green")
-                shown = describe_result(result, stream=self._notes)
-                self._note(f"{style(*mark, stream=self._notes)} {name}: {shown}")
+                self._note_result(result)
+            case CallAnswered(call=call, result=result):
+                if call.id not in self._names:
+                    self._note_call(call)
+                self._note_result(result)
             case TurnFinished():
                 self._finish(seen.result)
             case _:
                 pass
+
+    def tell(self, line: str) -> None:
+        """Something about the run itself."""
+        self._note(style(clean(line), "dim", stream=self._notes))
 
     def close(self) -> None:
         self._stop_spinner()
@@ -83,17 +106,27 @@ class Screen:
     def _show_text(self, text: str) -> None:
         self._stop_spinner()
         self._shown.append(text)
-        if self._live:
-            sys.stdout.write(clean(text))
+        if self._live and (shown := clean(text)):
+            sys.stdout.write(shown)
             sys.stdout.flush()
-            self._at_line_start = text.endswith("\n")
+            self._at_line_start = shown.endswith("\n")
+
+    def _note_call(self, call: ToolCall) -> None:
+        self._names[call.id] = call.name
+        self._note(f"{style('→', 'cyan', stream=self._notes)} {describe_call(call, stream=self._notes)}")
+
+    def _note_result(self, result: ToolResult) -> None:
+        name = clean(self._names.pop(result.call_id, result.name))
+        mark = ("✗", "red") if result.is_error else ("✓", "green")
+        self._note(f"{style(*mark, stream=self._notes)} {name}: {describe_result(result, stream=self._notes)}")
 
     def _finish(self, result: TurnResult) -> None:
         self._stop_spinner()
         if not self._live or "".join(self._shown) != result.text:
             self._end_line()
-            sys.stdout.write(clean(result.text))
-            self._at_line_start = result.text.endswith("\n")
+            text = clean(result.text)
+            sys.stdout.write(text)
+            self._at_line_start = text.endswith("\n")
         self._end_line()
         sys.stdout.flush()
 
@@ -147,8 +180,11 @@ def describe_call(call: ToolCall, *, stream: TextIO | None = None) -> str:
 def describe_result(result: ToolResult, *, stream: TextIO | None = None) -> str:
     text = "".join(part.text for part in result.content if isinstance(part, Text))
     lines = text.count("\n") + (not text.endswith("\n"))
-    first = shortened(text, limit=LINE) if result.is_error or lines == 1 else f"{lines} lines, {len(text)} characters"
-    return style(first or "nothing", "dim", stream=stream)
+    if result.is_error:
+        shown = shortened(text, limit=ERROR_LINE)
+    else:
+        shown = shortened(text, limit=LINE) if lines == 1 else f"{lines} lines, {len(text)} characters"
+    return style(shown or "nothing", "dim", stream=stream)
 
 
 def outcome_line(result: RunResult, *, seconds: float) -> str:
@@ -173,11 +209,15 @@ def describe_end(result: RunResult) -> str:
         case StopReason.REFUSED:
             return "refused"
         case StopReason.PROVIDER_FAILED:
-            return "the provider failed"
+            return f"the provider failed: {remedy(result.fault)}"
         case StopReason.ANSWERED:
             return "answered from incomplete data"
         case other:
             return f"answered from incomplete data: {other}"
+
+
+def remedy(fault: Fault | None) -> str:
+    return REMEDIES[FaultKind.SERVER if fault is None else fault.kind]
 
 
 def _many(count: int, word: str) -> str:

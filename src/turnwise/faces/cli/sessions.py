@@ -50,7 +50,7 @@ def list_sessions(limit: int, as_json: bool) -> None:
         for row in rows:
             turns = f"{row.turns} turn{'' if row.turns == 1 else 's'}"
             click.echo(
-                f"{style(row.id[-8:], 'bold')}  {_time(row.updated)}  {turns:<9} {_state(row):<24} "
+                f"{style(row.id[-8:], 'bold')}  {_time(row.updated)}  {turns:<9} {_state(row):<27} "
                 f"{shortened(row.title, limit=60)}  {style(clean(row.folder), 'dim')}"
             )
 
@@ -95,7 +95,7 @@ def _line(message: Message, part: object) -> str:
         case ToolCall():
             return f"  {style('→', 'cyan')} {describe_call(part)}"
         case ToolResult():
-            return f"  {style('✗', 'red') if part.is_error else style('✓', 'green')} {describe_result(part)}"
+            return f"  {style('✗', 'red') if part.is_error else style('✓', 'green')} {clean(part.name)}: {describe_result(part)}"
         case File():
             return f"  (file {clean(part.name or part.media_type)})"
         case _:

@@ -5,14 +5,15 @@ import re
 import sys
 from typing import TextIO
 
-# Everything that could move the cursor, recolour or retitle a terminal; newline and tab stay.
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+# Everything that could move the cursor, recolour or retitle a terminal or turn text around, and half characters, which
+# cannot be written; newline and tab stay.
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
 def clean(text: str) -> str:
     """The text without control characters: a model's or a provider's words cannot drive the terminal."""
-    return CONTROL.sub("", text.replace("\r\n", "\n"))
+    return CONTROL.sub("", text)
 
 
 def has_colour(stream: TextIO) -> bool:

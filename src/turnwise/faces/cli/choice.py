@@ -1,0 +1,53 @@
+"""Which model, where, and whose key: the command line's word, else the session's, else the environment's, else the folder's."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from turnwise.errors import CallerError
+from turnwise.faces.cli.folder import FolderSettings
+from turnwise.turn.config import TurnConfig
+from turnwise.wire.profiles import builtin_profiles
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """`base_url` and `api_key_env` are None where the provider's own are meant."""
+
+    model: str
+    base_url: str | None = None
+    api_key_env: str | None = None
+
+
+def choose(
+    given: str | None,
+    *,
+    base_url: str | None,
+    api_key_env: str | None,
+    last: TurnConfig | None,
+    env: Mapping[str, str],
+    settings: FolderSettings,
+) -> Choice:
+    """Model, address and key variable of a session go together: with another `--model` none of them is kept.
+
+    Raises CallerError where no model is named, or the session's address cannot be told.
+    """
+    if given is None and last is not None:
+        if base_url is None and last.base_url.endswith("?"):
+            raise CallerError(
+                f"the session ran at `{last.base_url}...`; what follows the `?` is not kept: give --base-url again"
+            )
+        return Choice(
+            model=f"{last.profile}:{last.model}",
+            base_url=base_url or last.base_url or None,
+            api_key_env=api_key_env or last.api_key_env or None,
+        )
+    model = given or env.get("TURNWISE_MODEL") or settings.model
+    if not model:
+        raise CallerError("no model: give --model PROVIDER:NAME (for example openai:gpt-5), or set TURNWISE_MODEL")
+    return Choice(model=model, base_url=base_url or env.get("TURNWISE_BASE_URL") or None, api_key_env=api_key_env)
+
+
+def key_variables(choice: Choice) -> frozenset[str]:
+    """What a command that the model runs must not see: every variable in which turnwise would look for a key."""
+    named = {name for profile in builtin_profiles().values() for name in profile.api_key_env}
+    return frozenset(named | ({choice.api_key_env} if choice.api_key_env else set()))
