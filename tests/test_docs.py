@@ -5,6 +5,7 @@ import re
 import runpy
 import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +61,8 @@ def test_every_python_example_runs(code: str, lab: Lab, tmp_path: Path) -> None:
     """As it stands, but for the model: the lab stands in for it."""
     script = next(script for word, script in SCRIPTS.items() if word in code)
     program = code.replace('"openai:gpt-5"', f'"openai_responses:{script}", base_url="{lab.url}/v1"')
+    if re.search(r"^(async with|await) ", program, re.MULTILINE):
+        program = f"import asyncio\nasync def main():\n{textwrap.indent(program, '    ')}\nasyncio.run(main())\n"
     path = tmp_path / "example.py"
     path.write_text(program)
     done = subprocess.run(

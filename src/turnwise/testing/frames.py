@@ -45,7 +45,7 @@ def frames_of(response: Response, *, piece: int = PIECE) -> list[Frame]:
     if response.fault is not None:
         frames.append(Faulted(response.fault))
     else:
-        frames.append(Finished(response.finish, response.provider_finish))
+        frames.append(Finished(response.finish, response.provider_finish, explanation=response.explanation))
     return frames
 
 
