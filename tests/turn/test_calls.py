@@ -223,6 +223,18 @@ def test_the_fold_of_a_session_is_what_each_next_turn_starts_from() -> None:
     assert second.requests[0].taken_ids == frozenset({"a"})
 
 
+def test_a_session_that_changes_its_family_is_folded_to_the_same_ids() -> None:
+    """`x:1` goes to Anthropic as `x_1`, so a call that comes back as `x_1` needs another id, live and folded."""
+    first = play([says(call("x:1")), says("One.")])
+    second = play(
+        [says(call("x_1")), says("Two.")],
+        config=replace(CONFIG, family="anthropic_messages"),
+        earlier=first.result.messages,
+    )
+    assert list(results_in(second.result.messages)) == ["x_1_2"]
+    assert session_messages([first.events, second.events]) == (*first.result.messages, *second.result.messages)
+
+
 def test_a_result_without_content_says_that_there_was_none() -> None:
     """Strict servers refuse empty text blocks, and a model wonders."""
     played = play([says(call("a")), says("ok")], run=lambda plan: replace(done(plan), content=(Text(" "),)))

@@ -232,6 +232,22 @@ def test_a_pause_before_the_last_step_keeps_its_text_only() -> None:
     assert played.result.prefix_changes == ("request 2: paused content",)
 
 
+def test_a_pause_that_nothing_continues_leaves_its_text_only() -> None:
+    """The next turn's user message may not follow a server-side tool without its result."""
+    search = ProviderItem("anthropic_messages", "server_tool_use", "{}")
+    paused = says("First ", search, finish=FinishReason.PAUSE)
+    played = play([paused, RequestFailed(number=2, fault=DOWN)], config=capped(5, family="anthropic_messages"))
+    assert played.result.messages == (ASK, Message("assistant", (Text("First "),)))
+
+
+@pytest.mark.promise("end:never-empty")
+def test_an_empty_response_after_progress_is_asked_once_more_again() -> None:
+    """Two in a row end the turn, not two in all."""
+    played = play([says(), says(call("a")), says(), says("Here.")])
+    assert [sent.purpose for sent in played.requests] == ["step", "answer", "step", "answer"]
+    assert played.result.complete is True
+
+
 @pytest.mark.promise("end:no-prefill")
 def test_a_request_never_ends_with_an_assistants_message() -> None:
     """Unless the endpoint is known to accept it."""

@@ -58,3 +58,10 @@ def test_cut_output_is_told_to_be_shorter_and_a_refusal_is_not_corrected() -> No
     assert "be shorter" in text_of(played.requests[1].request.messages[-1])
     refused = play([says(Refusal("no"))], config=TYPED).result
     assert (refused.stop_reason, refused.requests) == (StopReason.REFUSED, 1)
+
+
+def test_a_correction_that_turns_into_more_work_is_forced_to_answer_like_any_other() -> None:
+    """Once tools ran again the answer of the last step is one from incomplete data."""
+    played = play([says("no"), says(call("a")), says('{"n": 1}')], config=replace(TYPED, max_steps=3))
+    assert (played.result.stop_reason, played.result.complete) == (StopReason.STEP_LIMIT, False)
+    assert played.result.output == '{"n": 1}'
