@@ -269,3 +269,16 @@ def test_named_tools_that_are_not_on_offer_in_a_step_fall_back_to_auto() -> None
     )
     assert played.requests[0].request.tool_choice == "auto"
     assert played.requests[0].request.tools == (READ.spec,)
+
+
+def test_a_choice_that_forces_a_call_holds_until_a_tool_has_been_called() -> None:
+    """`required` in every step could only end at the cap; `none` stays, and a step's own choice always holds."""
+    played = play([says(call("a")), says("Done.")], config=replace(CONFIG, tool_choice="required"))
+    assert [sent.request.tool_choice for sent in played.requests] == ["required", "auto"]
+    forced = replace(CONFIG, tool_choice=NamedTool("read"), prepares_steps=True)
+    played = play(
+        [says(call("a")), says("Done.")], config=forced, prepare=[StepPrepared(), StepPrepared(tool_choice="required")]
+    )
+    assert [sent.request.tool_choice for sent in played.requests] == [NamedTool("read"), "required"]
+    played = play([says("Done.")], config=replace(CONFIG, tool_choice="none"))
+    assert [sent.request.tool_choice for sent in played.requests] == ["none"]

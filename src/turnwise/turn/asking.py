@@ -55,9 +55,15 @@ def build_request(
     prepared: StepPrepared,
     forced: bool,
     disobeyed: bool,
+    has_called: bool,
 ) -> Request:
-    """The request of a step. System, tools and earlier messages stay as they were unless `prepared` says otherwise."""
-    wanted = prepared.tool_choice if prepared.tool_choice is not None else config.tool_choice
+    """The request of a step. System, tools and earlier messages stay as they were unless `prepared` says otherwise.
+
+    The turn's own tool choice holds until a tool `has_called`: a choice that forces a call in every step could only end
+    at the cap.
+    """
+    own: ToolChoice = "auto" if has_called and config.tool_choice != "none" else config.tool_choice
+    wanted = prepared.tool_choice if prepared.tool_choice is not None else own
     offer = Forbidden(tools, _possible_choice(wanted, tools=tools))
     if forced:
         offer = forbid_tools(tools, means=config.tool_choice_none, disobeyed=disobeyed, family=config.family)

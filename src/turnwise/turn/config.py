@@ -54,7 +54,7 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str
     system: tuple[Text, ...] = ()
     tools: tuple[ToolOffer, ...] = ()
-    tool_choice: ToolChoice = "auto"
+    tool_choice: ToolChoice = "auto"  # `required` and a named tool hold until a tool has been called
     parallel_tool_calls: bool | None = None
     output: OutputSchema | None = None
     max_output_corrections: int = 2

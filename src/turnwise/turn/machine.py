@@ -97,6 +97,7 @@ class Turn(msgspec.Struct, kw_only=True):
     said: str = ""  # the text of paused responses, to which the next one belongs
 
     # the calls of the response at hand, as they stand in history
+    has_called: bool = False  # a step of this turn had calls
     calls: tuple[ToolCall, ...] = ()
     pending: tuple[ToolCall, ...] = ()
     results: dict[str, ToolResult] = {}
@@ -203,6 +204,7 @@ class Turn(msgspec.Struct, kw_only=True):
             prepared=prepared,
             forced=forced,
             disobeyed=disobeyed,
+            has_called=self.has_called,
         )
         names = tuple([tool.name for tool in request.tools])
         self.asking = Asking(
@@ -290,7 +292,7 @@ class Turn(msgspec.Struct, kw_only=True):
         sorted_ = sort_calls(
             adopted.calls, finish=response.finish, asking=asking, offers=self.offers, config=self.config
         )
-        self.calls = calls_of(adopted.message)
+        self.calls, self.has_called = calls_of(adopted.message), True
         self.pending, self.results = sorted_.pending, sorted_.results
         self.last_text, self.said = text_of(response.message), ""
         self.empties, self.correcting = 0, False

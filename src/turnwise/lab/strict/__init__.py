@@ -1,7 +1,8 @@
 """The judges: what each family's real API checks in a request, and the 400 that it gives.
 
-Each judge reads raw JSON. Wordings and shapes are those of recorded answers and of reports in public issue threads; they
-are named above the checks. A check that only some servers of a family make says which.
+Each judge reads raw JSON. Shapes are those of recorded answers; where a comment above a check names a recording or a public
+thread, the wording is from there, elsewhere it is ours after the API's documentation. A check that only some servers of a
+family make says which.
 """
 
 from collections.abc import Callable
