@@ -28,8 +28,8 @@ class AiohttpTransport:
     """Sends requests over connections that are kept for the next one. Use `async with`, or call `close()`.
 
     Honours the usual variables: HTTPS_PROXY, HTTP_PROXY, NO_PROXY; SSL_CERT_FILE, SSL_CERT_DIR (by OpenSSL itself),
-    REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE. Not `~/.netrc`: aiohttp refuses a request that has both its entry and a key. Belongs to the event loop
-    that first used it.
+    REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE. Not `~/.netrc`: aiohttp refuses a request that has both its entry and a key.
+    Belongs to the event loop that first used it.
     """
 
     def __init__(self, *, env: Mapping[str, str] | None = None) -> None:

@@ -74,9 +74,9 @@ def _shape(message: Message, *, family: str, names: set[str]) -> list[str]:
     sendable = [part for part in message.parts if not isinstance(part, ProviderItem) or part.family == family]
     if all(isinstance(part, Reasoning) for part in sendable):
         faults.append("nothing but reasoning and items of other families")
-    if message.role == "assistant" and message.parts:
-        if family in {"anthropic_messages", "openai_responses"} and isinstance(message.parts[-1], Reasoning):
-            faults.append("reasoning at the end")
+    ends_with_reasoning = bool(message.parts) and isinstance(message.parts[-1], Reasoning)
+    if message.role == "assistant" and ends_with_reasoning and family in {"anthropic_messages", "openai_responses"}:
+        faults.append("reasoning at the end")
     return faults
 
 
