@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recordings import EXCEPTIONS, FAMILIES, decode, differences, rows
 
+from recordings import EXCEPTIONS, FAMILIES, decode, differences, rows
 from turnwise.testing.splits import byte_by_byte, random_splits
 from turnwise.vocab import Response
 

@@ -27,7 +27,8 @@ def test_importing_loads_nothing_heavy() -> None:
     """Neither `import turnwise` nor `from turnwise import Agent, tool` loads a web client, pydantic, griffe or rich."""
     heavy = "{'aiohttp', 'pydantic', 'griffe', 'rich', 'jsonschema_rs', 'click', 'logging.config'}"
     for statement in ("import turnwise", "from turnwise import Agent, tool"):
-        assert run(f"{statement}\nimport sys\nprint(sorted({heavy} & set(sys.modules)))") == "[]", statement
+        program = f"{statement}\nimport sys\nprint(sorted({heavy} & set(sys.modules)))"
+        assert run(program) == "[]", statement
 
 
 def test_an_unknown_name_says_so() -> None:
