@@ -38,6 +38,8 @@ class JsonLines:
                         "model": seen.model,
                     }
                 )
+            case FrameSeen(frame=TextDelta(text="") | ReasoningDelta(text="") | RefusalDelta(text="")):
+                pass
             case FrameSeen(frame=TextDelta(text=text)):
                 self._write({"event": "text", "delta": text})
             case FrameSeen(frame=ReasoningDelta(text=text)):

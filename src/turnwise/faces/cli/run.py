@@ -25,6 +25,7 @@ from turnwise.faces.results import RunResult
 from turnwise.rules.stop import exit_code
 from turnwise.turn.config import MAX_STEPS, Effect, TurnConfig
 from turnwise.turn.events import TurnStarted
+from turnwise.vocab import StopReason
 
 MAX_INPUT_BYTES = 4 * 1024 * 1024  # of a prompt from standard input, and of an output schema
 EFFECTS: dict[str, Effect] = {"write": "write", "bash": "execute", "execute": "execute"}
@@ -131,7 +132,8 @@ def command(
             if isinstance(face, JsonLines):
                 face.finish(result)
             else:
-                show_end(result, seconds=clock.monotonic() - began)
+                misfit = output_type is not None and result.output is None and not result.pending
+                show_end(result, seconds=clock.monotonic() - began, misfit=misfit)
     sys.exit(exit_code(result.stop_reason, complete=result.complete))
 
 
@@ -178,10 +180,12 @@ def run_and_show(agent: Agent, prompt: str, *, options: RunOptions, face: JsonLi
     return result
 
 
-def show_end(result: RunResult, *, seconds: float) -> None:
+def show_end(result: RunResult, *, seconds: float, misfit: bool) -> None:
     for repair in result.repairs:
         word = style("repaired", "yellow", stream=sys.stderr)
         note(f"{word} {clean(repair.kind)} at {clean(repair.where)}: {shortened(repair.what, limit=160)}")
+    if misfit and result.stop_reason is StopReason.ANSWERED:
+        note(style("the answer does not fit --output-schema", "yellow", stream=sys.stderr))
     note(outcome_line(result, seconds=seconds))
 
 

@@ -15,7 +15,7 @@ from turnwise.drivers.watching import (
     ToolStarted,
     TurnFinished,
 )
-from turnwise.faces.cli.text import clean, shortened, style
+from turnwise.faces.cli.text import clean, many, shortened, style
 from turnwise.faces.results import RunResult
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import (
@@ -191,7 +191,7 @@ def outcome_line(result: RunResult, *, seconds: float) -> str:
     """What stands below the answer: how it ended, and what it took."""
     usage = result.usage
     counts = (
-        f"{_many(result.steps, 'step')}, {_many(result.requests, 'request')}, "
+        f"{many(result.steps, 'step')}, {many(result.requests, 'request')}, "
         f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out, {seconds:.1f} s"
     )
     kept = f", session {result.session[-8:]}" if result.session else ""
@@ -218,7 +218,3 @@ def describe_end(result: RunResult) -> str:
 
 def remedy(fault: Fault | None) -> str:
     return REMEDIES[FaultKind.SERVER if fault is None else fault.kind]
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -14,7 +14,7 @@ from turnwise.drivers.journal import Journal, Session, SessionRow, journal_path
 from turnwise.faces.agent import messages_of_session
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.screen import describe_call, describe_result
-from turnwise.faces.cli.text import clean, shortened, style
+from turnwise.faces.cli.text import clean, many, shortened, style
 from turnwise.vocab import File, Message, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 EPILOG = """\b
@@ -48,9 +48,8 @@ def list_sessions(limit: int, as_json: bool) -> None:
         if not rows:
             click.echo("no sessions yet: `turnwise run` makes one", err=True)
         for row in rows:
-            turns = f"{row.turns} turn{'' if row.turns == 1 else 's'}"
             click.echo(
-                f"{style(row.id[-8:], 'bold')}  {_time(row.updated)}  {turns:<9} {_state(row):<27} "
+                f"{style(row.id[-8:], 'bold')}  {_time(row.updated)}  {many(row.turns, 'turn'):<9} {_state(row):<27} "
                 f"{shortened(row.title, limit=60)}  {style(clean(row.folder), 'dim')}"
             )
 
@@ -78,7 +77,9 @@ def opened() -> Generator[Journal]:
 def _show(session: Session, messages: tuple[Message, ...]) -> None:
     row = session.row
     click.echo(style(f"session {row.id}", "bold"))
-    click.echo(f"{clean(row.folder)}, {_time(row.created)} to {_time(row.updated)}, {row.turns} turns, {_state(row)}")
+    click.echo(
+        f"{clean(row.folder)}, {_time(row.created)} to {_time(row.updated)}, {many(row.turns, 'turn')}, {_state(row)}"
+    )
     for message in messages:
         for part in message.parts:
             line = _line(message, part)

@@ -35,3 +35,7 @@ def shortened(text: str, *, limit: int) -> str:
     """One line of at most `limit` characters."""
     line = " ".join(clean(text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def many(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -10,6 +10,7 @@ import msgspec
 from turnwise.drivers.workspace import workspace_tools
 from turnwise.faces.agent import Agent
 from turnwise.faces.cli.demo import naive
+from turnwise.faces.cli.text import many
 from turnwise.faces.results import RunResult
 from turnwise.lab import Lab, load_scripts
 from turnwise.vocab import StopReason, Usage, calls_of
@@ -61,7 +62,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 def _one_read(result: RunResult, folder: Path) -> Told:
     calls = [call for message in result.new_messages for call in calls_of(message)]
-    said = f"{_many(len(calls), 'call')} seen, with name and whole arguments; the file was read: '{result.text}'"
+    said = f"{many(len(calls), 'call')} seen, with name and whole arguments; the file was read: '{result.text}'"
     return Told(said, None if len(calls) == 1 and result.complete else "it should be one call and an answer")
 
 
@@ -87,12 +88,8 @@ def _synthesis(result: RunResult, folder: Path) -> Told:
 
 def _edited(result: RunResult, folder: Path) -> Told:
     text = (folder / "notes.txt").read_text().strip()
-    said = f"{_many(result.steps, 'step')}, {_many(result.requests, 'request')} reported; notes.txt says '{text}'"
+    said = f"{many(result.steps, 'step')}, {many(result.requests, 'request')} reported; notes.txt says '{text}'"
     return Told(said, None if text == "status: done" else "the file was not edited")
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 INCIDENTS = (

@@ -1,0 +1,140 @@
+"""`turnwise`: the command group. Subcommands are imported when they are asked for, so that `--version` stays quick."""
+
+import difflib
+import importlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from turnwise._version import __version__
+from turnwise.faces.cli.failures import BUG, FAILED, USAGE, Failure, bug_line, complain
+from turnwise.faces.cli.main import CANCELLED
+
+COMMANDS = {
+    "run": ("turnwise.faces.cli.run", "Give a prompt; the model works in this folder and answers."),
+    "decode": ("turnwise.faces.cli.decode", "Say what recorded provider streams hold."),
+    "sessions": ("turnwise.faces.cli.sessions", "List and show the sessions kept so far."),
+    "lab": ("turnwise.faces.cli.lab", "Serve a scripted provider on this machine."),
+    "demo": ("turnwise.faces.cli.demo", "Show the five incidents turnwise comes from, without any key."),
+}
+
+EPILOG = """\b
+Examples:
+  turnwise demo
+  turnwise run -m openai:gpt-5 "what does this project do?"
+  turnwise run -m anthropic:claude-sonnet-4-5 --allow write "fix the typo in README.md"
+  turnwise run -m ollama:qwen3:8b --json "list the files" | tail -1
+  turnwise decode recorded.sse --family openai_chat
+
+Exit codes of `run`: 0 answered and complete, 2 usage, 3 answered but not complete, 4 waiting, 5 refused,
+6 provider failed, 130 cancelled."""
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name; imports one when it runs or shows its own help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        found = importlib.import_module(COMMANDS[cmd_name][0]).command
+        assert isinstance(found, click.Command)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if args and name not in COMMANDS and not name.startswith("-"):
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = (
+                f"did you mean `{near[0]}`?"
+                if near
+                else f"to give a prompt: turnwise run {click.format_filename(name)!r}"
+            )
+            ctx.fail(f"no command `{name}`; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__, "-V", "--version", prog_name="turnwise", message="%(prog)s %(version)s")
+def group() -> None:
+    """The tool loop of LLM agents: every call whole, one step one request, and a turn that ends with an answer."""
+
+
+def run(args: Sequence[str] | None) -> int:
+    """Run `turnwise ARGS`; the exit code. Whatever happens, there is at most one line of complaint.
+
+    TURNWISE_TRACEBACK=1 shows where a bug of ours lies.
+    """
+    _open_standard_streams()
+    code = FAILED
+    try:
+        code = _invoke(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _mute()  # the reader of our output has gone (`| head`): nobody is left to be told
+    except OSError as error:
+        _mute()
+        where = f" (`{error.filename}`)" if error.filename else ""
+        complain(f"input or output failed: {error.strerror or error}{where}")
+    return code
+
+
+def _invoke(args: Sequence[str] | None) -> int:
+    try:
+        group.main(args, prog_name="turnwise", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return USAGE
+    except Failure as error:
+        error.show()
+        return error.exit_code
+    except click.UsageError as error:
+        where = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
+        complain(error.format_message().rstrip(".") + where)
+        return error.exit_code
+    except click.ClickException as error:
+        complain(error.format_message())
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return CANCELLED
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else FAILED
+    except OSError:
+        raise
+    except Exception as error:
+        if os.environ.get("TURNWISE_TRACEBACK"):
+            raise
+        complain(f"{bug_line(error)} (TURNWISE_TRACEBACK=1 shows where)")
+        return BUG
+    return 0
+
+
+def _open_standard_streams() -> None:
+    """A closed one (`>&-`) is None in Python; one that cannot write a character (LANG=C) would raise in mid-answer."""
+    sys.stdin = sys.stdin or Path(os.devnull).open()  # noqa: SIM115 (open until the end)
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _mute() -> None:
+    """What is still in the buffer would raise again when Python flushes it at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)

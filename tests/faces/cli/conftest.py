@@ -1,0 +1,77 @@
+"""A folder, a journal and a lab for every test of the command line."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from faces.cli.running import Cli, running_lab, script
+from turnwise.lab import Lab
+from turnwise.wire.profiles import builtin_profiles
+
+HOSTILE = script(
+    "hostile",
+    r"""
+[[steps]]
+text = "a\u001b]0;pwned\u0007b\rOVER\u001b[2Jc\u202eevil\u009b31m\nnext line"
+calls = [{ name = "read", arguments = { path = "no\u001b[2J.txt" } }, { name = "re\u001b[31mad", arguments = {} }]
+
+[[steps]]
+text = "Done\u001b[5m."
+""",
+)
+SLOW_BASH = script(
+    "slow-bash",
+    """
+[[steps]]
+calls = [{ name = "bash", arguments = { command = "echo $$ > begun.txt; exec sleep 60" } }]
+
+[[steps]]
+text = "It said: {result}"
+""",
+)
+TELL_ENV = script(
+    "tell-env",
+    """
+[[steps]]
+calls = [{ name = "bash", arguments = { command = "env" } }]
+
+[[steps]]
+text = "Seen."
+""",
+)
+KEY = "sk-test-1234567890abcdef"
+LEAKY = script("leaky", f'[[steps]]\nfault = {{ kind = "status", status = 401, message = "wrong key {KEY} for you" }}')
+
+
+@pytest.fixture(scope="session")
+def shared_lab() -> Iterator[Lab]:
+    with running_lab([HOSTILE, SLOW_BASH, TELL_ENV, LEAKY]) as lab:
+        yield lab
+
+
+@pytest.fixture
+def lab(shared_lab: Lab) -> Lab:
+    shared_lab.reset()
+    return shared_lab
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a blank in its name; the journal beside it, and no key or setting from outside."""
+    folder = tmp_path / "mäin folder"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("status: draft\n")
+    (folder / "todo.txt").write_text("nothing\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("TURNWISE_STATE_DIR", str(tmp_path / "state"))
+    names = {name for profile in builtin_profiles().values() for name in profile.api_key_env}
+    for name in {*names, "TURNWISE_MODEL", "TURNWISE_BASE_URL", "NO_COLOR", "FORCE_COLOR"} & set(os.environ):
+        monkeypatch.delenv(name)
+    return folder
+
+
+@pytest.fixture
+def cli(folder: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(capsys)

@@ -1,0 +1,101 @@
+"""`turnwise ARGS` in this process or in one of its own, and a lab in a thread beside it."""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from turnwise.faces.cli.main import main
+from turnwise.lab import Lab, Script, parse_script
+
+WAIT_S = 30  # no test waits that long unless something is wrong
+TURNWISE = (sys.executable, "-m", "turnwise")
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    def events(self) -> list[dict[str, Any]]:
+        """The lines of `--json`. Fails where one is no JSON object."""
+        return [msgspec.json.decode(line, type=dict[str, Any]) for line in self.out.split("\n") if line]
+
+    def complaints(self) -> list[str]:
+        return [line for line in self.err.splitlines() if line.startswith("turnwise:")]
+
+
+class Cli:
+    """Runs commands in this process, in a folder and with a journal of their own."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *args: str) -> Ran:
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(args)
+        out, err = self._capsys.readouterr()
+        assert "Traceback" not in err
+        assert isinstance(ended.value.code, int)
+        return Ran(ended.value.code, out, err)
+
+
+def at(lab: Lab, script: str, *, family: str = "openai_chat") -> list[str]:
+    """The options that send a run to a script of the lab."""
+    return [
+        "--model",
+        f"{family}:{script}",
+        "--base-url",
+        f"{lab.url}/v1beta" if family == "gemini" else f"{lab.url}/v1",
+    ]
+
+
+@contextlib.contextmanager
+def running_lab(scripts: Sequence[Script] = (), *, key: str | None = None) -> Iterator[Lab]:
+    """A lab with an event loop of its own, so that the program under test has this thread for itself."""
+    lab = Lab(scripts, key=key)
+    ready = threading.Event()
+    stops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def serve() -> None:
+        stop = asyncio.Event()
+        async with lab:
+            stops.append((asyncio.get_running_loop(), stop))
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), name="lab")
+    thread.start()
+    assert ready.wait(WAIT_S)
+    try:
+        yield lab
+    finally:
+        for loop, stop in stops:
+            loop.call_soon_threadsafe(stop.set)
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+
+
+def script(name: str, text: str) -> Script:
+    return parse_script(f'title = "{name}"\n{text}', name=name)
+
+
+def begin(*args: str, cwd: Path, env: Mapping[str, str] | None = None, **streams: Any) -> subprocess.Popen[str]:
+    """`turnwise ARGS` as a process of its own."""
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
+    return subprocess.Popen([*TURNWISE, *args], cwd=cwd, env={**os.environ, **(env or {})}, text=True, **streams)
+
+
+def end(process: subprocess.Popen[str]) -> Ran:
+    out, err = process.communicate(timeout=WAIT_S)
+    assert "Traceback" not in err
+    return Ran(process.returncode, out, err)

@@ -1,0 +1,169 @@
+"""Bad input and failing providers: one clear line each, an exit code that is not 0, and nowhere a traceback or a key."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from faces.cli.conftest import KEY
+from faces.cli.running import Cli, at, running_lab
+from turnwise.lab import Lab
+
+NO_SERVER = "http://127.0.0.1:1/v1"  # nothing listens on port 1
+PLAIN = ("--model", "openai_chat:x", "--base-url", NO_SERVER)
+
+each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["rnu", "hi"], "no command `rnu`; did you mean `run`? (see `turnwise --help`)"),
+        (["fix the typo"], "no command `fix the typo`; to give a prompt: turnwise run 'fix the typo'"),
+        (["--verson"], "No such option '--verson'. Did you mean '--version'? (see `turnwise --help`)"),
+        (["run", "--modl", "x", "hi"], "No such option '--modl'. Did you mean '--model'?"),
+        (["run"], "no PROMPT: write what the model shall do"),
+        (["run", "  ", *PLAIN], "the prompt is empty"),
+        (["run", "hi", "there", *PLAIN], "Got unexpected extra argument (there)"),
+        (["run", "hi"], "no model: give --model PROVIDER:NAME (for example openai:gpt-5), or set TURNWISE_MODEL"),
+        (["run", "hi", "-m", "gpt-5"], "`gpt-5` is no model: write PROVIDER:NAME"),
+        (["run", "hi", "-m", "opnai:gpt-5"], "`opnai` is no provider or API family that turnwise knows. "),
+        (["run", "hi", "-m", "openai:gpt-5"], "`openai` wants a key: set `OPENAI_API_KEY`, or name another variable"),
+        (["run", "hi", *PLAIN, "--api-key-env", "NO_SUCH"], "the variable `NO_SUCH` is not set"),
+        (["run", "hi", "-m", "openai_chat:x"], "`openai_chat` has no address of its own: give --base-url"),
+        (["run", "hi", "-m", "openai_chat:x", "--base-url", "here"], "`here` must begin with http:// or https://"),
+        (["run", "hi", "-m", "openai_chat:x", "--base-url", "http://u:p@h/v1"], "must not hold a user or password"),
+        (["run", "hi", "--max-steps", "0"], "Invalid value for '--max-steps': 0 is not in the range"),
+        (["run", "hi", "--max-steps", "many"], "Invalid value for '--max-steps': 'many' is not a valid integer"),
+        (["run", "hi", "--allow", "everything"], "Invalid value for '--allow': 'everything' is not one of"),
+        (["run", "hi", "--cwd", "nowhere"], "Invalid value for '--cwd': Directory 'nowhere' does not exist"),
+        (["run", "hi", *PLAIN, "--output-schema", "nowhere"], "--output-schema: `nowhere`: No such file or directory"),
+        (["run", "hi", *PLAIN, "--output-schema", "notes.txt"], "--output-schema: `notes.txt` is no JSON"),
+        (["run", "hi", *PLAIN, "--output-schema", "list.json"], "--output-schema: `list.json` holds no JSON object"),
+        (["run", "hi", *PLAIN, "--output-schema", "odd.json"], "the output schema is no usable JSON Schema"),
+        (["run", "hi", "--continue"], "there is no session of `"),
+        (["run", "hi", "--session", "0123abcd"], "there is no session `0123abcd`; `turnwise sessions list` shows them"),
+        (["run", "hi", "--continue", "--session", "0123"], "give either --continue or --session, not both"),
+        (["sessions", "shwo"], "No such command 'shwo'. Did you mean 'show'? (see `turnwise sessions --help`)"),
+        (["sessions", "show"], "Missing argument 'SESSION'"),
+        (["sessions", "show", "x"], "`x` is no session id"),
+        (["sessions", "list", "-n", "0"], "Invalid value for '-n' / '--limit'"),
+        (["decode"], "Missing argument 'FILE...'"),
+        (["decode", "notes.txt"], "Missing option '--family'"),
+        (["decode", "notes.txt", "--family", "opnai_chat"], "`opnai_chat` is no provider or API family"),
+        (["lab", "--scripts", "nowhere"], "Invalid value for '--scripts': Directory 'nowhere' does not exist"),
+        (["lab", "--list", "--conversation", "notes.txt"], "notes.txt"),
+        (["demo", "--fast"], "No such option '--fast'"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_wrong_use_is_one_line_on_standard_error_and_exit_code_2(
+    cli: Cli, folder: Path, args: list[str], said: str
+) -> None:
+    """What is wrong, where, and what to do; nothing on standard output, with --json or without."""
+    (folder / "list.json").write_text("[]")
+    (folder / "odd.json").write_text('{"type": "objekt"}')
+    ways = (args, [*args, "--json"]) if args[0] == "run" else (args,)
+    for way in ways:
+        ran = cli(*way)
+        assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1), ran
+        assert said in ran.err and ran.err.startswith("turnwise: ")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("turnwise.toml", b"model = ", "turnwise.toml`: Invalid value (at "),
+        ("turnwise.toml", b"modle = 'x:y'", "turnwise.toml`: Object contains unknown field `modle`"),
+        ("turnwise.toml", b"max_steps = 0", "turnwise.toml`: Expected `int` >= 1 - at `$.max_steps`"),
+        ("turnwise.toml", b"\xff", "turnwise.toml`: "),
+        ("AGENTS.md", b"\xff", "AGENTS.md` is not UTF-8 (byte 0); leave it out with --no-agents-md"),
+        ("AGENTS.md", b"x" * 70_000, "AGENTS.md` has 70000 bytes; 65536 at most, or leave it out with --no-agents-md"),
+    ],
+)
+def test_a_bad_file_of_the_folder_is_named(cli: Cli, folder: Path, file: str, content: bytes, said: str) -> None:
+    """Before anything is sent."""
+    (folder / file).write_bytes(content)
+    ran = cli("run", "hi", *PLAIN)
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+    assert said in ran.err
+
+
+def test_an_unreachable_address_is_said_once(cli: Cli, folder: Path) -> None:
+    """The answer on standard output says what failed, the line on standard error what to do; exit code 6."""
+    ran = cli("run", "hi", *PLAIN)
+    assert ran.code == 6
+    assert len(ran.out.splitlines()) == 1 and "unreachable: no connection to `127.0.0.1:1`" in ran.out
+    assert len(ran.err.splitlines()) == 1 and "check the address (--base-url), and that the server runs" in ran.err
+
+
+@each_family
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("fault-html", "The provider failed, protocol: "),
+        ("fault-401", "The provider failed (401), auth: "),
+        ("fault-endless-line", "The provider failed, too_large: a line of the stream is longer than 8388608 bytes"),
+        ("fault-random-bytes", "The provider failed, protocol: "),
+    ],
+)
+@pytest.mark.promise("assembly:bounded", "end:reason")
+def test_what_a_broken_provider_sends_is_one_clear_line(cli: Cli, lab: Lab, family: str, name: str, said: str) -> None:
+    """HTML, a 401, a 10 MB line, random bytes; exit code 6, and no control character reaches the terminal."""
+    ran = cli("run", "hi", *at(lab, name, family=family))
+    assert (ran.code, len(ran.out.splitlines()), len(ran.err.splitlines())) == (6, 1, 1), ran
+    assert ran.out.startswith(said) and "the provider failed: check " in ran.err
+    assert not [char for char in ran.out if char < " " and char != "\n"]
+
+
+@each_family
+@pytest.mark.parametrize("name", ["fault-429", "fault-500", "fault-529", "fault-error-in-stream", "fault-reset"])
+def test_every_other_fault_ends_with_a_text_and_exit_code_6(cli: Cli, lab: Lab, family: str, name: str) -> None:
+    """The last JSON line says so too."""
+    ran = cli("run", "hi", "--json", *at(lab, name, family=family))
+    last = ran.events()[-1]
+    assert (ran.code, last["stop_reason"], last["complete"], ran.err) == (6, "provider_failed", False, "")
+    assert last["text"].startswith("The provider failed")
+
+
+@each_family
+def test_invalid_utf8_inside_a_text_is_repaired_and_told(cli: Cli, lab: Lab, family: str) -> None:
+    """The rest of the answer is sound, so it is given; the repair is on the screen."""
+    ran = cli("run", "hi", *at(lab, "fault-invalid-utf8", family=family))
+    assert ran.code == 0 and "\ufffd" in ran.out
+    assert ran.err.startswith("repaired ")
+
+
+def test_a_wrong_key_is_a_401_in_one_line(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lab wants another one; ours is in no output."""
+    monkeypatch.setenv("MY_KEY", KEY)
+    with running_lab(key="another") as strict:
+        ran = cli("run", "hi", "--api-key-env", "MY_KEY", *at(strict, "plain-answer"))
+    assert (ran.code, ran.out) == (6, "The provider failed (401), auth: Incorrect API key provided.\n")
+    assert "check the key, and that it may use this model" in ran.err and KEY not in ran.err
+
+
+@each_family
+def test_a_key_that_is_quoted_back_is_hidden(
+    cli: Cli, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str
+) -> None:
+    """Out of the error's text, on the screen, in the JSON lines and in the journal's file."""
+    monkeypatch.setenv("MY_KEY", KEY)
+    for way in ((), ("--json",)):
+        ran = cli("run", "hi", *way, "--api-key-env", "MY_KEY", *at(lab, "leaky", family=family))
+        assert ran.code == 6 and "wrong key" in ran.out
+        assert KEY not in ran.out + ran.err
+    kept = b"".join([path.read_bytes() for path in (tmp_path / "state").iterdir()])
+    assert b"wrong key" in kept and KEY.encode() not in kept
+
+
+def test_a_damaged_journal_is_named(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    """No session is made up, and the line says what to do."""
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "journal.db").write_bytes(b"not a database, " * 100)
+    for args in (["sessions", "list"], ["run", "hi", *PLAIN]):
+        ran = cli(*args)
+        assert (ran.code, ran.out) == (2, "") and "journal.db` is damaged or no SQLite file" in ran.err
+    (tmp_path / "state" / "journal.db").unlink()
+    sqlite3.connect(tmp_path / "state" / "journal.db").execute("create table other (x)").connection.close()
+    assert "is not a journal of turnwise" in cli("sessions", "list").err

@@ -1,0 +1,78 @@
+"""Sessions: listed, shown, and gone on with."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from faces.cli.running import Cli, at
+from turnwise.lab import Lab
+
+
+def ids(cli: Cli) -> list[str]:
+    return [one["id"] for one in cli("sessions", "list", "--json").events()]
+
+
+def test_a_session_is_listed_and_shown(cli: Cli, lab: Lab, folder: Path) -> None:
+    """Prompt, calls, results and answer are there; an id may be given by its end."""
+    cli("run", "Set it to done.", "--allow", "write", *at(lab, "read-edit-answer"))
+    listed = cli("sessions", "list")
+    assert "1 turn " in listed.out and "answered" in listed.out and "Set it to done." in listed.out
+    shown = cli("sessions", "show", listed.out.split()[0])
+    assert shown.code == 0
+    for text in ("\nuser\nSet it to done.", "→ read notes.txt", "✓ read: ", "→ edit notes.txt", "\nassistant\nDone: "):
+        assert text in shown.out
+    whole = json.loads(cli("sessions", "show", "--json", ids(cli)[0]).out)
+    assert [one["role"] for one in whole["messages"]] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+
+
+def test_without_sessions_the_list_says_how_to_begin(cli: Cli) -> None:
+    """Nothing on standard output, so that a script sees an empty list."""
+    assert cli("sessions", "list") == (0, "", "no sessions yet: `turnwise run` makes one\n")
+    assert cli("sessions", "list", "--json") == (0, "", "")
+
+
+def test_continue_keeps_model_address_and_key_variable(cli: Cli, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing has to be given again, and the earlier messages are sent; the environment does not interfere."""
+    monkeypatch.setenv("MY_KEY", "sk-my-own-key-0001")
+    first = cli("run", "Hello.", "--json", "--api-key-env", "MY_KEY", *at(lab, "plain-answer")).events()[-1]
+    monkeypatch.setenv("TURNWISE_MODEL", "openai_chat:refusal")
+    monkeypatch.setenv("TURNWISE_BASE_URL", "http://127.0.0.1:1/v1")
+    second = cli("run", "And now?", "--continue", "--json").events()[-1]
+    assert (second["stop_reason"], second["session"]) == ("answered", first["session"])
+    said = [(one["role"], one["content"]) for one in json.loads(lab.requests[1].body)["messages"][1:]]
+    assert said == [("user", "Hello."), ("assistant", first["text"]), ("user", "And now?")]
+    assert len(ids(cli)) == 1
+
+
+def test_continue_needs_no_prompt(cli: Cli, lab: Lab) -> None:
+    """The model is asked to go on."""
+    cli("run", "Hello.", *at(lab, "plain-answer"))
+    assert cli("run", "-c").code == 0
+    assert json.loads(lab.requests[1].body)["messages"][-1]["content"] == "Go on where you left off."
+
+
+def test_another_model_brings_its_own_address(cli: Cli, lab: Lab) -> None:
+    """With `--model` nothing of the session's is reused: the line says what to give."""
+    cli("run", "Hello.", *at(lab, "plain-answer", family="gemini"))
+    ran = cli("run", "And now?", "--continue", "--model", "openai_chat:plain-answer")
+    assert (ran.code, ran.out, lab.count()) == (2, "", 1) and "give --base-url" in ran.err
+    assert cli("run", "And now?", "--continue", *at(lab, "plain-answer")).code == 0
+
+
+def test_a_query_in_the_address_is_not_kept(cli: Cli, lab: Lab, tmp_path: Path) -> None:
+    """It may hold a key; going on then asks for the address again instead of using another one."""
+    cli("run", "Hello.", "--model", "openai_chat:plain-answer", "--base-url", f"{lab.url}/v1?key=sk-in-a-query")
+    assert b"sk-in-a-query" not in b"".join([path.read_bytes() for path in (tmp_path / "state").iterdir()])
+    ran = cli("run", "And now?", "--continue")
+    assert ran.code == 2 and "is not kept: give --base-url again" in ran.err
+
+
+def test_session_goes_on_anywhere_and_says_that_the_folder_is_another(cli: Cli, lab: Lab, tmp_path: Path) -> None:
+    """`--continue` looks at the folder's sessions only, `--session` at all."""
+    cli("run", "Hello.", *at(lab, "plain-answer"))
+    (tmp_path / "other").mkdir()
+    elsewhere = ("--cwd", str(tmp_path / "other"))
+    assert cli("run", "And now?", "--continue", *elsewhere).code == 2
+    ran = cli("run", "And now?", "--session", ids(cli)[0][-8:], *elsewhere)
+    assert ran.code == 0 and "this session began in " in ran.err
