@@ -80,6 +80,19 @@ def test_a_body_that_was_not_streamed_is_read_too(cli: Cli, folder: Path) -> Non
     assert (line["text"], line["finish_reason"], line["usage"]["input_tokens"]) == ("Hello.", "stop", 3)
 
 
+def test_arguments_on_several_lines_stay_on_one_line_of_json(cli: Cli, folder: Path) -> None:
+    """Found in a recorded stream: the model had written its arguments with line breaks. Large numbers keep their digits."""
+    arguments = '{\n  "id": 123456789012345678901234567890,\r\n  "text": "a\\nb"\n}'
+    delta = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    chunk = {"choices": [{"index": 0, "delta": {"tool_calls": [delta]}, "finish_reason": "tool_calls"}]}
+    (folder / "a.sse").write_bytes(b"data: " + msgspec.json.encode(chunk) + b"\n\ndata: [DONE]\n\n")
+    ran = cli("decode", "a.sse", "--family", "openai_chat", "--json")
+    (line,) = ran.events()
+    assert line["tool_calls"][0]["arguments_raw"] == arguments
+    assert line["tool_calls"][0]["arguments"]["text"] == "a\nb"
+    assert '"id": 123456789012345678901234567890,' in ran.out
+
+
 def test_a_refusal_has_a_key_of_its_own(cli: Cli, folder: Path) -> None:
     """Only where there is one: otherwise the keys are exactly the named ones."""
     refused = (
@@ -140,9 +153,20 @@ def test_invalid_utf8_is_repaired_and_told(cli: Cli, folder: Path) -> None:
     assert "invalid UTF-8 became replacement characters" in [one["what"] for one in line["repairs"]]
 
 
-def test_the_recorded_streams_can_be_decoded_from_the_command_line(cli: Cli, corpus: Path) -> None:
+@pytest.mark.parametrize(
+    ("recorded", "family"),
+    [
+        ("openai_chat", "openai_chat"),
+        ("openai_responses", "openai_responses"),
+        ("anthropic", "anthropic_messages"),
+        ("gemini", "gemini"),
+    ],
+)
+def test_recorded_streams_can_be_decoded_from_the_command_line(
+    cli: Cli, corpus: Path, recorded: str, family: str
+) -> None:
     """All of a family in one go: a line each, the file named, exit code 0. (What they say is compared elsewhere.)"""
-    files = [str(path) for path in sorted((corpus / "anthropic").glob("*.sse"))]
-    ran = cli("decode", *files, "--family", "anthropic_messages", "--json")
+    files = [str(path) for path in sorted((corpus / recorded).iterdir())]
+    ran = cli("decode", *files, "--family", family, "--json")
     assert [line["file"] for line in ran.events()] == files
     assert (ran.code, ran.err) == (0, "")

@@ -168,7 +168,10 @@ def arguments_of(call: ToolCall) -> object:
     """The arguments as a value; None unless they are complete."""
     if call.state is not ArgumentsState.COMPLETE:
         return None
-    return call.arguments if call.free_form else msgspec.Raw(call.arguments.encode())
+    if call.free_form:
+        return call.arguments
+    # As the model wrote them, numbers of any size too, but on one line: in strict JSON a raw line break is white space.
+    return msgspec.Raw(call.arguments.replace("\n", " ").replace("\r", " ").encode())
 
 
 def show(file: str, response: Response, *, several: bool) -> None:
