@@ -3,21 +3,21 @@
 from turnwise.wire.anthropic_messages.faults import decode_fault, encode_fault
 from turnwise.wire.anthropic_messages.fields import NAME
 from turnwise.wire.anthropic_messages.losses import LOSSES
-from turnwise.wire.anthropic_messages.reasons import FINISH_REASONS
 from turnwise.wire.anthropic_messages.request import encode_request
-from turnwise.wire.anthropic_messages.request_decoder import decode_request
+from turnwise.wire.anthropic_messages.request_reading import decode_request
 from turnwise.wire.anthropic_messages.response import decode_body, encode_body
-from turnwise.wire.anthropic_messages.stream import Decoder
-from turnwise.wire.anthropic_messages.stream_encoder import Encoder
+from turnwise.wire.anthropic_messages.stream import MessagesStreamDecoder
+from turnwise.wire.anthropic_messages.stream_encoder import MessagesStreamEncoder
+from turnwise.wire.anthropic_messages.words import FINISH_REASONS
 from turnwise.wire.family import Family
 
 FAMILY = Family(
     name=NAME,
     encode_request=encode_request,
     decode_request=decode_request,
-    stream_decoder=Decoder,
+    stream_decoder=MessagesStreamDecoder,
     decode_body=decode_body,
-    stream_encoder=Encoder,
+    stream_encoder=MessagesStreamEncoder,
     encode_body=encode_body,
     decode_fault=decode_fault,
     encode_fault=encode_fault,

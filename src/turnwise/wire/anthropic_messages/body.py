@@ -16,7 +16,6 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
-from turnwise.wire.anthropic_messages.blocks import TOOL_USE_KEYS, arguments_of, read_block
 from turnwise.wire.anthropic_messages.faults import stream_fault
 from turnwise.wire.anthropic_messages.fields import (
     UNREADABLE,
@@ -26,7 +25,9 @@ from turnwise.wire.anthropic_messages.fields import (
     read_items,
     string_of,
 )
-from turnwise.wire.anthropic_messages.reasons import UsageTally, finished
+from turnwise.wire.anthropic_messages.parts import TOOL_USE_KEYS, arguments_of, read_block
+from turnwise.wire.anthropic_messages.usage import UsageTally
+from turnwise.wire.anthropic_messages.words import finished
 from turnwise.wire.family import BadRequest
 
 

@@ -17,7 +17,6 @@ from turnwise.vocab import (
     Settings,
     ToolSpec,
 )
-from turnwise.wire.anthropic_messages.blocks import write_blocks
 from turnwise.wire.anthropic_messages.fields import (
     NAME,
     UNREADABLE,
@@ -30,6 +29,7 @@ from turnwise.wire.anthropic_messages.fields import (
     write_array,
     write_object,
 )
+from turnwise.wire.anthropic_messages.parts import write_blocks
 from turnwise.wire.family import HttpCall
 from turnwise.wire.profiles import Profile
 

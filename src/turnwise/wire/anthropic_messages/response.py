@@ -3,12 +3,13 @@
 import msgspec
 
 from turnwise.vocab import NO_USAGE, Fault, Faulted, FaultKind, File, Frame, Part, Reasoning, Request, Response
-from turnwise.wire.anthropic_messages.blocks import write_block, write_reasoning
 from turnwise.wire.anthropic_messages.body import body_frames
 from turnwise.wire.anthropic_messages.faults import error_body
 from turnwise.wire.anthropic_messages.fields import quote, write_array, write_object
-from turnwise.wire.anthropic_messages.reasons import stop_word, write_usage
-from turnwise.wire.anthropic_messages.stream import Decoder
+from turnwise.wire.anthropic_messages.parts import write_block, write_reasoning
+from turnwise.wire.anthropic_messages.stream import MessagesStreamDecoder
+from turnwise.wire.anthropic_messages.usage import write_usage
+from turnwise.wire.anthropic_messages.words import stop_word
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
 
@@ -24,7 +25,7 @@ def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
         message = f"the response is longer than {limits.response_bytes} bytes"
         return [Faulted(Fault(kind=FaultKind.TOO_LARGE, message=message))]
     if body.lstrip()[:6].startswith(_STREAM_BEGINS):
-        decoder = Decoder(profile, limits)
+        decoder = MessagesStreamDecoder(profile, limits)
         return decoder.feed(body) + decoder.finish()
     return body_frames(body, expected="a message")
 

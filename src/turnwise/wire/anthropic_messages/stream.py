@@ -28,13 +28,6 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
-from turnwise.wire.anthropic_messages.blocks import (
-    TOOL_USE_KEYS,
-    arguments_of,
-    read_citation,
-    read_citations,
-    read_reasoning,
-)
 from turnwise.wire.anthropic_messages.body import body_frames, content_frames, explanation_of, shown
 from turnwise.wire.anthropic_messages.faults import stream_fault
 from turnwise.wire.anthropic_messages.fields import (
@@ -49,7 +42,15 @@ from turnwise.wire.anthropic_messages.fields import (
     text_of_raw,
     write_object,
 )
-from turnwise.wire.anthropic_messages.reasons import UsageTally, finished
+from turnwise.wire.anthropic_messages.parts import (
+    TOOL_USE_KEYS,
+    arguments_of,
+    read_citation,
+    read_citations,
+    read_reasoning,
+)
+from turnwise.wire.anthropic_messages.usage import UsageTally
+from turnwise.wire.anthropic_messages.words import finished
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import LineTooLong, SseParser
@@ -97,7 +98,7 @@ class _Open:
         self.told = False  # the item's PartDone is out
 
 
-class Decoder:
+class MessagesStreamDecoder:
     """One streamed response. See wire/family.py, StreamDecoder."""
 
     def __init__(self, profile: Profile, limits: Limits) -> None:

@@ -27,7 +27,6 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
-from turnwise.wire.anthropic_messages.blocks import tool_use_id
 from turnwise.wire.anthropic_messages.faults import error_body
 from turnwise.wire.anthropic_messages.fields import (
     NAME,
@@ -39,8 +38,10 @@ from turnwise.wire.anthropic_messages.fields import (
     read_fields,
     write_object,
 )
-from turnwise.wire.anthropic_messages.reasons import stop_word, write_usage
+from turnwise.wire.anthropic_messages.parts import tool_use_id
 from turnwise.wire.anthropic_messages.response import stop_details
+from turnwise.wire.anthropic_messages.usage import write_usage
+from turnwise.wire.anthropic_messages.words import stop_word
 from turnwise.wire.sse import encode_event
 
 _BlockFrame = (
@@ -62,7 +63,7 @@ class _Block:
         self.free_form = False  # goes out as the one parameter `input` of the stand-in tool
 
 
-class Encoder:
+class MessagesStreamEncoder:
     """One streamed response. See wire/family.py, StreamEncoder."""
 
     def __init__(self, request: Request) -> None:

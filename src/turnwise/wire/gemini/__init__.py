@@ -2,13 +2,15 @@
 
 from turnwise.vocab import Request
 from turnwise.wire.family import Family, StreamDecoder, StreamEncoder
-from turnwise.wire.gemini.encoder import GeminiStreamEncoder, encode_response
 from turnwise.wire.gemini.faults import decode_fault, encode_fault
+from turnwise.wire.gemini.fields import NAME
+from turnwise.wire.gemini.losses import LOSSES
 from turnwise.wire.gemini.request import encode_request
 from turnwise.wire.gemini.request_reading import decode_request
-from turnwise.wire.gemini.response import decode_body
+from turnwise.wire.gemini.response import decode_body, encode_body
 from turnwise.wire.gemini.stream import GeminiStreamDecoder
-from turnwise.wire.gemini.words import FINISH_REASONS, LOSSES, NAME
+from turnwise.wire.gemini.stream_encoder import GeminiStreamEncoder
+from turnwise.wire.gemini.words import FINISH_REASONS
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
 
@@ -33,7 +35,7 @@ FAMILY = Family(
     stream_decoder=stream_decoder,
     decode_body=decode_body,
     stream_encoder=stream_encoder,
-    encode_body=encode_response,
+    encode_body=encode_body,
     decode_fault=decode_fault,
     encode_fault=encode_fault,
     finish_reasons=FINISH_REASONS,

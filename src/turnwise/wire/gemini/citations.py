@@ -11,6 +11,7 @@ import msgspec
 
 from turnwise.vocab import Citation
 from turnwise.wire.gemini.fields import (
+    NAME,
     UNREADABLE,
     Fields,
     compact,
@@ -22,7 +23,6 @@ from turnwise.wire.gemini.fields import (
     write_array,
     write_object,
 )
-from turnwise.wire.gemini.words import NAME
 
 _indices = msgspec.json.Decoder(list[int])
 # The kinds of `GroundingChunk`, each with uri and title (API reference, `GroundingChunk`).

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from turnwise.vocab import Opaque
-from turnwise.wire.gemini.words import NAME
+
+NAME = "gemini"
 
 Fields = dict[str, msgspec.Raw]
 

@@ -1,4 +1,4 @@
-"""One part of ours -> one part of Gemini's, in requests and responses alike.
+"""One part of ours <-> one part of Gemini's, in requests and responses alike.
 
 Keys of `Opaque` data of this family: on Text, Reasoning, File and ToolCall the fields that stand beside the part's own one
 (`thoughtSignature`, `partMetadata`, `mediaResolution`, `videoMetadata` ...); on ToolResult the fields of its
@@ -7,6 +7,8 @@ Keys of `Opaque` data of this family: on Text, Reasoning, File and ToolCall the 
 
 import base64
 from typing import assert_never
+
+import msgspec
 
 from turnwise.vocab import (
     ArgumentsState,
@@ -21,17 +23,26 @@ from turnwise.vocab import (
     ToolResult,
 )
 from turnwise.wire.gemini.fields import (
+    NAME,
     UNREADABLE,
+    Fields,
+    compact,
     is_json,
     is_json_object,
+    opaque_from,
     own_fields,
     quote,
     read_fields,
     string_of,
+    text_of_raw,
     write_array,
     write_object,
 )
-from turnwise.wire.gemini.words import NAME
+
+# Fields of a part that say something about it, beside the one field that says what it is (API reference, `Part`).
+ABOUT_PART = frozenset(
+    {"thought", "thoughtSignature", "partMetadata", "mediaResolution", "videoMetadata", "mediaProcessing"}
+)
 
 FREE_FORM_PARAMETER = "input"
 """Gemini has no free-form tools: such a tool takes an object with this one string."""
@@ -150,3 +161,41 @@ def read_result(response: bytes) -> tuple[str, bool]:
         if key in TEXT_KEYS and text is not None:
             return text, TEXT_KEYS[key]
     return response.decode("utf-8", "replace"), False
+
+
+def signature(text: str) -> Opaque:
+    return Opaque(NAME, '{"thoughtSignature":' + str(quote(text), "utf-8") + "}")
+
+
+def read_item(raw: bytes | msgspec.Raw, fields: Fields) -> Part:
+    """A part that is neither text nor call nor result: a file where it is one, else kept as it is."""
+    kind = next((key for key in fields if key not in ABOUT_PART), "part")
+    if kind in ("inlineData", "fileData"):
+        try:
+            return _read_file(read_fields(fields[kind]), about=opaque_from(fields, known=frozenset({kind})))
+        except (*UNREADABLE, ValueError):
+            pass  # bytes that are no base64 (a recorder cut them) are kept as they are
+    return ProviderItem(NAME, kind, text_of_raw(compact(raw)))
+
+
+def _read_file(source: Fields, *, about: Opaque | None) -> File:
+    media_type = string_of(source, "mimeType") or "*/*"
+    name = string_of(source, "displayName")
+    if (uri := string_of(source, "fileUri")) is not None:
+        is_own = is_own_file(uri)
+        return File(
+            media_type=media_type, url=None if is_own else uri, file_id=uri if is_own else None, name=name, opaque=about
+        )
+    encoded = string_of(source, "data") or ""
+    encoded = encoded.translate(_URL_SAFE)
+    data = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+    return File(media_type=media_type, data=data, name=name, opaque=about)
+
+
+# ProtoJSON takes both alphabets, with and without padding; Google's own Python SDK writes the second one.
+_URL_SAFE = str.maketrans("-_", "+/", "\r\n=")
+
+
+def is_own_file(uri: str) -> bool:
+    """The URI is one of Gemini's Files API, where the URI is the file's id."""
+    return uri.startswith(("https://generativelanguage.googleapis.com/", "files/"))

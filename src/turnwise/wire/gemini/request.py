@@ -19,9 +19,17 @@ import msgspec
 
 from turnwise.vocab import Message, NamedTool, Part, Request, Settings, ToolCall, ToolResult, ToolSpec
 from turnwise.wire.family import HttpCall
-from turnwise.wire.gemini.fields import UNREADABLE, Fields, own_fields, quote, read_fields, write_array, write_object
+from turnwise.wire.gemini.fields import (
+    NAME,
+    UNREADABLE,
+    Fields,
+    own_fields,
+    quote,
+    read_fields,
+    write_array,
+    write_object,
+)
 from turnwise.wire.gemini.parts import FREE_FORM_PARAMETER, encode_part
-from turnwise.wire.gemini.words import NAME
 from turnwise.wire.profiles import Profile
 
 PATH = "/models/{model}:generateContent"

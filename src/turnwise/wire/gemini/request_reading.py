@@ -26,6 +26,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.family import BadRequest
 from turnwise.wire.gemini.fields import (
+    NAME,
     UNREADABLE,
     Fields,
     is_false,
@@ -41,11 +42,9 @@ from turnwise.wire.gemini.fields import (
     text_of_raw,
     write_object,
 )
-from turnwise.wire.gemini.parts import read_result
+from turnwise.wire.gemini.parts import read_item, read_result
 from turnwise.wire.gemini.request import DECLARATION, EFFORT_LEVELS, JSON_TYPE, asks_for_thoughts
 from turnwise.wire.gemini.schemas import to_json_schema
-from turnwise.wire.gemini.stream import read_item
-from turnwise.wire.gemini.words import NAME
 
 T = TypeVar("T")
 

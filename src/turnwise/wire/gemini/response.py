@@ -1,8 +1,24 @@
-"""A whole body -> frames. A body is one chunk, read by the same reader as the chunks of a stream."""
+"""Whole bodies <-> frames and responses. A body is one chunk, read by the same reader as the chunks of a stream."""
 
-from turnwise.vocab import Fault, Faulted, FaultKind, Frame
-from turnwise.wire.gemini.faults import printable
+from turnwise.vocab import (
+    ArgumentsState,
+    Citation,
+    Fault,
+    Faulted,
+    FaultKind,
+    Finished,
+    FinishReason,
+    Frame,
+    Request,
+    Response,
+    Text,
+    ToolCall,
+)
+from turnwise.wire.gemini.faults import encode_error, printable
+from turnwise.wire.gemini.fields import quote, write_object
+from turnwise.wire.gemini.parts import encode_part
 from turnwise.wire.gemini.stream import ChunkReader
+from turnwise.wire.gemini.stream_encoder import finish_fields, is_sendable
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
 
@@ -21,3 +37,29 @@ def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
         f"expected a response of Gemini's, but what came begins with: {shown}" if shown else "the response was empty"
     )
     return [Faulted(Fault(kind=FaultKind.PROTOCOL, message=message))]
+
+
+def encode_body(response: Response, request: Request) -> bytes:
+    """The body of `generateContent`. A fault stands beside what had arrived before it."""
+    parts: list[bytes] = []
+    citations: list[Citation] = []
+    for part in response.message.parts:
+        if isinstance(part, Text):
+            citations += part.citations
+        if isinstance(part, ToolCall) and not is_sendable(part):
+            continue
+        if isinstance(part, ToolCall) and part.state is not ArgumentsState.COMPLETE:
+            part = ToolCall(id=part.id, name=part.name, arguments=part.arguments, opaque=part.opaque)
+        text = encode_part(part, sends_ids=True)
+        if text is not None:
+            parts.append(text)
+    finished = None
+    if response.finish is not FinishReason.CUT:
+        finished = Finished(response.finish, response.provider_finish, explanation=response.explanation)
+    fields = finish_fields(finished, usage=response.usage, citations=citations, parts=parts, empty=True)
+    if response.fault is not None:
+        fields["error"] = encode_error(response.fault)[1]
+    fields["modelVersion"] = quote(response.model or request.model)
+    if response.id is not None:
+        fields["responseId"] = quote(response.id)
+    return write_object(fields)

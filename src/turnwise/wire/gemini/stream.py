@@ -5,8 +5,6 @@ signature is a block of its own, because it has to go back as it came (Gemini AP
 part that has one with others).
 """
 
-import base64
-
 import msgspec
 
 from turnwise.vocab import (
@@ -17,7 +15,6 @@ from turnwise.vocab import (
     Fault,
     Faulted,
     FaultKind,
-    File,
     Finished,
     FinishReason,
     Frame,
@@ -25,7 +22,6 @@ from turnwise.vocab import (
     Opaque,
     Part,
     PartDone,
-    ProviderItem,
     Reasoning,
     ReasoningDelta,
     Repair,
@@ -51,27 +47,20 @@ from turnwise.wire.gemini.faults import fault_in_stream, printable
 from turnwise.wire.gemini.fields import (
     NOTHING,
     UNREADABLE,
-    Fields,
     compact,
     is_false,
     opaque_from,
-    quote,
     read_fields,
-    string_of,
     text_of_raw,
     write_object,
 )
 from turnwise.wire.gemini.framing import Framing
 from turnwise.wire.gemini.partial_arguments import BEGIN, PartialArguments
+from turnwise.wire.gemini.parts import ABOUT_PART, read_item, signature
 from turnwise.wire.gemini.usage import decode_usage
-from turnwise.wire.gemini.words import NAME, finish_of
+from turnwise.wire.gemini.words import finish_of
 from turnwise.wire.limits import Limits
 from turnwise.wire.sse import LineTooLong
-
-# Fields of a part that say something about it, beside the one field that says what it is (API reference, `Part`).
-ABOUT_PART = frozenset(
-    {"thought", "thoughtSignature", "partMetadata", "mediaResolution", "videoMetadata", "mediaProcessing"}
-)
 
 
 class _OpenCall:
@@ -324,44 +313,6 @@ class ChunkReader:
             self._usage = None
             if usage is not None:
                 frames.append(UsageReported(usage))
-
-
-def signature(text: str) -> Opaque:
-    return Opaque(NAME, '{"thoughtSignature":' + str(quote(text), "utf-8") + "}")
-
-
-def read_item(raw: bytes | msgspec.Raw, fields: Fields) -> Part:
-    """A part that is neither text nor call nor result: a file where it is one, else kept as it is."""
-    kind = next((key for key in fields if key not in ABOUT_PART), "part")
-    if kind in ("inlineData", "fileData"):
-        try:
-            return _read_file(read_fields(fields[kind]), about=opaque_from(fields, known=frozenset({kind})))
-        except (*UNREADABLE, ValueError):
-            pass  # bytes that are no base64 (a recorder cut them) are kept as they are
-    return ProviderItem(NAME, kind, text_of_raw(compact(raw)))
-
-
-def _read_file(source: Fields, *, about: Opaque | None) -> File:
-    media_type = string_of(source, "mimeType") or "*/*"
-    name = string_of(source, "displayName")
-    if (uri := string_of(source, "fileUri")) is not None:
-        is_own = is_own_file(uri)
-        return File(
-            media_type=media_type, url=None if is_own else uri, file_id=uri if is_own else None, name=name, opaque=about
-        )
-    encoded = string_of(source, "data") or ""
-    encoded = encoded.translate(_URL_SAFE)
-    data = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
-    return File(media_type=media_type, data=data, name=name, opaque=about)
-
-
-# ProtoJSON takes both alphabets, with and without padding; Google's own Python SDK writes the second one.
-_URL_SAFE = str.maketrans("-_", "+/", "\r\n=")
-
-
-def is_own_file(uri: str) -> bool:
-    """The URI is one of Gemini's Files API, where the URI is the file's id."""
-    return uri.startswith(("https://generativelanguage.googleapis.com/", "files/"))
 
 
 class GeminiStreamDecoder:

@@ -6,9 +6,10 @@ Completions", and for the fields of other providers the recorded streams.
 """
 
 import json
-from typing import TypeGuard
 
 import msgspec
+
+from turnwise.wire.openai_chat.fields import is_array, is_object
 
 NOTHING = msgspec.Raw()
 
@@ -183,14 +184,6 @@ def _function(value: dict[str, object]) -> FunctionPiece:
         text = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
         return FunctionPiece(name=_text(value.get("name")), arguments=_text(text), whole=True)
     return FunctionPiece(name=_text(value.get("name")), arguments=_piece(arguments))
-
-
-def is_object(value: object) -> TypeGuard[dict[str, object]]:
-    return isinstance(value, dict)
-
-
-def is_array(value: object) -> TypeGuard[list[object]]:
-    return isinstance(value, list)
 
 
 def objects(value: object) -> list[dict[str, object]]:

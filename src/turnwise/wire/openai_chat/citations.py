@@ -3,7 +3,7 @@
 import msgspec
 
 from turnwise.vocab import Citation
-from turnwise.wire.openai_chat.reasoning import FAMILY
+from turnwise.wire.openai_chat.fields import NAME
 
 
 class UrlCitation(msgspec.Struct):
@@ -27,10 +27,10 @@ def citation_of(raw: bytes) -> Citation:
     try:
         source = msgspec.json.decode(text, type=Source | str)
     except (msgspec.MsgspecError, RecursionError):
-        return Citation(family=FAMILY, raw=text)
+        return Citation(family=NAME, raw=text)
     if isinstance(source, str):  # Perplexity's `citations`: the address alone
-        return Citation(family=FAMILY, raw=text, url=source)
+        return Citation(family=NAME, raw=text, url=source)
     inner = source.url_citation
     if inner is not None:
-        return Citation(family=FAMILY, raw=text, url=inner.url, title=inner.title, cited_text=inner.content)
-    return Citation(family=FAMILY, raw=text, url=source.url, title=source.title, cited_text=source.snippet or None)
+        return Citation(family=NAME, raw=text, url=inner.url, title=inner.title, cited_text=inner.content)
+    return Citation(family=NAME, raw=text, url=source.url, title=source.title, cited_text=source.snippet or None)

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from turnwise.vocab import File, Opaque
-from turnwise.wire.openai_chat.chunks import is_object
-from turnwise.wire.openai_chat.reasoning import FAMILY
+from turnwise.wire.openai_chat.fields import NAME, is_object
 
 DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,=]+=[^;,]*)*)(;base64)?,", re.ASCII)
 
@@ -79,7 +78,7 @@ def decode_file(part: Mapping[str, object]) -> File | None:
         rest[str(kind)] = fields
     if not rest:
         return file
-    return msgspec.structs.replace(file, opaque=Opaque(FAMILY, msgspec.json.encode(rest).decode()))
+    return msgspec.structs.replace(file, opaque=Opaque(NAME, msgspec.json.encode(rest).decode()))
 
 
 def image_of(raw: msgspec.Raw) -> File | None:

@@ -6,8 +6,7 @@ import msgspec
 
 from turnwise.vocab import Opaque
 from turnwise.wire.openai_chat.chunks import ContentPart, Delta
-
-FAMILY = "openai_chat"
+from turnwise.wire.openai_chat.fields import NAME
 
 CONTENT, REASONING_CONTENT, REASONING, DETAILS = 1, 2, 3, 4
 
@@ -46,7 +45,7 @@ class ReasoningReader:
         if self._said:
             return None
         self._said = True
-        return Opaque(FAMILY, msgspec.json.encode({"reasoning_details": _joined(self._details)}).decode())
+        return Opaque(NAME, msgspec.json.encode({"reasoning_details": _joined(self._details)}).decode())
 
     def _keep(self, raws: list[msgspec.Raw]) -> str:
         """Fragments of one entry share its type and index; their texts are joined, later fields (a signature) added.

@@ -8,7 +8,8 @@ import msgspec
 
 from turnwise.vocab import Message, NamedTool, OutputSchema, Request, Settings, Text, ToolSpec
 from turnwise.wire.family import HttpCall
-from turnwise.wire.openai_chat.message import Fields, encode_messages, fields_of, merged
+from turnwise.wire.openai_chat.fields import Fields, fields_of, merged
+from turnwise.wire.openai_chat.parts import encode_messages
 from turnwise.wire.profiles import Profile
 
 PATH = "/chat/completions"

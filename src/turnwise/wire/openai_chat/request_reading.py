@@ -27,10 +27,8 @@ from turnwise.vocab import (
     ToolSpec,
 )
 from turnwise.wire.family import BadRequest
-from turnwise.wire.openai_chat.chunks import is_array, is_object
+from turnwise.wire.openai_chat.fields import NAME, Fields, is_array, is_object
 from turnwise.wire.openai_chat.files import decode_file
-from turnwise.wire.openai_chat.message import Fields
-from turnwise.wire.openai_chat.reasoning import FAMILY
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 EFFORTS = frozenset(get_args(Effort))
@@ -89,7 +87,7 @@ def _note_usage(fields: Fields) -> None:
 
 
 def _opaque(fields: Fields) -> Opaque | None:
-    return Opaque(FAMILY, msgspec.json.encode(fields).decode()) if fields else None
+    return Opaque(NAME, msgspec.json.encode(fields).decode()) if fields else None
 
 
 def _string(value: object, where: str) -> str:
@@ -422,7 +420,7 @@ def _part(part: object, where: str) -> Part:
     if found is not None:
         return found
     kind = _string(part.get("type"), f"{where}.type")
-    return ProviderItem(FAMILY, kind, msgspec.json.encode(part).decode())
+    return ProviderItem(NAME, kind, msgspec.json.encode(part).decode())
 
 
 def _rest(value: Fields, *known: str) -> Fields:

@@ -20,12 +20,12 @@ from turnwise.vocab import (
 )
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_chat.faults import encode_fault
+from turnwise.wire.openai_chat.fields import NAME, fields_of
 from turnwise.wire.openai_chat.files import encode_file
-from turnwise.wire.openai_chat.finish import word_of
-from turnwise.wire.openai_chat.message import encode_call, fields_of, joined_text
-from turnwise.wire.openai_chat.reasoning import FAMILY
+from turnwise.wire.openai_chat.parts import encode_call, joined_text
 from turnwise.wire.openai_chat.stream import ChatStreamDecoder
 from turnwise.wire.openai_chat.usage import encode_usage
+from turnwise.wire.openai_chat.words import word_of
 from turnwise.wire.profiles import Profile
 
 
@@ -88,7 +88,7 @@ def _message(parts: tuple[Part, ...]) -> dict[str, object]:
     calls = [encode_call(part) for part in parts if isinstance(part, ToolCall)]
     if calls:
         message["tool_calls"] = calls
-    executed = [item_of(part) for part in parts if isinstance(part, ProviderItem) and part.family == FAMILY]
+    executed = [item_of(part) for part in parts if isinstance(part, ProviderItem) and part.family == NAME]
     if executed:
         message["executed_tools"] = executed
     images = [encode_file(part, document_part="file") for part in parts if isinstance(part, File)]
@@ -107,12 +107,12 @@ def citations_of(parts: tuple[Part, ...]) -> list[Citation]:
 
 def is_annotation(citation: Citation) -> bool:
     """OpenAI's shape, which stands in the message; Perplexity's shapes stand beside the choices."""
-    return citation.family == FAMILY and citation.raw.startswith("{") and '"url_citation"' in citation.raw
+    return citation.family == NAME and citation.raw.startswith("{") and '"url_citation"' in citation.raw
 
 
 def sources_of(citations: list[Citation]) -> dict[str, object]:
     """Perplexity's `search_results` and `citations`."""
-    others = [c for c in citations if c.family == FAMILY and not is_annotation(c)]
+    others = [c for c in citations if c.family == NAME and not is_annotation(c)]
     found: dict[str, object] = {}
     for key, is_object in (("search_results", True), ("citations", False)):
         raws = [msgspec.Raw(c.raw.encode()) for c in others if c.raw.startswith("{") is is_object]

@@ -42,10 +42,11 @@ from turnwise.wire.openai_chat.chunks import (
 )
 from turnwise.wire.openai_chat.citations import citation_of
 from turnwise.wire.openai_chat.faults import decode_error_event, printable
+from turnwise.wire.openai_chat.fields import NAME
 from turnwise.wire.openai_chat.files import image_of
-from turnwise.wire.openai_chat.finish import finish_of, says_limit
-from turnwise.wire.openai_chat.reasoning import FAMILY, ReasoningReader, split_content
+from turnwise.wire.openai_chat.reasoning import ReasoningReader, split_content
 from turnwise.wire.openai_chat.usage import UsageReader
+from turnwise.wire.openai_chat.words import finish_of, says_limit
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import LineTooLong, SseEvent, SseParser
 
@@ -199,7 +200,7 @@ class ChunkReader:
             self._cite(delta.annotations, frames)
         for raw in delta.executed_tools or ():
             # Groq sends the call first and then the same again with its output; the index says which it is.
-            item = ProviderItem(FAMILY, "executed_tools", bytes(raw).decode("utf-8", "replace"))
+            item = ProviderItem(NAME, "executed_tools", bytes(raw).decode("utf-8", "replace"))
             frames.append(PartDone(f"executed-{_index_of(raw)}", item))
         for raw in delta.images or ():
             image: File | None = image_of(raw)
@@ -246,7 +247,7 @@ def _opaque_of(extra_content: msgspec.Raw) -> Opaque | None:
         fields: object = msgspec.json.decode(extra_content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return Opaque(FAMILY, msgspec.json.encode({"extra_content": fields}).decode())
+    return Opaque(NAME, msgspec.json.encode({"extra_content": fields}).decode())
 
 
 def _call_frame(call: CallPiece, *, block: str | None) -> ToolCallDelta:

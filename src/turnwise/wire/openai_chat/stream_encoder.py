@@ -31,12 +31,11 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.openai_chat.faults import error_object
+from turnwise.wire.openai_chat.fields import NAME, fields_of
 from turnwise.wire.openai_chat.files import encode_file
-from turnwise.wire.openai_chat.finish import word_of
-from turnwise.wire.openai_chat.message import fields_of
-from turnwise.wire.openai_chat.reasoning import FAMILY
 from turnwise.wire.openai_chat.response import is_annotation, sources_of
 from turnwise.wire.openai_chat.usage import encode_usage
+from turnwise.wire.openai_chat.words import word_of
 from turnwise.wire.sse import encode_event
 
 
@@ -200,7 +199,7 @@ class ChatStreamEncoder:
                 return self._rest(block, "refusal", text)
             case ToolCall():
                 return self._rest_of_call(block, part)
-            case ProviderItem(family=family, kind=kind) if family == FAMILY and kind == "executed_tools":
+            case ProviderItem(family=family, kind=kind) if family == NAME and kind == "executed_tools":
                 return self._delta({"executed_tools": [msgspec.Raw(part.json.encode())]})
             case File():
                 self._images.append(encode_file(part, document_part="file"))

@@ -3,7 +3,7 @@
 import msgspec
 
 from turnwise.vocab import Usage
-from turnwise.wire.openai_chat.chunks import is_object
+from turnwise.wire.openai_chat.fields import is_object
 from turnwise.wire.profiles import Profile
 
 # Where each count may stand, first found first; a zero does not count as found, because several shapes come together.

@@ -2,23 +2,23 @@
 LM Studio."""
 
 from turnwise.wire.family import Family
-from turnwise.wire.openai_responses.client_request import decode_request
-from turnwise.wire.openai_responses.encoder import ResponsesEncoder
 from turnwise.wire.openai_responses.faults import decode_fault, encode_fault
-from turnwise.wire.openai_responses.fields import FAMILY_NAME
+from turnwise.wire.openai_responses.fields import NAME
 from turnwise.wire.openai_responses.losses import LOSSES
 from turnwise.wire.openai_responses.request import encode_request
+from turnwise.wire.openai_responses.request_reading import decode_request
 from turnwise.wire.openai_responses.response import decode_body, encode_body
-from turnwise.wire.openai_responses.stream import ResponsesDecoder
+from turnwise.wire.openai_responses.stream import ResponsesStreamDecoder
+from turnwise.wire.openai_responses.stream_encoder import ResponsesStreamEncoder
 from turnwise.wire.openai_responses.words import FINISH_REASONS
 
 FAMILY = Family(
-    name=FAMILY_NAME,
+    name=NAME,
     encode_request=encode_request,
     decode_request=decode_request,
-    stream_decoder=ResponsesDecoder,
+    stream_decoder=ResponsesStreamDecoder,
     decode_body=decode_body,
-    stream_encoder=ResponsesEncoder,
+    stream_encoder=ResponsesStreamEncoder,
     encode_body=encode_body,
     decode_fault=decode_fault,
     encode_fault=encode_fault,

@@ -8,7 +8,7 @@ import msgspec
 Fields = dict[str, msgspec.Raw]
 """An object's keys and, undecoded, their values."""
 
-FAMILY_NAME = "openai_responses"
+NAME = "openai_responses"
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What reading a stranger's JSON can raise: not this shape or no JSON, no UTF-8, nested without end."""

@@ -1,4 +1,4 @@
-"""Requests of the Responses API (`POST /responses`), both ways. Opaque keys: see items.py, and for tools below.
+"""Requests of the Responses API (`POST /responses`), both ways. Opaque keys: see parts.py, and for tools below.
 
 Opaque data on a `ToolSpec`: a server-side tool whole (it then has a `type`), or further fields of a function
 (`defer_loading`) or custom tool (`format`). `Request.extra`: every body field that has no word in the vocabulary.
@@ -31,14 +31,14 @@ from turnwise.vocab import (
 )
 from turnwise.wire.family import HttpCall
 from turnwise.wire.openai_responses.fields import (
-    FAMILY_NAME,
+    NAME,
     Fields,
     encode,
     fields_of,
     is_object,
     text_at,
 )
-from turnwise.wire.openai_responses.items import (
+from turnwise.wire.openai_responses.parts import (
     call_item,
     header_of,
     message_item,
@@ -184,7 +184,7 @@ def _client_items(parts: Sequence[Part], *, role: str, profile: Profile) -> Iter
                     files = tuple([_allowed_in_result(piece, profile) for piece in part.content])
                     free_form = part.free_form and profile.free_form_tools
                     yield result_item(msgspec.structs.replace(part, content=files, free_form=free_form))
-                case ProviderItem(family=family, json=json) if family == FAMILY_NAME:
+                case ProviderItem(family=family, json=json) if family == NAME:
                     yield {**fields_of(json)}
                 case _:
                     pass
@@ -217,7 +217,7 @@ def _assistant_items(
                     yield reasoning_item(part)
             case [ToolCall() as call]:
                 yield _call(call, profile=profile)
-            case [ProviderItem(family=family, json=json)] if family == FAMILY_NAME:
+            case [ProviderItem(family=family, json=json)] if family == NAME:
                 yield {**fields_of(json)}
             case _:
                 pass

@@ -23,14 +23,15 @@ from turnwise.vocab import (
 )
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_responses.faults import response_error
-from turnwise.wire.openai_responses.fields import FAMILY_NAME, encode, fields_of
-from turnwise.wire.openai_responses.items import call_item, message_item, reasoning_item
+from turnwise.wire.openai_responses.fields import NAME, encode, fields_of
+from turnwise.wire.openai_responses.parts import call_item, message_item, reasoning_item
 from turnwise.wire.openai_responses.request import encode_body_of, text_runs
-from turnwise.wire.openai_responses.stream import ResponsesDecoder, read_body, too_long
-from turnwise.wire.openai_responses.words import FINISH_REASONS, usage_object
+from turnwise.wire.openai_responses.stream import ResponsesStreamDecoder, read_body, too_long
+from turnwise.wire.openai_responses.usage import usage_object
+from turnwise.wire.openai_responses.words import FINISH_REASONS
 from turnwise.wire.profiles import Profile
 
-PROFILE = Profile(name=FAMILY_NAME, family=FAMILY_NAME)
+PROFILE = Profile(name=NAME, family=NAME)
 
 # Finish -> the status that says it. `cut` has no word: an API that ended a response knows why.
 STATUSES: Mapping[FinishReason, str] = {
@@ -55,7 +56,7 @@ ID_PREFIXES: Mapping[str, str] = {
 def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
     if len(body) > limits.response_bytes:
         return [Faulted(Fault(kind=FaultKind.TOO_LARGE, message=too_long(limits)))]
-    return read_body(body, ResponsesDecoder(profile, limits))
+    return read_body(body, ResponsesStreamDecoder(profile, limits))
 
 
 def encode_body(response: Response, request: Request) -> bytes:
@@ -99,7 +100,7 @@ def output_item(run: Sequence[Part], *, id: str, is_cut: bool = False) -> dict[s
         case [ToolCall() as call]:
             is_whole = call.state == ArgumentsState.COMPLETE and not is_cut
             return _with_own({"status": _status(not is_whole)}, call_item(call, arguments=call.arguments), id=id)
-        case [ProviderItem(family=family, json=json)] if family == FAMILY_NAME:
+        case [ProviderItem(family=family, json=json)] if family == NAME:
             return {**fields_of(json)}
         case _:
             return None

@@ -47,8 +47,9 @@ from turnwise.wire.openai_responses.fields import (
     without,
 )
 from turnwise.wire.openai_responses.healing import heal, preview
-from turnwise.wire.openai_responses.items import citation_of, kind_of, opaque_of, parts_of
-from turnwise.wire.openai_responses.words import TERMINAL_EVENTS, finish_reason, status_word, usage_of
+from turnwise.wire.openai_responses.parts import citation_of, kind_of, opaque_of, parts_of
+from turnwise.wire.openai_responses.usage import usage_of
+from turnwise.wire.openai_responses.words import TERMINAL_EVENTS, finish_reason, status_word
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import LineTooLong, SseEvent, SseParser
 
@@ -80,7 +81,7 @@ class _Item(msgspec.Struct):
     reasoning: str = ""  # the event type that this item's thoughts come by: summary or content, counted once
 
 
-class ResponsesDecoder:
+class ResponsesStreamDecoder:
     """Bytes in any pieces -> frames. See `StreamDecoder`."""
 
     def __init__(self, profile: Profile, limits: Limits) -> None:
@@ -483,7 +484,7 @@ def block_name(index: int, content_index: int) -> str:
     return f"{index}.{content_index}" if content_index else str(index)
 
 
-def read_body(body: bytes, decoder: ResponsesDecoder) -> list[Frame]:
+def read_body(body: bytes, decoder: ResponsesStreamDecoder) -> list[Frame]:
     """A whole response object, or an error object, as the frames that a stream of it would have given."""
     frames: list[Frame] = []
     try:
@@ -508,7 +509,7 @@ def _no_body(body: bytes) -> str:
     return f"the body is no response of the Responses API; it begins with: {preview(body)}"
 
 
-def _take_body(response: Fields, decoder: ResponsesDecoder, frames: list[Frame]) -> None:
+def _take_body(response: Fields, decoder: ResponsesStreamDecoder, frames: list[Frame]) -> None:
     if "output" not in response and "status" not in response:
         error = response.get("error")
         if error is None and "message" not in response and "detail" not in response:
@@ -521,13 +522,13 @@ def _take_body(response: Fields, decoder: ResponsesDecoder, frames: list[Frame])
     decoder.take_end(response, "completed", frames)
 
 
-_DELTAS: Mapping[str, Callable[[ResponsesDecoder, _Delta, list[Frame]], None]] = {
-    "response.output_text.delta": ResponsesDecoder._text,  # pyright: ignore[reportPrivateUsage]
-    "response.refusal.delta": ResponsesDecoder._refusal,  # pyright: ignore[reportPrivateUsage]
-    "response.reasoning_summary_text.delta": ResponsesDecoder._reasoning,  # pyright: ignore[reportPrivateUsage]
-    "response.reasoning_text.delta": ResponsesDecoder._reasoning,  # pyright: ignore[reportPrivateUsage]
-    "response.function_call_arguments.delta": ResponsesDecoder._arguments,  # pyright: ignore[reportPrivateUsage]
-    "response.custom_tool_call_input.delta": ResponsesDecoder._input,  # pyright: ignore[reportPrivateUsage]
+_DELTAS: Mapping[str, Callable[[ResponsesStreamDecoder, _Delta, list[Frame]], None]] = {
+    "response.output_text.delta": ResponsesStreamDecoder._text,  # pyright: ignore[reportPrivateUsage]
+    "response.refusal.delta": ResponsesStreamDecoder._refusal,  # pyright: ignore[reportPrivateUsage]
+    "response.reasoning_summary_text.delta": ResponsesStreamDecoder._reasoning,  # pyright: ignore[reportPrivateUsage]
+    "response.reasoning_text.delta": ResponsesStreamDecoder._reasoning,  # pyright: ignore[reportPrivateUsage]
+    "response.function_call_arguments.delta": ResponsesStreamDecoder._arguments,  # pyright: ignore[reportPrivateUsage]
+    "response.custom_tool_call_input.delta": ResponsesStreamDecoder._input,  # pyright: ignore[reportPrivateUsage]
 }
 
 # Event that repeats a whole text -> the delta it sums up, and the field it stands in.
@@ -538,13 +539,13 @@ _WHOLES: Mapping[str, tuple[str, str]] = {
     "response.custom_tool_call_input.done": ("response.custom_tool_call_input.delta", "input"),
 }
 
-_EVENTS: Mapping[str, Callable[[ResponsesDecoder, Fields, list[Frame]], None]] = {
-    "response.created": ResponsesDecoder._start,  # pyright: ignore[reportPrivateUsage]
-    "response.queued": ResponsesDecoder._start,  # pyright: ignore[reportPrivateUsage]
-    "response.in_progress": ResponsesDecoder._start,  # pyright: ignore[reportPrivateUsage]
-    "response.output_item.added": ResponsesDecoder._add,  # pyright: ignore[reportPrivateUsage]
-    "response.output_item.done": ResponsesDecoder._finish_item,  # pyright: ignore[reportPrivateUsage]
-    "response.content_part.added": ResponsesDecoder._add_content,  # pyright: ignore[reportPrivateUsage]
-    "response.output_text.annotation.added": ResponsesDecoder._add_citation,  # pyright: ignore[reportPrivateUsage]
-    **dict.fromkeys(_WHOLES, ResponsesDecoder._add_whole),  # pyright: ignore[reportPrivateUsage]
+_EVENTS: Mapping[str, Callable[[ResponsesStreamDecoder, Fields, list[Frame]], None]] = {
+    "response.created": ResponsesStreamDecoder._start,  # pyright: ignore[reportPrivateUsage]
+    "response.queued": ResponsesStreamDecoder._start,  # pyright: ignore[reportPrivateUsage]
+    "response.in_progress": ResponsesStreamDecoder._start,  # pyright: ignore[reportPrivateUsage]
+    "response.output_item.added": ResponsesStreamDecoder._add,  # pyright: ignore[reportPrivateUsage]
+    "response.output_item.done": ResponsesStreamDecoder._finish_item,  # pyright: ignore[reportPrivateUsage]
+    "response.content_part.added": ResponsesStreamDecoder._add_content,  # pyright: ignore[reportPrivateUsage]
+    "response.output_text.annotation.added": ResponsesStreamDecoder._add_citation,  # pyright: ignore[reportPrivateUsage]
+    **dict.fromkeys(_WHOLES, ResponsesStreamDecoder._add_whole),  # pyright: ignore[reportPrivateUsage]
 }

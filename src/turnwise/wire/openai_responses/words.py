@@ -1,11 +1,9 @@
-"""Words of the Responses API in a response: its status, its usage."""
+"""Why a response of the Responses API ended: its status -> our reason, as data."""
 
 from collections.abc import Mapping
 
-import msgspec
-
-from turnwise.vocab import FinishReason, Usage
-from turnwise.wire.openai_responses.fields import Fields, count_at, object_at, text_at
+from turnwise.vocab import FinishReason
+from turnwise.wire.openai_responses.fields import Fields, object_at, text_at
 
 # Status, with `:reason` where the response gives one. `completed` covers an answer, calls and a refusal alike: which of
 # the three it is, the items say. Source: OpenAI API reference, "The response object".
@@ -47,32 +45,3 @@ def finish_reason(word: str, *, has_calls: bool, has_refusal: bool) -> FinishRea
     if has_calls:
         return FinishReason.TOOL_CALLS
     return FinishReason.REFUSAL if has_refusal else FinishReason.STOP
-
-
-def usage_of(fields: Fields, *, raw: msgspec.Raw) -> Usage:
-    """The API counts as we do: input includes cache reads and writes, output includes reasoning."""
-    read = object_at(fields, "input_tokens_details")
-    return Usage(
-        input_tokens=count_at(fields, "input_tokens") or 0,
-        output_tokens=count_at(fields, "output_tokens") or 0,
-        reasoning_tokens=count_at(object_at(fields, "output_tokens_details"), "reasoning_tokens") or 0,
-        cache_read_tokens=count_at(read, "cached_tokens") or 0,
-        cache_write_tokens=count_at(read, "cache_write_tokens") or 0,
-        provider=bytes(raw).decode(),
-    )
-
-
-def usage_object(usage: Usage) -> object:
-    """The provider's own object where it is one of this API, else ours in its words."""
-    if usage.provider and b'"input_tokens"' in usage.provider.encode():
-        return msgspec.Raw(usage.provider.encode())
-    return {
-        "input_tokens": usage.input_tokens,
-        "input_tokens_details": {
-            "cached_tokens": usage.cache_read_tokens,
-            "cache_write_tokens": usage.cache_write_tokens,
-        },
-        "output_tokens": usage.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-    }

@@ -22,7 +22,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.family import BadRequest
 from turnwise.wire.openai_responses.fields import (
-    FAMILY_NAME,
+    NAME,
     UNREADABLE,
     Fields,
     encode,
@@ -34,7 +34,7 @@ from turnwise.wire.openai_responses.fields import (
     text_at,
     without,
 )
-from turnwise.wire.openai_responses.items import kind_of, message_parts, opaque_of, parts_of, result_of
+from turnwise.wire.openai_responses.parts import kind_of, message_parts, opaque_of, parts_of, result_of
 from turnwise.wire.openai_responses.request import ENCRYPTED_REASONING, wants_encrypted_reasoning
 
 # Items that the client writes; every other item of an unknown type is the model's or its server's.
@@ -210,7 +210,7 @@ def _decode_tool(raw: msgspec.Raw, where: str) -> ToolSpec:
     if kind is None:
         raise BadRequest(f"`{where}.type` is missing")
     if kind not in ("function", "custom"):
-        return ToolSpec(name=name or kind, opaque=Opaque(FAMILY_NAME, json_text(raw)))
+        return ToolSpec(name=name or kind, opaque=Opaque(NAME, json_text(raw)))
     if name is None:
         raise BadRequest(f"`{where}.name` is missing")
     description = text_at(fields, "description") or ""

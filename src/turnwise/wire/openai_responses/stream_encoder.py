@@ -33,8 +33,8 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.openai_responses.faults import stream_error
-from turnwise.wire.openai_responses.fields import FAMILY_NAME, Fields, encode, fields_of, text_at, without
-from turnwise.wire.openai_responses.items import CONTENT_PART, content_part, opaque_of
+from turnwise.wire.openai_responses.fields import NAME, Fields, encode, fields_of, text_at, without
+from turnwise.wire.openai_responses.parts import CONTENT_PART, content_part, opaque_of
 from turnwise.wire.openai_responses.response import (
     ID_PREFIXES,
     made_up_id,
@@ -75,7 +75,7 @@ class _Item(msgspec.Struct, kw_only=True):
     done: bool = False
 
 
-class ResponsesEncoder:
+class ResponsesStreamEncoder:
     """See `StreamEncoder`. An item's id is the one that its `BlockData` gives before its first piece, else it is made up;
     one that comes later is too late, for `output_item.added` has left."""
 
@@ -108,7 +108,7 @@ class ResponsesEncoder:
             case ToolCallDelta():
                 self._write_call(self._block(frame.block or f"call-{frame.index}"), frame)
             case BlockData(block=name, opaque=opaque):
-                if opaque.family == FAMILY_NAME:
+                if opaque.family == NAME:
                     block = self._block(name)
                     block.opaque = {**block.opaque, **fields_of(opaque.json)}
             case CitationAdded(block=name, citation=citation):
@@ -285,7 +285,7 @@ class ResponsesEncoder:
         self._emit(f"response.{kind}.delta", {**self._at(block), "delta": arguments})
 
     def _write_citation(self, block: _Block, citation: Citation) -> None:
-        if citation.family != FAMILY_NAME or block.ended:
+        if citation.family != NAME or block.ended:
             return
         if block.item is None:
             self._open_content(block, Text)
@@ -298,7 +298,7 @@ class ResponsesEncoder:
         if block.ended:
             return
         opaque = getattr(part, "opaque", None)
-        if opaque is not None and opaque.family == FAMILY_NAME:
+        if opaque is not None and opaque.family == NAME:
             block.opaque = fields_of(opaque.json)
         sent = "".join(block.pieces)
         match part:
@@ -315,7 +315,7 @@ class ResponsesEncoder:
                 self._write_call(
                     block, ToolCallDelta(id=part.id, name=part.name, arguments=rest, free_form=part.free_form)
                 )
-            case ProviderItem(family=family, json=json) if family == FAMILY_NAME:
+            case ProviderItem(family=family, json=json) if family == NAME:
                 self._write_provider_item(json)
                 block.ended = True
             case _:

@@ -20,7 +20,6 @@ from turnwise.vocab import (
     ToolResult,
     ToolSpec,
 )
-from turnwise.wire.anthropic_messages.blocks import read_block, read_text, read_tool_result
 from turnwise.wire.anthropic_messages.fields import (
     UNREADABLE,
     Fields,
@@ -32,6 +31,7 @@ from turnwise.wire.anthropic_messages.fields import (
     text_of_raw,
     write_object,
 )
+from turnwise.wire.anthropic_messages.parts import read_block, read_text, read_tool_result
 from turnwise.wire.family import BadRequest
 
 # Vertex: .../models/NAME:rawPredict; Bedrock: /model/NAME/invoke

@@ -29,7 +29,7 @@ from turnwise.vocab import (
     ToolResult,
 )
 from turnwise.wire.openai_responses.fields import (
-    FAMILY_NAME,
+    NAME,
     Fields,
     encode,
     fields_of,
@@ -55,12 +55,12 @@ _MODELLED_IN_RESULT = ("type", "call_id", "output")
 
 
 def opaque_of(fields: Mapping[str, msgspec.Raw]) -> Opaque | None:
-    return Opaque(FAMILY_NAME, encode(fields).decode()) if fields else None
+    return Opaque(NAME, encode(fields).decode()) if fields else None
 
 
 def own_fields(opaque: Opaque | None) -> Fields:
     """The fields in opaque data of this family; nothing for another family's."""
-    return fields_of(opaque.json) if opaque is not None and opaque.family == FAMILY_NAME else {}
+    return fields_of(opaque.json) if opaque is not None and opaque.family == NAME else {}
 
 
 # ---- items -> parts
@@ -86,7 +86,7 @@ def parts_of(item: Fields) -> tuple[Part, ...]:
         case "custom_tool_call":
             return (_custom_call(item),)
         case kind:
-            return (ProviderItem(FAMILY_NAME, kind, encode(item).decode()),)
+            return (ProviderItem(NAME, kind, encode(item).decode()),)
 
 
 def message_parts(item: Fields, *, usual_role: str | None = None) -> tuple[Part, ...]:
@@ -120,7 +120,7 @@ def _content_part(part: Fields, header: Fields) -> Part:
             return _file(part, header)
         case _:
             whole: dict[str, object] = {"type": "message", "role": "assistant", **header, "content": [part]}
-            return ProviderItem(FAMILY_NAME, kind or "content_part", encode(whole).decode())
+            return ProviderItem(NAME, kind or "content_part", encode(whole).decode())
 
 
 def _part_opaque(header: Fields, rest: Fields) -> Opaque | None:
@@ -132,7 +132,7 @@ def _part_opaque(header: Fields, rest: Fields) -> Opaque | None:
 def citation_of(raw: msgspec.Raw) -> Citation:
     annotation = fields_of(raw) if is_object(raw) else {}
     return Citation(
-        family=FAMILY_NAME,
+        family=NAME,
         raw=json_text(raw),
         url=text_at(annotation, "url"),
         title=text_at(annotation, "title") or text_at(annotation, "filename"),
@@ -277,9 +277,7 @@ def content_part(part: Text | Refusal | File, *, role: str) -> dict[str, object]
     match part:
         case Text():
             if role == "assistant":
-                annotations = [
-                    msgspec.Raw(citation.raw) for citation in part.citations if citation.family == FAMILY_NAME
-                ]
+                annotations = [msgspec.Raw(citation.raw) for citation in part.citations if citation.family == NAME]
                 return {**extra, "type": "output_text", "text": part.text, "annotations": annotations}
             return {**extra, "type": "input_text", "text": part.text}
         case Refusal():

@@ -1,11 +1,10 @@
-"""Frames, or a whole response, -> bytes as Gemini's API sends them.
+"""Frames -> a stream as Gemini's API sends it.
 
 The API hands out whole calls, so a call is held back until it has ended; one whose arguments are no complete JSON object is
 left out, as the API does (it answers MAX_TOKENS or MALFORMED_FUNCTION_CALL without the call).
 """
 
 from turnwise.vocab import (
-    ArgumentsState,
     BlockData,
     BlockEnded,
     Citation,
@@ -22,7 +21,6 @@ from turnwise.vocab import (
     ReasoningDelta,
     RefusalDelta,
     Request,
-    Response,
     Started,
     Text,
     TextDelta,
@@ -33,10 +31,10 @@ from turnwise.vocab import (
 )
 from turnwise.wire.gemini.citations import encode_citations
 from turnwise.wire.gemini.faults import encode_error
-from turnwise.wire.gemini.fields import is_json_object, own_fields, quote, write_array, write_object
+from turnwise.wire.gemini.fields import NAME, is_json_object, own_fields, quote, write_array, write_object
 from turnwise.wire.gemini.parts import encode_part
 from turnwise.wire.gemini.usage import encode_usage
-from turnwise.wire.gemini.words import BLOCK_REASONS, NAME, word_of
+from turnwise.wire.gemini.words import BLOCK_REASONS, word_of
 
 EMPTY_PART = b'{"text":""}'  # what the API writes beside a finish reason that comes alone (recorded)
 
@@ -239,29 +237,3 @@ def _candidate(parts: list[bytes], **about: bytes) -> bytes:
 def _one_line(text: bytes) -> bytes:
     """JSON without the line breaks that opaque text may bring along: an event's payload is one line."""
     return text.replace(b"\r", b" ").replace(b"\n", b" ") if b"\n" in text or b"\r" in text else text
-
-
-def encode_response(response: Response, request: Request) -> bytes:
-    """The body of `generateContent`. A fault stands beside what had arrived before it."""
-    parts: list[bytes] = []
-    citations: list[Citation] = []
-    for part in response.message.parts:
-        if isinstance(part, Text):
-            citations += part.citations
-        if isinstance(part, ToolCall) and not is_sendable(part):
-            continue
-        if isinstance(part, ToolCall) and part.state is not ArgumentsState.COMPLETE:
-            part = ToolCall(id=part.id, name=part.name, arguments=part.arguments, opaque=part.opaque)
-        text = encode_part(part, sends_ids=True)
-        if text is not None:
-            parts.append(text)
-    finished = None
-    if response.finish is not FinishReason.CUT:
-        finished = Finished(response.finish, response.provider_finish, explanation=response.explanation)
-    fields = finish_fields(finished, usage=response.usage, citations=citations, parts=parts, empty=True)
-    if response.fault is not None:
-        fields["error"] = encode_error(response.fault)[1]
-    fields["modelVersion"] = quote(response.model or request.model)
-    if response.id is not None:
-        fields["responseId"] = quote(response.id)
-    return write_object(fields)

@@ -24,11 +24,9 @@ from turnwise.vocab import (
     ToolCall,
     ToolResult,
 )
+from turnwise.wire.openai_chat.fields import NAME, Fields, fields_of, merged
 from turnwise.wire.openai_chat.files import encode_file
-from turnwise.wire.openai_chat.reasoning import FAMILY
 from turnwise.wire.profiles import Profile
-
-Fields = dict[str, object]
 
 ALPHANUMERIC = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -86,7 +84,7 @@ def _content(parts: Iterable[Part], profile: Profile) -> list[object]:
                 content.append({"type": "text", "text": part.text, **_part_fields(part.opaque)})
             case File():
                 content.append(file_part(part, profile))
-            case ProviderItem(family=family) if family == FAMILY:
+            case ProviderItem(family=family) if family == NAME:
                 content.append(msgspec.Raw(part.json.encode()))
             case _:
                 pass
@@ -121,7 +119,7 @@ def _assistant_message(parts: Sequence[Part], profile: Profile) -> Fields:
 
 def _assistant_content(parts: Sequence[Part], reasoning: list[Reasoning], profile: Profile) -> object:
     texts = [part for part in parts if isinstance(part, Text)]
-    items = [part for part in parts if isinstance(part, ProviderItem) and part.family == FAMILY and _is_content(part)]
+    items = [part for part in parts if isinstance(part, ProviderItem) and part.family == NAME and _is_content(part)]
     thinking = profile.reasoning_replay == "content" and any(part.text for part in reasoning)
     if not thinking and not items and not any(_part_fields(part.opaque) for part in texts):
         return joined_text(parts)
@@ -219,13 +217,6 @@ def joined_text(parts: Iterable[Part]) -> str | None:
     return "".join(texts) if texts else None
 
 
-def fields_of(opaque: Opaque | None) -> Fields:
-    """Our own opaque data as fields whose values are kept as they came; another family's is left out."""
-    if opaque is None or opaque.family != FAMILY:
-        return {}
-    return msgspec.json.decode(opaque.json, type=dict[str, object])
-
-
 def _part_fields(opaque: Opaque | None) -> Fields:
     fields = fields_of(opaque)
     fields.pop("message", None)
@@ -240,14 +231,3 @@ def message_fields(parts: Iterable[Part]) -> Fields:
         if isinstance(fields, dict):
             found.update(cast("Fields", fields))
     return found
-
-
-def merged(fields: Fields, more: Fields) -> Fields:
-    """`more` laid over `fields`, objects in objects."""
-    for key, value in more.items():
-        there = fields.get(key)
-        if isinstance(there, dict) and isinstance(value, dict):
-            fields[key] = merged(cast("Fields", there), cast("Fields", value))
-        else:
-            fields[key] = value
-    return fields
