@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -170,6 +171,9 @@ def _fault_of(error: Exception, request: HttpRequest, *, before_head: bool) -> F
 
 
 def _reason(error: OSError) -> str:
+    """The system's own words: asyncio puts "Connect call failed ('127.0.0.1', 1)" in their place."""
+    if error.errno and not isinstance(error, socket.gaierror | ssl.SSLError):  # theirs are other numbers
+        return os.strerror(error.errno)
     return error.strerror or type(error).__name__
 
 

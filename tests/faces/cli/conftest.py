@@ -31,6 +31,16 @@ calls = [{ name = "bash", arguments = { command = "echo $$ > begun.txt; exec sle
 text = "It said: {result}"
 """,
 )
+STUBBORN = script(
+    "stubborn",
+    """
+[[steps]]
+calls = [{ name = "bash", arguments = { command = "trap '' INT TERM; echo $$ > begun.txt; sleep 60; sleep 60" } }]
+
+[[steps]]
+text = "It said: {result}"
+""",
+)
 TELL_ENV = script(
     "tell-env",
     """
@@ -47,7 +57,7 @@ LEAKY = script("leaky", f'[[steps]]\nfault = {{ kind = "status", status = 401, m
 
 @pytest.fixture(scope="session")
 def shared_lab() -> Iterator[Lab]:
-    with running_lab([HOSTILE, SLOW_BASH, TELL_ENV, LEAKY]) as lab:
+    with running_lab([HOSTILE, SLOW_BASH, STUBBORN, TELL_ENV, LEAKY]) as lab:
         yield lab
 
 

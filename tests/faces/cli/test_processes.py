@@ -73,8 +73,27 @@ def test_ctrl_c_during_a_tool_stops_it_and_answers_its_call(lab: Lab, folder: Pa
     process.send_signal(signal.SIGINT)
     ran = end(process)
     assert ran.code == 130 and "✗ bash: Cancelled by the user" in ran.err
-    with pytest.raises(ProcessLookupError):
+    assert not is_running(pid)
+
+
+@pytest.mark.promise("wait:cancel")
+def test_ctrl_c_twice_ends_at_once_and_quietly(lab: Lab, folder: Path, cli: Cli) -> None:
+    """Even where a command ignores signals: exit code 130, no traceback, and the session says how it ended."""
+    process = begin("run", "Go.", "--allow", "bash", *at(lab, "stubborn"), cwd=folder)
+    pid = command_pid(folder)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    assert end(process).code == 130
+    wait_until(lambda: not is_running(pid))
+    (session,) = cli("sessions", "list", "--json").events()
+    assert (session["status"], session["stop_reason"]) == ("done", "cancelled")
+
+
+def is_running(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, 0)
+        return True
+    return False
 
 
 def command_pid(folder: Path) -> int:
