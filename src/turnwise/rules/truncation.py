@@ -1,0 +1,93 @@
+"""Was this response cut by its output limit, whatever its finish reason claims, and what of it can be gone on from?
+
+Witnesses, each enough by itself: the finish reason `length` (assembly makes it that where OpenRouter's
+`native_finish_reason` or a Responses `incomplete_details` says so beside a word that does not); as many output tokens as were
+asked for; arguments that stop in mid-JSON, which no finish reason can talk away. A stream that ends without any word
+(`cut`) is no proof of the limit, but what had arrived can be gone on from all the same. A failure of the provider or of the
+connection is none of this: that request is made again (promise cut:not-blamed).
+
+Where a prefix can be had: wherever the arguments came as text. Chat Completions and Responses always; Anthropic's stream,
+whose text stops before the parameter at hand unless the tool streams eagerly (docs.anthropic.com, "Fine-grained tool
+streaming"). Bodies of Anthropic and Gemini, and Gemini's streams, hand out an object: one that looks whole may hold just the
+keys that happened to be whole, and its JSON is no beginning of what the model wrote.
+"""
+
+import msgspec
+
+from turnwise.rules.schema import decode_strictly
+from turnwise.vocab import ArgumentsState, FinishReason, Response, Text, ToolCall, calls_of, text_of
+
+# Ends after which nothing is gone on from: the request failed, or the answer may not be had.
+NO_CUT = frozenset({FinishReason.ERROR, FinishReason.REFUSAL, FinishReason.CONTENT_FILTER, FinishReason.PAUSE})
+
+
+class CutCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that was being written when the limit fell. `prefix` is the text to go on from; None where there is none,
+    because it came as an object or had not begun."""
+
+    call: ToolCall
+    prefix: str | None
+
+
+class Cut(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a cut response got. `limited`: by the output limit, else the stream ended without a word. `calls` are the
+    cut ones in order; `text` is a cut answer (a response with calls has none); neither: it had not come past its
+    reasoning, or not even there."""
+
+    limited: bool
+    calls: tuple[CutCall, ...] = ()
+    text: str = ""
+
+
+def find_cut(response: Response, *, limit_tokens: int | None, hands_out_objects: bool) -> Cut | None:
+    """What the limit cut of `response`; None if nothing. `limit_tokens` is what was asked for, `hands_out_objects` says
+    that this endpoint's arguments come as objects in this mode."""
+    if response.fault is not None or response.finish in NO_CUT:
+        return None
+    limited = response.finish is FinishReason.LENGTH or _at_limit(response, limit_tokens=limit_tokens)
+    calls = calls_of(response.message)
+    last = _last_written(response)
+    cut = [
+        CutCall(call=call, prefix=_prefix(call))
+        for call in calls
+        if call.state is ArgumentsState.TRUNCATED or (limited and hands_out_objects and call is last)
+    ]
+    if cut or (calls and not limited):
+        return Cut(limited=limited, calls=tuple(cut)) if cut else None
+    if calls:
+        return None  # every call is whole, so the limit fell on words beside them or on nothing
+    ended = not limited and response.finish is not FinishReason.CUT
+    return None if ended else Cut(limited=limited, text=text_of(response.message))
+
+
+def hands_out_objects(family: str, *, streamed: bool) -> bool:
+    """Whether a family's API gives arguments as objects in this mode, so that a cut does not show in them."""
+    return family == "gemini" or (family == "anthropic_messages" and not streamed)
+
+
+def _at_limit(response: Response, *, limit_tokens: int | None) -> bool:
+    usage = response.usage
+    return limit_tokens is not None and usage is not None and usage.output_tokens >= limit_tokens
+
+
+def _last_written(response: Response) -> ToolCall | None:
+    """The call that was being written at the end; parts that say nothing may follow it (signatures, blank text)."""
+    for part in reversed(response.message.parts):
+        if isinstance(part, ToolCall):
+            return part
+        if not isinstance(part, Text) or part.text.strip():
+            return None
+    return None
+
+
+def _prefix(call: ToolCall) -> str | None:
+    """Raw text that was cut is never whole JSON, and an object that was handed out always is."""
+    if not call.arguments.strip() or call.state is not ArgumentsState.TRUNCATED:
+        return None
+    if call.free_form:
+        return call.arguments
+    try:
+        decode_strictly(call.arguments)
+    except ValueError:
+        return call.arguments
+    return None
