@@ -1,0 +1,267 @@
+"""What a turn may spend: small limits that compose with `|` (either one stops) and `&` (only all together stop).
+
+`pace` answers before each request whether it may be a step like any other, must be the answer because nothing more can be
+afforded after it, or cannot be afforded at all (promise end:budget). What a request will cost is a forecast that comes in
+as data, and so is the time; a limit is as exact as they are.
+"""
+
+from typing import Literal, assert_never
+
+import msgspec
+
+from turnwise.vocab import StopReason, Usage
+
+# Kept for the answer where nobody said how long it may get; a synthesis of a turn is a page or two.
+ANSWER_TOKENS = 1_000
+# Kept for the answer's request where none was timed yet.
+ANSWER_S = 10.0
+# "UTF-8 bytes / 3 for what was added since" the provider's own count (docs/architecture.md, tokens).
+BYTES_A_TOKEN = 3
+
+Pace = Literal["go", "answer", "stop"]
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a turn has spent, or what a request is likely to. `elapsed_s` is the wall clock's, tools and waits included."""
+
+    steps: int = 0
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    elapsed_s: float = 0.0
+
+    def __add__(self, other: "Spent") -> "Spent":
+        return Spent(
+            steps=self.steps + other.steps,
+            requests=self.requests + other.requests,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            elapsed_s=self.elapsed_s + other.elapsed_s,
+        )
+
+
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """What the next request costs if it is a step (its tools included), and what the answer does, now or after that step."""
+
+    step: Spent
+    answer: Spent
+    answer_after: Spent
+
+
+def _either(self: "Limit", other: "Limit") -> "AnyOf":
+    """Stops as soon as one of them does."""
+    return AnyOf((*_members(self, of=AnyOf), *_members(other, of=AnyOf)))
+
+
+def _both(self: "Limit", other: "Limit") -> "AllOf":
+    """Stops once both of them do."""
+    return AllOf((*_members(self, of=AllOf), *_members(other, of=AllOf)))
+
+
+class MaxSteps(msgspec.Struct, frozen=True, tag="max_steps"):
+    """At most so many model steps; the forced answer is the last of them (promise end:cap)."""
+
+    steps: int
+    __or__ = _either
+    __and__ = _both
+
+
+class MaxRequests(msgspec.Struct, frozen=True, tag="max_requests"):
+    """At most so many HTTP requests: steps, retries, continuations, summaries and the answer."""
+
+    requests: int
+    __or__ = _either
+    __and__ = _both
+
+
+class MaxTokens(msgspec.Struct, frozen=True, tag="max_tokens", omit_defaults=True):
+    """At most so many tokens over all requests. The prompt counts with each request, cached or not."""
+
+    tokens: int
+    counts: Literal["all", "input", "output"] = "all"
+    __or__ = _either
+    __and__ = _both
+
+
+class MaxWallTime(msgspec.Struct, frozen=True, tag="max_wall_time"):
+    """At most so many seconds since the turn began."""
+
+    seconds: float
+    __or__ = _either
+    __and__ = _both
+
+
+class AnyOf(msgspec.Struct, frozen=True, tag="any_of"):
+    limits: "tuple[Limit, ...]"
+    __or__ = _either
+    __and__ = _both
+
+
+class AllOf(msgspec.Struct, frozen=True, tag="all_of"):
+    limits: "tuple[Limit, ...]"
+    __or__ = _either
+    __and__ = _both
+
+
+Leaf = MaxSteps | MaxRequests | MaxTokens | MaxWallTime
+Limit = Leaf | AnyOf | AllOf
+
+
+def is_over(limit: Limit, *, spent: Spent) -> bool:
+    """Whether more was spent than `limit` allows. Once true it stays true, however much more is spent."""
+    match limit:
+        case MaxSteps(steps):
+            return spent.steps > steps
+        case MaxRequests(requests):
+            return spent.requests > requests
+        case MaxTokens():
+            return _counted(limit, spent=spent) > limit.tokens
+        case MaxWallTime(seconds):
+            return spent.elapsed_s > seconds
+        case AnyOf(limits):
+            return any(is_over(one, spent=spent) for one in limits)
+        case AllOf(limits):
+            return bool(limits) and all(is_over(one, spent=spent) for one in limits)
+        case _:
+            assert_never(limit)
+
+
+def pace(limit: Limit, *, spent: Spent, forecast: Forecast) -> Pace:
+    """`go`: a step, and the answer after it, can be afforded. `answer`: only the answer can, so it is asked for now.
+    `stop`: not even that, so it has to be ours."""
+    if not is_over(limit, spent=spent + forecast.step + forecast.answer_after):
+        return "go"
+    return "stop" if is_over(limit, spent=spent + forecast.answer) else "answer"
+
+
+def binding(limit: Limit, *, spent: Spent, forecast: Forecast) -> Leaf | None:
+    """The limit that stands against one more step; the first as written where several do. None: none does."""
+    return _binding(limit, spent=spent + forecast.step + forecast.answer_after)
+
+
+def stop_reason(limit: Leaf) -> StopReason:
+    match limit:
+        case MaxSteps():
+            return StopReason.STEP_LIMIT
+        case MaxRequests() | MaxTokens():
+            return StopReason.BUDGET
+        case MaxWallTime():
+            return StopReason.TIME_LIMIT
+
+
+def said(limit: Leaf, *, spent: Spent) -> str:
+    """What an answer of ours and the faces say: the limit, and what of it was spent."""
+    match limit:
+        case MaxSteps(steps):
+            return f"The limit of {_count(steps, 'step')} was reached."
+        case MaxRequests(requests):
+            return f"The limit of {_count(requests, 'request')} was reached ({spent.requests:,} made)."
+        case MaxTokens(tokens, counts):
+            kind = "token" if counts == "all" else f"{counts} token"
+            used = _counted(limit, spent=spent)
+            return f"The limit of {_count(tokens, kind)} leaves no room for another step ({used:,} used)."
+        case MaxWallTime(seconds):
+            return f"The limit of {seconds:g} s leaves no time for another step ({spent.elapsed_s:.0f} s passed)."
+
+
+def output_tokens_left(limit: Limit, *, spent: Spent, prompt_tokens: int) -> int | None:
+    """What the next response may hold without breaking `limit`; None where nothing limits it. Never below 0."""
+    match limit:
+        case MaxTokens(tokens, counts):
+            used = _counted(limit, spent=spent)
+            if counts == "input":
+                return None if used + prompt_tokens <= tokens else 0
+            return max(tokens - used - (prompt_tokens if counts == "all" else 0), 0)
+        case AnyOf(limits):
+            left = [output_tokens_left(one, spent=spent, prompt_tokens=prompt_tokens) for one in limits]
+            return min([one for one in left if one is not None], default=None)
+        case AllOf(limits):
+            left = [output_tokens_left(one, spent=spent, prompt_tokens=prompt_tokens) for one in limits]
+            # One that does not count tokens and is not over holds the stop back by itself.
+            return max([one for one in left if one is not None], default=None) if None not in left else None
+        case MaxSteps() | MaxRequests() | MaxWallTime():
+            return 0 if is_over(limit, spent=spent) else None
+        case _:
+            assert_never(limit)
+
+
+def fault_of_limit(limit: Limit) -> str | None:
+    """Why no turn can go by `limit`; None if one can."""
+    match limit:
+        case MaxSteps(amount) | MaxRequests(amount) | MaxTokens(amount) | MaxWallTime(amount):
+            return None if amount > 0 else f"`{limit}` allows nothing at all"
+        case AnyOf(limits) | AllOf(limits):
+            faults = [fault for one in limits if (fault := fault_of_limit(one))]
+            return faults[0] if faults else None if limits else f"`{limit}` holds no limit"
+        case _:
+            assert_never(limit)
+
+
+def forecast(
+    *,
+    prompt_tokens: int,
+    longest_output_tokens: int,
+    longest_step_s: float = 0.0,
+    longest_request_s: float = ANSWER_S,
+    answer_tokens: int = ANSWER_TOKENS,
+) -> Forecast:
+    """What comes next, guessed from what was: a step like the longest so far, and an answer of `answer_tokens`.
+
+    `prompt_tokens` are those of the next request (`prompt_tokens_of`); a step's response is part of the prompt after it.
+    """
+    longest_output_tokens = longest_output_tokens or answer_tokens
+    answer = Spent(
+        steps=1,
+        requests=1,
+        input_tokens=prompt_tokens,
+        output_tokens=answer_tokens,
+        elapsed_s=longest_request_s,
+    )
+    return Forecast(
+        step=Spent(
+            steps=1,
+            requests=1,
+            input_tokens=prompt_tokens,
+            output_tokens=longest_output_tokens,
+            elapsed_s=longest_step_s or longest_request_s,
+        ),
+        answer=answer,
+        answer_after=msgspec.structs.replace(answer, input_tokens=prompt_tokens + longest_output_tokens),
+    )
+
+
+def prompt_tokens_of(last: Usage, *, added_bytes: int) -> int:
+    """Tokens of the next prompt: the last request's own count, and `added_bytes` of text that came since."""
+    return last.input_tokens + last.output_tokens + -(-added_bytes // BYTES_A_TOKEN)
+
+
+def _binding(limit: Limit, *, spent: Spent) -> Leaf | None:
+    if not is_over(limit, spent=spent):
+        return None
+    match limit:
+        case AnyOf(limits) | AllOf(limits):
+            found = [_binding(one, spent=spent) for one in limits]
+            return next((one for one in found if one is not None), None)
+        case MaxSteps() | MaxRequests() | MaxTokens() | MaxWallTime():
+            return limit
+        case _:
+            assert_never(limit)
+
+
+def _members(limit: Limit, *, of: type[AnyOf] | type[AllOf]) -> tuple[Limit, ...]:
+    """`(a | b) | c` is one list of three, which reads better and decides the same."""
+    return limit.limits if isinstance(limit, of) else (limit,)
+
+
+def _counted(limit: MaxTokens, *, spent: Spent) -> int:
+    match limit.counts:
+        case "all":
+            return spent.input_tokens + spent.output_tokens
+        case "input":
+            return spent.input_tokens
+        case "output":
+            return spent.output_tokens
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

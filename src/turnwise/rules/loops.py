@@ -1,0 +1,328 @@
+"""Is the model going in circles? It is told first, then answered from memory, then asked for its answer (promises `loop:`).
+
+The unit is the step: the set of its calls with their results, so equal calls side by side are one. A loop is a run of
+steps that each equal the one 1, 2 or 3 steps before. The guard keeps the last three steps as hashes and six counters:
+its state does not grow, and a step costs one hash of its arguments and results.
+
+Two calls are the same if tool and arguments are (as JSON, whatever the order of keys and the spaces). A call that did
+not arrive whole (cut, or no JSON) has words that vary from attempt to attempt, so two of them are the same if the tool is and
+either one's text begins with the other's (up to HEAD_CHARS), or the same whole keys stand before the place where they stop.
+A whole call is never the same as a cut one: the retry after a split notice is new whatever it repeats.
+"""
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from turnwise.rules.schema import decode_strictly, shorten
+from turnwise.vocab import ArgumentsState, Text, ToolCall, ToolResult
+
+PERIODS = (1, 2, 3)
+# A loop's steps, the first round included. Four run at most; the answer is forced with request 7 at the latest.
+RUNS = 4
+LOOP_STEPS = 6
+# Two steps that repeat are told; at period 3 one is enough, or the word would come too late for RUNS.
+TOLD_REPEATS = 2
+# Each attempt that is cut costs a whole output limit, and its notice has said how to go on each time.
+BROKEN_STEPS = 4
+# Rounds of a call whose results change. Status tools are asked some thirty times; nobody waits through fifty in one turn.
+POLLS_TOLD = 40
+POLLS = 50
+# Enough to tell calls apart that were cut, wherever the cut fell; bounded, as arguments may have megabytes.
+HEAD_CHARS = 512
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\],:]|[^"{}\[\],:\s]++', re.DOTALL)
+
+
+class CallSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call as the guard remembers it. `key` is equal for equal calls. `result` is the hash of its result; None while
+    there is none, or where no result counts as the same. `answered_by` is the id of the call whose result that was.
+    `head` and `stem` describe a call that did not arrive whole."""
+
+    id: str
+    tool: str
+    key: str
+    answered_by: str
+    broken: bool = False
+    head: str = ""
+    stem: str = ""
+    result: str | None = None
+
+
+class StepSeen(msgspec.Struct, frozen=True):
+    calls: tuple[CallSeen, ...]
+    asked: str  # hash of the calls
+    answered: str | None  # hash of calls and results; None equals nothing
+
+
+class Loop(msgspec.Struct, frozen=True, kw_only=True):
+    """What the guard saw: `steps` steps, the last of which repeat what came `period` steps before."""
+
+    kind: Literal["repeat", "polling", "broken"]
+    steps: int
+    period: int
+    tools: tuple[str, ...]
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What to do with the calls of a step. `remembered` maps those that do not run to the call whose result is theirs.
+    With `ends` the next request is the forced answer, and `ends` is why."""
+
+    calls: tuple[CallSeen, ...]
+    remembered: dict[str, str] = {}
+    ends: Loop | None = None
+
+
+class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`before` each step's calls run, `after` when each has its result. The guard itself never changes.
+
+    `same[p - 1]` counts the steps in a row that equal the one `p` before, `alike[p - 1]` those with equal calls.
+    """
+
+    recent: tuple[StepSeen, ...] = ()  # the newest last
+    same: tuple[int, int, int] = (0, 0, 0)
+    alike: tuple[int, int, int] = (0, 0, 0)
+
+    def before(self, calls: Sequence[ToolCall]) -> Verdict:
+        """Judge the calls of one response, on the guess that their results would be what they were."""
+        seen = tuple([self._see(call) for call in calls])
+        asked = _set_key([call.key for call in seen])
+        loops = [
+            _loop(self.same[period - 1] + 1, period=period, calls=seen)
+            for period in PERIODS
+            if self._may_turn(period)
+            and self.recent[-period].asked == asked
+            and self.recent[-period].answered is not None
+        ]
+        # Of the periods that fit, the one that has lasted longest; the shortest says it best.
+        loop = max(loops, key=_by_steps, default=None)
+        limit = BROKEN_STEPS if loop is not None and loop.kind == "broken" else LOOP_STEPS
+        ends = loop if loop is not None and loop.steps >= limit else self._polling(asked, calls=seen)
+        if loop is None or loop.steps <= RUNS:
+            return Verdict(calls=seen, ends=ends)
+        earlier = {call.key: call.answered_by for call in self.recent[-loop.period].calls}
+        remembered = {call.id: earlier[call.key] for call in seen if not call.broken}
+        return Verdict(calls=seen, remembered=remembered, ends=ends)
+
+    def after(
+        self, verdict: Verdict, *, results: Iterable[ToolResult], spared: Collection[str] = ()
+    ) -> "tuple[LoopGuard, Loop | None]":
+        """The guard that knows this step too, and what to tell the model about it (`word`), if anything.
+
+        `results` are those of the calls that ran or were answered at once, without words of ours; `spared` are tools
+        that are meant to be repeated, which only the cap of polling holds for.
+        """
+        by_id = {result.call_id: result for result in results}
+        known = {call.key: call for step in self.recent for call in step.calls}
+        done: list[CallSeen] = []
+        for call in verdict.calls:
+            if call.id in verdict.remembered:
+                earlier = known[call.key]
+                call = msgspec.structs.replace(call, result=earlier.result, answered_by=earlier.answered_by)
+            elif call.broken:
+                call = msgspec.structs.replace(call, result="")  # its notice counts characters, so it varies
+            elif call.id in by_id and call.tool not in spared:
+                call = msgspec.structs.replace(call, result=result_key(by_id[call.id]))
+            done.append(call)
+        step = StepSeen(tuple(done), _set_key([call.key for call in done]), _answered(done))
+        same, alike = list(self.same), list(self.alike)
+        for period in PERIODS:
+            before = self.recent[-period] if len(self.recent) >= period else None
+            equal = (
+                before is not None
+                and step.answered is not None
+                and before.answered == step.answered
+                and self._may_turn(period)
+            )
+            same[period - 1] = same[period - 1] + 1 if equal else 0
+            alike[period - 1] = alike[period - 1] + 1 if before is not None and before.asked == step.asked else 0
+        guard = LoopGuard(
+            recent=(*self.recent, step)[-max(PERIODS) :],
+            same=(same[0], same[1], same[2]),
+            alike=(alike[0], alike[1], alike[2]),
+        )
+        return guard, None if verdict.remembered else guard._to_tell(step)
+
+    def _may_turn(self, period: int) -> bool:
+        """Whether the steps so far can be a round of so many. One call whose answers come back in turn is asked again and
+        again, but no cycle."""
+        round_ = self.recent[-period:]
+        return len(round_) == period and (period == 1 or len({step.asked for step in round_}) > 1)
+
+    def _see(self, call: ToolCall) -> CallSeen:
+        if call.state is ArgumentsState.COMPLETE:
+            return CallSeen(id=call.id, tool=call.name, key=call_key(call), answered_by=call.id)
+        head, stem = call.arguments[:HEAD_CHARS], stem_of(call.arguments)
+        others = [other for step in reversed(self.recent) for other in step.calls if other.tool == call.name]
+        key = next(
+            (other.key for other in others if other.broken and _is_variant(other, head=head, stem=stem)),
+            _hash(["broken", call.name, head]),
+        )
+        return CallSeen(id=call.id, tool=call.name, key=key, answered_by=call.id, broken=True, head=head, stem=stem)
+
+    def _polling(self, asked: str, *, calls: tuple[CallSeen, ...]) -> Loop | None:
+        """The cap of calls that are made on and on, whatever they return."""
+        for period in PERIODS:
+            if len(self.recent) >= period and self.recent[-period].asked == asked:
+                loop = _loop(self.alike[period - 1] + 1, period=period, calls=calls, kind="polling")
+                if loop.steps >= POLLS * period:
+                    return loop
+        return None
+
+    def _to_tell(self, step: StepSeen) -> Loop | None:
+        loops = [
+            _loop(repeats, period=period, calls=step.calls)
+            for period, repeats in zip(PERIODS, self.same, strict=True)
+            if repeats >= TOLD_REPEATS or (repeats and period + repeats >= RUNS)
+        ]
+        if loops:
+            return min(loops, key=_by_period)
+        for period, repeats in zip(PERIODS, self.alike, strict=True):
+            if period + repeats == POLLS_TOLD * period:
+                return _loop(repeats, period=period, calls=step.calls, kind="polling")
+        return None
+
+
+def call_key(call: ToolCall) -> str:
+    """Equal for calls of one tool with equal arguments, however these are spelled. Linear in the arguments."""
+    if call.free_form:
+        return _hash(["text", call.name, call.arguments])
+    try:
+        value = decode_strictly(call.arguments)
+        return _hash(["json", call.name, msgspec.json.encode(value, order="sorted")])
+    except (ValueError, RecursionError):
+        return _hash(["raw", call.name, call.arguments])
+
+
+def result_key(result: ToolResult) -> str:
+    """Equal for results that say the same. Linear in their content."""
+    pieces: list[str | bytes] = ["error" if result.is_error else "result"]
+    for part in result.content:
+        if isinstance(part, Text):
+            pieces += ["text", part.text]
+        else:
+            pieces += [part.media_type, part.data or b"", part.url or "", part.file_id or ""]
+    return _hash(pieces)
+
+
+def stem_of(arguments: str) -> str:
+    """The whole keys with their values that stand before the place where a JSON object stops, and the key that it stops
+    in: `{"path":"a","content":"x` -> `{"path":"a"} content`. Empty where none is whole. Looks at the first HEAD_CHARS."""
+    if not arguments.lstrip().startswith("{"):
+        return ""
+    depth = 0
+    whole, key, key_before = 0, "", ""
+    for found in _TOKEN.finditer(arguments, 0, HEAD_CHARS):
+        token = found.group()
+        if token in "{[":
+            depth += 1
+        elif token in "}]":
+            depth -= 1
+            if not depth:
+                return arguments[: found.end()]
+        elif depth == 1 and token == ",":
+            whole, key = found.start(), ""
+        elif depth == 1 and token == ":" and not key:
+            key = key_before
+        key_before = token
+    return f"{arguments[:whole]}}} {key}" if whole else ""
+
+
+def word(loop: Loop) -> str:
+    """What stands behind the result of a step that repeats earlier ones."""
+    return f"(Note: {_seen(loop)} {_ADVICE[loop.kind]})"
+
+
+_ADVICE = {
+    "repeat": "It will not change by being repeated. Do something else, or answer from what you have.",
+    "polling": "If you are waiting for something, say so in your answer instead of asking on.",
+    "broken": "Sending it again as it is cannot work. Make it much smaller, or answer without it.",
+}
+
+
+def remembered_result(call: ToolCall, *, earlier: ToolResult, changes: bool) -> ToolResult:
+    """The result of a call that was not run because it has run before. Where the tool `changes` something it is an error,
+    as the change was not made once more."""
+    said = "and what it does was not done again. " if changes else ""
+    text = (
+        f"Not run again: this same call of `{call.name}` has been made over and over in this turn and gave the same result each "
+        f"time, {said or 'so this is that result. '}Do something else, or answer from what you have. The result was:"
+    )
+    return ToolResult(
+        call_id=call.id,
+        name=call.name,
+        content=(Text(text), *earlier.content),
+        is_error=changes or earlier.is_error,
+        free_form=call.free_form,
+    )
+
+
+def why_it_ends(loop: Loop) -> str:
+    """What the model is told with the forced answer, and what stands in an answer of ours."""
+    return f"The turn was going in circles: {_seen(loop)}"
+
+
+def _seen(loop: Loop) -> str:
+    names = ", ".join([f"`{shorten(name)}`" for name in loop.tools])
+    what = f"the call of {names}" if len(loop.tools) == 1 else f"the calls of {names}"
+    match loop.kind:
+        case "broken":
+            return f"{what} did not arrive whole {loop.steps} times in a row."
+        case "polling":
+            return f"{what} came again and again for {loop.steps} steps."
+        case "repeat":
+            pass
+    if loop.period == 1:
+        return f"{what} came {loop.steps} times in a row, with the same result each time."
+    repeats = loop.steps - loop.period
+    if repeats == 1:
+        return f"{what} came {loop.period} steps before already, with the same result."
+    return f"the last {repeats} steps each repeated the step {loop.period} before, with the same result."
+
+
+def _is_variant(other: CallSeen, *, head: str, stem: str) -> bool:
+    return other.head.startswith(head) or head.startswith(other.head) or bool(stem and other.stem == stem)
+
+
+def _loop(
+    repeats: int,
+    *,
+    period: int,
+    calls: tuple[CallSeen, ...],
+    kind: Literal["repeat", "polling"] = "repeat",
+) -> Loop:
+    broken = period == 1 and kind == "repeat" and all(call.broken for call in calls)
+    tools = tuple(dict.fromkeys([call.tool for call in calls]))
+    return Loop(kind="broken" if broken else kind, steps=period + repeats, period=period, tools=tools)
+
+
+def _by_steps(loop: Loop) -> tuple[int, int]:
+    return loop.steps, -loop.period
+
+
+def _by_period(loop: Loop) -> int:
+    return loop.period
+
+
+def _answered(calls: Sequence[CallSeen]) -> str | None:
+    if any(call.result is None for call in calls):
+        return None
+    return _set_key([f"{call.key} {call.result}" for call in calls])
+
+
+def _set_key(keys: Iterable[str]) -> str:
+    """Calls side by side have no order, and equal ones are one."""
+    return _hash(sorted(set(keys)))
+
+
+def _hash(pieces: Iterable[str | bytes]) -> str:
+    """Of the pieces in order; their lengths keep neighbours apart."""
+    hashed = hashlib.blake2b(digest_size=16)
+    for piece in pieces:
+        piece = piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogatepass")
+        hashed.update(f"{len(piece)}:".encode())
+        hashed.update(piece)
+    return hashed.hexdigest()

@@ -1,0 +1,133 @@
+"""Which tool did the model mean by a name that is on nobody's list? Never a guess between two.
+
+Models write `functions.read`, `default_api.read`, `"read"`, `Read`, `raed`. Where exactly one tool on offer is nearest and it
+changes nothing, the call is corrected and the repair recorded; a tool that changes something is only suggested.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from turnwise.vocab import Repair
+
+# What may run under a corrected name.
+CHANGES_NOTHING = frozenset({"none", "read"})
+MAX_DISTANCE = 2
+# Distances cost the product of the lengths; no API takes a longer name.
+MAX_NAME = 128
+MAX_SUGGESTED = 3
+
+# gpt-oss' harmony tokens end up behind names (`read<|channel|>commentary`); others append the brackets of a call.
+_TAIL = re.compile(r"(?:<\|.*|\(\s*\))\Z", re.DOTALL)
+_AROUND = " \t\r\n\"'`*"
+_NAMESPACE = re.compile(r"[.:/]+|__")
+
+
+class Known(msgspec.Struct, frozen=True):
+    """The name is on offer as it stands."""
+
+    name: str
+
+
+class Corrected(msgspec.Struct, frozen=True):
+    """One tool is meant, and running it changes nothing."""
+
+    name: str
+    repair: Repair
+
+
+class Suggested(msgspec.Struct, frozen=True):
+    """These may be meant, the likeliest first; the model has to say. Empty where none is alike."""
+
+    names: tuple[str, ...]
+
+
+def judge_name(name: str, *, effects: Mapping[str, str], call_id: str = "") -> Known | Corrected | Suggested:
+    """`effects` holds the tools on offer in this step and what each does to the world."""
+    if name in effects:
+        return Known(name)
+    meant = _meant(name[:MAX_NAME], names=effects)
+    if len(meant) == 1 and effects[meant[0]] in CHANGES_NOTHING:
+        return Corrected(meant[0], Repair("tool_name", f"call {call_id}", f"`{name[:MAX_NAME]}` is `{meant[0]}`"))
+    return Suggested(meant[:MAX_SUGGESTED] or _alike(name[:MAX_NAME], names=effects))
+
+
+def bare(name: str) -> str:
+    """Without what models put around a name: spaces, quotes, brackets, special tokens."""
+    before = None
+    while name != before:
+        before, name = name, _TAIL.sub("", name.strip(_AROUND))
+    return name
+
+
+def distance(one: str, *, other: str, limit: int = MAX_DISTANCE) -> int:
+    """Characters to insert, delete, replace or swap with their neighbour; `limit + 1` for more than `limit`."""
+    if abs(len(one) - len(other)) > limit:
+        return limit + 1
+    two_back: list[int] = []
+    row_before = list(range(len(other) + 1))
+    for place, character in enumerate(one, start=1):
+        row = [place]
+        for column, wanted in enumerate(other, start=1):
+            cost = min(row_before[column] + 1, row[-1] + 1, row_before[column - 1] + (character != wanted))
+            swapped = place > 1 and column > 1 and character == other[column - 2] and one[place - 2] == wanted
+            row.append(min(cost, two_back[column - 2] + 1) if swapped else cost)
+        if min(row) > limit:
+            return limit + 1
+        two_back, row_before = row_before, row
+    return min(row_before[-1], limit + 1)
+
+
+def _meant(name: str, *, names: Collection[str]) -> tuple[str, ...]:
+    """The tools that the name comes nearest to, by the strictest reading that finds any."""
+    name = bare(name)
+    readings = [name, *_without_namespaces(name)]
+    for reading in readings:
+        for fold in (str, _fold_case, _fold):
+            if found := tuple([other for other in names if fold(reading) and fold(other) == fold(reading)]):
+                return found
+    for reading in readings:
+        if found := _nearest(reading, names=names):
+            return found
+    return ()
+
+
+def _without_namespaces(name: str) -> list[str]:
+    """`functions.read` -> `read`; `mcp__files__read` -> `files__read`, `read`."""
+    return [name[found.end() :] for found in _NAMESPACE.finditer(name) if name[found.end() :]]
+
+
+def _nearest(name: str, *, names: Collection[str]) -> tuple[str, ...]:
+    """All names at the smallest distance. Of a short name two changes leave nothing: `rm` is not `ls`."""
+    folded = _fold_case(name)
+    found: dict[int, list[str]] = {}
+    for other in names:
+        away = distance(folded, other=_fold_case(other))
+        if away <= MAX_DISTANCE and away * 2 < min(len(name), len(other)):
+            found.setdefault(away, []).append(other)
+    return tuple(found[min(found)]) if found else ()
+
+
+def _alike(name: str, *, names: Collection[str]) -> tuple[str, ...]:
+    """Names that hold the name, or are held by it, or share a word of it."""
+    wanted = _fold(bare(name))
+    if len(wanted) < 2:
+        return ()
+    held = [other for other in names if (folded := _fold(other)) and (folded in wanted or wanted in folded)]
+    words = set(_words(name))
+    shared = [other for other in names if words & set(_words(other))]
+    return tuple(dict.fromkeys([*held, *shared]))[:MAX_SUGGESTED]
+
+
+def _words(name: str) -> list[str]:
+    split = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)
+    return [word.casefold() for word in re.split(r"[^A-Za-z0-9]+", split) if len(word) > 2]
+
+
+def _fold_case(name: str) -> str:
+    return name.casefold()
+
+
+def _fold(name: str) -> str:
+    return "".join([character for character in name.casefold() if character.isalnum()])

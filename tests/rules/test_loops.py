@@ -1,0 +1,363 @@
+"""The loop guard: what runs, what is told, what is remembered, when the answer is forced."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnwise.rules.loops import (
+    BROKEN_STEPS,
+    LOOP_STEPS,
+    POLLS,
+    POLLS_TOLD,
+    RUNS,
+    Loop,
+    LoopGuard,
+    call_key,
+    remembered_result,
+    result_key,
+    stem_of,
+    why_it_ends,
+    word,
+)
+from turnwise.vocab import ArgumentsState, File, Text, ToolCall, ToolResult
+
+Answer = Callable[[ToolCall, int], str]
+CONTENT = '{"path":"big.txt","content":"line 1\\nline 2\\n'
+
+
+def call(id: str, arguments: str = "{}", name: str = "read") -> ToolCall:
+    return ToolCall(id=id, name=name, arguments=arguments)
+
+
+def cut(id: str, arguments: str, name: str = "write") -> ToolCall:
+    return ToolCall(id=id, name=name, arguments=arguments, state=ArgumentsState.TRUNCATED)
+
+
+def same(_: ToolCall, __: int) -> str:
+    return "as ever"
+
+
+def changing(_: ToolCall, ran: int) -> str:
+    return f"{ran} % done"
+
+
+class Played(NamedTuple):
+    """`ran` and `remembered` count calls; `told` are the steps (from 1) that were told; `steps` what was asked before the
+    answer was forced, and `ends` why it was."""
+
+    ran: int
+    remembered: int
+    told: list[int]
+    steps: int
+    ends: Loop | None
+    guard: LoopGuard
+
+
+def play(asked: Sequence[Sequence[ToolCall]], *, answer: Answer = same, spared: tuple[str, ...] = ()) -> Played:
+    """The model asks as it likes; the turn does as the guard says."""
+    guard, ran, remembered = LoopGuard(), 0, 0
+    told: list[int] = []
+    given_before: dict[str, ToolResult] = {}
+    for number, calls in enumerate(asked, start=1):
+        verdict = guard.before(calls)
+        results: list[ToolResult] = []
+        for one in calls:
+            if one.id in verdict.remembered:
+                remembered += 1
+                assert verdict.remembered[one.id] in given_before, "it remembers a result that was there"
+                continue
+            whole = one.state is ArgumentsState.COMPLETE
+            ran += whole
+            said = answer(one, ran) if whole else f"Not run: cut after {len(one.arguments)} characters"
+            results.append(ToolResult(call_id=one.id, name=one.name, content=(Text(said),), is_error=not whole))
+        given_before |= {result.call_id: result for result in results}
+        guard, tell = guard.after(verdict, results=results, spared=spared)
+        if tell is not None:
+            told.append(number)
+        if verdict.ends is not None:
+            return Played(ran, remembered, told, number, verdict.ends, guard)
+    return Played(ran, remembered, told, len(asked), None, guard)
+
+
+def cycle(*names: str, steps: int) -> list[list[ToolCall]]:
+    return [[call(f"c{step}", json.dumps({"path": names[step % len(names)]}))] for step in range(steps)]
+
+
+@pytest.mark.promise("loop:repeat", "loop:cycle")
+@pytest.mark.parametrize(
+    ("names", "told", "period"), [(("a",), [3, 4], 1), (("a", "b"), [4], 2), (("a", "b", "c"), [4], 3)]
+)
+def test_a_circle_is_told_then_remembered_then_ended(names: tuple[str, ...], told: list[int], period: int) -> None:
+    """Proves: of fifty calls in a circle four run, the word comes first, and request 7 is the forced answer."""
+    played = play(cycle(*names, steps=50))
+    assert (played.ran, played.remembered, played.told, played.steps + 1) == (4, 2, told, 7)
+    assert played.ends == Loop(kind="repeat", steps=LOOP_STEPS, period=period, tools=("read",))
+
+
+@pytest.mark.promise("loop:repeat", "loop:cycle")
+def test_a_circle_is_found_after_work_that_went_on() -> None:
+    """Proves: what came before a loop neither hides nor hastens it."""
+    work = [[call(f"w{step}", json.dumps({"line": step}))] for step in range(10)]
+    for names in (("a",), ("a", "b"), ("a", "b", "c")):
+        played = play([*work, *cycle(*names, steps=50)])
+        assert (played.ran - len(work), played.steps - len(work)) == (RUNS, LOOP_STEPS), names
+
+
+@pytest.mark.promise("loop:repeat")
+def test_equal_calls_side_by_side_are_no_loop() -> None:
+    """Proves: the unit is the step; what runs together in one response is counted once, in any order."""
+    many = [call(f"c{number}") for number in range(50)]
+    assert play([many]).ran == 50
+    two = [[call(f"x{step}", '{"a":1}'), call(f"y{step}", '{"a":2}')][:: 1 if step % 2 else -1] for step in range(50)]
+    played = play(two)
+    assert (played.ran, played.remembered, played.steps) == (8, 4, LOOP_STEPS)
+
+
+@pytest.mark.promise("loop:polling")
+@pytest.mark.parametrize("period", [1, 2])
+def test_a_status_tool_whose_answer_changes_thirty_times_is_left_alone(period: int) -> None:
+    """Proves: changing results are progress, with or without a wait in between; the wait's own `ok` makes no loop."""
+    names = ("status", "sleep")[:period]
+
+    def answer(one: ToolCall, ran: int) -> str:
+        return "ok" if "sleep" in one.arguments else f"{ran} % done"
+
+    played = play(cycle(*names, steps=31 * period), answer=answer)
+    assert (played.ran, played.told, played.ends) == (31 * period, [], None)
+
+
+@pytest.mark.promise("loop:polling")
+def test_answers_that_come_back_in_turn_are_changes_too() -> None:
+    """Proves: `pending`, `retrying`, `pending` is a status that changes, no cycle of period 2 or 3."""
+    for words in (("pending", "retrying"), ("one", "two", "three")):
+        played = play(cycle("status", steps=31), answer=lambda _, ran, words=words: words[ran % len(words)])
+        assert (played.ran, played.told, played.ends) == (31, [], None)
+
+
+@pytest.mark.promise("loop:polling")
+def test_polling_has_its_own_cap() -> None:
+    """Proves: told once, late; then the answer is forced, and every call of it has run."""
+    played = play(cycle("status", steps=200), answer=changing)
+    assert (played.ran, played.remembered, played.told, played.steps) == (POLLS, 0, [POLLS_TOLD], POLLS)
+    assert played.ends == Loop(kind="polling", steps=POLLS, period=1, tools=("read",))
+
+
+def test_a_tool_that_is_meant_to_be_repeated_runs_until_the_cap_of_polling() -> None:
+    """Proves: a key press that always says `ok` can be spared by its owner."""
+    played = play(cycle("down", steps=200), spared=("read",))
+    assert (played.ran, played.told, played.steps) == (POLLS, [POLLS_TOLD], POLLS)
+
+
+@pytest.mark.promise("loop:repeat")
+def test_a_test_run_between_edits_is_no_loop() -> None:
+    """Proves: the same failing result over and over is no circle while something new is tried in between."""
+    steps = [
+        [call(f"c{step}", "{}" if step % 2 else json.dumps({"edit": step}), "bash" if step % 2 else "edit")]
+        for step in range(40)
+    ]
+    played = play(steps)
+    assert (played.ran, played.told, played.ends) == (40, [], None)
+
+
+@pytest.mark.promise("loop:repeat")
+def test_a_new_result_breaks_the_circle() -> None:
+    """Proves: counting starts again once a call returned something else."""
+    played = play(cycle("a", steps=12), answer=lambda _, ran: f"state {(ran - 1) // 3}")
+    assert (played.ran, played.remembered, played.told, played.ends) == (12, 0, [3, 6, 9, 12], None)
+
+
+CUTS = [CONTENT[:length] for length in (44, 20, 33, 25, 28, 41)]
+REWORDED = [
+    '{"path":"big.txt","content":"Once',
+    '{"path":"big.txt","content":"In the beg',
+    '{"path":"big.txt","content":"',
+]
+OBJECTS = ['{"path":"big.txt"}', '{ "path":"big.txt"}', '{"path":"big.txt"}']
+
+
+@pytest.mark.promise("loop:cut-variants")
+@pytest.mark.parametrize("variants", [CUTS, REWORDED, OBJECTS[:1], ['{"path":"bi', *CUTS]])
+def test_cut_variants_are_one_call(variants: list[str]) -> None:
+    """Proves: cut elsewhere, worded otherwise behind the same keys, or handed out as an object: the fourth in a row ends it."""
+    played = play([[cut(f"c{step}", variants[step % len(variants)])] for step in range(50)])
+    assert (played.ran, played.remembered, played.told, played.steps) == (0, 0, [3, 4], BROKEN_STEPS)
+    assert played.ends == Loop(kind="broken", steps=BROKEN_STEPS, period=1, tools=("write",))
+
+
+@pytest.mark.promise("loop:cut-variants")
+def test_cut_calls_of_different_things_are_different_calls() -> None:
+    """Proves: another file or another tool is another call, so its first notice is no repetition."""
+    files = [[cut(f"c{step}", f'{{"path":"{step}.txt","content":"line')] for step in range(20)]
+    assert (play(files).told, play(files).ends) == ([], None)
+    tools = [[cut(f"c{step}", CONTENT, name=f"write_{step}")] for step in range(20)]
+    assert (play(tools).told, play(tools).ends) == ([], None)
+
+
+@pytest.mark.promise("loop:cut-variants")
+def test_a_cut_call_in_turn_with_a_whole_one_is_a_cycle() -> None:
+    """Proves: reading in between does not hide that the same write is cut again and again."""
+    steps = [[call(f"c{step}")] if step % 2 else [cut(f"c{step}", CUTS[step // 2 % 3])] for step in range(50)]
+    played = play(steps)
+    assert (played.ran, played.steps) == (2, LOOP_STEPS)
+
+
+@pytest.mark.promise("cut:split")
+def test_a_retry_after_a_split_notice_is_never_blocked() -> None:
+    """Proves: the whole call after its cut variants runs, be it the same, the first piece of it, or one of many pieces."""
+    whole = json.dumps({"path": "big.txt", "content": "line 1\nline 2\nline 3\n"}, separators=(",", ":"))
+    piece = json.dumps({"path": "big.txt", "content": "line 1\n"}, separators=(",", ":"))
+    for cuts in range(1, BROKEN_STEPS):
+        first = [[cut(f"cut{number}", whole[: 40 - number])] for number in range(cuts)]
+        for retry in (whole, piece):
+            played = play([*first, [call("again", retry, "write")]])
+            assert (played.ran, played.remembered, played.ends) == (1, 0, None)
+        pieces = [[call(f"p{number}", json.dumps({"append": number}), "write")] for number in range(20)]
+        played = play([*first, *pieces])
+        assert (played.ran, played.told[2:], played.ends) == (20, [], None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stem"),
+    [
+        ('{"path":"a","content":"x', '{"path":"a"} "content"'),
+        ('{"path":"a","edits":[{"old":"x","new":', '{"path":"a"} "edits"'),
+        ('{"path":"a","content"', '{"path":"a"} '),
+        ('{"a":{"b":1},"c":tru', '{"a":{"b":1}} "c"'),
+        (r'{"say":"\"}, {\"","c":"', r'{"say":"\"}, {\""} "c"'),
+        ('{"path":"a"}', '{"path":"a"}'),
+        ('{"path":"a"', ""),
+        ('{"content":"x, y', ""),
+        ("[1,2", ""),
+        ("", ""),
+        ('{"a":"' + "x" * 10_000 + '","b":"', ""),
+    ],
+)
+def test_the_stem_is_what_stood_whole_before_the_cut(arguments: str, stem: str) -> None:
+    """Proves: strings, escapes and nesting do not mislead it, and its look is bounded."""
+    assert stem_of(arguments) == stem
+
+
+@pytest.mark.promise("loop:repeat")
+def test_calls_are_equal_by_what_they_say() -> None:
+    """Proves: key order and spaces do not matter, tools and values do; text that is no JSON counts as it stands."""
+    assert call_key(call("1", '{"a":1,"b":[2]}')) == call_key(call("2", ' { "b": [2], "a": 1 } '))
+    different = ['{"a":1}', '{"a":"1"}', '{"a":[1]}', "{}", "nope", '{"a":1}{"a":1}', "[" * 100_000, '"\ud800"']
+    keys = [call_key(call("1", arguments)) for arguments in different]
+    keys += [call_key(call("1", name="write")), call_key(ToolCall(id="1", name="read", arguments="{}", free_form=True))]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.promise("loop:repeat")
+def test_results_are_equal_by_what_they_say() -> None:
+    """Proves: ids do not matter; texts, files, their order and being an error do."""
+    png = File(media_type="image/png", data=b"1")
+    contents: list[tuple[Text | File, ...]] = [
+        (),
+        (Text("a"),),
+        (Text("a"), Text("b")),
+        (Text("ab"),),
+        (png,),
+        (File(media_type="image/png", data=b"2"),),
+        (File(media_type="image/png", url="https://x/y.png"),),
+        (png, Text("a")),
+        (Text("a"), png),
+    ]
+    results = [
+        ToolResult(call_id="1", name="read", content=content, is_error=is_error)
+        for content in contents
+        for is_error in (True, False)
+    ]
+    assert len({result_key(result) for result in results}) == len(results)
+    assert [result_key(msgspec.structs.replace(result, call_id="2")) for result in results] == [
+        result_key(result) for result in results
+    ]
+
+
+@pytest.mark.promise("loop:repeat")
+def test_a_remembered_result_never_passes_for_a_change() -> None:
+    """Proves: what read comes back as it was; what would have changed something is an error that says that it did not."""
+    earlier = ToolResult(call_id="c1", name="read", content=(Text("status: draft"),))
+    read = remembered_result(call("c5"), earlier=earlier, changes=False)
+    assert (read.call_id, read.is_error, read.content[1:]) == ("c5", False, earlier.content)
+    assert read.content[0] == Text(
+        "Not run again: this same call of `read` has been made over and over in this turn and gave the same result each time, "
+        "so this is that result. Do something else, or answer from what you have. The result was:"
+    )
+    wrote = remembered_result(call("c5", name="write"), earlier=earlier, changes=True)
+    assert wrote.is_error
+    assert "what it does was not done again" in msgspec.json.encode(wrote).decode()
+
+
+def test_the_words_say_what_was_seen() -> None:
+    """Proves: each kind of loop has its sentence, with the tools and the number."""
+    one = Loop(kind="repeat", steps=4, period=1, tools=("read",))
+    assert word(one) == (
+        "(Note: the call of `read` came 4 times in a row, with the same result each time. It will not change by being "
+        "repeated. Do something else, or answer from what you have.)"
+    )
+    assert why_it_ends(Loop(kind="repeat", steps=6, period=2, tools=("read", "list"))) == (
+        "The turn was going in circles: the last 4 steps each repeated the step 2 before, with the same result."
+    )
+    assert word(Loop(kind="repeat", steps=4, period=3, tools=("read", "list"))).startswith(
+        "(Note: the calls of `read`, `list` came 3 steps before already, with the same result. It will not change"
+    )
+    assert why_it_ends(Loop(kind="broken", steps=4, period=1, tools=("write",))) == (
+        "The turn was going in circles: the call of `write` did not arrive whole 4 times in a row."
+    )
+    assert why_it_ends(Loop(kind="polling", steps=50, period=1, tools=("status",))) == (
+        "The turn was going in circles: the call of `status` came again and again for 50 steps."
+    )
+
+
+texts = st.sampled_from(["{}", '{"a":1}', '{"a":2}', '{"a":1,"b":"x', '{"a":1,"b":"y', '{"a'])
+calls = st.builds(
+    ToolCall,
+    id=st.just(""),
+    name=st.sampled_from(["read", "write"]),
+    arguments=texts,
+    state=st.sampled_from(ArgumentsState),
+)
+sequences = st.lists(st.lists(calls, min_size=1, max_size=3), max_size=40)
+
+
+def numbered(asked: list[list[ToolCall]]) -> list[list[ToolCall]]:
+    return [
+        [msgspec.structs.replace(one, id=f"c{step}_{place}") for place, one in enumerate(calls)]
+        for step, calls in enumerate(asked)
+    ]
+
+
+@settings(max_examples=100)
+@given(asked=sequences)
+def test_the_guard_is_small_plain_data_that_repeats_itself(asked: list[list[ToolCall]]) -> None:
+    """Proves: whatever was asked, its state is three steps, encodes and decodes equal, and is a function of the events."""
+    played = play(numbered(asked))
+    assert len(played.guard.recent) <= 3
+    assert msgspec.json.decode(msgspec.json.encode(played.guard), type=LoopGuard) == played.guard
+    assert play(numbered(asked)) == played
+
+
+@pytest.mark.promise("loop:repeat", "loop:cycle")
+@settings(max_examples=100)
+@given(asked=sequences, period=st.integers(1, 3), repeated=st.lists(calls, min_size=3, max_size=3))
+def test_no_circle_outlasts_the_guard(asked: list[list[ToolCall]], period: int, repeated: list[ToolCall]) -> None:
+    """Proves: whatever went before, a circle of up to three steps is over within its six steps and one round."""
+    circle = [[repeated[step % period]] for step in range(LOOP_STEPS + 3)]
+    assert play(numbered([*asked, *circle])).ends is not None
+
+
+@pytest.mark.promise("loop:polling")
+@settings(max_examples=100)
+@given(asked=sequences)
+def test_nothing_is_remembered_while_results_change(asked: list[list[ToolCall]]) -> None:
+    """Proves: a call whose result changes each time always runs."""
+    whole = [
+        [msgspec.structs.replace(one, state=ArgumentsState.COMPLETE) for one in calls] for calls in numbered(asked)
+    ]
+    played = play(whole, answer=changing)
+    assert (played.ran, played.remembered, played.ends) == (sum(map(len, whole)), 0, None)
