@@ -1,0 +1,218 @@
+"""Limits: what they count, how they compose, and that the last affordable request is kept for the answer."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnwise.rules.limits import (
+    AllOf,
+    AnyOf,
+    Forecast,
+    Limit,
+    MaxRequests,
+    MaxSteps,
+    MaxTokens,
+    MaxWallTime,
+    Spent,
+    binding,
+    fault_of_limit,
+    forecast,
+    is_over,
+    output_tokens_left,
+    pace,
+    prompt_tokens_of,
+    said,
+    stop_reason,
+)
+from turnwise.vocab import StopReason, Usage
+
+ONE = Spent(steps=1, requests=1, input_tokens=100, output_tokens=10, elapsed_s=2.0)
+NEXT = Forecast(step=ONE, answer=ONE, answer_after=ONE)
+
+leaves = st.one_of(
+    st.builds(MaxSteps, st.integers(1, 20)),
+    st.builds(MaxRequests, st.integers(1, 20)),
+    st.builds(MaxTokens, st.integers(1, 5_000), st.sampled_from(["all", "input", "output"])),
+    st.builds(MaxWallTime, st.floats(0.5, 60)),
+)
+limits = st.recursive(
+    leaves,
+    lambda inner: (
+        st.builds(lambda one, other: one | other, inner, inner)
+        | st.builds(lambda one, other: one & other, inner, inner)
+    ),
+    max_leaves=6,
+)
+amounts = st.builds(
+    Spent,
+    steps=st.integers(0, 10),
+    requests=st.integers(0, 10),
+    input_tokens=st.integers(0, 2_000),
+    output_tokens=st.integers(0, 500),
+    elapsed_s=st.floats(0, 30),
+)
+
+
+@pytest.mark.promise("end:budget")
+@pytest.mark.parametrize(
+    ("limit", "go", "answer", "reason"),
+    [
+        (MaxSteps(5), 3, 4, StopReason.STEP_LIMIT),
+        (MaxRequests(5), 3, 4, StopReason.BUDGET),
+        (MaxTokens(550), 3, 4, StopReason.BUDGET),
+        (MaxTokens(599, "input"), 3, 4, StopReason.BUDGET),
+        (MaxTokens(50, "output"), 3, 4, StopReason.BUDGET),
+        (MaxWallTime(10.0), 3, 4, StopReason.TIME_LIMIT),
+    ],
+)
+def test_the_last_affordable_request_is_the_answer(limit: Limit, go: int, answer: int, reason: StopReason) -> None:
+    """Proves: each kind goes on while the answer still fits behind a step, then asks for it, then stops; and says why."""
+    spent = [Spent()]
+    for _ in range(10):
+        spent.append(spent[-1] + ONE)
+    paces = [pace(limit, spent=one, forecast=NEXT) for one in spent]
+    assert paces == ["go"] * (go + 1) + ["answer"] * (answer - go) + ["stop"] * (10 - answer)
+    assert binding(limit, spent=spent[go], forecast=NEXT) is None
+    held = binding(limit, spent=spent[answer], forecast=NEXT)
+    assert held == limit
+    assert held is not None and stop_reason(held) is reason
+
+
+@pytest.mark.promise("end:cap")
+def test_a_cap_of_one_step_asks_for_the_answer_at_once() -> None:
+    """Proves: the forced answer is step N of a cap of N, as `stop.MaxSteps` has it."""
+    assert pace(MaxSteps(1), spent=Spent(), forecast=NEXT) == "answer"
+    assert pace(MaxSteps(2), spent=Spent(), forecast=NEXT) == "go"
+
+
+@pytest.mark.promise("end:budget")
+@given(one=limits, other=limits, spent=amounts)
+def test_either_stops_and_both_must(one: Limit, other: Limit, spent: Spent) -> None:
+    """Proves: `|` and `&` mean what they say, however deep they stand."""
+    assert is_over(one | other, spent=spent) == (is_over(one, spent=spent) or is_over(other, spent=spent))
+    assert is_over(one & other, spent=spent) == (is_over(one, spent=spent) and is_over(other, spent=spent))
+
+
+@pytest.mark.promise("end:budget")
+@given(limit=limits, spent=amounts, more=amounts)
+def test_what_is_over_stays_over(limit: Limit, spent: Spent, more: Spent) -> None:
+    """Proves: no spending brings a turn back under its limit."""
+    assert not is_over(limit, spent=spent) or is_over(limit, spent=spent + more)
+
+
+@pytest.mark.promise("end:budget")
+@settings(max_examples=300)
+@given(limit=limits, costs=st.lists(st.tuples(amounts, amounts), min_size=1, max_size=30))
+def test_a_turn_that_keeps_its_pace_has_its_answer_within_the_limit(
+    limit: Limit, costs: list[tuple[Spent, Spent]]
+) -> None:
+    """Proves: where requests cost no more than was forecast, the answer is always affordable once a step was."""
+    spent, went = Spent(), False
+    for step, answer in costs:
+        step = msgspec.structs.replace(step, steps=1, requests=max(step.requests, 1))
+        # An answer after the step costs no less than one now: its prompt is longer.
+        least = Spent(steps=1, requests=1)
+        next_ = Forecast(step=step, answer=least, answer_after=least + answer)
+        match pace(limit, spent=spent, forecast=next_):
+            case "go":
+                assert binding(limit, spent=spent, forecast=next_) is None
+                spent, went = spent + step, True
+                assert not is_over(limit, spent=spent + least + answer)
+            case "answer":
+                assert binding(limit, spent=spent, forecast=next_) is not None
+                assert not is_over(limit, spent=spent + least)
+                return
+            case "stop":
+                assert not went or is_over(limit, spent=spent + least)
+                return
+
+
+@given(limit=limits)
+def test_a_limit_is_data(limit: Limit) -> None:
+    """Proves: it stands in the journal as JSON and comes back equal."""
+    assert msgspec.json.decode(msgspec.json.encode(limit), type=Limit) == limit
+
+
+def test_a_chain_of_one_kind_is_one_list() -> None:
+    """Proves: what is journalled reads as it was written; `&` binds tighter than `|`."""
+    a, b, c = MaxSteps(1), MaxRequests(2), MaxTokens(3)
+    assert a | b | c == AnyOf((a, b, c))
+    assert (a & b) & c == a & (b & c) == AllOf((a, b, c))
+    assert a | b & c == AnyOf((a, AllOf((b, c))))
+
+
+@pytest.mark.parametrize(
+    ("limit", "fault"),
+    [
+        (MaxSteps(0), "`MaxSteps(steps=0)` allows nothing at all"),
+        (MaxSteps(1) | MaxTokens(-1), "`MaxTokens(tokens=-1, counts='all')` allows nothing at all"),
+        (AllOf(()), "`AllOf(limits=())` holds no limit"),
+        (MaxSteps(1) & (MaxRequests(1) | MaxWallTime(0.1)), None),
+    ],
+)
+def test_a_limit_that_no_turn_can_keep_is_named(limit: Limit, fault: str | None) -> None:
+    """Proves: a caller's mistake is found before anything is sent."""
+    assert fault_of_limit(limit) == fault
+
+
+SPENT = Spent(steps=3, requests=4, input_tokens=1_000, output_tokens=200, elapsed_s=12.4)
+
+
+@pytest.mark.parametrize(
+    ("limit", "left"),
+    [
+        (MaxTokens(2_000), 500),
+        (MaxTokens(1_500), 0),
+        (MaxTokens(300, "output"), 100),
+        (MaxTokens(1_300, "input"), None),
+        (MaxTokens(1_299, "input"), 0),
+        (MaxSteps(9), None),
+        (MaxSteps(2), 0),
+        (MaxSteps(9) | MaxTokens(2_000) | MaxTokens(300, "output"), 100),
+        (MaxTokens(2_000) & MaxTokens(300, "output"), 500),
+        (MaxSteps(9) & MaxTokens(2_000), None),
+    ],
+)
+def test_what_is_left_for_a_response(limit: Limit, left: int | None) -> None:
+    """Proves: `max_tokens` of the answer can be held within the limit."""
+    assert output_tokens_left(limit, spent=SPENT, prompt_tokens=300) == left
+
+
+@pytest.mark.promise("end:budget")
+@given(limit=limits, spent=amounts, prompt=st.integers(0, 500))
+def test_a_response_as_long_as_what_is_left_breaks_nothing(limit: Limit, spent: Spent, prompt: int) -> None:
+    """Proves: what is called left is really left, and no more than it where it bounds."""
+    left = output_tokens_left(limit, spent=spent, prompt_tokens=prompt)
+    asked = spent + Spent(input_tokens=prompt)
+    if left:
+        assert not is_over(limit, spent=asked + Spent(output_tokens=left))
+    if left is None:
+        assert not is_over(limit, spent=asked + Spent(output_tokens=10**9))
+
+
+def test_the_forecast_is_made_of_what_was() -> None:
+    """Proves: the next prompt is the last one, its response and what was added; the answer after a step reads that step."""
+    assert prompt_tokens_of(Usage(input_tokens=100, output_tokens=20), added_bytes=31) == 131
+    next_ = forecast(prompt_tokens=131, longest_output_tokens=50, longest_step_s=4.0, longest_request_s=3.0)
+    assert next_ == Forecast(
+        step=Spent(steps=1, requests=1, input_tokens=131, output_tokens=50, elapsed_s=4.0),
+        answer=Spent(steps=1, requests=1, input_tokens=131, output_tokens=1_000, elapsed_s=3.0),
+        answer_after=Spent(steps=1, requests=1, input_tokens=181, output_tokens=1_000, elapsed_s=3.0),
+    )
+    assert forecast(prompt_tokens=1, longest_output_tokens=0).step.output_tokens == 1_000
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        (MaxSteps(1), "The limit of 1 step was reached."),
+        (MaxRequests(4), "The limit of 4 requests was reached (4 made)."),
+        (MaxTokens(1_500), "The limit of 1,500 tokens leaves no room for another step (1,200 used)."),
+        (MaxTokens(250, "output"), "The limit of 250 output tokens leaves no room for another step (200 used)."),
+        (MaxWallTime(15.0), "The limit of 15 s leaves no time for another step (12 s passed)."),
+    ],
+)
+def test_each_limit_has_its_words(limit: MaxSteps | MaxRequests | MaxTokens | MaxWallTime, text: str) -> None:
+    """Proves: what people read names the limit and what was spent."""
+    assert said(limit, spent=SPENT) == text
