@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from faces.cli.running import Cli, running_lab, script
+from faces.cli.running import Cli, end_what_is_left, running_lab, script
 from turnwise.lab import Lab
 from turnwise.wire.profiles import builtin_profiles
 
@@ -68,7 +68,7 @@ def lab(shared_lab: Lab) -> Lab:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The current folder, with a blank in its name; the journal beside it, and no key or setting from outside."""
     folder = tmp_path / "mäin folder"
     folder.mkdir()
@@ -79,7 +79,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     names = {name for profile in builtin_profiles().values() for name in profile.api_key_env}
     for name in {*names, "TURNWISE_MODEL", "TURNWISE_BASE_URL", "NO_COLOR", "FORCE_COLOR"} & set(os.environ):
         monkeypatch.delenv(name)
-    return folder
+    yield folder
+    end_what_is_left()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from turnwise.faces.cli.main import main
 from turnwise.lab import Lab, Script, parse_script
 
 WAIT_S = 30  # no test waits that long unless something is wrong
+BEGUN: list[subprocess.Popen[str]] = []  # by the test at hand; what it left running is ended after it
 TURNWISE = (sys.executable, "-m", "turnwise")
 
 
@@ -92,7 +93,17 @@ def script(name: str, text: str) -> Script:
 def begin(*args: str, cwd: Path, env: Mapping[str, str] | None = None, **streams: Any) -> subprocess.Popen[str]:
     """`turnwise ARGS` as a process of its own."""
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
-    return subprocess.Popen([*TURNWISE, *args], cwd=cwd, env={**os.environ, **(env or {})}, text=True, **streams)
+    process = subprocess.Popen([*TURNWISE, *args], cwd=cwd, env={**os.environ, **(env or {})}, text=True, **streams)
+    BEGUN.append(process)
+    return process
+
+
+def end_what_is_left() -> None:
+    """A test that failed in the middle leaves its process; the next one must not meet it."""
+    while BEGUN:
+        process = BEGUN.pop()
+        process.kill()
+        process.communicate(timeout=WAIT_S)
 
 
 def end(process: subprocess.Popen[str]) -> Ran:

@@ -129,6 +129,17 @@ def test_killed_in_mid_stream_the_session_is_shown_and_goes_on(lab: Lab, folder:
     assert lab.requests[-1].status == 200 and "Tell me all." in lab.requests[-1].body.decode()
 
 
+def test_a_session_that_is_running_is_not_gone_on_with(lab: Lab, folder: Path, cli: Cli) -> None:
+    """Two writers would mix their turns: one line, exit code 2, and the running one is left alone."""
+    process = begin("run", "Go.", "--json", *at(lab, "fault-stall"), cwd=folder)
+    read_until(process, '"text"')
+    ran = cli("run", "--continue", *at(lab, "plain-answer"))
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1) and "is running already" in ran.err
+    assert "running" in cli("sessions", "list").out
+    process.send_signal(signal.SIGINT)
+    assert (end(process).code, lab.count()) == (130, 1)
+
+
 @pytest.mark.parametrize("family", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
 @pytest.mark.promise("step:every-call-answered", "step:history-healed")
 def test_killed_in_the_middle_of_a_tool_the_call_is_answered_as_uncertain(
