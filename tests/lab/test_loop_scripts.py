@@ -1,0 +1,109 @@
+"""Scripts of models that go in circles, and of those that only seem to: the lab says them, the loop guard judges them."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import turnwise.lab
+from lab.asking import PATHS, ask, body_of
+from turnwise.lab import Script, load_scripts
+from turnwise.rules.loops import BROKEN_STEPS, LOOP_STEPS, RUNS, Loop, LoopGuard
+from turnwise.vocab import ArgumentsState, Text, ToolCall, ToolResult
+
+# Not yet among the scripts that ship: they join them when the turn asks the guard.
+SCRIPTS = load_scripts(Path(turnwise.lab.__file__).parent / "scripts" / "loops")
+CHECKS = 30
+
+
+class Heard(NamedTuple):
+    ran: int
+    requests: int
+    text: str
+    ends: Loop | None
+
+
+def converse(script: Script) -> Heard:
+    """A chat turn as the guard has it, forced to its answer where the guard says so."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Please."}]
+    guard, ran, ends = LoopGuard(), 0, None
+    contents: dict[str, str] = {}
+    for requests in range(1, 60):
+        body = {**body_of("openai_chat", model=script.name, stream=False), "messages": messages}
+        body["tools"].append({"type": "function", "function": {"name": "status", "parameters": {"type": "object"}}})
+        outgoing, _ = ask(
+            PATHS["openai_chat"], {**body, **({"tool_choice": "none"} if ends else {})}, scripts={script.name: script}
+        )
+        message = json.loads(b"".join(outgoing.pieces))["choices"][0]["message"]
+        if not message.get("tool_calls"):
+            return Heard(ran, requests, message["content"], ends)
+        calls = [read_call(one) for one in message["tool_calls"]]
+        verdict = guard.before(calls)
+        results: list[ToolResult] = []
+        for call in calls:
+            if call.state is ArgumentsState.COMPLETE and call.id not in verdict.remembered:
+                ran += 1
+            contents[call.id] = contents.get(verdict.remembered.get(call.id, ""), "") or run_tool(call, ran=ran)
+            results.append(ToolResult(call_id=call.id, name=call.name, content=(Text(contents[call.id]),)))
+        guard, _ = guard.after(verdict, results=results)
+        ends = verdict.ends
+        for one in message["tool_calls"]:
+            one["function"]["arguments"] = "{}"
+        messages += [
+            message,
+            *[{"role": "tool", "tool_call_id": call.id, "content": contents[call.id]} for call in calls],
+        ]
+    raise AssertionError("it never ended")
+
+
+def read_call(raw: dict[str, Any]) -> ToolCall:
+    function = raw["function"]
+    try:
+        json.loads(function["arguments"])
+        state = ArgumentsState.COMPLETE
+    except json.JSONDecodeError:
+        state = ArgumentsState.TRUNCATED
+    return ToolCall(id=raw["id"], name=function["name"], arguments=function["arguments"], state=state)
+
+
+def run_tool(call: ToolCall, *, ran: int) -> str:
+    if call.state is not ArgumentsState.COMPLETE:
+        return f"Not run: cut after {len(call.arguments)} characters."
+    if call.name == "status":
+        return f"{ran} of {CHECKS}; look again for check {ran + 1}" if ran < CHECKS else "all done"
+    return f"{call.name} did {call.arguments[:40]}"
+
+
+@pytest.mark.promise("loop:repeat", "loop:cycle")
+@pytest.mark.parametrize(("name", "period"), [("loop-same-call", 1), ("loop-two-calls", 2), ("loop-three-calls", 3)])
+def test_a_circle_costs_seven_requests_and_four_runs(name: str, period: int) -> None:
+    """Proves: a model that would go on for ever is told, answered from memory, and answers in request 7."""
+    heard = converse(SCRIPTS[name])
+    assert (heard.ran, heard.requests) == (RUNS, LOOP_STEPS + 1)
+    assert heard.ends is not None and heard.ends.period == period
+    assert heard.text.strip()
+
+
+@pytest.mark.promise("loop:polling")
+def test_thirty_checks_of_a_status_end_by_themselves() -> None:
+    """Proves: the script goes on just as long as the status does, and the guard lets it."""
+    heard = converse(SCRIPTS["poll-status"])
+    assert heard == Heard(ran=CHECKS, requests=CHECKS + 1, text="The build is over: all done", ends=None)
+
+
+@pytest.mark.promise("loop:cut-variants")
+def test_a_write_that_is_cut_each_time_elsewhere_ends_with_an_answer() -> None:
+    """Proves: four cut attempts, none run, then the answer."""
+    heard = converse(SCRIPTS["loop-cut-calls"])
+    assert (heard.ran, heard.requests) == (0, BROKEN_STEPS + 1)
+    assert heard.ends is not None and heard.ends.kind == "broken"
+    assert heard.text.startswith("big.txt is not written")
+
+
+@pytest.mark.promise("cut:split")
+@pytest.mark.parametrize(("name", "ran"), [("retry-after-split", 2), ("retry-same-after-split", 1)])
+def test_a_retry_after_cut_attempts_runs(name: str, ran: int) -> None:
+    """Proves: smaller pieces, and the very same call once it is whole, are no loop."""
+    heard = converse(SCRIPTS[name])
+    assert (heard.ran, heard.requests, heard.ends) == (ran, SCRIPTS[name].requests, None)
