@@ -84,7 +84,7 @@ def test_waits_are_read_from_the_headers(headers: dict[str, str], expected: floa
 def test_a_key_quoted_back_is_hidden() -> None:
     """Some gateways repeat the key in their 401."""
     fault = FAMILY.decode_fault(401, {}, error("authentication_error", "bad key sk-ant-api03-abcdefgh_1234"))
-    assert fault.message == "bad key sk-..."
+    assert fault.message == "bad key [redacted]"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FaultKind if kind not in {"context_overflow"}])

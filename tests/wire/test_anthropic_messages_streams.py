@@ -353,8 +353,8 @@ def test_broken_events_are_mended_or_left_out() -> None:
     [
         (b"", "the response was empty"),
         (b"<!DOCTYPE html><html>\x00<b>Bad gateway", "<!DOCTYPE html><html> <b>Bad gateway"),
-        (b"\x00\x01\xff\xfe" * 50, "got:"),
-        (b"event: x\n\n: nothing\n\n", "got:"),
+        (b"\x00\x01\xff\xfe" * 50, "what came begins with:"),
+        (b"event: x\n\n: nothing\n\n", "what came begins with:"),
         (b"[1, 2]", "[1, 2]"),
         (b'{"id": "x"}', '{"id": "x"}'),
         (b"data: hello\n\n", "data: hello"),

@@ -295,7 +295,7 @@ def test_documents_go_to_mistral_in_its_own_part() -> None:
 
 def test_what_an_endpoint_does_not_take_is_named_in_words() -> None:
     message = Message("user", (File(media_type="application/pdf", data=b"hi", name="a.pdf"),))
-    told = {"type": "text", "text": "[file `a.pdf` of type application/pdf left out: not taken here]"}
+    told = {"type": "text", "text": "[file `a.pdf` of type application/pdf left out: this endpoint does not take it]"}
     for name in ("groq", "deepseek"):
         assert message_of(message, KNOWN[name]) == [{"role": "user", "content": [told]}]
 

@@ -565,7 +565,7 @@ def test_an_error_body_with_status_200_is_a_fault() -> None:
     [
         (
             b"<!DOCTYPE html>\n<html><head>\n<title>502 Bad\tGateway</title>",
-            "'<!DOCTYPE html> <html><head> <title>502 Bad Gateway",
+            "<!DOCTYPE html> <html><head> <title>502 Bad Gateway",
         ),
         (b"", "the response was empty"),
         (b": keep-alive\n\n: keep-alive\n\n", "the response was empty"),
@@ -573,7 +573,7 @@ def test_an_error_body_with_status_200_is_a_fault() -> None:
         (b'{"hello": "world"}', '{"hello": "world"}'),
         (b'data: {"type":"message_start","message":{}}\n\n', "message_start"),
         (b"data: 7\n\n", "data: 7"),
-        (b"\x00\x01\xfe\xff" * 30, "no Chat Completions response"),
+        (b"\x00\x01\xfe\xff" * 30, "expected a Chat Completions response"),
         (b'{"id":"c1","choices":[{"index":0,"mess', "choices"),
     ],
     ids=["html", "nothing", "comments", "done", "other json", "other family", "number", "binary", "torn body"],

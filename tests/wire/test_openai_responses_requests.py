@@ -340,7 +340,7 @@ def test_files_that_an_endpoint_does_not_take_are_named_instead() -> None:
     )
     user, output = encoded(request, profile=images_only)["input"]
     assert [part["type"] for part in user["content"]] == ["input_text", "input_image"]
-    assert output["output"] == "[a file (a.pdf) was left out: this endpoint takes none]"
+    assert output["output"] == "[file `a.pdf` of type application/pdf left out: this endpoint does not take it]"
 
 
 def test_endpoints_without_json_schema_get_json_objects() -> None:

@@ -37,6 +37,7 @@ from turnwise.vocab.parts import (
 )
 from turnwise.vocab.reasons import Fault, FaultKind, FinishReason, Repair, StopReason
 from turnwise.vocab.requests import (
+    Effort,
     NamedTool,
     OutputSchema,
     Request,
@@ -54,6 +55,7 @@ __all__ = [
     "BlockEnded",
     "Citation",
     "CitationAdded",
+    "Effort",
     "Fault",
     "FaultKind",
     "Faulted",

@@ -36,6 +36,9 @@ class OutputSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     strict: bool = True
 
 
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Sampling and limits. None leaves the provider's default. `max_output_tokens` counts everything generated, reasoning
     included."""
@@ -45,7 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     top_p: float | None = None
     stop: tuple[str, ...] = ()
     seed: int | None = None
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    reasoning_effort: Effort | None = None
     reasoning_tokens: int | None = None  # a budget, where the family takes one
 
 

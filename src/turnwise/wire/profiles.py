@@ -41,13 +41,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     )
     tool_call_id_length: int | None = None  # Mistral: exactly 9 of [a-zA-Z0-9]
     files: Literal["none", "images", "all"] = "all"
-    document_part: Literal["file", "document_url"] = (
-        "file"  # Chat Completions: the content part of a document (Mistral)
-    )
+    document_part: Literal["file", "document_url"] = "file"  # Chat Completions: how documents go (Mistral: the latter)
     seed_field: str = "seed"  # Mistral: "random_seed"
-    free_form_tools: bool = (
-        True  # takes tools of free-form text (OpenAI's custom tools); else one string parameter `input`
-    )
+    free_form_tools: bool = True  # takes tools of free-form text (OpenAI's custom tools); else see wire/free_form.py
     fine_grained_tool_streaming: bool = False  # Anthropic: raw prefixes of arguments instead of whole values
     sends_call_ids: bool = True  # Gemini: functionCall.id and functionResponse.id are taken
     stateless: bool = True  # Responses: takes `store: false` and `include: ["reasoning.encrypted_content"]`

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from turnwise.wire.json_fields import one_line
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 
 BOM = b"\xef\xbb\xbf"
@@ -113,7 +114,8 @@ class SseParser:
 
 
 def encode_event(data: bytes, *, name: str = "") -> bytes:
-    """One event as bytes. `data` must be one line (JSON is)."""
+    """One event as bytes. `data` is JSON: its line breaks, if any, mean nothing and would end the event's line."""
+    data = one_line(data)
     if name:
         return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
     return b"data: " + data + b"\n\n"

@@ -5,9 +5,7 @@ import msgspec
 from turnwise.vocab import (
     BlockData,
     BlockEnded,
-    Fault,
     Faulted,
-    FaultKind,
     Frame,
     Mended,
     PartDone,
@@ -17,24 +15,20 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.anthropic_messages.faults import stream_fault
-from turnwise.wire.anthropic_messages.fields import (
-    UNREADABLE,
-    Fields,
-    opaque_from,
-    read_fields,
-    read_items,
-    string_of,
-)
+from turnwise.wire.anthropic_messages.fields import opaque_from
 from turnwise.wire.anthropic_messages.parts import TOOL_USE_KEYS, arguments_of, read_block
 from turnwise.wire.anthropic_messages.usage import UsageTally
 from turnwise.wire.anthropic_messages.words import finished
 from turnwise.wire.family import BadRequest
+from turnwise.wire.faults import no_response
+from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields, read_items, string_of
 
 
 def body_frames(body: bytes, *, expected: str) -> list[Frame]:
     """`expected` says what should have come, for the message when this is no message of the API."""
+    fault = Faulted(no_response(body, expected=f"{expected} of the Messages API"))
     if not body.strip():
-        return [_no_protocol("the response was empty")]
+        return [fault]
     frames: list[Frame] = []
     try:
         fields = read_fields(body)
@@ -42,12 +36,12 @@ def body_frames(body: bytes, *, expected: str) -> list[Frame]:
         try:
             fields = read_fields(body.decode("utf-8", "replace"))
         except UNREADABLE:
-            return [_no_protocol(f"expected {expected} of the Messages API, got: {shown(body)}")]
+            return [fault]
         frames.append(Mended(Repair("invalid_utf8", "body", "bytes that are no UTF-8 became replacement characters")))
     if string_of(fields, "type") == "error" or ("error" in fields and "content" not in fields):
         return [*frames, Faulted(stream_fault(fields))]
     if "content" not in fields:
-        return [*frames, _no_protocol(f"expected {expected} of the Messages API, got: {shown(body)}")]
+        return [*frames, fault]
     frames.append(Started(id=string_of(fields, "id"), model=string_of(fields, "model")))
     frames += content_frames(fields["content"])
     usage = UsageTally().add(fields["usage"]) if "usage" in fields else None
@@ -94,13 +88,3 @@ def explanation_of(stop_details: msgspec.Raw | None) -> str | None:
         return string_of(read_fields(stop_details), "explanation")
     except UNREADABLE:
         return None
-
-
-def shown(payload: bytes) -> str:
-    """The first 80 printable characters, for a message."""
-    text = payload[:320].decode("utf-8", "replace")
-    return "".join([character if character.isprintable() else " " for character in text]).strip()[:80]
-
-
-def _no_protocol(message: str) -> Faulted:
-    return Faulted(Fault(kind=FaultKind.PROTOCOL, message=message))

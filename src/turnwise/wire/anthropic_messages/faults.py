@@ -9,7 +9,9 @@ from collections.abc import Mapping
 import msgspec
 
 from turnwise.vocab import Fault, FaultKind
-from turnwise.wire.anthropic_messages.fields import UNREADABLE, Fields, read_fields, read_items, string_of
+from turnwise.wire import faults
+from turnwise.wire.faults import MESSAGE_CHARACTERS, fit_to_show, kind_by_message, retry_after_s
+from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields, read_items, string_of
 
 KIND_BY_TYPE: Mapping[str, FaultKind] = {
     "invalid_request_error": FaultKind.BAD_REQUEST,
@@ -25,29 +27,7 @@ KIND_BY_TYPE: Mapping[str, FaultKind] = {
     "overloaded_error": FaultKind.OVERLOADED,
 }
 
-KIND_BY_STATUS: Mapping[int, FaultKind] = {
-    401: FaultKind.AUTH,
-    402: FaultKind.QUOTA,
-    403: FaultKind.AUTH,
-    404: FaultKind.NOT_FOUND,
-    408: FaultKind.SERVER,
-    429: FaultKind.RATE_LIMITED,
-    503: FaultKind.OVERLOADED,
-    529: FaultKind.OVERLOADED,
-}
-
-# What the type alone does not say. Matched in lower case against the message.
-KIND_BY_WORDS: tuple[tuple[re.Pattern[str], FaultKind], ...] = (
-    # "prompt is too long: 210000 tokens > 200000 maximum"
-    (re.compile(r"prompt is too long|input is too long"), FaultKind.CONTEXT_OVERFLOW),
-    # "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"
-    (re.compile(r"exceeds? (the )?(model'?s )?(maximum )?context (limit|window|length)"), FaultKind.CONTEXT_OVERFLOW),
-    # "Your credit balance is too low to access the Anthropic API" comes as invalid_request_error with HTTP 400
-    (
-        re.compile(r"credit balance is too low|spend(ing)? limit|reached your specified api usage limits"),
-        FaultKind.QUOTA,
-    ),
-)
+KIND_BY_STATUS: Mapping[int, FaultKind] = {**faults.STATUSES, 408: FaultKind.SERVER}
 
 _STATUS_AND_TYPE: Mapping[FaultKind, tuple[int, str]] = {
     FaultKind.UNREACHABLE: (502, "api_error"),
@@ -65,9 +45,7 @@ _STATUS_AND_TYPE: Mapping[FaultKind, tuple[int, str]] = {
     FaultKind.TOO_LARGE: (502, "api_error"),
 }
 
-_SECRET = re.compile(r"sk-[A-Za-z0-9_-]{8,}")
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
-MAX_MESSAGE = 2_000  # a page of HTML is no message
 
 
 def decode_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
@@ -78,10 +56,10 @@ def decode_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     message = string_of(error, "message") or string_of(fields, "error") or _plain_text(body)
     return Fault(
         kind=_kind(code, message, status),
-        message=_clean(message) or f"the server answered HTTP {status} without a word",
+        message=fit_to_show(message) or f"the server answered HTTP {status} without a word",
         status=status,
         code=code,
-        retry_after_s=_retry_after(headers),
+        retry_after_s=retry_after_s(headers, message=message),
         request_id=string_of(fields, "request_id") or headers.get("request-id"),
     )
 
@@ -92,7 +70,11 @@ def stream_fault(fields: Fields) -> Fault:
     code = string_of(error, "type")
     message = string_of(error, "message") or string_of(fields, "error") or "the stream reported an error without a word"
     return Fault(
-        kind=_kind(code, message, None), message=_clean(message), code=code, request_id=string_of(fields, "request_id")
+        kind=_kind(code, message, None),
+        message=fit_to_show(message),
+        code=code,
+        retry_after_s=retry_after_s({}, message=message),
+        request_id=string_of(fields, "request_id"),
     )
 
 
@@ -111,10 +93,9 @@ def encode_fault(fault: Fault) -> tuple[int, bytes]:
 
 
 def _kind(code: str | None, message: str, status: int | None) -> FaultKind:
-    text = message.lower()
-    for pattern, kind in KIND_BY_WORDS:
-        if pattern.search(text):
-            return kind
+    kind = kind_by_message(message)
+    if kind is not None:
+        return kind
     if code is not None and code in KIND_BY_TYPE:
         return KIND_BY_TYPE[code]
     if status is None:
@@ -150,20 +131,4 @@ def _inner(fields: Fields) -> Fields:
 
 def _plain_text(body: bytes) -> str:
     """What a person would read on an HTML or text page."""
-    return " ".join(_TAG.sub(" ", body[: 4 * MAX_MESSAGE].decode("utf-8", "replace")).split())
-
-
-def _clean(message: str) -> str:
-    return _SECRET.sub("sk-...", message[:MAX_MESSAGE])
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """`retry-after-ms`, else `retry-after` in seconds; a date is for whoever has a clock."""
-    for key, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        try:
-            wait_s = float(headers.get(key, "")) / unit
-        except ValueError:
-            continue
-        if 0 <= wait_s < float("inf"):
-            return wait_s
-    return None
+    return " ".join(_TAG.sub(" ", body[: 4 * MESSAGE_CHARACTERS].decode("utf-8", "replace")).split())

@@ -5,8 +5,6 @@ Keys of this family's opaque data: `signature` (thinking) or `data` (redacted_th
 A ToolResult whose content has blocks that are no Text or File keeps the whole `content` there.
 """
 
-import base64
-import binascii
 import re
 
 import msgspec
@@ -24,14 +22,14 @@ from turnwise.vocab import (
     ToolCall,
     ToolResult,
 )
-from turnwise.wire.anthropic_messages.fields import (
-    NAME,
+from turnwise.wire.anthropic_messages.fields import NAME, merged, opaque_from, own_fields
+from turnwise.wire.family import BadRequest
+from turnwise.wire.files import UNKNOWN_TYPE, decode_base64, encode_base64, left_out, takes_file
+from turnwise.wire.free_form import free_form_arguments
+from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
     is_null,
-    merged,
-    opaque_from,
-    own_fields,
     quote,
     read_fields,
     read_items,
@@ -40,7 +38,6 @@ from turnwise.wire.anthropic_messages.fields import (
     write_array,
     write_object,
 )
-from turnwise.wire.family import BadRequest
 from turnwise.wire.profiles import Profile
 
 # The API answers 400 to an id outside of this; other providers' ids have dots and colons ("functions.read:0").
@@ -144,11 +141,10 @@ def read_file(fields: Fields, where: str) -> File | None:
     media_type = string_of(source, "media_type")
     match string_of(source, "type"):
         case "base64":
-            try:
-                content = base64.b64decode(string_of(source, "data") or "", validate=True)
-            except binascii.Error:
-                return None  # goes on as it came: the provider is the judge
-            return File(media_type=media_type or "application/octet-stream", data=content, name=name, opaque=opaque)
+            content = decode_base64(string_of(source, "data") or "")
+            if content is None:
+                return None
+            return File(media_type=media_type or UNKNOWN_TYPE, data=content, name=name, opaque=opaque)
         case "text":
             content = (string_of(source, "data") or "").encode()
             return File(media_type=media_type or "text/plain", data=content, name=name, opaque=opaque)
@@ -266,7 +262,7 @@ def input_object(call: ToolCall) -> bytes:
     if call.state is not ArgumentsState.COMPLETE:
         return b"{}"
     if call.free_form:
-        return write_object({"input": quote(call.arguments)})
+        return free_form_arguments(call.arguments).encode()
     try:
         read_fields(call.arguments)
     except UNREADABLE:
@@ -291,9 +287,8 @@ def write_tool_result(part: ToolResult, profile: Profile) -> bytes:
 def write_file(part: File, profile: Profile) -> bytes | None:
     """An image or document block; a line of text in place of what this API does not take, so that nothing goes silently."""
     kind = part.media_type.partition("/")[0]
-    if kind in ("audio", "video") or profile.files == "none" or (profile.files == "images" and kind != "image"):
-        name = f" `{part.name}`" if part.name else ""
-        return write_text(Text(f"[file{name} of type {part.media_type} left out: this endpoint does not take it]"))
+    if kind in ("audio", "video") or not takes_file(part, profile):
+        return write_text(left_out(part))
     fields = {"type": b'"image"' if kind == "image" else b'"document"', "source": _source(part)}
     if part.name is not None and kind != "image":
         fields["title"] = quote(part.name)
@@ -306,8 +301,8 @@ def _source(part: File) -> bytes:
             text = part.data.decode("utf-8", "replace")
             # `text/plain` is the only media type that a text source takes.
             return write_object({"type": b'"text"', "media_type": b'"text/plain"', "data": quote(text)})
-        encoded = base64.b64encode(part.data)
-        return write_object({"type": b'"base64"', "media_type": quote(part.media_type), "data": b'"' + encoded + b'"'})
+        encoded = quote(encode_base64(part.data))
+        return write_object({"type": b'"base64"', "media_type": quote(part.media_type), "data": encoded})
     if part.url is not None:
         return write_object({"type": b'"url"', "url": quote(part.url)})
     return write_object({"type": b'"file"', "file_id": quote(part.file_id or "")})

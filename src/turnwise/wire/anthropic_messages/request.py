@@ -17,20 +17,11 @@ from turnwise.vocab import (
     Settings,
     ToolSpec,
 )
-from turnwise.wire.anthropic_messages.fields import (
-    NAME,
-    UNREADABLE,
-    Fields,
-    merged,
-    own_fields,
-    quote,
-    read_fields,
-    string_of,
-    write_array,
-    write_object,
-)
+from turnwise.wire.anthropic_messages.fields import NAME, merged, own_fields
 from turnwise.wire.anthropic_messages.parts import write_blocks
 from turnwise.wire.family import HttpCall
+from turnwise.wire.free_form import FREE_FORM_SCHEMA
+from turnwise.wire.json_fields import UNREADABLE, Fields, quote, read_fields, string_of, write_array, write_object
 from turnwise.wire.profiles import Profile
 
 API_VERSION = "2023-06-01"
@@ -46,7 +37,6 @@ EFFORT_WORDS = {"minimal": "low", "low": "low", "medium": "medium", "high": "hig
 EFFORT_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768}
 """Thinking budgets for endpoints that know no effort (`reasoning_request = "budget"`): models before Claude Opus 4.5."""
 
-FREE_FORM_PARAMETERS = b'{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}'
 _DEFAULT_PARAMETERS = ToolSpec(name="").parameters
 
 WireRole = Literal["user", "assistant", "system"]
@@ -162,7 +152,7 @@ def encode_tool(spec: ToolSpec, profile: Profile, *, eager: bool) -> bytes | Non
     fields = {"name": quote(spec.name)}
     if spec.description:
         fields["description"] = quote(spec.description)
-    fields["input_schema"] = FREE_FORM_PARAMETERS if spec.free_form else spec.parameters.encode()
+    fields["input_schema"] = (FREE_FORM_SCHEMA if spec.free_form else spec.parameters).encode()
     if spec.strict and profile.strict_tools:
         fields["strict"] = b"true"
     if eager:

@@ -1,12 +1,12 @@
 """A client's body -> `Request`. What has no word of ours goes to `extra`, so that nothing is lost."""
 
 import re
-from typing import Literal
 from urllib.parse import unquote
 
 import msgspec
 
 from turnwise.vocab import (
+    Effort,
     Message,
     NamedTool,
     OutputSchema,
@@ -20,19 +20,19 @@ from turnwise.vocab import (
     ToolResult,
     ToolSpec,
 )
-from turnwise.wire.anthropic_messages.fields import (
+from turnwise.wire.anthropic_messages.fields import opaque_from
+from turnwise.wire.anthropic_messages.parts import read_block, read_text, read_tool_result
+from turnwise.wire.family import BadRequest
+from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
     is_null,
-    opaque_from,
     read_fields,
     read_items,
     string_of,
     text_of_raw,
     write_object,
 )
-from turnwise.wire.anthropic_messages.parts import read_block, read_text, read_tool_result
-from turnwise.wire.family import BadRequest
 
 # Vertex: .../models/NAME:rawPredict; Bedrock: /model/NAME/invoke
 _MODEL_IN_PATH = re.compile(
@@ -45,7 +45,6 @@ _READ = frozenset(
     output_format""".split()
 )
 _TOOL_KEYS = frozenset({"name", "description", "input_schema", "strict"})
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 _EFFORTS: dict[str, Effort] = {"low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
 
 

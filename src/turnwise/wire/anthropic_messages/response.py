@@ -2,14 +2,15 @@
 
 import msgspec
 
-from turnwise.vocab import NO_USAGE, Fault, Faulted, FaultKind, File, Frame, Part, Reasoning, Request, Response
+from turnwise.vocab import NO_USAGE, Faulted, File, Frame, Part, Reasoning, Request, Response
 from turnwise.wire.anthropic_messages.body import body_frames
 from turnwise.wire.anthropic_messages.faults import error_body
-from turnwise.wire.anthropic_messages.fields import quote, write_array, write_object
 from turnwise.wire.anthropic_messages.parts import write_block, write_reasoning
 from turnwise.wire.anthropic_messages.stream import MessagesStreamDecoder
 from turnwise.wire.anthropic_messages.usage import write_usage
 from turnwise.wire.anthropic_messages.words import stop_word
+from turnwise.wire.faults import too_large
+from turnwise.wire.json_fields import quote, write_array, write_object
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
 
@@ -22,8 +23,7 @@ _STREAM_BEGINS = (b"event:", b"data:", b":")
 def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
     """An event stream from a server that streams unasked is read as one."""
     if len(body) > limits.response_bytes:
-        message = f"the response is longer than {limits.response_bytes} bytes"
-        return [Faulted(Fault(kind=FaultKind.TOO_LARGE, message=message))]
+        return [Faulted(too_large(limits.response_bytes))]
     if body.lstrip()[:6].startswith(_STREAM_BEGINS):
         decoder = MessagesStreamDecoder(profile, limits)
         return decoder.feed(body) + decoder.finish()

@@ -5,8 +5,6 @@ kinds without a word of ours become ProviderItems, whole and in place.
 Source: API docs, "Streaming Messages"; anthropic-python 2.12, lib/streaming/_beta_messages.py (`accumulate_event`).
 """
 
-import json
-
 import msgspec
 
 from turnwise.vocab import (
@@ -28,20 +26,9 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
-from turnwise.wire.anthropic_messages.body import body_frames, content_frames, explanation_of, shown
+from turnwise.wire.anthropic_messages.body import body_frames, content_frames, explanation_of
 from turnwise.wire.anthropic_messages.faults import stream_fault
-from turnwise.wire.anthropic_messages.fields import (
-    NAME,
-    UNREADABLE,
-    Fields,
-    is_null,
-    opaque_from,
-    quote,
-    read_fields,
-    string_of,
-    text_of_raw,
-    write_object,
-)
+from turnwise.wire.anthropic_messages.fields import NAME, opaque_from
 from turnwise.wire.anthropic_messages.parts import (
     TOOL_USE_KEYS,
     arguments_of,
@@ -51,6 +38,18 @@ from turnwise.wire.anthropic_messages.parts import (
 )
 from turnwise.wire.anthropic_messages.usage import UsageTally
 from turnwise.wire.anthropic_messages.words import finished
+from turnwise.wire.faults import too_large
+from turnwise.wire.healing import decode_text, printable, read_objects
+from turnwise.wire.json_fields import (
+    UNREADABLE,
+    Fields,
+    is_null,
+    quote,
+    read_fields,
+    string_of,
+    text_of_raw,
+    write_object,
+)
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import LineTooLong, SseParser
@@ -82,7 +81,6 @@ class _Event(msgspec.Struct, gc=False):
 
 _event = msgspec.json.Decoder(_Event)
 _lenient_event = msgspec.json.Decoder(_Event, strict=False)
-_lenient_json = json.JSONDecoder(strict=False)
 
 
 class _Open:
@@ -124,9 +122,7 @@ class MessagesStreamDecoder:
             return []
         self._left -= len(chunk)
         if self._left < 0:
-            return self._give_up(
-                FaultKind.TOO_LARGE, f"the response is longer than {self._limits.response_bytes} bytes"
-            )
+            return self._give_up(too_large(self._limits.response_bytes))
         if not self._seen and self._head_bytes <= self._limits.line_bytes:
             self._head.append(chunk)
             self._head_bytes += len(chunk)
@@ -134,7 +130,7 @@ class MessagesStreamDecoder:
         try:
             events = self._parser.feed(chunk)
         except LineTooLong as error:
-            return self._give_up(FaultKind.TOO_LARGE, str(error))
+            return self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
         for sse in events:
             try:
                 event = _event.decode(sse.data)
@@ -153,7 +149,7 @@ class MessagesStreamDecoder:
         try:
             events = self._parser.finish()
         except LineTooLong as error:
-            return self._give_up(FaultKind.TOO_LARGE, str(error))
+            return self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
         for sse in events:
             try:
                 self._read(_event.decode(sse.data), sse.data, sse.name, frames)
@@ -168,10 +164,10 @@ class MessagesStreamDecoder:
                 self._release(index, block, frames)
         return frames
 
-    def _give_up(self, kind: FaultKind, message: str) -> list[Frame]:
+    def _give_up(self, fault: Fault) -> list[Frame]:
         self._ended = True
         self._head.clear()
-        return [Faulted(Fault(kind=kind, message=message))]
+        return [Faulted(fault)]
 
     def _read(self, event: _Event, source: bytes, name: str, frames: list[Frame]) -> None:
         """Raises one of UNREADABLE, and has then neither emitted nor changed anything: the event can be healed."""
@@ -364,11 +360,11 @@ class MessagesStreamDecoder:
             return  # Chat Completions' end mark, which some gateways add
         if not self._seen and not name and payload[:1] != b"{":
             return  # no event of this format: finish() says what it was instead
-        text = payload.decode("utf-8", "replace")
-        found = _objects(text)
+        text, _ = decode_text(payload)
+        found, _ = read_objects(text)
         if not found:
             frames.append(
-                _mended("unreadable_event", name or "event", f"left out an event that is no JSON: {shown(payload)}")
+                _mended("unreadable_event", name or "event", f"left out an event that is no JSON: {printable(payload)}")
             )
             return
         if len(found) > 1:
@@ -381,7 +377,7 @@ class MessagesStreamDecoder:
             try:
                 self._read(_lenient_event.decode(source), source, name, frames)
             except UNREADABLE:
-                frames.append(_mended("unreadable_event", name or "event", f"left out: {shown(source)}"))
+                frames.append(_mended("unreadable_event", name or "event", f"left out: {printable(source)}"))
 
 
 def _grows(fields: Fields) -> bool:
@@ -398,17 +394,3 @@ def _tell_rest(fields: Fields, known: frozenset[str], block: str, frames: list[F
 
 def _mended(kind: str, where: str, what: str) -> Mended:
     return Mended(Repair(kind, where, what))
-
-
-def _objects(text: str) -> list[bytes]:
-    """The JSON objects that stand in `text` one after the other, written anew without what JSON cannot hold."""
-    found: list[bytes] = []
-    at = 0
-    while (at := text.find("{", at)) >= 0:
-        try:
-            value, at = _lenient_json.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            break
-        sound = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        found.append(sound.encode())
-    return found

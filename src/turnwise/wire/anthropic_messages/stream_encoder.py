@@ -28,20 +28,12 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.anthropic_messages.faults import error_body
-from turnwise.wire.anthropic_messages.fields import (
-    NAME,
-    UNREADABLE,
-    merged,
-    one_line,
-    own_fields,
-    quote,
-    read_fields,
-    write_object,
-)
+from turnwise.wire.anthropic_messages.fields import NAME, merged, own_fields
 from turnwise.wire.anthropic_messages.parts import tool_use_id
 from turnwise.wire.anthropic_messages.response import stop_details
 from turnwise.wire.anthropic_messages.usage import write_usage
 from turnwise.wire.anthropic_messages.words import stop_word
+from turnwise.wire.json_fields import UNREADABLE, quote, read_fields, write_object
 from turnwise.wire.sse import encode_event
 
 _BlockFrame = (
@@ -95,7 +87,7 @@ class MessagesStreamEncoder:
                 self._drain(out)
             case Faulted(fault=fault):
                 self._faulted = True
-                out.append(encode_event(one_line(error_body(fault)), name="error"))
+                out.append(encode_event(error_body(fault), name="error"))
             case Mended():
                 pass  # a repair of ours is nothing that the API would send
             case _:
@@ -334,4 +326,4 @@ class MessagesStreamEncoder:
 
     def _event(self, out: list[bytes], type: str, **fields: bytes) -> None:
         body = write_object({"type": quote(type), **fields})
-        out.append(encode_event(one_line(body), name=type))
+        out.append(encode_event(body, name=type))

@@ -3,7 +3,7 @@
 import msgspec
 
 from turnwise.vocab import Usage
-from turnwise.wire.anthropic_messages.fields import UNREADABLE, Fields, read_fields, write_object
+from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields, write_object
 
 
 class _Details(msgspec.Struct):

@@ -4,14 +4,13 @@ Three ways in, each taken only when the one before failed: `FAST` knows the part
 `read_slowly` keeps each part as raw JSON; `mend` reads what is no valid JSON, or has fields of the wrong type.
 """
 
-import json
-import re
 from typing import Generic, TypeVar
 
 import msgspec
 
 from turnwise.vocab import Repair
-from turnwise.wire.gemini.fields import NOTHING, UNREADABLE
+from turnwise.wire.healing import decode_text, has_lone_surrogate, read_values, write_value
+from turnwise.wire.json_fields import NOTHING, UNREADABLE
 
 P = TypeVar("P")
 
@@ -77,12 +76,6 @@ PLAIN_PART = msgspec.json.Decoder(PlainPart)
 _SLOW = msgspec.json.Decoder(Chunk[msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 
-# A backslash pair, a surrogate pair (both stay) or a surrogate alone (U+D800 to U+DFFF, which no UTF-8 text can hold).
-_SURROGATES = re.compile(
-    r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
-)
-_ALONE_LENGTH = len("\\ud800")
-
 
 def read_slowly(text: bytes) -> list[Chunk[msgspec.Raw]]:
     """The chunk, or the chunks of an array (errors come as arrays of one). Raises one of UNREADABLE."""
@@ -94,15 +87,13 @@ def read_slowly(text: bytes) -> list[Chunk[msgspec.Raw]]:
 def mend(text: bytes, *, where: str) -> tuple[list[Chunk[msgspec.Raw]], list[Repair]]:
     """The chunks that can be read out of broken text, and what was done to them."""
     repairs: list[Repair] = []
-    try:
-        readable = text.decode()
-    except UnicodeDecodeError:
-        readable = text.decode("utf-8", "replace")
+    readable, is_replaced = decode_text(text)
+    if is_replaced:
         repairs.append(Repair("invalid_utf8", where, "invalid UTF-8 became replacement characters"))
-    healed = _SURROGATES.sub(_replace_alone, readable)
-    if healed != readable:
+    found, end = read_values(readable)
+    if any(has_lone_surrogate(value) for value in found):
         repairs.append(Repair("lone_surrogate", where, "half of a surrogate pair became a replacement character"))
-    values = _texts(healed)
+    values = [write_value(value) for value in found] if end == len(readable) else []
     if len(values) > 1:
         repairs.append(Repair("glued_json", where, f"took {len(values)} chunks written as one apart"))
     chunks: list[Chunk[msgspec.Raw]] = []
@@ -117,24 +108,3 @@ def mend(text: bytes, *, where: str) -> tuple[list[Chunk[msgspec.Raw]], list[Rep
             Repair("undecodable_chunk", where, f"passed over {len(text)} bytes that are no chunk of Gemini's")
         )
     return chunks, repairs
-
-
-def _replace_alone(found: re.Match[str]) -> str:
-    return "\\ufffd" if len(found[0]) == _ALONE_LENGTH else found[0]
-
-
-def _texts(text: str) -> list[bytes]:
-    """The JSON texts that stand one after the other; none if there is anything else."""
-    decoder = json.JSONDecoder(strict=False)
-    found: list[bytes] = []
-    at = 0
-    try:
-        while at < len(text):
-            if text[at].isspace():
-                at += 1
-                continue
-            value, at = decoder.raw_decode(text, at)
-            found.append(msgspec.json.encode(value))
-    except (ValueError, RecursionError):
-        return []
-    return found

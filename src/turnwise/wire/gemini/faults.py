@@ -9,7 +9,9 @@ from collections.abc import Mapping
 import msgspec
 
 from turnwise.vocab import Fault, FaultKind
-from turnwise.wire.gemini.fields import NOTHING, UNREADABLE
+from turnwise.wire.faults import STATUSES, fit_to_show, kind_by_message, retry_after_s
+from turnwise.wire.healing import printable
+from turnwise.wire.json_fields import NOTHING, UNREADABLE
 
 # The word in `error.status` (google.rpc.Code).
 STATUS_KINDS: dict[str, FaultKind] = {
@@ -28,22 +30,11 @@ STATUS_KINDS: dict[str, FaultKind] = {
     "DEADLINE_EXCEEDED": FaultKind.SERVER,
 }
 
-HTTP_KINDS: dict[int, FaultKind] = {
-    401: FaultKind.AUTH,
-    403: FaultKind.AUTH,
-    404: FaultKind.NOT_FOUND,
-    429: FaultKind.RATE_LIMITED,
-    503: FaultKind.OVERLOADED,
-    529: FaultKind.OVERLOADED,
-}
-
-# What only the text tells. In order; the first that is found decides.
+# What only the text tells, beside what every family reads. In order; the first that is found decides.
 MESSAGE_KINDS: tuple[tuple[re.Pattern[str], FaultKind], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), kind)
     for pattern, kind in (
-        # Recorded: Vertex AI, 400 INVALID_ARGUMENT.
-        (r"input token count .{0,40}exceeds the maximum number of tokens", FaultKind.CONTEXT_OVERFLOW),
-        (r"(prompt|input|request) is too long", FaultKind.CONTEXT_OVERFLOW),
+        (r"request is too long", FaultKind.CONTEXT_OVERFLOW),
         # A missing or wrong key is a 400 INVALID_ARGUMENT there (google.rpc.ErrorInfo, reason API_KEY_INVALID).
         (r"api[ _]key (not valid|expired|not found|invalid)|API_KEY_INVALID", FaultKind.AUTH),
         # Quotas that waiting a little does not bring back. `QuotaFailure.quotaId` ends in its period.
@@ -70,8 +61,6 @@ RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 QUOTA_FAILURE = "type.googleapis.com/google.rpc.QuotaFailure"
 _RETRY_IN = re.compile(r"retry in ([0-9.]{1,20})s")
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s")
-_SHOWN_CHARACTERS = 80
-_MESSAGE_CHARACTERS = 2000  # a provider's text goes to people and to the model, not a whole page
 
 
 class _Error(msgspec.Struct):
@@ -108,19 +97,13 @@ def fault_in_stream(error: msgspec.Raw) -> Fault:
     try:
         decoded = _error.decode(error)
     except UNREADABLE:
-        text = bytes(error).decode("utf-8", "replace")[:_MESSAGE_CHARACTERS]
-        return Fault(kind=FaultKind.SERVER, message=f"the provider reported an error: {text}")
+        text = bytes(error).decode("utf-8", "replace")
+        return Fault(kind=FaultKind.SERVER, message=fit_to_show(f"the provider reported an error: {text}"))
     return _fault_of(decoded, status=decoded.code if isinstance(decoded.code, int) else None, headers={})
 
 
-def printable(text: bytes) -> str:
-    """How a foreign text begins, for a message: 80 characters without line breaks and control characters."""
-    shown = text[: _SHOWN_CHARACTERS * 4].decode("utf-8", "replace")
-    return "".join([c if c.isprintable() else " " for c in shown]).strip()[:_SHOWN_CHARACTERS]
-
-
 def _fault_of(error: _Error, *, status: int | None, headers: Mapping[str, str]) -> Fault:
-    message = (error.message or "the provider gave no message")[:_MESSAGE_CHARACTERS]
+    message = fit_to_show(error.message or "the provider gave no message")
     details = bytes(error.details).decode("utf-8", "replace")
     return Fault(
         kind=_kind_of(status, word=error.status, text=message + details),
@@ -137,19 +120,21 @@ def _kind_of(status: int | None, *, word: str | None, text: str) -> FaultKind:
         # Only quota errors speak of quotas.
         if (kind is not FaultKind.QUOTA or word == "RESOURCE_EXHAUSTED" or status == 429) and pattern.search(text):
             return kind
+    kind = kind_by_message(text)
+    if kind is not None:
+        return kind
     if word in STATUS_KINDS:
         return STATUS_KINDS[word]
-    if status in HTTP_KINDS:
-        return HTTP_KINDS[status]
+    if status is not None and status in STATUSES:
+        return STATUSES[status]
     return FaultKind.BAD_REQUEST if status is not None and 400 <= status < 500 else FaultKind.SERVER
 
 
 def _retry_after(headers: Mapping[str, str], *, message: str, details: msgspec.Raw) -> float | None:
     """Seconds to wait. The header may be a date, which needs a clock: then None."""
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        text = headers.get(name, "")
-        if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
-            return float(text) * unit
+    said = retry_after_s(headers, message=message)
+    if said is not None:
+        return said
     found = _DURATION.fullmatch(_retry_delay(details)) or _RETRY_IN.search(message)
     try:
         return float(found[1]) if found else None

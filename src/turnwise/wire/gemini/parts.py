@@ -5,7 +5,6 @@ Keys of `Opaque` data of this family: on Text, Reasoning, File and ToolCall the 
 `functionResponse` (`scheduling`, `willContinue` ...); on ToolSpec see `request.py`.
 """
 
-import base64
 from typing import assert_never
 
 import msgspec
@@ -22,17 +21,14 @@ from turnwise.vocab import (
     ToolCall,
     ToolResult,
 )
-from turnwise.wire.gemini.fields import (
-    NAME,
+from turnwise.wire.files import UNKNOWN_TYPE, decode_base64, encode_base64
+from turnwise.wire.free_form import FREE_FORM_PARAMETER, free_form_arguments
+from turnwise.wire.gemini.fields import NAME, compact, is_json_object, opaque_from, own_fields, read_fields
+from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
-    compact,
     is_json,
-    is_json_object,
-    opaque_from,
-    own_fields,
     quote,
-    read_fields,
     string_of,
     text_of_raw,
     write_array,
@@ -43,9 +39,6 @@ from turnwise.wire.gemini.fields import (
 ABOUT_PART = frozenset(
     {"thought", "thoughtSignature", "partMetadata", "mediaResolution", "videoMetadata", "mediaProcessing"}
 )
-
-FREE_FORM_PARAMETER = "input"
-"""Gemini has no free-form tools: such a tool takes an object with this one string."""
 
 # What a result's object is read as where it has this one key with a string: first what we write. `output` and `error` are
 # the API's own words (API reference, `FunctionResponse.response`), `result` is what many clients write.
@@ -103,7 +96,7 @@ def encode_call(call: ToolCall, *, sends_ids: bool) -> bytes:
 def encode_arguments(call: ToolCall) -> bytes:
     text = call.arguments
     if call.free_form:
-        return write_object({FREE_FORM_PARAMETER: quote(text)})
+        return free_form_arguments(text).encode()
     if call.state is not ArgumentsState.COMPLETE or not is_json(text):
         return b"{}"
     # `args` is a protobuf Struct: an object.
@@ -113,8 +106,7 @@ def encode_arguments(call: ToolCall) -> bytes:
 def _encode_file(file: File) -> dict[str, bytes]:
     if file.data is not None:
         media_type = file.media_type if "*" not in file.media_type else _guess(file.data)
-        data = b'"' + base64.b64encode(file.data) + b'"'
-        return {"inlineData": write_object({"mimeType": quote(media_type), "data": data})}
+        return {"inlineData": write_object({"mimeType": quote(media_type), "data": quote(encode_base64(file.data))})}
     fields = {"fileUri": quote(file.file_id or file.url or "")}
     if "*" not in file.media_type:
         fields["mimeType"] = quote(file.media_type)
@@ -122,7 +114,7 @@ def _encode_file(file: File) -> dict[str, bytes]:
 
 
 def _guess(data: bytes) -> str:
-    return next((media_type for magic, media_type in _MAGIC if data.startswith(magic)), "application/octet-stream")
+    return next((media_type for magic, media_type in _MAGIC if data.startswith(magic)), UNKNOWN_TYPE)
 
 
 def _encode_result(result: ToolResult, *, sends_ids: bool) -> bytes:
@@ -172,13 +164,15 @@ def read_item(raw: bytes | msgspec.Raw, fields: Fields) -> Part:
     kind = next((key for key in fields if key not in ABOUT_PART), "part")
     if kind in ("inlineData", "fileData"):
         try:
-            return _read_file(read_fields(fields[kind]), about=opaque_from(fields, known=frozenset({kind})))
-        except (*UNREADABLE, ValueError):
-            pass  # bytes that are no base64 (a recorder cut them) are kept as they are
+            file = _read_file(read_fields(fields[kind]), about=opaque_from(fields, known=frozenset({kind})))
+        except UNREADABLE:
+            file = None
+        if file is not None:
+            return file
     return ProviderItem(NAME, kind, text_of_raw(compact(raw)))
 
 
-def _read_file(source: Fields, *, about: Opaque | None) -> File:
+def _read_file(source: Fields, *, about: Opaque | None) -> File | None:
     media_type = string_of(source, "mimeType") or "*/*"
     name = string_of(source, "displayName")
     if (uri := string_of(source, "fileUri")) is not None:
@@ -186,10 +180,9 @@ def _read_file(source: Fields, *, about: Opaque | None) -> File:
         return File(
             media_type=media_type, url=None if is_own else uri, file_id=uri if is_own else None, name=name, opaque=about
         )
-    encoded = string_of(source, "data") or ""
-    encoded = encoded.translate(_URL_SAFE)
-    data = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
-    return File(media_type=media_type, data=data, name=name, opaque=about)
+    encoded = (string_of(source, "data") or "").translate(_URL_SAFE)
+    content = decode_base64(encoded + "=" * (-len(encoded) % 4))
+    return None if content is None else File(media_type=media_type, data=content, name=name, opaque=about)
 
 
 # ProtoJSON takes both alphabets, with and without padding; Google's own Python SDK writes the second one.

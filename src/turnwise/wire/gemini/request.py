@@ -19,17 +19,10 @@ import msgspec
 
 from turnwise.vocab import Message, NamedTool, Part, Request, Settings, ToolCall, ToolResult, ToolSpec
 from turnwise.wire.family import HttpCall
-from turnwise.wire.gemini.fields import (
-    NAME,
-    UNREADABLE,
-    Fields,
-    own_fields,
-    quote,
-    read_fields,
-    write_array,
-    write_object,
-)
-from turnwise.wire.gemini.parts import FREE_FORM_PARAMETER, encode_part
+from turnwise.wire.free_form import FREE_FORM_SCHEMA
+from turnwise.wire.gemini.fields import NAME, own_fields, read_fields
+from turnwise.wire.gemini.parts import encode_part
+from turnwise.wire.json_fields import UNREADABLE, Fields, quote, write_array, write_object
 from turnwise.wire.profiles import Profile
 
 PATH = "/models/{model}:generateContent"
@@ -44,11 +37,6 @@ BUDGET_MODELS = ("gemini-2.5",)
 # The budgets of Google's own table (Gemini API, "OpenAI compatibility", reasoning_effort); xhigh is not in it.
 EFFORT_BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
 EFFORT_LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "XHIGH"}
-
-_FREE_FORM_SCHEMA = (
-    '{"type":"object","properties":{"' + FREE_FORM_PARAMETER + '":{"type":"string"}},"required":["'
-    + FREE_FORM_PARAMETER + '"]}'
-)  # fmt: skip
 
 Tree = dict[str, "bytes | Tree"]
 """Fields of the body that are still being put together; leaves are JSON text."""
@@ -153,7 +141,7 @@ def _declaration(tool: ToolSpec, own: dict[str, bytes]) -> bytes:
     fields = {"name": quote(tool.name)}
     if tool.description:
         fields["description"] = quote(tool.description)
-    schema = _FREE_FORM_SCHEMA if tool.free_form else tool.parameters
+    schema = FREE_FORM_SCHEMA if tool.free_form else tool.parameters
     fields["parametersJsonSchema"] = schema.encode()
     return write_object(fields | _read_extra(own.get(DECLARATION, b"").decode()))
 

@@ -25,26 +25,20 @@ from turnwise.vocab import (
     ToolSpec,
 )
 from turnwise.wire.family import BadRequest
-from turnwise.wire.gemini.fields import (
-    NAME,
+from turnwise.wire.gemini.fields import NAME, is_false, opaque_from, read_fields, read_float, read_int, read_strings
+from turnwise.wire.gemini.parts import read_item, read_result
+from turnwise.wire.gemini.request import DECLARATION, EFFORT_LEVELS, JSON_TYPE, asks_for_thoughts
+from turnwise.wire.gemini.schemas import to_json_schema
+from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
-    is_false,
-    opaque_from,
     quote,
-    read_fields,
-    read_float,
-    read_int,
     read_items,
     read_string,
-    read_strings,
     string_of,
     text_of_raw,
     write_object,
 )
-from turnwise.wire.gemini.parts import read_item, read_result
-from turnwise.wire.gemini.request import DECLARATION, EFFORT_LEVELS, JSON_TYPE, asks_for_thoughts
-from turnwise.wire.gemini.schemas import to_json_schema
 
 T = TypeVar("T")
 

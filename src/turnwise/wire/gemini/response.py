@@ -3,9 +3,7 @@
 from turnwise.vocab import (
     ArgumentsState,
     Citation,
-    Fault,
     Faulted,
-    FaultKind,
     Finished,
     FinishReason,
     Frame,
@@ -14,11 +12,12 @@ from turnwise.vocab import (
     Text,
     ToolCall,
 )
-from turnwise.wire.gemini.faults import encode_error, printable
-from turnwise.wire.gemini.fields import quote, write_object
+from turnwise.wire.faults import no_response, too_large
+from turnwise.wire.gemini.faults import encode_error
 from turnwise.wire.gemini.parts import encode_part
 from turnwise.wire.gemini.stream import ChunkReader
 from turnwise.wire.gemini.stream_encoder import finish_fields, is_sendable
+from turnwise.wire.json_fields import quote, write_object
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
 
@@ -26,17 +25,12 @@ from turnwise.wire.profiles import Profile
 def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
     """The frames of a body of `generateContent`."""
     if len(body) > limits.response_bytes:
-        message = f"the response is longer than our limit of {limits.response_bytes} bytes"
-        return [Faulted(Fault(kind=FaultKind.TOO_LARGE, message=message))]
+        return [Faulted(too_large(limits.response_bytes))]
     reader = ChunkReader()
     frames = reader.read(body.removeprefix(b"\xef\xbb\xbf"))
     if reader.chunks:
         return frames + reader.finish()
-    shown = printable(body)
-    message = (
-        f"expected a response of Gemini's, but what came begins with: {shown}" if shown else "the response was empty"
-    )
-    return [Faulted(Fault(kind=FaultKind.PROTOCOL, message=message))]
+    return [Faulted(no_response(body, expected="a response of Gemini's"))]
 
 
 def encode_body(response: Response, request: Request) -> bytes:

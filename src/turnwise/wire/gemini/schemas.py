@@ -7,7 +7,8 @@ from typing import cast
 
 import msgspec
 
-from turnwise.wire.gemini.fields import camel, text_of_raw
+from turnwise.wire.gemini.fields import camel
+from turnwise.wire.json_fields import text_of_raw
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 

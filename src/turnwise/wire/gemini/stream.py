@@ -31,6 +31,7 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
+from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.gemini.chunks import (
     FAST,
     PLAIN_PART,
@@ -43,22 +44,14 @@ from turnwise.wire.gemini.chunks import (
     read_slowly,
 )
 from turnwise.wire.gemini.citations import decode_citations
-from turnwise.wire.gemini.faults import fault_in_stream, printable
-from turnwise.wire.gemini.fields import (
-    NOTHING,
-    UNREADABLE,
-    compact,
-    is_false,
-    opaque_from,
-    read_fields,
-    text_of_raw,
-    write_object,
-)
+from turnwise.wire.gemini.faults import fault_in_stream
+from turnwise.wire.gemini.fields import compact, is_false, opaque_from, read_fields
 from turnwise.wire.gemini.framing import Framing
 from turnwise.wire.gemini.partial_arguments import BEGIN, PartialArguments
 from turnwise.wire.gemini.parts import ABOUT_PART, read_item, signature
 from turnwise.wire.gemini.usage import decode_usage
 from turnwise.wire.gemini.words import finish_of
+from turnwise.wire.json_fields import NOTHING, UNREADABLE, text_of_raw, write_object
 from turnwise.wire.limits import Limits
 from turnwise.wire.sse import LineTooLong
 
@@ -333,11 +326,10 @@ class GeminiStreamDecoder:
             frames = self._read(self._framing.feed(chunk[: self._bytes_left] if is_past_limit else chunk))
         except LineTooLong as error:
             frames = self._read([event.data for event in error.events])
-            return frames + self._die(FaultKind.TOO_LARGE, str(error))
+            return frames + self._die(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
         self._bytes_left -= len(chunk)
         if is_past_limit:
-            message = f"the response is longer than our limit of {self._limit_bytes} bytes"
-            return frames + self._die(FaultKind.TOO_LARGE, message)
+            return frames + self._die(too_large(self._limit_bytes))
         return frames
 
     def finish(self) -> list[Frame]:
@@ -346,11 +338,7 @@ class GeminiStreamDecoder:
         frames = self._read(self._framing.finish())
         if self._reader.chunks:
             return frames + self._reader.finish()
-        shown = printable(self._framing.head)
-        message = (
-            f"expected a stream of Gemini's, but what came begins with: {shown}" if shown else "the response was empty"
-        )
-        return self._die(FaultKind.PROTOCOL, message)
+        return self._die(no_response(self._framing.head, expected="a stream of Gemini's"))
 
     def _read(self, texts: list[bytes]) -> list[Frame]:
         if not texts:
@@ -360,6 +348,6 @@ class GeminiStreamDecoder:
             frames += self._reader.read(text)
         return frames
 
-    def _die(self, kind: FaultKind, message: str) -> list[Frame]:
+    def _die(self, fault: Fault) -> list[Frame]:
         self._dead = True
-        return [Faulted(Fault(kind=kind, message=message))]
+        return [Faulted(fault)]

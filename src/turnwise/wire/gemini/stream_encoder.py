@@ -31,10 +31,11 @@ from turnwise.vocab import (
 )
 from turnwise.wire.gemini.citations import encode_citations
 from turnwise.wire.gemini.faults import encode_error
-from turnwise.wire.gemini.fields import NAME, is_json_object, own_fields, quote, write_array, write_object
+from turnwise.wire.gemini.fields import NAME, is_json_object, own_fields
 from turnwise.wire.gemini.parts import encode_part
 from turnwise.wire.gemini.usage import encode_usage
 from turnwise.wire.gemini.words import BLOCK_REASONS, word_of
+from turnwise.wire.json_fields import one_line, quote, write_array, write_object
 
 EMPTY_PART = b'{"text":""}'  # what the API writes beside a finish reason that comes alone (recorded)
 
@@ -195,7 +196,7 @@ class GeminiStreamEncoder:
         about = {"modelVersion": quote(self._model)}
         if self._id is not None:
             about["responseId"] = quote(self._id)
-        text = _one_line(write_object(fields | about))
+        text = one_line(write_object(fields | about))
         self._written += 1
         if self._as_array:
             return (b"[" if self._written == 1 else b",\r\n") + text
@@ -232,8 +233,3 @@ def finish_fields(
 def _candidate(parts: list[bytes], **about: bytes) -> bytes:
     content = write_object({"parts": write_array(parts), "role": b'"model"'})
     return write_object({"content": content, **about, "index": b"0"})
-
-
-def _one_line(text: bytes) -> bytes:
-    """JSON without the line breaks that opaque text may bring along: an event's payload is one line."""
-    return text.replace(b"\r", b" ").replace(b"\n", b" ") if b"\n" in text or b"\r" in text else text

@@ -7,7 +7,8 @@ cached part is inside the prompt (source: API reference, `UsageMetadata`).
 import msgspec
 
 from turnwise.vocab import Usage
-from turnwise.wire.gemini.fields import UNREADABLE, compact, text_of_raw
+from turnwise.wire.gemini.fields import compact
+from turnwise.wire.json_fields import UNREADABLE, text_of_raw
 
 
 class UsageMetadata(msgspec.Struct, rename="camel", gc=False):

@@ -9,9 +9,8 @@ import json
 
 import msgspec
 
+from turnwise.wire.json_fields import NOTHING
 from turnwise.wire.openai_chat.fields import is_array, is_object
-
-NOTHING = msgspec.Raw()
 
 
 class FunctionPiece(msgspec.Struct, gc=False):
@@ -86,31 +85,6 @@ decode_chunk = msgspec.json.Decoder(Chunk).decode
 def is_there(raw: msgspec.Raw) -> bool:
     """True where the field was sent and is not null."""
     return bool(raw) and raw != b"null"
-
-
-def read_values(text: str) -> list[object]:
-    """The JSON values that stand in `text` one after the other (a chunk glued to the next, with or without its `data:`).
-
-    Raises ValueError where what stands there is no JSON, RecursionError where it is nested too deeply.
-    """
-    # The standard library's decoder takes lone surrogates, which models do write in two chunks; msgspec's does not.
-    scan = json.JSONDecoder(parse_constant=_no_number).raw_decode
-    values: list[object] = []
-    at = 0
-    while at < len(text):
-        value, at = scan(text, at)
-        values.append(value)
-        while at < len(text) and text[at].isspace():
-            at += 1
-        if text.startswith("data:", at):
-            at += 5
-            while at < len(text) and text[at].isspace():
-                at += 1
-    return values
-
-
-def _no_number(_: str) -> None:
-    """Python writes NaN and Infinity where JSON has no word for them."""
 
 
 def tolerant_chunk(value: dict[str, object]) -> Chunk:

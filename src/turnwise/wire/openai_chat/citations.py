@@ -3,6 +3,7 @@
 import msgspec
 
 from turnwise.vocab import Citation
+from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.openai_chat.fields import NAME
 
 
@@ -26,7 +27,7 @@ def citation_of(raw: bytes) -> Citation:
     text = raw.decode("utf-8", "replace")
     try:
         source = msgspec.json.decode(text, type=Source | str)
-    except (msgspec.MsgspecError, RecursionError):
+    except UNREADABLE:
         return Citation(family=NAME, raw=text)
     if isinstance(source, str):  # Perplexity's `citations`: the address alone
         return Citation(family=NAME, raw=text, url=source)

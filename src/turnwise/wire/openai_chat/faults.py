@@ -7,6 +7,10 @@ from typing import cast
 import msgspec
 
 from turnwise.vocab import Fault, FaultKind
+from turnwise.wire import faults
+from turnwise.wire.faults import SPENT_QUOTA, fit_to_show, kind_by_message, retry_after_s
+from turnwise.wire.healing import printable
+from turnwise.wire.json_fields import UNREADABLE
 
 # The provider's own code or type -> kind. Sources: OpenAI "Error codes", Azure OpenAI, DeepSeek, Mistral, xAI and OpenRouter
 # API references, llama.cpp `server-common.cpp`; recorded errors.
@@ -39,43 +43,11 @@ CODES: Mapping[str, FaultKind] = {
     "tool_use_failed": FaultKind.BAD_REQUEST,  # Groq: the model's call did not parse
 }
 
-# What the message says -> kind, first match; consulted before the code, because many endpoints report an overflow and a
-# spent quota under `invalid_request_error` or a bare status. Each with the endpoint whose text it is.
-MESSAGES: tuple[tuple[re.Pattern[str], FaultKind], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), kind)
-    for pattern, kind in (
-        # OpenAI, DeepSeek, OpenRouter, vLLM: "(This model's|This endpoint's) maximum context length is N tokens"
-        (r"maximum context length", FaultKind.CONTEXT_OVERFLOW),
-        # llama.cpp: "exceeds the available context size"
-        (r"exceeds? the (available )?context (size|window|length)", FaultKind.CONTEXT_OVERFLOW),
-        # xAI: "This model's maximum prompt length is N but the request contains M tokens"
-        (r"maximum prompt length", FaultKind.CONTEXT_OVERFLOW),
-        # Mistral: "Prompt contains N tokens ... too large for model with M maximum context length"
-        (r"prompt contains \d+ tokens.*too large", FaultKind.CONTEXT_OVERFLOW),
-        # Anthropic behind a gateway: "prompt is too long: N tokens > M maximum"
-        (r"prompt is too long", FaultKind.CONTEXT_OVERFLOW),
-        # Gemini behind its compatible endpoint: "The input token count (N) exceeds the maximum number of tokens"
-        (r"input token count .*exceeds the maximum", FaultKind.CONTEXT_OVERFLOW),
-        # Groq: "Please reduce the length of the messages or completion"
-        (r"reduce the length of (the|your) (messages|prompt|input)", FaultKind.CONTEXT_OVERFLOW),
-        # OpenAI: "You exceeded your current quota, please check your plan and billing details"
-        (r"exceeded your current quota", FaultKind.QUOTA),
-        # DeepSeek 402 "Insufficient Balance"; OpenRouter 402 "Insufficient credits"
-        (r"insufficient (balance|credits|funds)", FaultKind.QUOTA),
-    )
-)
-
 STATUSES: Mapping[int, FaultKind] = {
-    401: FaultKind.AUTH,
-    403: FaultKind.AUTH,
-    402: FaultKind.QUOTA,
-    404: FaultKind.NOT_FOUND,
+    **faults.STATUSES,
     408: FaultKind.TIMEOUT,
-    504: FaultKind.TIMEOUT,
     413: FaultKind.BAD_REQUEST,
-    429: FaultKind.RATE_LIMITED,
-    503: FaultKind.OVERLOADED,
-    529: FaultKind.OVERLOADED,
+    504: FaultKind.TIMEOUT,
 }
 
 # kind -> (status, type, code) as OpenAI reports it; `encode_fault` writes them.
@@ -95,9 +67,6 @@ REPORTED: Mapping[FaultKind, tuple[int, str, str | None]] = {
     FaultKind.TOO_LARGE: (502, "server_error", None),
 }
 
-SHOWN_CHARACTERS = 80
-MESSAGE_CHARACTERS = 2000  # a message is for people; OpenRouter's carries whole upstream bodies
-
 
 def decode_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     """A failed HTTP answer -> what went wrong, with the provider's own message and code."""
@@ -108,10 +77,10 @@ def decode_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
         message = f"HTTP {status}: the answer began with {shown!r}" if shown else f"HTTP {status} with an empty answer"
     return Fault(
         kind=_kind(status, message, error),
-        message=message[:MESSAGE_CHARACTERS],
+        message=fit_to_show(message),
         status=status,
         code=_code(error),
-        retry_after_s=retry_after_s(headers),
+        retry_after_s=retry_after_s(headers, message=message),
         request_id=headers.get("x-request-id") or headers.get("apim-request-id"),
     )
 
@@ -124,7 +93,11 @@ def decode_error_event(raw: bytes) -> Fault:
     )
     message = _message(error) or f"the stream reported an error: {printable(raw)}"
     return Fault(
-        kind=_kind(status, message, error), message=message[:MESSAGE_CHARACTERS], status=status, code=_code(error)
+        kind=_kind(status, message, error),
+        message=fit_to_show(message),
+        status=status,
+        code=_code(error),
+        retry_after_s=retry_after_s({}, message=message),
     )
 
 
@@ -139,26 +112,11 @@ def error_object(fault: Fault) -> dict[str, object]:
     return {"message": fault.message, "type": kind, "param": None, "code": fault.code or code}
 
 
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait. The date form needs a clock, so it is left to whoever has one."""
-    for name, seconds in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = headers.get(name, "").strip()
-        if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value):
-            return float(value) * seconds
-    return None
-
-
-def printable(body: bytes) -> str:
-    """The first characters of something foreign, fit for one line of a terminal."""
-    text = body[: SHOWN_CHARACTERS * 4].decode("utf-8", "replace")
-    return " ".join("".join([c if c.isprintable() else " " for c in text]).split())[:SHOWN_CHARACTERS]
-
-
 def _error_object(body: bytes) -> dict[str, object]:
     """The fields of the error, wherever it stands: `{"error": {...}}`, `{"error": "text"}`, or the body itself."""
     try:
         value: object = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return {}
     if isinstance(value, list) and value:  # Gemini's compatible endpoint wraps its error in an array
         value = cast("list[object]", value)[0]
@@ -201,9 +159,12 @@ def _status(value: object) -> int | None:
 
 
 def _kind(status: int | None, message: str, error: Mapping[str, object]) -> FaultKind:
-    for pattern, kind in MESSAGES:
-        if pattern.search(message):
-            return kind
+    kind = kind_by_message(message)
+    if kind is not None:
+        return kind
+    spent, kind = SPENT_QUOTA
+    if spent.search(message):
+        return kind
     words = [value.casefold() for key in ("code", "type") if isinstance(value := error.get(key), str)]
     named = [CODES[word] for word in words if word in CODES]
     # `insufficient_quota` comes with 429 and `context_length_exceeded` with 400: the code says more than the status.

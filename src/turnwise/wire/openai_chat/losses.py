@@ -1,4 +1,4 @@
-"""What Chat Completions cannot carry, as data; `tests/wire/test_openai_chat.py` proves that nothing else is lost."""
+"""What Chat Completions cannot carry, as data; `tests/wire` proves that nothing else is lost."""
 
 from turnwise.wire.family import Loss
 

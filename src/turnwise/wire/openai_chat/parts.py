@@ -24,6 +24,8 @@ from turnwise.vocab import (
     ToolCall,
     ToolResult,
 )
+from turnwise.wire.files import left_out, takes_file
+from turnwise.wire.free_form import free_form_arguments
 from turnwise.wire.openai_chat.fields import NAME, Fields, fields_of, merged
 from turnwise.wire.openai_chat.files import encode_file
 from turnwise.wire.profiles import Profile
@@ -93,10 +95,8 @@ def _content(parts: Iterable[Part], profile: Profile) -> list[object]:
 
 def file_part(file: File, profile: Profile) -> Fields:
     """The file, or words in its place where the endpoint takes none of its kind."""
-    is_image = file.media_type.startswith("image/")
-    if profile.files == "none" or (profile.files == "images" and not is_image):
-        named = f" `{file.name}`" if file.name else ""
-        return {"type": "text", "text": f"[file{named} of type {file.media_type} left out: not taken here]"}
+    if not takes_file(file, profile):
+        return {"type": "text", "text": left_out(file).text}
     return merged(encode_file(file, document_part=profile.document_part), _part_fields(file.opaque))
 
 
@@ -168,7 +168,7 @@ def encode_call(call: ToolCall, *, profile: Profile | None = None) -> Fields:
         return merged({"id": call_id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}, rest)
     arguments = call.arguments
     if call.free_form:
-        arguments = msgspec.json.encode({"input": call.arguments}).decode()
+        arguments = free_form_arguments(call.arguments)
     elif profile is not None and call.state is not ArgumentsState.COMPLETE:
         arguments = "{}"
     return merged({"id": call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}, rest)

@@ -5,6 +5,7 @@ from typing import cast
 import msgspec
 
 from turnwise.vocab import Opaque
+from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.openai_chat.chunks import ContentPart, Delta
 from turnwise.wire.openai_chat.fields import NAME
 
@@ -56,7 +57,7 @@ class ReasoningReader:
         for raw in raws:
             try:
                 detail = msgspec.json.decode(raw, type=dict[str, object])
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            except UNREADABLE:
                 continue
             self._said = False
             for key in ("text", "summary"):

@@ -8,14 +8,12 @@ import msgspec
 
 from turnwise.vocab import Message, NamedTool, OutputSchema, Request, Settings, Text, ToolSpec
 from turnwise.wire.family import HttpCall
+from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.openai_chat.fields import Fields, fields_of, merged
 from turnwise.wire.openai_chat.parts import encode_messages
 from turnwise.wire.profiles import Profile
 
 PATH = "/chat/completions"
-
-# What a tool of free-form text looks like where the endpoint has none of its kind.
-TEXT_PARAMETERS = '{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}'
 
 
 def encode_request(request: Request, profile: Profile) -> HttpCall:
@@ -68,7 +66,7 @@ def _tool(tool: ToolSpec, profile: Profile) -> Fields:
         return rest
     if tool.free_form and profile.free_form_tools:
         return merged({"type": "custom", "custom": {"name": tool.name, **_described(tool)}}, rest)
-    parameters = TEXT_PARAMETERS if tool.free_form else tool.parameters
+    parameters = FREE_FORM_SCHEMA if tool.free_form else tool.parameters
     function: Fields = {"name": tool.name, **_described(tool), "parameters": msgspec.Raw(parameters.encode())}
     if tool.strict and profile.strict_tools and not tool.free_form:
         function["strict"] = True

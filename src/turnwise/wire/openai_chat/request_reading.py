@@ -4,11 +4,12 @@ Nothing is lost: what has no word in our vocabulary stays in the opaque data of 
 the same on the way: a null field is a field that was not sent, and consecutive tool messages are one of ours.
 """
 
-from typing import Literal, TypeGuard, get_args
+from typing import TypeGuard, get_args
 
 import msgspec
 
 from turnwise.vocab import (
+    Effort,
     File,
     Message,
     NamedTool,
@@ -27,10 +28,10 @@ from turnwise.vocab import (
     ToolSpec,
 )
 from turnwise.wire.family import BadRequest
+from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.openai_chat.fields import NAME, Fields, is_array, is_object
 from turnwise.wire.openai_chat.files import decode_file
 
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 EFFORTS = frozenset(get_args(Effort))
 
 # Fields of a message that say nothing: a client repeats them from the response that it got.
@@ -73,7 +74,7 @@ def _decode(fields: Fields) -> Request:
 def _read(body: bytes) -> Fields:
     try:
         value = msgspec.json.decode(body, type=dict[str, object])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise BadRequest(f"the body is no JSON object: {error}") from None
     return {key: field for key, field in value.items() if field is not None}
 

@@ -4,9 +4,7 @@ import msgspec
 
 from turnwise.vocab import (
     Citation,
-    Fault,
     Faulted,
-    FaultKind,
     File,
     Frame,
     Part,
@@ -18,6 +16,7 @@ from turnwise.vocab import (
     Text,
     ToolCall,
 )
+from turnwise.wire.faults import too_large
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_chat.faults import encode_fault
 from turnwise.wire.openai_chat.fields import NAME, fields_of
@@ -32,8 +31,7 @@ from turnwise.wire.profiles import Profile
 def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
     """The frames of a body. An event stream in place of a body is read as such."""
     if len(body) > limits.response_bytes:
-        message = f"the response is longer than {limits.response_bytes} bytes"
-        return [Faulted(Fault(kind=FaultKind.TOO_LARGE, message=message))]
+        return [Faulted(too_large(limits.response_bytes))]
     decoder = ChatStreamDecoder(profile, limits, body_expected=True)
     return decoder.feed(body) + decoder.finish()
 

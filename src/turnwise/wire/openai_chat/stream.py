@@ -27,9 +27,11 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
+from turnwise.wire.faults import no_response, too_large
+from turnwise.wire.healing import decode_text, read_values
+from turnwise.wire.json_fields import NOTHING, UNREADABLE
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_chat.chunks import (
-    NOTHING,
     CallPiece,
     Choice,
     Chunk,
@@ -37,11 +39,10 @@ from turnwise.wire.openai_chat.chunks import (
     decode_chunk,
     is_there,
     objects,
-    read_values,
     tolerant_chunk,
 )
 from turnwise.wire.openai_chat.citations import citation_of
-from turnwise.wire.openai_chat.faults import decode_error_event, printable
+from turnwise.wire.openai_chat.faults import decode_error_event
 from turnwise.wire.openai_chat.fields import NAME
 from turnwise.wire.openai_chat.files import image_of
 from turnwise.wire.openai_chat.reasoning import ReasoningReader, split_content
@@ -238,14 +239,14 @@ class _Indexed(msgspec.Struct):
 def _index_of(raw: msgspec.Raw) -> int:
     try:
         return msgspec.json.decode(raw, type=_Indexed).index
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return 0
 
 
 def _opaque_of(extra_content: msgspec.Raw) -> Opaque | None:
     try:
         fields: object = msgspec.json.decode(extra_content)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
     return Opaque(NAME, msgspec.json.encode({"extra_content": fields}).decode())
 
@@ -313,7 +314,8 @@ class ChatStreamDecoder:
             return []
         self._bytes_left -= len(chunk)
         if self._bytes_left < 0:
-            return [self._die(FaultKind.TOO_LARGE, f"the response is longer than {self._limits.response_bytes} bytes")]
+            self._dead = True
+            return [Faulted(too_large(self._limits.response_bytes))]
         if self._head is not None and self._is_body(chunk):
             return []
         try:
@@ -340,14 +342,21 @@ class ChatStreamDecoder:
             return frames
         frames += self._reader.finish()
         if not self._recognised:
-            frames.append(self._die(FaultKind.PROTOCOL, self._complaint()))
+            self._dead = True
+            frames.append(Faulted(no_response(self._shown_head(), expected="a Chat Completions response")))
         return frames
+
+    def _shown_head(self) -> bytes:
+        """How the response began; nothing where it was comments and the end mark only."""
+        head = b"".join(self._body)[:HEAD_BYTES] if self._body is not None else self._head or b""
+        head = head.lstrip(BLANK)
+        return b"" if not self._events and head.startswith((b":", b"data: [DONE]")) else head
 
     def _read_body(self, body: bytes) -> list[Frame]:
         self._events += 1
         try:
             chunk = decode_chunk(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             return self._mend(body, error)
         return self._read_chunk(chunk, body, name="")
 
@@ -376,7 +385,7 @@ class ChatStreamDecoder:
             self._events += 1
             try:
                 chunk = decode_chunk(event.data)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            except UNREADABLE as error:
                 frames += self._mend(event.data, error)
                 if self._dead:
                     break
@@ -403,14 +412,10 @@ class ChatStreamDecoder:
     def _mend(self, line: bytes, error: Exception) -> list[Frame]:
         """An event that the typed decoder refused: invalid UTF-8, values glued together, fields of another kind."""
         where = "body" if self._body is not None else f"event {self._events}"
-        try:
-            text = line.decode()
-        except UnicodeDecodeError:
-            text = line.decode("utf-8", "replace")
-            mended: list[Frame] = [
-                Mended(Repair("text_replaced", where, "invalid UTF-8 became replacement characters"))
-            ]
-            return mended + self._read_text(text, where=where)
+        text, is_replaced = decode_text(line)
+        if is_replaced:
+            repair = Repair("text_replaced", where, "invalid UTF-8 became replacement characters")
+            return [Mended(repair), *self._read_text(text, where=where)]
         frames = self._read_text(text, where=where)
         # An object in place of arguments is reported by the assembler, which knows the call.
         if (
@@ -422,11 +427,8 @@ class ChatStreamDecoder:
         return frames
 
     def _read_text(self, text: str, *, where: str) -> list[Frame]:
-        try:
-            values = read_values(text.strip())
-        except (ValueError, RecursionError):
-            values = []
-        if not values:
+        values, end = read_values(text)
+        if not values or end < len(text):
             return self._skip(where)
         # An array of chunks is read like several; an empty one says nothing.
         chunks = [tolerant_chunk(fields) for value in values for fields in objects(value)]
@@ -444,13 +446,6 @@ class ChatStreamDecoder:
         if self._unreadable > MAX_UNREADABLE:
             return [self._die(FaultKind.PROTOCOL, f"more than {MAX_UNREADABLE} events of the stream are no JSON")]
         return [Mended(Repair("chunk_skipped", where, "it is no JSON"))]
-
-    def _complaint(self) -> str:
-        head = b"".join(self._body)[:HEAD_BYTES] if self._body is not None else self._head or b""
-        shown = printable(head.lstrip(BLANK))
-        if not shown or (not self._events and shown.startswith((":", "data: [DONE]"))):
-            return "the response was empty"
-        return f"this is no Chat Completions response; it began with {shown!r}"
 
     def _die(self, kind: FaultKind, message: str) -> Faulted:
         self._dead = True

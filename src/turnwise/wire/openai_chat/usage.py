@@ -3,6 +3,7 @@
 import msgspec
 
 from turnwise.vocab import Usage
+from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.openai_chat.fields import is_object
 from turnwise.wire.profiles import Profile
 
@@ -37,7 +38,7 @@ class UsageReader:
         self._last = text
         try:
             usage = msgspec.json.decode(text, type=dict[str, object])
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             return None
         said = {key: value for key, value in usage.items() if value is not None}
         if not self._merged:
@@ -72,7 +73,7 @@ def encode_usage(usage: Usage) -> msgspec.Raw:
     if usage.provider:
         try:
             own = msgspec.json.decode(usage.provider, type=dict[str, object])
-        except (msgspec.MsgspecError, RecursionError):
+        except UNREADABLE:
             own = {}
         # xAI's object says the same to us, but not to clients that take its output for the whole.
         if counted(own) == usage and own.get("completion_tokens") == usage.output_tokens:

@@ -6,8 +6,12 @@ from collections.abc import Mapping
 import msgspec
 
 from turnwise.vocab import Fault, FaultKind
-from turnwise.wire.openai_responses.fields import Fields, encode, fields_of, is_object, object_at, text_at
-from turnwise.wire.openai_responses.healing import heal, preview
+from turnwise.wire import faults
+from turnwise.wire.faults import SPENT_QUOTA, fit_to_show, kind_by_message, retry_after_s
+from turnwise.wire.healing import decode_text, printable, read_objects
+from turnwise.wire.json_fields import Fields, is_object, read_fields
+from turnwise.wire.limits import MiB
+from turnwise.wire.openai_responses.fields import encode, object_at, text_at
 
 # The provider's own code or type -> kind. Source: OpenAI docs, "Error codes"; `ResponseError.code` of the API reference;
 # recorded answers. The status decides where no code is known.
@@ -38,30 +42,13 @@ CODES: Mapping[str, FaultKind] = {
     "invalid_request_error": FaultKind.BAD_REQUEST,
 }
 
-# Words in a message that say more than its code and status. Source: recorded answers (xAI: a wrong key is a 400).
-PATTERNS: tuple[tuple[re.Pattern[str], FaultKind], ...] = (
-    (
-        re.compile(r"exceed\w* the context window|maximum context length|context length", re.I),
-        FaultKind.CONTEXT_OVERFLOW,
-    ),
-    (re.compile(r"maximum prompt length|prompt is too long|too many tokens in", re.I), FaultKind.CONTEXT_OVERFLOW),
-    (re.compile(r"incorrect api key|invalid api key|api key not valid", re.I), FaultKind.AUTH),
-    (
-        re.compile(r"exceeded your current quota|insufficient (credits|balance|quota)|run out of credits", re.I),
-        FaultKind.QUOTA,
-    ),
-)
+# What the message says that no other family's does: xAI answers a wrong key with a 400.
+WRONG_KEY = re.compile(r"incorrect api key|invalid api key|api key not valid", re.IGNORECASE)
 
 STATUSES: Mapping[int, FaultKind] = {
-    401: FaultKind.AUTH,
-    402: FaultKind.QUOTA,
-    403: FaultKind.AUTH,
-    404: FaultKind.NOT_FOUND,
+    **faults.STATUSES,
     408: FaultKind.TIMEOUT,
     413: FaultKind.CONTEXT_OVERFLOW,
-    429: FaultKind.RATE_LIMITED,
-    503: FaultKind.OVERLOADED,
-    529: FaultKind.OVERLOADED,
 }
 
 # Too general to overrule a status or a message.
@@ -84,39 +71,35 @@ REPORTED: Mapping[FaultKind, tuple[int, str, str | None]] = {
     FaultKind.TOO_LARGE: (502, "server_error", None),
 }
 
-# A key of ours that the answer repeats; the API masks the middle of long ones by itself, with asterisks.
-_KEY = re.compile(r"(key provided: )([^\s*]+?)(?=[.,]?(?:\s|$))|\bsk-[A-Za-z0-9_-]{16,}", re.I)
-
-# "Please try again in 1.2s", "in 250ms", "in 2m30s": what OpenAI writes into a 429's message.
-_TRY_AGAIN = re.compile(r"try again in (?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)(ms|s))?", re.I)
-
 
 def decode_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     request_id = headers.get("x-request-id")
     found = _error_fields(body)
     if found is None:
-        said = preview(body)
+        said = printable(body)
         message = f"HTTP {status}: {said}" if said else f"HTTP {status} with an empty body"
         return Fault(
             kind=kind_of_fault(status=status, codes=(), message=message),
             message=message,
             status=status,
-            retry_after_s=_retry_after(headers, message),
+            retry_after_s=retry_after_s(headers, message=message),
             request_id=request_id,
         )
     fault = fault_of(found, status=status)
-    return msgspec.structs.replace(fault, retry_after_s=_retry_after(headers, fault.message), request_id=request_id)
+    return msgspec.structs.replace(
+        fault, retry_after_s=retry_after_s(headers, message=fault.message), request_id=request_id
+    )
 
 
 def _error_fields(body: bytes) -> Fields | None:
     """The object that describes the error, whatever it is wrapped in; None where the body is no JSON object."""
-    healed = heal(body[: 1024 * 1024]).objects if b"{" in body[:64] else ()
-    if not healed:
+    found, _ = read_objects(decode_text(body[:MiB])[0]) if b"{" in body[:64] else ([], 0)
+    if not found:
         return None
-    fields = fields_of(healed[0])
+    fields = read_fields(found[0])
     inner = fields.get("error")
     if inner is not None and is_object(inner):
-        return fields_of(inner)
+        return read_fields(inner)
     return fields
 
 
@@ -126,14 +109,14 @@ def fault_of(error: Fields, *, status: int | None = None) -> Fault:
     if message is None and is_object(error.get("detail", msgspec.Raw(b""))):
         message = text_at(object_at(error, "detail"), "message")
     codes = tuple([code for key in ("code", "type") if (code := text_at(error, key)) and code != "error"])
-    message = _KEY.sub(r"\1[redacted]", message) if message else None
+    message = fit_to_show(message) if message else None
     message = message or (f"the provider reported `{codes[0]}` without a message" if codes else encode(error).decode())
     return Fault(
         kind=kind_of_fault(status=status, codes=codes, message=message),
         message=message,
         status=status,
         code=codes[0] if codes else None,
-        retry_after_s=_retry_after({}, message),
+        retry_after_s=retry_after_s({}, message=message),
     )
 
 
@@ -142,7 +125,10 @@ def kind_of_fault(*, status: int | None, codes: tuple[str, ...], message: str) -
     for code in codes:
         if code in CODES and code not in VAGUE_CODES:
             return CODES[code]
-    for pattern, kind in PATTERNS:
+    kind = kind_by_message(message)
+    if kind is not None:
+        return kind
+    for pattern, kind in ((WRONG_KEY, FaultKind.AUTH), SPENT_QUOTA):
         if pattern.search(message):
             return kind
     if status is not None and status >= 400:
@@ -153,20 +139,6 @@ def kind_of_fault(*, status: int | None, codes: tuple[str, ...], message: str) -
         if code in CODES:
             return CODES[code]
     return FaultKind.PROTOCOL if status is not None else FaultKind.SERVER
-
-
-def _retry_after(headers: Mapping[str, str], message: str) -> float | None:
-    """Milliseconds, then seconds, then the message's own words; a date needs a clock and is left to the driver."""
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = headers.get(name, "").strip()
-        if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value):
-            return float(value) * unit
-    match = _TRY_AGAIN.search(message)
-    if match is None or not any(match.groups()):
-        return None
-    hours, minutes, amount, unit = match.groups()
-    seconds = float(amount or 0) * (0.001 if unit == "ms" else 1.0)
-    return float(hours or 0) * 3600 + float(minutes or 0) * 60 + seconds
 
 
 def encode_fault(fault: Fault) -> tuple[int, bytes]:

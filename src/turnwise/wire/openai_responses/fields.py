@@ -1,27 +1,15 @@
-"""JSON objects read one level deep: keys with their values still as JSON text, so that what we do not read goes back as it
-came."""
+"""The fields of an object of this API, read one at a time, and the opaque data of this family."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
-Fields = dict[str, msgspec.Raw]
-"""An object's keys and, undecoded, their values."""
+from turnwise.vocab import Opaque
+from turnwise.wire.json_fields import Fields, fields_in, is_object, opaque_of, read_fields, read_items, read_string
 
 NAME = "openai_responses"
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What reading a stranger's JSON can raise: not this shape or no JSON, no UTF-8, nested without end."""
-
-_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_LIST = msgspec.json.Decoder(list[msgspec.Raw])
-_TEXT = msgspec.json.Decoder(str)
 _COUNT = msgspec.json.Decoder(int)
-
-
-def fields_of(json: bytes | str | msgspec.Raw) -> Fields:
-    """Raises msgspec.DecodeError where it is no JSON object."""
-    return _FIELDS.decode(json)
 
 
 def text_at(fields: Mapping[str, msgspec.Raw], key: str) -> str | None:
@@ -29,7 +17,7 @@ def text_at(fields: Mapping[str, msgspec.Raw], key: str) -> str | None:
     raw = fields.get(key)
     if raw is None or bytes(raw)[:1] != b'"':
         return None
-    return _TEXT.decode(raw)
+    return read_string(raw)
 
 
 def count_at(fields: Mapping[str, msgspec.Raw], key: str) -> int | None:
@@ -44,7 +32,7 @@ def list_at(fields: Mapping[str, msgspec.Raw], key: str) -> list[msgspec.Raw]:
     raw = fields.get(key)
     if raw is None or bytes(raw)[:1] != b"[":
         return []
-    return _LIST.decode(raw)
+    return read_items(raw)
 
 
 def object_at(fields: Mapping[str, msgspec.Raw], key: str) -> Fields:
@@ -52,22 +40,19 @@ def object_at(fields: Mapping[str, msgspec.Raw], key: str) -> Fields:
     raw = fields.get(key)
     if raw is None or not is_object(raw):
         return {}
-    return _FIELDS.decode(raw)
-
-
-def is_object(raw: msgspec.Raw) -> bool:
-    return bytes(raw)[:1] == b"{"
-
-
-def json_text(raw: msgspec.Raw) -> str:
-    return bytes(raw).decode()
-
-
-def without(fields: Mapping[str, msgspec.Raw], keys: Iterable[str]) -> Fields:
-    left_out = frozenset(keys)
-    return {key: value for key, value in fields.items() if key not in left_out}
+    return read_fields(raw)
 
 
 def encode(value: object) -> bytes:
     """The JSON of `value`; msgspec.Raw inside it stands for itself."""
     return msgspec.json.encode(value)
+
+
+def opaque_from(fields: Mapping[str, msgspec.Raw]) -> Opaque | None:
+    """These fields as opaque data of this family, to go back as they came."""
+    return opaque_of(fields, family=NAME)
+
+
+def own_fields(opaque: Opaque | None) -> Fields:
+    """The fields in opaque data of this family; none for another family's, or where it is no object."""
+    return fields_in(opaque, family=NAME)

@@ -9,8 +9,6 @@ back as it came:
 - Reasoning: `id`, `encrypted_content`, `status`; `summary` and `content` where the text alone would not give them back.
 """
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -28,23 +26,14 @@ from turnwise.vocab import (
     ToolCall,
     ToolResult,
 )
-from turnwise.wire.openai_responses.fields import (
-    NAME,
-    Fields,
-    encode,
-    fields_of,
-    is_object,
-    json_text,
-    list_at,
-    text_at,
-    without,
-)
+from turnwise.wire.files import UNKNOWN_TYPE, data_url, decode_base64, read_data_url
+from turnwise.wire.json_fields import Fields, is_object, read_fields, text_of_raw, without
+from turnwise.wire.openai_responses.fields import NAME, encode, list_at, opaque_from, own_fields, text_at
 
 CONTENT_PART = "content_part"
 
 # What a `file_url`, a `file_id` or an `image_url` leaves unsaid.
 UNKNOWN_IMAGE = "image/*"
-UNKNOWN_FILE = "application/octet-stream"
 UNNAMED_FILE = "file"
 
 _SUMMARY = msgspec.json.Decoder(list[dict[str, str]])
@@ -52,15 +41,6 @@ _MODELLED_IN_MESSAGE = ("type", "role", "content")
 _MODELLED_IN_CALL = ("type", "call_id", "name", "arguments")
 _MODELLED_IN_CUSTOM_CALL = ("type", "call_id", "name", "input")
 _MODELLED_IN_RESULT = ("type", "call_id", "output")
-
-
-def opaque_of(fields: Mapping[str, msgspec.Raw]) -> Opaque | None:
-    return Opaque(NAME, encode(fields).decode()) if fields else None
-
-
-def own_fields(opaque: Opaque | None) -> Fields:
-    """The fields in opaque data of this family; nothing for another family's."""
-    return fields_of(opaque.json) if opaque is not None and opaque.family == NAME else {}
 
 
 # ---- items -> parts
@@ -100,8 +80,8 @@ def message_parts(item: Fields, *, usual_role: str | None = None) -> tuple[Part,
         return ()
     text = text_at(item, "content")
     if text is not None:
-        return (Text(text, opaque=opaque_of(header)),)
-    return tuple([_content_part(fields_of(raw), header) for raw in list_at(item, "content")])
+        return (Text(text, opaque=opaque_from(header)),)
+    return tuple([_content_part(read_fields(raw), header) for raw in list_at(item, "content")])
 
 
 def _content_part(part: Fields, header: Fields) -> Part:
@@ -125,15 +105,15 @@ def _content_part(part: Fields, header: Fields) -> Part:
 
 def _part_opaque(header: Fields, rest: Fields) -> Opaque | None:
     if not rest:
-        return opaque_of(header)
-    return opaque_of({**header, CONTENT_PART: msgspec.Raw(encode(rest))})
+        return opaque_from(header)
+    return opaque_from({**header, CONTENT_PART: msgspec.Raw(encode(rest))})
 
 
 def citation_of(raw: msgspec.Raw) -> Citation:
-    annotation = fields_of(raw) if is_object(raw) else {}
+    annotation = read_fields(raw) if is_object(raw) else {}
     return Citation(
         family=NAME,
-        raw=json_text(raw),
+        raw=text_of_raw(raw),
         url=text_at(annotation, "url"),
         title=text_at(annotation, "title") or text_at(annotation, "filename"),
         cited_text=text_at(annotation, "quote"),
@@ -146,45 +126,32 @@ def _file(part: Fields, header: Fields) -> File:
     if is_image and text_at(rest, "detail") == "auto":
         del rest["detail"]
     opaque = _part_opaque(header, rest)
-    media_type = UNKNOWN_IMAGE if is_image else UNKNOWN_FILE
+    media_type = UNKNOWN_IMAGE if is_image else UNKNOWN_TYPE
     name = text_at(part, "filename")
     url = text_at(part, "image_url") or text_at(part, "file_url")
     inline = text_at(part, "file_data") or (url if url is not None and url.startswith("data:") else None)
     if inline is not None:
-        found = _inline(inline, media_type)
-        if found is not None:
-            return File(media_type=found[0], data=found[1], name=name, opaque=opaque)
+        # The API documents a data URL; it takes bare base64 too.
+        found = read_data_url(inline) if inline.startswith("data:") else ("", decode_base64(inline))
+        if found is not None and found[1] is not None:
+            return File(media_type=found[0] or media_type, data=found[1], name=name, opaque=opaque)
         return File(media_type=media_type, url=inline, name=name, opaque=opaque)
     if url is not None:
         return File(media_type=media_type, url=url, name=name, opaque=opaque)
     return File(media_type=media_type, file_id=text_at(part, "file_id") or "", name=name, opaque=opaque)
 
 
-def _inline(url: str, media_type: str) -> tuple[str, bytes] | None:
-    """Media type and bytes of a base64 data URL, or of bare base64; None where it is neither."""
-    payload = url
-    if url.startswith("data:"):
-        head, comma, payload = url[5:].partition(",")
-        if not comma or not head.endswith(";base64"):
-            return None
-        media_type = head.removesuffix(";base64") or media_type
-    try:
-        return media_type, base64.b64decode(payload, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-
-
 def _reasoning(item: Fields) -> Reasoning:
     """Summaries joined with nothing between, else the content (vLLM, LM Studio and OpenRouter send the raw thoughts)."""
-    summary = [text_at(fields_of(raw), "text") or "" for raw in list_at(item, "summary") if is_object(raw)]
-    content = [text_at(fields_of(raw), "text") or "" for raw in list_at(item, "content") if is_object(raw)]
+    summary = [text_at(read_fields(raw), "text") or "" for raw in list_at(item, "summary") if is_object(raw)]
+    content = [text_at(read_fields(raw), "text") or "" for raw in list_at(item, "content") if is_object(raw)]
     text = "".join(summary) or "".join(content)
     read = ["type"]
     if not content:
         read.append("content")
         if _is_plain_summary(item, text):
             read.append("summary")
-    return Reasoning(text, opaque=opaque_of(without(item, read)))
+    return Reasoning(text, opaque=opaque_from(without(item, read)))
 
 
 def _is_plain_summary(item: Fields, text: str) -> bool:
@@ -203,13 +170,13 @@ def _call(item: Fields) -> ToolCall:
     arguments = text_at(item, "arguments")
     if arguments is None:
         raw = item.get("arguments")
-        arguments = json_text(raw) if raw is not None and is_object(raw) else ""
+        arguments = text_of_raw(raw) if raw is not None and is_object(raw) else ""
     return ToolCall(
         id=text_at(item, "call_id") or text_at(item, "id") or "",
         name=text_at(item, "name") or "",
         arguments=arguments,
         state=_state(item),
-        opaque=opaque_of(without(item, _MODELLED_IN_CALL)),
+        opaque=opaque_from(without(item, _MODELLED_IN_CALL)),
     )
 
 
@@ -220,7 +187,7 @@ def _custom_call(item: Fields) -> ToolCall:
         arguments=text_at(item, "input") or "",
         state=_state(item),
         free_form=True,
-        opaque=opaque_of(without(item, _MODELLED_IN_CUSTOM_CALL)),
+        opaque=opaque_from(without(item, _MODELLED_IN_CUSTOM_CALL)),
     )
 
 
@@ -236,17 +203,17 @@ def result_of(item: Fields, *, name: str) -> ToolResult:
         content.append(Text(text))
     elif text is None:
         for raw in list_at(item, "output"):
-            part = _content_part(fields_of(raw), {})
+            part = _content_part(read_fields(raw), {})
             if isinstance(part, Text | File):
                 content.append(part)
             else:  # a kind that came later than this code: the model still gets to read it
-                content.append(Text(json_text(raw)))
+                content.append(Text(text_of_raw(raw)))
     return ToolResult(
         call_id=text_at(item, "call_id") or "",
         name=name,
         content=tuple(content),
         free_form=kind_of(item) == "custom_tool_call_output",
-        opaque=opaque_of(without(item, _MODELLED_IN_RESULT)),
+        opaque=opaque_from(without(item, _MODELLED_IN_RESULT)),
     )
 
 
@@ -273,7 +240,7 @@ def header_of(part: Text | Refusal | File) -> Fields:
 
 def content_part(part: Text | Refusal | File, *, role: str) -> dict[str, object]:
     own = own_fields(part.opaque)
-    extra = fields_of(own[CONTENT_PART]) if CONTENT_PART in own else {}
+    extra = read_fields(own[CONTENT_PART]) if CONTENT_PART in own else {}
     match part:
         case Text():
             if role == "assistant":
@@ -288,9 +255,7 @@ def content_part(part: Text | Refusal | File, *, role: str) -> dict[str, object]
 
 def _file_fields(file: File) -> dict[str, object]:
     """Images as `input_image`, everything else as `input_file` (there the API insists on a name beside inline data)."""
-    url = file.url
-    if file.data is not None:
-        url = f"data:{file.media_type};base64,{base64.b64encode(file.data).decode()}"
+    url = data_url(file)
     if file.media_type.startswith("image/"):
         where = {"image_url": url} if url is not None else {"file_id": file.file_id}
         return {"type": "input_image", "detail": "auto", **where}

@@ -30,19 +30,14 @@ from turnwise.vocab import (
     ToolSpec,
 )
 from turnwise.wire.family import HttpCall
-from turnwise.wire.openai_responses.fields import (
-    NAME,
-    Fields,
-    encode,
-    fields_of,
-    is_object,
-    text_at,
-)
+from turnwise.wire.files import left_out, takes_file
+from turnwise.wire.free_form import FREE_FORM_SCHEMA, free_form_arguments
+from turnwise.wire.json_fields import Fields, is_object, read_fields
+from turnwise.wire.openai_responses.fields import NAME, encode, own_fields, text_at
 from turnwise.wire.openai_responses.parts import (
     call_item,
     header_of,
     message_item,
-    own_fields,
     reasoning_item,
     result_item,
 )
@@ -58,11 +53,6 @@ MODELS_WITHOUT_REASONING = ("gpt-3.5", "gpt-4", "chatgpt-4")
 # Body fields whose value is an object that several words share: `extra` is merged into them, not put in their place.
 MERGED = frozenset(("text", "reasoning"))
 
-# What a free-form tool looks like where there are only JSON ones.
-TEXT_PARAMETERS = b'{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}'
-
-NO_FILES = "[a file ({}) was left out: this endpoint takes none]"
-
 
 def encode_request(request: Request, profile: Profile) -> HttpCall:
     return HttpCall(path=profile.path or PATH, body=encode_body_of(request, profile))
@@ -70,7 +60,7 @@ def encode_request(request: Request, profile: Profile) -> HttpCall:
 
 def encode_body_of(request: Request, profile: Profile) -> bytes:
     """What stays the same over a turn, then the input, then what a step may change (promise step:prefix-stable)."""
-    extra = {**(fields_of(profile.body) if profile.body else {}), **own_fields(request.extra)}
+    extra = {**(read_fields(profile.body) if profile.body else {}), **own_fields(request.extra)}
     before: dict[str, object] = {}
     if profile.model_in_body:
         before["model"] = request.model
@@ -89,7 +79,7 @@ def encode_body_of(request: Request, profile: Profile) -> bytes:
     for key, value in extra.items():
         own = after.get(key)
         after[key] = (
-            {**own, **fields_of(value)} if key in MERGED and isinstance(own, dict) and is_object(value) else value
+            {**own, **read_fields(value)} if key in MERGED and isinstance(own, dict) and is_object(value) else value
         )
     keeps_bare_reasoning = _is_true(before.get("store", True))
     items = [encode(message_item((text,), role=profile.system_role)) for text in leading]
@@ -119,7 +109,7 @@ def _encode_tool(tool: ToolSpec, *, profile: Profile) -> dict[str, object]:
         {"strict": tool.strict and not tool.free_form} if profile.strict_tools else {}
     )  # the API's own default is true
     if tool.free_form:
-        parameters = msgspec.Raw(TEXT_PARAMETERS)
+        parameters = msgspec.Raw(FREE_FORM_SCHEMA)
         return {"type": "function", "name": tool.name, **described, "parameters": parameters, **strict}
     parameters = msgspec.Raw(tool.parameters)
     return {"type": "function", "name": tool.name, **described, "parameters": parameters, **strict, **own}
@@ -185,7 +175,7 @@ def _client_items(parts: Sequence[Part], *, role: str, profile: Profile) -> Iter
                     free_form = part.free_form and profile.free_form_tools
                     yield result_item(msgspec.structs.replace(part, content=files, free_form=free_form))
                 case ProviderItem(family=family, json=json) if family == NAME:
-                    yield {**fields_of(json)}
+                    yield {**read_fields(json)}
                 case _:
                     pass
 
@@ -196,11 +186,7 @@ def _allowed_in_result(part: Text | File, profile: Profile) -> Text | File:
 
 
 def _allowed(part: Text | File | Refusal, profile: Profile) -> Text | File | Refusal:
-    if not isinstance(part, File) or profile.files == "all":
-        return part
-    if profile.files == "images" and part.media_type.startswith("image/"):
-        return part
-    return Text(NO_FILES.format(part.name or part.media_type))
+    return left_out(part) if isinstance(part, File) and not takes_file(part, profile) else part
 
 
 def _assistant_items(
@@ -218,7 +204,7 @@ def _assistant_items(
             case [ToolCall() as call]:
                 yield _call(call, profile=profile)
             case [ProviderItem(family=family, json=json)] if family == NAME:
-                yield {**fields_of(json)}
+                yield {**read_fields(json)}
             case _:
                 pass
 
@@ -230,7 +216,7 @@ def _call(call: ToolCall, *, profile: Profile) -> dict[str, object]:
     if profile.free_form_tools:
         return call_item(call, arguments=call.arguments)
     described = msgspec.structs.replace(call, free_form=False)
-    return call_item(described, arguments=encode({"input": call.arguments}).decode())
+    return call_item(described, arguments=free_form_arguments(call.arguments))
 
 
 def text_runs(parts: Sequence[Part]) -> Iterator[list[Part]]:

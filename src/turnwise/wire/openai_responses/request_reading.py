@@ -1,12 +1,12 @@
 """What clients send: a body of `POST /responses` -> `Request`. The other direction, and the opaque keys, are in request.py."""
 
 from collections.abc import Mapping
-from typing import Literal
 
 import msgspec
 
 from turnwise.vocab import (
     ArgumentsState,
+    Effort,
     Message,
     NamedTool,
     Opaque,
@@ -21,20 +21,9 @@ from turnwise.vocab import (
     ToolSpec,
 )
 from turnwise.wire.family import BadRequest
-from turnwise.wire.openai_responses.fields import (
-    NAME,
-    UNREADABLE,
-    Fields,
-    encode,
-    fields_of,
-    is_object,
-    json_text,
-    list_at,
-    object_at,
-    text_at,
-    without,
-)
-from turnwise.wire.openai_responses.parts import kind_of, message_parts, opaque_of, parts_of, result_of
+from turnwise.wire.json_fields import UNREADABLE, Fields, is_object, read_fields, text_of_raw, without
+from turnwise.wire.openai_responses.fields import NAME, encode, list_at, object_at, opaque_from, text_at
+from turnwise.wire.openai_responses.parts import kind_of, message_parts, parts_of, result_of
 from turnwise.wire.openai_responses.request import ENCRYPTED_REASONING, wants_encrypted_reasoning
 
 # Items that the client writes; every other item of an unknown type is the model's or its server's.
@@ -51,7 +40,7 @@ def decode_request(body: bytes, path: str) -> Request:
     """`path` names nothing that the body does not. Raises BadRequest with what is wrong and where."""
     try:
         body.decode()
-        return _decode(fields_of(msgspec.json.format(body, indent=-1)))  # whitespace of a client's own means nothing
+        return _decode(read_fields(msgspec.json.format(body, indent=-1)))  # whitespace of a client's own means nothing
     except UNREADABLE as error:
         raise BadRequest(f"the body cannot be read as a request of the Responses API: {error}") from error
 
@@ -83,7 +72,7 @@ def _decode(fields: Fields) -> Request:
         output=_take_output(rest),
         settings=settings,
         stream="stream" in fields and bytes(fields["stream"]) == b"true",
-        extra=opaque_of({key: rest[key] for key in sorted(rest)}),
+        extra=opaque_from({key: rest[key] for key in sorted(rest)}),
     )
 
 
@@ -130,7 +119,7 @@ def _decode_input(raw: msgspec.Raw | None, *, has_instructions: bool) -> tuple[t
     for i, item_raw in enumerate(list_at(whole, "input")):
         if not is_object(item_raw):
             raise BadRequest(f"`input[{i}]` must be an object")
-        _add_item(conversation, fields_of(item_raw), f"input[{i}]", names=names, has_instructions=has_instructions)
+        _add_item(conversation, read_fields(item_raw), f"input[{i}]", names=names, has_instructions=has_instructions)
     conversation.close()
     return tuple(conversation.leading), tuple(conversation.messages)
 
@@ -204,33 +193,30 @@ def _add_message(conversation: _Conversation, item: Fields, where: str, *, has_i
 def _decode_tool(raw: msgspec.Raw, where: str) -> ToolSpec:
     if not is_object(raw):
         raise BadRequest(f"`{where}` must be an object")
-    fields = fields_of(raw)
+    fields = read_fields(raw)
     kind = text_at(fields, "type")
     name = text_at(fields, "name")
     if kind is None:
         raise BadRequest(f"`{where}.type` is missing")
     if kind not in ("function", "custom"):
-        return ToolSpec(name=name or kind, opaque=Opaque(NAME, json_text(raw)))
+        return ToolSpec(name=name or kind, opaque=Opaque(NAME, text_of_raw(raw)))
     if name is None:
         raise BadRequest(f"`{where}.name` is missing")
     description = text_at(fields, "description") or ""
     if kind == "custom":
         rest = without(fields, ("type", "name", "description"))
-        return ToolSpec(name=name, description=description, free_form=True, opaque=opaque_of(rest))
+        return ToolSpec(name=name, description=description, free_form=True, opaque=opaque_from(rest))
     rest = without(fields, ("type", "name", "description", "parameters", "strict"))
     strict = bytes(fields.get("strict", msgspec.Raw(b"null")))
     if strict not in (b"true", b"false"):
         rest["strict"] = msgspec.Raw(b"null")  # left to the API, which then decides by the schema
     if not is_object(fields.get("parameters", msgspec.Raw(b"null"))):
         rest["parameters"] = msgspec.Raw(b"null")
-        return ToolSpec(name=name, description=description, strict=strict == b"true", opaque=opaque_of(rest))
-    parameters = json_text(fields["parameters"])
+        return ToolSpec(name=name, description=description, strict=strict == b"true", opaque=opaque_from(rest))
+    parameters = text_of_raw(fields["parameters"])
     return ToolSpec(
-        name=name, description=description, parameters=parameters, strict=strict == b"true", opaque=opaque_of(rest)
+        name=name, description=description, parameters=parameters, strict=strict == b"true", opaque=opaque_from(rest)
     )
-
-
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 
 class _Sampling(msgspec.Struct):
@@ -315,7 +301,7 @@ def _take_output(rest: Fields) -> OutputSchema | None:
     if text_at(form, "type") != "json_schema" or name is None or not is_object(form.get("schema", msgspec.Raw(b""))):
         return None
     strict = bytes(form.get("strict", msgspec.Raw(b"false"))) == b"true"
-    schema = json_text(form["schema"])
+    schema = text_of_raw(form["schema"])
     further = without(form, ("type", "name", "schema", "strict"))
     others = without(text, ("format",))
     if further:

@@ -8,7 +8,6 @@ from turnwise.vocab import (
     ArgumentsState,
     Fault,
     Faulted,
-    FaultKind,
     FinishReason,
     Frame,
     Part,
@@ -21,12 +20,14 @@ from turnwise.vocab import (
     ToolCall,
     Usage,
 )
+from turnwise.wire.faults import too_large
+from turnwise.wire.json_fields import read_fields
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_responses.faults import response_error
-from turnwise.wire.openai_responses.fields import NAME, encode, fields_of
+from turnwise.wire.openai_responses.fields import NAME, encode
 from turnwise.wire.openai_responses.parts import call_item, message_item, reasoning_item
 from turnwise.wire.openai_responses.request import encode_body_of, text_runs
-from turnwise.wire.openai_responses.stream import ResponsesStreamDecoder, read_body, too_long
+from turnwise.wire.openai_responses.stream import ResponsesStreamDecoder, read_body
 from turnwise.wire.openai_responses.usage import usage_object
 from turnwise.wire.openai_responses.words import FINISH_REASONS
 from turnwise.wire.profiles import Profile
@@ -55,7 +56,7 @@ ID_PREFIXES: Mapping[str, str] = {
 
 def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
     if len(body) > limits.response_bytes:
-        return [Faulted(Fault(kind=FaultKind.TOO_LARGE, message=too_long(limits)))]
+        return [Faulted(too_large(limits.response_bytes))]
     return read_body(body, ResponsesStreamDecoder(profile, limits))
 
 
@@ -101,7 +102,7 @@ def output_item(run: Sequence[Part], *, id: str, is_cut: bool = False) -> dict[s
             is_whole = call.state == ArgumentsState.COMPLETE and not is_cut
             return _with_own({"status": _status(not is_whole)}, call_item(call, arguments=call.arguments), id=id)
         case [ProviderItem(family=family, json=json)] if family == NAME:
-            return {**fields_of(json)}
+            return {**read_fields(json)}
         case _:
             return None
 
@@ -128,7 +129,7 @@ def response_object(
     """The whole response object: what the request asked for is repeated in it, as the API does. `word` is the status, with
     `:reason` behind it. The time is 0: this room has no clock."""
     status, _, reason = word.partition(":")
-    asked = fields_of(encode_body_of(msgspec.structs.replace(request, messages=()), PROFILE))
+    asked = read_fields(encode_body_of(msgspec.structs.replace(request, messages=()), PROFILE))
     settings = {key: value for key, value in asked.items() if key in REPEATED}
     return {
         **DEFAULTS,

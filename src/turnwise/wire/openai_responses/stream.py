@@ -33,21 +33,13 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
+from turnwise.wire.faults import no_response, too_large
+from turnwise.wire.json_fields import UNREADABLE, Fields, is_object, read_fields, without
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_responses.faults import fault_of
-from turnwise.wire.openai_responses.fields import (
-    UNREADABLE,
-    Fields,
-    count_at,
-    fields_of,
-    is_object,
-    list_at,
-    object_at,
-    text_at,
-    without,
-)
-from turnwise.wire.openai_responses.healing import heal, preview
-from turnwise.wire.openai_responses.parts import citation_of, kind_of, opaque_of, parts_of
+from turnwise.wire.openai_responses.fields import count_at, list_at, object_at, opaque_from, text_at
+from turnwise.wire.openai_responses.healing import heal
+from turnwise.wire.openai_responses.parts import citation_of, kind_of, parts_of
 from turnwise.wire.openai_responses.usage import usage_of
 from turnwise.wire.openai_responses.words import TERMINAL_EVENTS, finish_reason, status_word
 from turnwise.wire.profiles import Profile
@@ -113,14 +105,14 @@ class ResponsesStreamDecoder:
             return []
         self._bytes_left -= len(chunk)
         if self._bytes_left < 0:
-            return self._give_up(FaultKind.TOO_LARGE, too_long(self._limits))
+            return self._give_up(too_large(self._limits.response_bytes))
         if not self._events:
             self._keep_head(chunk)
         frames: list[Frame] = []
         try:
             events = self._parser.feed(chunk)
         except LineTooLong as error:
-            return self._give_up(FaultKind.TOO_LARGE, str(error))
+            return self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
         for event in events:
             self._read(event, frames)
         return frames
@@ -132,7 +124,7 @@ class ResponsesStreamDecoder:
         try:
             events = self._parser.finish()
         except LineTooLong as error:
-            return self._give_up(FaultKind.TOO_LARGE, str(error))
+            return self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
         for event in events:
             self._read(event, frames)
         if not self._events:
@@ -154,7 +146,7 @@ class ResponsesStreamDecoder:
                 case "message":
                     pass
                 case "reasoning":  # what is encrypted so far is not whole
-                    frames.append(PartDone(block, Reasoning("", opaque_of(item.header))))
+                    frames.append(PartDone(block, Reasoning("", opaque_from(item.header))))
                 case _:
                     frames += [PartDone(block, part) for part in parts_of(item.header)]
 
@@ -173,15 +165,11 @@ class ResponsesStreamDecoder:
         if head.lstrip()[:1] == b"{":
             repair = Repair("body_for_stream", "response", "a plain JSON body where a stream was asked for was read")
             return [Mended(repair), *read_body(head, self)]
-        if not head.strip():
-            return self._give_up(FaultKind.PROTOCOL, "the response was empty")
-        return self._give_up(
-            FaultKind.PROTOCOL, f"nothing of a response arrived; what did begins with: {preview(head)}"
-        )
+        return self._give_up(no_response(head, expected="an event stream of the Responses API"))
 
-    def _give_up(self, kind: FaultKind, message: str) -> list[Frame]:
+    def _give_up(self, fault: Fault) -> list[Frame]:
         self._silent = True
-        return [Faulted(Fault(kind=kind, message=message))]
+        return [Faulted(fault)]
 
     def _read(self, event: SseEvent, frames: list[Frame]) -> None:
         try:
@@ -197,7 +185,7 @@ class ResponsesStreamDecoder:
             return
         try:
             event.data.decode()
-            self._read_event(fields_of(event.data), event.name, frames)
+            self._read_event(read_fields(event.data), event.name, frames)
         except UNREADABLE:
             self._read_damaged(event, frames)
 
@@ -206,7 +194,7 @@ class ResponsesStreamDecoder:
         frames.append(Mended(Repair("damaged_event", event.name or "stream", healed.what)))
         for clean in healed.objects:
             try:
-                self._read_event(fields_of(clean), event.name, frames)
+                self._read_event(read_fields(clean), event.name, frames)
             except UNREADABLE as error:
                 frames.append(
                     Mended(Repair("event_left_out", event.name or "stream", f"not this API's shape: {error}"))
@@ -324,7 +312,7 @@ class ResponsesStreamDecoder:
             case _:
                 opened.header = item
                 own = {"id": item["id"]} if "id" in item else {}
-        opaque = opaque_of(own)
+        opaque = opaque_from(own)
         if (
             opaque is not None
         ):  # first, so that whoever writes the item again has its id; it also keeps the item's place
@@ -352,7 +340,7 @@ class ResponsesStreamDecoder:
         """A content part of a message: it carries the item's own fields."""
         index = self._index(fields, item_id=text_at(fields, "item_id"))
         content_index = count_at(fields, "content_index") or 0
-        opaque = opaque_of(self._items[index].header) if index in self._items else None
+        opaque = opaque_from(self._items[index].header) if index in self._items else None
         if opaque is not None:
             frames.append(BlockData(block_name(index, content_index), opaque))
 
@@ -422,7 +410,7 @@ class ResponsesStreamDecoder:
         frames.append(BlockEnded(block))
 
     def _end(self, response: Fields, status: str, frames: list[Frame]) -> None:
-        self.take_output([fields_of(raw) for raw in list_at(response, "output") if is_object(raw)], frames)
+        self.take_output([read_fields(raw) for raw in list_at(response, "output") if is_object(raw)], frames)
         self._keep_unfinished(frames)
         self.take_end(response, status, frames)
 
@@ -452,7 +440,7 @@ class ResponsesStreamDecoder:
         """Usage, the error if any, and why it ended."""
         usage = response.get("usage")
         if usage is not None and is_object(usage):
-            frames.append(UsageReported(usage_of(fields_of(usage), raw=usage)))
+            frames.append(UsageReported(usage_of(read_fields(usage), raw=usage)))
         word = status_word(response, otherwise=status)
         error = object_at(response, "error")
         if (error or word == "failed") and self._fault is None:
@@ -476,10 +464,6 @@ def _places(streamed: list[int], count: int) -> Sequence[int]:
     return [*sorted(streamed), *rest][:count]
 
 
-def too_long(limits: Limits) -> str:
-    return f"the response is longer than our limit of {limits.response_bytes} bytes"
-
-
 def block_name(index: int, content_index: int) -> str:
     return f"{index}.{content_index}" if content_index else str(index)
 
@@ -489,24 +473,18 @@ def read_body(body: bytes, decoder: ResponsesStreamDecoder) -> list[Frame]:
     frames: list[Frame] = []
     try:
         body.decode()
-        response = fields_of(body)
+        response = read_fields(body)
         _take_body(response, decoder, frames)
     except UNREADABLE:
         healed = heal(body)
         frames = [Mended(Repair("damaged_body", "response", healed.what))]
         if not healed.objects:
-            return [Faulted(Fault(kind=FaultKind.PROTOCOL, message=_no_body(body)))]
+            return [Faulted(no_response(body, expected="a response of the Responses API"))]
         try:
-            _take_body(fields_of(healed.objects[0]), decoder, frames)
+            _take_body(read_fields(healed.objects[0]), decoder, frames)
         except UNREADABLE:
-            return [*frames, Faulted(Fault(kind=FaultKind.PROTOCOL, message=_no_body(body)))]
+            return [*frames, Faulted(no_response(body, expected="a response of the Responses API"))]
     return frames
-
-
-def _no_body(body: bytes) -> str:
-    if not body.strip():
-        return "the response was empty"
-    return f"the body is no response of the Responses API; it begins with: {preview(body)}"
 
 
 def _take_body(response: Fields, decoder: ResponsesStreamDecoder, frames: list[Frame]) -> None:
@@ -514,11 +492,11 @@ def _take_body(response: Fields, decoder: ResponsesStreamDecoder, frames: list[F
         error = response.get("error")
         if error is None and "message" not in response and "detail" not in response:
             raise msgspec.DecodeError("no response object")
-        fault = fault_of(fields_of(error) if error is not None and is_object(error) else response)
+        fault = fault_of(read_fields(error) if error is not None and is_object(error) else response)
         frames.append(Faulted(fault))
         return
     frames.append(Started(id=text_at(response, "id"), model=text_at(response, "model")))
-    decoder.take_output([fields_of(raw) for raw in list_at(response, "output") if is_object(raw)], frames)
+    decoder.take_output([read_fields(raw) for raw in list_at(response, "output") if is_object(raw)], frames)
     decoder.take_end(response, "completed", frames)
 
 

@@ -32,9 +32,10 @@ from turnwise.vocab import (
     Usage,
     UsageReported,
 )
+from turnwise.wire.json_fields import Fields, read_fields, without
 from turnwise.wire.openai_responses.faults import stream_error
-from turnwise.wire.openai_responses.fields import NAME, Fields, encode, fields_of, text_at, without
-from turnwise.wire.openai_responses.parts import CONTENT_PART, content_part, opaque_of
+from turnwise.wire.openai_responses.fields import NAME, encode, opaque_from, text_at
+from turnwise.wire.openai_responses.parts import CONTENT_PART, content_part
 from turnwise.wire.openai_responses.response import (
     ID_PREFIXES,
     made_up_id,
@@ -110,7 +111,7 @@ class ResponsesStreamEncoder:
             case BlockData(block=name, opaque=opaque):
                 if opaque.family == NAME:
                     block = self._block(name)
-                    block.opaque = {**block.opaque, **fields_of(opaque.json)}
+                    block.opaque = {**block.opaque, **read_fields(opaque.json)}
             case CitationAdded(block=name, citation=citation):
                 self._write_citation(self._block(name), citation)
             case PartDone(block=name, part=part):
@@ -154,8 +155,6 @@ class ResponsesStreamEncoder:
 
     def _emit(self, kind: str, fields: dict[str, object]) -> None:
         event = encode({"type": kind, "sequence_number": self._sequence_number, **fields})
-        if b"\n" in event:  # opaque JSON that came pretty-printed; an event's data is one line
-            event = msgspec.json.format(event, indent=-1)
         self._sequence_number += 1
         self._out.append(encode_event(event, name=kind))
 
@@ -299,7 +298,7 @@ class ResponsesStreamEncoder:
             return
         opaque = getattr(part, "opaque", None)
         if opaque is not None and opaque.family == NAME:
-            block.opaque = fields_of(opaque.json)
+            block.opaque = read_fields(opaque.json)
         sent = "".join(block.pieces)
         match part:
             case Text(text=text, citations=citations):
@@ -408,7 +407,7 @@ def _whole(kind: Kind, block: _Block) -> Part:
     """The part that the block has become."""
     if block.final is not None:
         return block.final
-    opaque = opaque_of(block.opaque)
+    opaque = opaque_from(block.opaque)
     text = "".join(block.pieces)
     match kind:
         case "reasoning":

@@ -3,7 +3,8 @@
 import msgspec
 
 from turnwise.vocab import Usage
-from turnwise.wire.openai_responses.fields import Fields, count_at, object_at
+from turnwise.wire.json_fields import Fields
+from turnwise.wire.openai_responses.fields import count_at, object_at
 
 
 def usage_of(fields: Fields, *, raw: msgspec.Raw) -> Usage:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from turnwise.vocab import FinishReason
-from turnwise.wire.openai_responses.fields import Fields, object_at, text_at
+from turnwise.wire.json_fields import Fields
+from turnwise.wire.openai_responses.fields import object_at, text_at
 
 # Status, with `:reason` where the response gives one. `completed` covers an answer, calls and a refusal alike: which of
 # the three it is, the items say. Source: OpenAI API reference, "The response object".

@@ -1,0 +1,106 @@
+"""What faults of all families have in common, as data: what a status or a message says, how long to wait, what to hide.
+
+Gateways pass the texts of other providers through, so every family reads every provider's.
+"""
+
+import re
+from collections.abc import Mapping
+
+from turnwise.vocab import Fault, FaultKind
+from turnwise.wire.healing import printable
+
+STATUSES: Mapping[int, FaultKind] = {
+    401: FaultKind.AUTH,
+    402: FaultKind.QUOTA,
+    403: FaultKind.AUTH,
+    404: FaultKind.NOT_FOUND,
+    429: FaultKind.RATE_LIMITED,
+    503: FaultKind.OVERLOADED,
+    529: FaultKind.OVERLOADED,
+}
+
+# What the message says -> kind, first match. Consulted because many endpoints report an overflow and a spent quota under
+# `invalid_request_error` or a bare status. Each with the endpoint whose text it is.
+MESSAGES: tuple[tuple[re.Pattern[str], FaultKind], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), kind)
+    for pattern, kind in (
+        # OpenAI, DeepSeek, OpenRouter, vLLM: "(This model's|This endpoint's) maximum context length is N tokens"
+        (r"maximum context length", FaultKind.CONTEXT_OVERFLOW),
+        # OpenAI (Responses): "Your input exceeds the context window of this model"; llama.cpp: "exceeds the available context
+        # size"; Anthropic: "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"
+        (
+            r"exceed\w* (the |this |your )?(model'?s )?(available |maximum )?context (window|size|length|limit)",
+            FaultKind.CONTEXT_OVERFLOW,
+        ),
+        # xAI: "This model's maximum prompt length is N but the request contains M tokens"
+        (r"maximum prompt length", FaultKind.CONTEXT_OVERFLOW),
+        # Mistral: "Prompt contains N tokens ... too large for model with M maximum context length"
+        (r"prompt contains \d+ tokens.{0,200}too large", FaultKind.CONTEXT_OVERFLOW),
+        # Anthropic: "prompt is too long: 210000 tokens > 200000 maximum"; Bedrock: "Input is too long for requested model"
+        (r"(prompt|input) is too long", FaultKind.CONTEXT_OVERFLOW),
+        # Gemini: "The input token count (N) exceeds the maximum number of tokens"
+        (r"input token count .{0,40}exceeds the maximum", FaultKind.CONTEXT_OVERFLOW),
+        # Groq: "Please reduce the length of the messages or completion"
+        (r"reduce the length of (the|your) (messages|prompt|input)", FaultKind.CONTEXT_OVERFLOW),
+        # DeepSeek 402 "Insufficient Balance"; OpenRouter 402 "Insufficient credits"
+        (r"insufficient (balance|credits|funds|quota)|run out of credits", FaultKind.QUOTA),
+        # Anthropic: "Your credit balance is too low to access the Anthropic API", under invalid_request_error with HTTP 400
+        (
+            r"credit balance is too low|spend(ing)? limit|reached your specified api usage limits",
+            FaultKind.QUOTA,
+        ),
+    )
+)
+
+# OpenAI: "You exceeded your current quota, please check your plan and billing details". Gemini uses the same words for a
+# limit per minute, so its faults leave this one out.
+SPENT_QUOTA = (re.compile(r"exceeded your current quota", re.IGNORECASE), FaultKind.QUOTA)
+
+MESSAGE_CHARACTERS = 2000
+"""A message is for people and for the model; OpenRouter's carries whole upstream bodies."""
+
+# A key that the answer repeats. OpenAI masks the middle of long ones by itself, with asterisks; short ones come whole.
+_KEY = re.compile(
+    r"(key provided: )([^\s*]+?)(?=[.,]?(?:\s|$))|\b(?:sk-|AIza|gsk_|xai-)[A-Za-z0-9_-]{8,}", re.IGNORECASE
+)
+
+# "Please try again in 1.2s", "in 250ms", "in 2m30s": what OpenAI and Groq write into a 429's message.
+_TRY_AGAIN = re.compile(
+    r"try again in (?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,9}(?:\.\d{1,9})?)(ms|s))?", re.IGNORECASE
+)
+_SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
+
+
+def kind_by_message(message: str) -> FaultKind | None:
+    return next((kind for pattern, kind in MESSAGES if pattern.search(message)), None)
+
+
+def fit_to_show(message: str) -> str:
+    """The provider's text without keys, and not a whole page of it."""
+    return _KEY.sub(lambda found: f"{found[1] or ''}[redacted]", message[:MESSAGE_CHARACTERS])
+
+
+def retry_after_s(headers: Mapping[str, str], *, message: str = "") -> float | None:
+    """Seconds to wait: milliseconds, then seconds, then the message's own words. The date form of the header needs a clock,
+    so it is left to whoever has one."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "").strip()
+        if _SECONDS.fullmatch(value):
+            return float(value) * unit
+    found = _TRY_AGAIN.search(message)
+    if found is None or not any(found.groups()):
+        return None
+    hours, minutes, amount, unit = found.groups()
+    seconds = float(amount or 0) * (0.001 if unit == "ms" else 1.0)
+    return float(hours or 0) * 3600 + float(minutes or 0) * 60 + seconds
+
+
+def too_large(limit_bytes: int) -> Fault:
+    return Fault(kind=FaultKind.TOO_LARGE, message=f"the response is longer than our limit of {limit_bytes} bytes")
+
+
+def no_response(head: bytes, *, expected: str) -> Fault:
+    """Something else arrived in place of a response; `head` is how it began."""
+    shown = printable(head)
+    message = f"expected {expected}, but what came begins with: {shown}" if shown else "the response was empty"
+    return Fault(kind=FaultKind.PROTOCOL, message=message)

@@ -1,0 +1,76 @@
+"""What can still be read of bytes that are no clean JSON: the slow path of every decoder, taken when the fast one failed."""
+
+import json
+import re
+from typing import cast
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+SHOWN_CHARACTERS = 80
+
+
+def _no_number(_: str) -> None:
+    """Python writes NaN and Infinity where JSON has no word for them."""
+
+
+# The standard library's decoder takes what msgspec's rightly refuses: lone surrogates, which models do write in two chunks,
+# and control characters inside of strings.
+_scan = json.JSONDecoder(strict=False, parse_constant=_no_number).raw_decode
+
+
+def printable(text: bytes | str) -> str:
+    """The first characters of something foreign, fit for one line of a terminal."""
+    shown = text[: SHOWN_CHARACTERS * 4]
+    shown = shown.decode("utf-8", "replace") if isinstance(shown, bytes) else shown
+    return " ".join("".join([c if c.isprintable() else " " for c in shown]).split())[:SHOWN_CHARACTERS]
+
+
+def decode_text(text: bytes) -> tuple[str, bool]:
+    """The text, and whether bytes in it were no UTF-8: they became replacement characters."""
+    try:
+        return text.decode(), False
+    except UnicodeDecodeError:
+        return text.decode("utf-8", "replace"), True
+
+
+def read_values(text: str) -> tuple[list[object], int]:
+    """The JSON values that stand one after the other (an event glued to the next, with or without its `data:`), and where
+    what is none begins: at the text's end if nothing does. No value is ever completed by guessing."""
+    values: list[object] = []
+    at = _skip_glue(text, 0)
+    while at < len(text):
+        try:
+            value, at = _scan(text, at)
+        except (ValueError, RecursionError):
+            break
+        values.append(value)
+        at = _skip_glue(text, at)
+    return values, at
+
+
+def _skip_glue(text: str, at: int) -> int:
+    while True:
+        while at < len(text) and text[at].isspace():
+            at += 1
+        if not text.startswith("data:", at):
+            return at
+        at += 5
+
+
+def _write(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def has_lone_surrogate(value: object) -> bool:
+    """True where a string in it holds half of a character, which no UTF-8 can carry."""
+    return _LONE_SURROGATE.search(_write(value)) is not None
+
+
+def write_value(value: object) -> bytes:
+    """The value as clean JSON: halves of a character that stand alone become replacement characters."""
+    return _LONE_SURROGATE.sub("\ufffd", _write(value)).encode()
+
+
+def read_objects(text: str) -> tuple[list[bytes], int]:
+    """The objects among the values that stand one after the other, as clean JSON, and where what is no JSON begins."""
+    values, end = read_values(text)
+    return [write_value(cast("object", value)) for value in values if isinstance(value, dict)], end

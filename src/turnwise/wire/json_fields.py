@@ -1,0 +1,111 @@
+"""JSON objects taken apart one level deep, so that what is not ours to read goes on as the very text that came."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from turnwise.vocab import Opaque
+
+Fields = dict[str, msgspec.Raw]
+"""An object's keys and, undecoded, their values."""
+
+NOTHING = msgspec.Raw()
+"""The value of a raw field that was not there."""
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""What reading a stranger's JSON can raise: not this shape or no JSON, no UTF-8, nested without end."""
+
+_fields = msgspec.json.Decoder(Fields)
+_items = msgspec.json.Decoder(list[msgspec.Raw])
+_string = msgspec.json.Decoder(str)
+_raw = msgspec.json.Decoder(msgspec.Raw)
+
+
+def read_fields(text: bytes | str | msgspec.Raw) -> Fields:
+    """The object's keys with their values as JSON text. Raises one of UNREADABLE if it is no object."""
+    return _fields.decode(text)
+
+
+def read_items(text: bytes | str | msgspec.Raw) -> list[msgspec.Raw]:
+    """Raises one of UNREADABLE if it is no array."""
+    return _items.decode(text)
+
+
+def read_string(text: bytes | str | msgspec.Raw) -> str:
+    """Raises one of UNREADABLE if it is no string."""
+    return _string.decode(text)
+
+
+def string_of(fields: Mapping[str, msgspec.Raw], key: str) -> str | None:
+    """The value where it is a string, else None."""
+    raw = fields.get(key)
+    if raw is None:
+        return None
+    try:
+        return _string.decode(raw)
+    except UNREADABLE:
+        return None
+
+
+def text_of_raw(raw: bytes | msgspec.Raw) -> str:
+    return str(bytes(raw), "utf-8")
+
+
+def is_object(raw: bytes | msgspec.Raw) -> bool:
+    """What begins like an object; the decoders leave no blank before a raw value."""
+    return bytes(raw)[:1] == b"{"
+
+
+def is_null(raw: msgspec.Raw | None) -> bool:
+    """True where the field was not sent, or sent as null."""
+    return raw is None or bytes(raw) == b"null"
+
+
+def is_json(text: str) -> bool:
+    """Strictly valid JSON text, with nothing around it."""
+    try:
+        _raw.decode(text)
+    except UNREADABLE:
+        return False
+    return True
+
+
+def without(fields: Mapping[str, msgspec.Raw], keys: Iterable[str]) -> Fields:
+    left_out = frozenset(keys)
+    return {key: value for key, value in fields.items() if key not in left_out}
+
+
+def quote(text: str) -> bytes:
+    """A JSON string. A lone surrogate, which no JSON text can hold, becomes the replacement character."""
+    try:
+        return msgspec.json.encode(text)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+
+
+def write_object(fields: Mapping[str, bytes | msgspec.Raw]) -> bytes:
+    return b"{" + b",".join([quote(key) + b":" + bytes(value) for key, value in fields.items()]) + b"}"
+
+
+def write_array(items: Iterable[bytes]) -> bytes:
+    return b"[" + b",".join(items) + b"]"
+
+
+def one_line(json: bytes) -> bytes:
+    """The same JSON without line breaks, which opaque text may bring along: inside of strings JSON has none."""
+    return json.replace(b"\r", b" ").replace(b"\n", b" ") if b"\n" in json or b"\r" in json else json
+
+
+def opaque_of(fields: Mapping[str, bytes | msgspec.Raw], *, family: str) -> Opaque | None:
+    """Fields that have no word of ours, to go back as they came."""
+    return Opaque(family, text_of_raw(write_object(fields))) if fields else None
+
+
+def fields_in(opaque: Opaque | None, *, family: str) -> Fields:
+    """The keys of opaque data of this family; none for another family's, or where it is no object."""
+    if opaque is None or opaque.family != family:
+        return {}
+    try:
+        return read_fields(opaque.json)
+    except UNREADABLE:
+        return {}
