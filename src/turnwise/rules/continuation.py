@@ -34,9 +34,12 @@ Kind = Literal["json", "text"]
 
 MIN_HELD = 24  # characters; about 8 tokens, which no two places of a file share by chance
 MAX_HELD = 2048  # a run of more equal characters than this is for the split: nobody counts them rightly anyway
-WORD_REACH = 48  # how far back an end inside a word is looked for
+WORD_REACH = (
+    400  # how far back an end inside a word is looked for; past a line of dashes, whose length nobody remembers
+)
 MIN_SHOWN = 16  # less of the text is no beginning to go on from
 MAX_PREAMBLE = 300  # an apology is a line or two; what is longer may be the text itself
+WORTH_SHARE = 8  # of a reply that was cut again, this part has to be new: who starts over each time grows by crumbs
 MAX_REPEATS = 8  # places that an ambiguous T is looked up at
 OVERLAP = 24  # characters of P at a reply's beginning that make it a repetition
 
@@ -82,7 +85,7 @@ class NoSeam(msgspec.Struct, frozen=True):
 
 
 class NoGrowth(msgspec.Struct, frozen=True):
-    """The reply says nothing that was not there."""
+    """The reply says nothing that was not there, or so little that going on would not end."""
 
 
 # what is asked
@@ -102,7 +105,7 @@ def hold_back(received: str, *, kind: Kind) -> Held | None:
         if length - wanted < MIN_SHOWN:
             return None
         at = _boundary(text, before=length - wanted, escapes=escapes)
-        if at != tried and text.find(text[at:]) == at:
+        if at not in (0, tried) and text.find(text[at:]) == at:
             return Held(text[:at], text[at:])
         if wanted == MAX_HELD:
             near = text.find(text[at:], max(0, length - 2 * MAX_HELD))
@@ -182,12 +185,20 @@ def stitch(held: Held, *, reply: str, kind: Kind, cut: bool) -> Grown | NoSeam |
             if _reads_as_repetition(reply[at:], shown=shown, mark=mark):
                 return NoSeam("the text repeats itself, and the reply fits in two places")
             repairs = _seam_repairs(before, fenced=fence is not None, echo=echo)
-            return _join(held, reply[at:], kind=kind, cut=cut, repairs=repairs, fence=fence and fence.group(1))
+            return _join(
+                held,
+                reply[at:],
+                reply_length=len(reply),
+                kind=kind,
+                cut=cut,
+                repairs=repairs,
+                fence=fence and fence.group(1),
+            )
     if _completes_word(reply, shown=shown, mark=mark):
         repair = Repair(
             "continued_otherwise", "continuation", f"other words after {len(shown):,} characters than before"
         )
-        return _join(held, reply, kind=kind, cut=cut, repairs=(repair,), fence=None)
+        return _join(held, reply, reply_length=len(reply), kind=kind, cut=cut, repairs=(repair,), fence=None)
     return NoSeam("the reply does not go on from where the text was cut")
 
 
@@ -247,7 +258,7 @@ def _seam_repairs(before: str, *, fenced: bool, echo: int) -> tuple[Repair, ...]
 
 
 def _join(
-    held: Held, rest: str, *, kind: Kind, cut: bool, repairs: tuple[Repair, ...], fence: str | None
+    held: Held, rest: str, *, reply_length: int, kind: Kind, cut: bool, repairs: tuple[Repair, ...], fence: str | None
 ) -> Grown | NoSeam | NoGrowth:
     if kind == "text" and fence:
         taken = _take_fence_off(rest, fence=fence, cut=cut)
@@ -256,7 +267,7 @@ def _join(
         rest = taken
     text = held.shown + rest
     grown = _close(text, repairs=repairs) if kind == "json" else Grown(text=text, whole=not cut, repairs=repairs)
-    if isinstance(grown, Grown) and not grown.whole and len(rest) <= len(held.held):
+    if isinstance(grown, Grown) and not grown.whole and len(rest) - len(held.held) <= reply_length // WORTH_SHARE:
         return NoGrowth()
     return grown
 

@@ -1,0 +1,366 @@
+"""A model that wants to write a large file, for tests of what happens where the output limit falls.
+
+It counts tokens (4 bytes of what it generates each), stops at exactly the limit that the request asks for, is cut there in the
+way of its family's API, and goes on from the text that the request shows it as its own: where a byte of that is wrong, what
+follows is wrong too. Its habits say how it misbehaves while going on. Like every script it remembers nothing: what is written
+already it reads from the calls and results in the request.
+
+How each API hands out a call that its limit cut. Chat Completions and Responses: the raw text so far, streamed and not
+(OpenAI API reference, `length` and `incomplete`). Anthropic's stream: a parameter is held back until it is whole, unless the
+tool asks for `eager_input_streaming` (docs.anthropic.com, "Fine-grained tool streaming"); its body, and Gemini always: an
+object with the keys that happened to be whole.
+"""
+
+from functools import lru_cache
+from itertools import pairwise
+from random import Random
+from typing import Literal
+
+import msgspec
+
+from turnwise.lab.raw import Raw, dig, dump, either, parse, table, text
+from turnwise.lab.reading import CallSeen, Conversation, Said
+from turnwise.lab.replies import BYTES_A_TOKEN, Reply, thought, tokens
+from turnwise.vocab import ArgumentsState, FinishReason, Message, Part, Response, Text, ToolCall, Usage
+
+Habit = Literal["repeats", "restarts", "fences", "apologises", "adds", "ignores", "nothing", "calls"]
+
+PIECE_SHARE = 0.7  # of the limit that a piece takes once it was told to write pieces
+OWN_BEGINNING = 16  # characters by which it knows a text as its own
+HUNK_CHARACTERS = 1500
+# What was not done says so first (rules/arguments.py); whoever reads results can tell by nothing else.
+NOT_DONE = "Not run"
+SPLIT_WORDS = "smaller pieces"
+PHRASES = (
+    "for index in range(count):\n    total += values[index]  # \"sum\" of 'all'\n",
+    "Füße, Äpfel und größere Öfen: naïve cafés. ",
+    "😀 👩‍👩‍👧 🇩🇪 ",
+    'path = "C:\\\\temp\\\\new" or r"\\d+\\u00e4"\t\r\n',
+    "=" * 300 + "\n",
+    " " * 200,
+    "The quick brown fox jumps over the lazy dog. ",
+    "3.14159265358979, -1.5e-10, 1000000, ",
+    "日本語のテキスト。",
+    "```python\nprint('hello')\n```\n",
+    '{"key": [1, 2, {"nested": "}]}"}]}\n',
+)
+
+
+class Writer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What it wants to write, and how it behaves. `size` is in bytes; `thinks` are tokens of reasoning before each response;
+    `escapes`: everything but ASCII as JSON escapes; `half`: what is left of a character that the limit cut."""
+
+    writes: Literal["file", "two-files", "beside-read", "patch", "answer"] = "file"
+    path: str = "big.txt"
+    size: int = 40_000
+    seed: int = 1
+    escapes: bool = False
+    thinks: int = 0
+    finish: Literal["true", "tool_calls", "stop", "none"] = "true"
+    habits: tuple[Habit, ...] = ()
+    repeats: int = 40  # characters
+    half: Literal["", "\ufffd"] = ""
+
+
+class Room(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request allows: tokens of output, and of thinking."""
+
+    output: int | None
+    thinking: int | None
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A call it wants to make: `ends` are the places in the arguments' JSON where each key's value ends."""
+
+    name: str
+    json: str
+    ends: tuple[int, ...]
+
+
+@lru_cache(maxsize=64)
+def file_text(size: int, *, seed: int = 1) -> str:
+    """The wanted text: `size` bytes of code, prose, escapes, emoji, runs and numbers, the same for the same seed."""
+    chance = Random(seed)
+    pieces: list[str] = []
+    left = size
+    while left > 0:
+        piece = (
+            chance.choice(PHRASES) if chance.random() < 0.5 else f"item_{chance.randrange(10**9)} = {chance.random()}\n"
+        )
+        if len(piece.encode()) > left:
+            piece = "." * left
+        pieces.append(piece)
+        left -= len(piece.encode())
+    return "".join(pieces)
+
+
+def files_of(writer: Writer) -> dict[str, str]:
+    """Every file it wants to write, by path."""
+    files = {writer.path: file_text(writer.size, seed=writer.seed)}
+    if writer.writes == "two-files":
+        files[f"second-{writer.path}"] = file_text(writer.size, seed=writer.seed + 1)
+    return files
+
+
+def room_of(family: str, *, body: Raw) -> Room:
+    """The limits in a request, under the names of its family; each is honoured wherever it stands."""
+    fields = table(body)
+    config = table(either(body, "generationConfig", "generation_config"))
+    limit = either({**config, **fields}, "max_completion_tokens", "max_output_tokens", "max_tokens", "maxOutputTokens")
+    budgets = (
+        dig(body, "thinking", "budget_tokens"),
+        dig(body, "reasoning", "max_tokens"),
+        dig(either(config, "thinkingConfig", "thinking_config"), "thinkingBudget"),
+    )
+    budget = next((one for one in budgets if isinstance(one, int)), None)
+    effort = text(fields.get("reasoning_effort")) or text(dig(body, "reasoning", "effort"))
+    if effort in ("none", "minimal", "low") or dig(body, "thinking", "type") == "disabled":
+        budget = 0
+    return Room(output=limit if isinstance(limit, int) else None, thinking=budget)
+
+
+def writer_reply(
+    writer: Writer, *, conversation: Conversation, family: str, streamed: bool, room: Room, prompt_bytes: int
+) -> Reply:
+    """What the writer says to this conversation."""
+    made = sum(1 for one in conversation.said if one.role == "assistant") + 1
+    wanted, said = intention(writer, conversation=conversation, limit_tokens=room.output)
+    thinking = "thinking " * (writer.thinks * BYTES_A_TOKEN // 9 + 1) if writer.thinks else ""
+    if room.thinking is not None:
+        thinking = thinking[: room.thinking * BYTES_A_TOKEN]
+    pen = Pen(bytes_left=None if room.output is None else room.output * BYTES_A_TOKEN, half=writer.half)
+    parts: list[Part] = []
+    if thinking:
+        thinking = pen.write(thinking)
+        parts.append(thought(thinking, made=made, family=family, sealed=conversation.sealed))
+    if said and (kept := pen.write(said)):
+        parts.append(Text(kept))
+    for number, call in enumerate(wanted, start=1):
+        raw = family in ("openai_chat", "openai_responses") or (streamed and call.name in conversation.eager)
+        held = family == "anthropic_messages" and streamed
+        part = cut_call(call, id=f"call_{made}_{number}", pen=pen, raw=raw, held=held)
+        if part is not None:
+            parts.append(part)
+    generated = tokens(pen.written) if room.output is None else min(tokens(pen.written), room.output)
+    response = Response(
+        message=Message("assistant", tuple(parts)),
+        finish=finish_of(writer, parts=parts, cut=pen.cut),
+        usage=Usage(
+            input_tokens=tokens(prompt_bytes),
+            output_tokens=generated,
+            reasoning_tokens=min(tokens(len(thinking.encode())), generated),
+        ),
+        id=f"lab-writer-{made}",
+        model="writer",
+    )
+    return Reply(response=response, step=made)
+
+
+def finish_of(writer: Writer, *, parts: list[Part], cut: bool) -> FinishReason:
+    """The truth, or for a cut response what the writer was told to claim."""
+    if cut:
+        claims = {"tool_calls": FinishReason.TOOL_CALLS, "stop": FinishReason.STOP, "none": FinishReason.CUT}
+        return claims.get(writer.finish, FinishReason.LENGTH)
+    return FinishReason.TOOL_CALLS if any(isinstance(part, ToolCall) for part in parts) else FinishReason.STOP
+
+
+class Pen:
+    """Writes until the limit. `cut` once something did not fit."""
+
+    def __init__(self, *, bytes_left: int | None, half: str) -> None:
+        self.left = bytes_left
+        self.half = half
+        self.written = 0
+        self.cut = False
+
+    def write(self, said: str) -> str:
+        """As much of it as fits. Half a character at the end is dropped, or replaced as some servers do."""
+        body = said.encode()
+        if self.left is not None and len(body) > self.left:
+            self.cut = True
+            body, whole = body[: self.left], body
+            said = body.decode("utf-8", "ignore")
+            if self.half and len(said.encode()) < len(body) < len(whole):
+                said += self.half
+        self.written += len(body)
+        self.left = None if self.left is None else self.left - len(body)
+        return said
+
+
+def cut_call(call: Wanted, *, id: str, pen: Pen, raw: bool, held: bool) -> ToolCall | None:
+    """The call as far as it was written, as the API hands it out; None where it had not begun."""
+    if pen.left is not None and pen.left <= 0:
+        pen.cut = True
+        return None
+    pen.write(call.name)
+    kept = pen.write(call.json)
+    if not pen.cut:
+        return ToolCall(id=id, name=call.name, arguments=call.json)
+    if raw:
+        return ToolCall(id=id, name=call.name, arguments=kept, state=ArgumentsState.TRUNCATED)
+    whole = max((end for end in call.ends if end <= len(kept)), default=1)
+    if held:
+        return ToolCall(id=id, name=call.name, arguments=call.json[:whole], state=ArgumentsState.TRUNCATED)
+    return ToolCall(id=id, name=call.name, arguments=call.json[:whole] + "}")
+
+
+# what it wants
+
+
+def intention(
+    writer: Writer, *, conversation: Conversation, limit_tokens: int | None
+) -> tuple[tuple[Wanted, ...], str]:
+    """The calls it wants to make now, and the text it wants to say before them."""
+    shown, earlier = shown_text(conversation.said)
+    if shown:
+        calls, said = plan(writer, said=earlier, limit_tokens=limit_tokens)
+        own = [call.json for call in calls] or [said]
+        whole = max(own, key=lambda one: shared(one, shown))
+        if shared(whole, shown) >= min(OWN_BEGINNING, len(shown)) and shown != said:
+            return go_on(writer, whole=whole, shown=shown, calls=calls)
+    calls, said = plan(writer, said=conversation.said, limit_tokens=limit_tokens)
+    if calls and (conversation.forbids or not conversation.tools):
+        return (), "That is as far as I came."
+    return calls, said
+
+
+def shown_text(said: tuple[Said, ...]) -> tuple[str, tuple[Said, ...]]:
+    """The assistant's text that the request ends with, but for what the user says about it, and what came before it."""
+    place = len(said) - 1
+    if place > 0 and said[place].role == "user":
+        place -= 1
+    last = said[place] if said else Said(role="user")
+    if last.role != "assistant" or last.calls or not last.texts:
+        return "", said
+    return last.texts[-1], said[:place]
+
+
+def go_on(writer: Writer, *, whole: str, shown: str, calls: tuple[Wanted, ...]) -> tuple[tuple[Wanted, ...], str]:
+    """The rest of `whole` behind `shown`, as its habits have it."""
+    if "nothing" in writer.habits:
+        return (), ""
+    if "ignores" in writer.habits:
+        return (), "I have written the file. Is there anything else that I can do for you?"
+    if "calls" in writer.habits:
+        return calls, ""
+    rest = whole[len(shown) :] if whole.startswith(shown) else f"(not what I wrote){whole[len(shown) :]}"
+    if "restarts" in writer.habits:
+        rest = shown + rest
+    elif "repeats" in writer.habits:
+        rest = shown[-writer.repeats :] + rest
+    if "fences" in writer.habits:
+        rest = f"```json\n{rest}\n```"
+    if "adds" in writer.habits:
+        rest = f"{rest}\n\nThat is the whole file."
+    if "apologises" in writer.habits:
+        rest = f"Sorry for the interruption. Here is the rest:\n{rest}"
+    return (), rest
+
+
+def shared(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    if other.startswith(one) or one.startswith(other):
+        return min(len(one), len(other))
+    return next(place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right)
+
+
+def plan(writer: Writer, *, said: tuple[Said, ...], limit_tokens: int | None) -> tuple[tuple[Wanted, ...], str]:
+    """What is still to do, going by the results so far."""
+    if writer.writes == "answer":
+        return (), file_text(writer.size, seed=writer.seed).strip()
+    done = [(call, table(parse(call.arguments))) for call, result in answered(said) if NOT_DONE not in result]
+    pieces = any(SPLIT_WORDS in result for _, result in answered(said))
+    if writer.writes == "patch":
+        calls = plan_patch(writer, done=done, limit_tokens=limit_tokens if pieces else None)
+    else:
+        calls = plan_files(writer, done=done, limit_tokens=limit_tokens if pieces else None)
+        if writer.writes == "beside-read" and calls and not any(call.name == "read" for call, _ in done):
+            calls = (wanted_call("read", arguments={"path": "notes.txt"}, writer=writer), *calls)
+    return calls, "" if calls else f"{' and '.join(files_of(writer))} written."
+
+
+def answered(said: tuple[Said, ...]) -> list[tuple[CallSeen, str]]:
+    """Every call with its result. Results come in call order; Gemini's need no ids."""
+    found: list[tuple[CallSeen, str]] = []
+    for asked, after in pairwise(said):
+        if asked.calls and after.role == "results":
+            found += [(call, result.content) for call, result in zip(asked.calls, after.results, strict=False)]
+    return found
+
+
+def plan_files(
+    writer: Writer, *, done: list[tuple[CallSeen, dict[str, Raw]]], limit_tokens: int | None
+) -> tuple[Wanted, ...]:
+    """A call for each unfinished file; in pieces, one call for the next piece. A file that went wrong is begun anew."""
+    calls: list[Wanted] = []
+    for path, content in files_of(writer).items():
+        written = ""
+        for call, arguments in done:
+            if call.name == "write" and text(arguments.get("path")) == path:
+                written = (written if arguments.get("append") is True else "") + text(arguments.get("content"))
+        if written == content:
+            continue
+        start = len(written) if content.startswith(written) else 0
+        rest = content[start:]
+        if limit_tokens is not None:
+            rest = fitting(rest, writer=writer, limit_tokens=limit_tokens)
+        append = {"append": True} if start else {}
+        calls.append(wanted_call("write", arguments={"path": path, "content": rest, **append}, writer=writer))
+    return tuple(calls[:1] if limit_tokens is not None else calls)
+
+
+def plan_patch(
+    writer: Writer, *, done: list[tuple[CallSeen, dict[str, Raw]]], limit_tokens: int | None
+) -> tuple[Wanted, ...]:
+    """One call with all hunks that are missing; in pieces, as many as fit. Closed early, the array would still be valid."""
+    content = file_text(writer.size, seed=writer.seed)
+    hunks = [
+        {"path": writer.path, "old": "", "new": content[start : start + HUNK_CHARACTERS]}
+        for start in range(0, len(content), HUNK_CHARACTERS)
+    ]
+    applied = "".join([dump(arguments).decode() for _, arguments in done])
+    missing = [hunk for hunk in hunks if dump(hunk["new"]).decode() not in applied]
+    if limit_tokens is not None:
+        allowed, first = int(limit_tokens * BYTES_A_TOKEN * PIECE_SHARE), missing
+        missing = first[:1]
+        while len(missing) < len(first) and len(spelt(first[: len(missing) + 1], writer=writer)) <= allowed:
+            missing = first[: len(missing) + 1]
+    return (wanted_call("apply_patch", arguments={"edits": missing}, writer=writer),) if missing else ()
+
+
+def fitting(rest: str, *, writer: Writer, limit_tokens: int) -> str:
+    """The longest beginning whose JSON takes no more than its share of the limit."""
+    allowed = int(limit_tokens * BYTES_A_TOKEN * PIECE_SHARE)
+    low, high = 1, min(len(rest), allowed)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(spelt(rest[:middle], writer=writer).encode()) <= allowed:
+            low = middle
+        else:
+            high = middle - 1
+    return rest[:low]
+
+
+def wanted_call(name: str, *, arguments: dict[str, object], writer: Writer) -> Wanted:
+    """The call with its JSON as this writer spells it."""
+    pieces: list[str] = []
+    ends: list[int] = []
+    length = 0
+    for number, (key, value) in enumerate(arguments.items()):
+        pieces.append(f'{"," if number else "{"}"{key}":{spelt(value, writer=writer)}')
+        length += len(pieces[-1])
+        ends.append(length)
+    return Wanted(name=name, json="".join(pieces) + "}", ends=tuple(ends))
+
+
+def spelt(value: object, *, writer: Writer) -> str:
+    """The value as JSON, as this writer spells it."""
+    plain = dump(value).decode()
+    if not writer.escapes:
+        return plain
+    return "".join([character if character.isascii() else escaped(character) for character in plain])
+
+
+def escaped(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join([f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2)])
