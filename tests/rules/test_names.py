@@ -1,7 +1,7 @@
 """Names that no tool bears: corrected where one harmless tool is meant, else suggested, never guessed."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise.rules.names import Corrected, Known, Suggested, bare, distance, judge_name
@@ -86,6 +86,27 @@ def test_the_whole_name_is_read_before_a_part_of_it() -> None:
     assert judge_name("functions.read", effects=effects) == Known("functions.read")
     verdict = judge_name("read.file", effects=effects)
     assert isinstance(verdict, Corrected) and verdict.name == "read_file"
+
+
+def counted(one: str, other: str) -> int:
+    """The textbook's recursion."""
+    if not one or not other:
+        return len(one) + len(other)
+    ways = [
+        counted(one[1:], other) + 1,
+        counted(one, other[1:]) + 1,
+        counted(one[1:], other[1:]) + (one[0] != other[0]),
+    ]
+    if one[:2] == other[1::-1] and len(one) > 1 < len(other):
+        ways.append(counted(one[2:], other[2:]) + 1)
+    return min(ways)
+
+
+@settings(max_examples=200)
+@given(one=st.text("abc", max_size=5), other=st.text("abc", max_size=5))
+def test_the_distance_is_the_textbooks(one: str, other: str) -> None:
+    """Proves: shortcuts change nothing below the limit."""
+    assert distance(one, other=other) == min(counted(one, other), 3)
 
 
 @given(one=st.text("abc", max_size=6), other=st.text("abc", max_size=6))

@@ -21,6 +21,7 @@ MAX_SUGGESTED = 3
 # gpt-oss' harmony tokens end up behind names (`read<|channel|>commentary`); others append the brackets of a call.
 _TAIL = re.compile(r"(?:<\|.*|\(\s*\))\Z", re.DOTALL)
 _AROUND = " \t\r\n\"'`*"
+_PUNCTUATION = re.compile(r"[\W_]+")
 _NAMESPACE = re.compile(r"[.:/]+|__")
 
 
@@ -65,6 +66,10 @@ def distance(one: str, *, other: str, limit: int = MAX_DISTANCE) -> int:
     """Characters to insert, delete, replace or swap with their neighbour; `limit + 1` for more than `limit`."""
     if abs(len(one) - len(other)) > limit:
         return limit + 1
+    # What both begin and end with changes nothing, and names on one server have much of it.
+    begin = _shared(one, other=other)
+    end = _shared(one[begin:][::-1], other=other[begin:][::-1])
+    one, other = one[begin : len(one) - end], other[begin : len(other) - end]
     two_back: list[int] = []
     row_before = list(range(len(other) + 1))
     for place, character in enumerate(one, start=1):
@@ -79,13 +84,21 @@ def distance(one: str, *, other: str, limit: int = MAX_DISTANCE) -> int:
     return min(row_before[-1], limit + 1)
 
 
+def _shared(one: str, *, other: str) -> int:
+    """How many characters both begin with."""
+    return next(
+        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+
+
 def _meant(name: str, *, names: Collection[str]) -> tuple[str, ...]:
     """The tools that the name comes nearest to, by the strictest reading that finds any."""
     name = bare(name)
     readings = [name, *_without_namespaces(name)]
     for reading in readings:
-        for fold in (str, _fold_case, _fold):
-            if found := tuple([other for other in names if fold(reading) and fold(other) == fold(reading)]):
+        for fold in (str, str.casefold, _fold):
+            wanted = fold(reading)
+            if wanted and (found := tuple([other for other in names if fold(other) == wanted])):
                 return found
     for reading in readings:
         if found := _nearest(reading, names=names):
@@ -100,10 +113,10 @@ def _without_namespaces(name: str) -> list[str]:
 
 def _nearest(name: str, *, names: Collection[str]) -> tuple[str, ...]:
     """All names at the smallest distance. Of a short name two changes leave nothing: `rm` is not `ls`."""
-    folded = _fold_case(name)
+    folded = name.casefold()
     found: dict[int, list[str]] = {}
     for other in names:
-        away = distance(folded, other=_fold_case(other))
+        away = distance(folded, other=other.casefold())
         if away <= MAX_DISTANCE and away * 2 < min(len(name), len(other)):
             found.setdefault(away, []).append(other)
     return tuple(found[min(found)]) if found else ()
@@ -125,9 +138,5 @@ def _words(name: str) -> list[str]:
     return [word.casefold() for word in re.split(r"[^A-Za-z0-9]+", split) if len(word) > 2]
 
 
-def _fold_case(name: str) -> str:
-    return name.casefold()
-
-
 def _fold(name: str) -> str:
-    return "".join([character for character in name.casefold() if character.isalnum()])
+    return _PUNCTUATION.sub("", name.casefold())
