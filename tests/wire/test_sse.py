@@ -51,6 +51,44 @@ def test_one_byte_at_a_time_and_empty_pieces_give_the_same_events() -> None:
 
 @pytest.mark.promise("assembly:split-anywhere")
 @given(
+    st.lists(
+        st.sampled_from(
+            [
+                b"data: a\n\n",
+                b"data: \n\n",
+                b"data:\n\n",
+                b"data: data: b\n\n",
+                b"event: e\ndata: a\n\n",
+                b"event: e\ndata: b\n\n",
+                b"event: f\ndata: c\n\n",
+                b"event: e\r\ndata: a\r\n\r\n",
+                b"event: e\r\ndata: b\r\n\r\n",
+                b"data: a\r\n\r\n",
+                b"data: a\r\n\n",
+                b"data: a\ndata: b\n\n",
+                b"data: a\rdata: b\n\n",
+                b"data: a\n\ndata: b\n\n",
+                b": c\ndata: a\n\n",
+                b": c\ndata: a data: b\n\n",
+                b"event: e\n\n",
+                b"event: e\n",
+                b"data: a\n",
+                b"data: a",
+                b"\n",
+                b"\r",
+                b"\n\n",
+            ]
+        ),
+        max_size=8,
+    )
+)
+def test_events_that_come_one_by_one_are_those_of_the_whole(chunks: list[bytes]) -> None:
+    """What the parser learns from one chunk about the next changes nothing."""
+    assert read(*chunks) == read(b"".join(chunks))
+
+
+@pytest.mark.promise("assembly:split-anywhere")
+@given(
     st.lists(st.sampled_from([b"data: a", b"data:", b": c", b"event: e", b"\r", b"\n", b"\r\n", b"x", b"\xff"])),
     st.data(),
 )

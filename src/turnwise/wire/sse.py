@@ -30,7 +30,19 @@ class SseParser:
     """Feed bytes in any pieces; each call returns the events that became whole. `finish()` returns an event that the
     stream left without its blank line (some providers do). Comments and unknown fields are passed over."""
 
-    __slots__ = ("_after_cr", "_data", "_data_bytes", "_limit", "_name", "_started", "_tail", "_tail_bytes")
+    __slots__ = (
+        "_after_cr",
+        "_data",
+        "_data_bytes",
+        "_limit",
+        "_name",
+        "_started",
+        "_tail",
+        "_tail_bytes",
+        "_usual",
+        "_usual_end",
+        "_usual_name",
+    )
 
     def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self._tail: list[bytes] = []  # pieces of the line at hand, joined once when it ends
@@ -41,9 +53,36 @@ class SseParser:
         self._started = False
         self._after_cr = False
         self._limit = limits.line_bytes
+        # How the last event began and ended, if it came as a chunk of its own and no other line is waiting: servers write
+        # all events alike, so the next one is most likely the same but for its value. Empty: not known.
+        self._usual = b""
+        self._usual_end = b""
+        self._usual_name = ""
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """Raises LineTooLong past the limit; the parser is of no use afterwards."""
+        usual = self._usual
+        if usual and chunk.startswith(usual) and chunk.endswith(self._usual_end) and len(chunk) <= self._limit:
+            value = chunk[len(usual) : -len(self._usual_end)]
+            if b"\n" not in value and b"\r" not in value:
+                return [SseEvent(value, self._usual_name)]
+        self._usual = b""
+        begins = self._started and self._is_between_events()
+        events = self._read_chunk(chunk)
+        if begins and len(events) == 1 and self._is_between_events():
+            self._learn(chunk, events[0])
+        return events
+
+    def _is_between_events(self) -> bool:
+        return not (self._tail or self._data or self._name or self._after_cr)
+
+    def _learn(self, chunk: bytes, event: SseEvent) -> None:
+        end = b"\r\n\r\n" if chunk.endswith(b"\r\n\r\n") else b"\n\n"
+        usual = chunk.removesuffix(event.data + end)
+        if usual != chunk and usual.endswith(b"data: "):
+            self._usual, self._usual_end, self._usual_name = usual, end, event.name
+
+    def _read_chunk(self, chunk: bytes) -> list[SseEvent]:
         if self._after_cr and chunk:
             self._after_cr = False
             if chunk[:1] == b"\n":

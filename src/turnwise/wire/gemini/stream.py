@@ -143,9 +143,10 @@ class ChunkReader:
             frames.append(Started(chunk.response_id, chunk.model_version))
         if counts and chunk.usage_metadata is not NOTHING:  # repeated in each chunk: the last one counts
             self._usage = chunk.usage_metadata
-        for candidate in chunk.candidates or ():
-            if not candidate.index:  # where several answers were asked for, the first counts
-                self._take_candidate(candidate, frames)
+        if chunk.candidates:
+            for candidate in chunk.candidates:
+                if not candidate.index:  # where several answers were asked for, the first counts
+                    self._take_candidate(candidate, frames)
         if chunk.prompt_feedback is not None:
             self._take_feedback(chunk.prompt_feedback, frames)
         if chunk.error is not NOTHING and bytes(chunk.error) != b"null":

@@ -92,8 +92,7 @@ class ChunkReader:
         self._reasoning = ReasoningReader()
         self._usage = UsageReader(profile)
 
-    def read(self, chunk: Chunk) -> list[Frame]:
-        frames: list[Frame] = []
+    def read(self, chunk: Chunk, frames: list[Frame]) -> None:
         choices = chunk.choices
         if not self._started and (chunk.id or choices):
             # Azure's first chunk (`prompt_filter_results`) has neither id nor choices.
@@ -104,13 +103,12 @@ class ChunkReader:
                 if not choice.index:
                     self._read_choice(choice, frames)
         # Identity with the default is the cheapest way to see that a field was not sent.
-        if chunk.usage is not NOTHING or chunk.x_groq is not None:
+        if (chunk.usage is not NOTHING and chunk.usage != b"null") or chunk.x_groq is not None:
             self._read_usage(chunk, frames)
         if chunk.citations or chunk.search_results:
             self._cite(chunk.search_results or chunk.citations, frames)
         if chunk.error is not NOTHING and is_there(chunk.error):
             frames.append(Faulted(decode_error_event(bytes(chunk.error))))
-        return frames
 
     def _read_usage(self, chunk: Chunk, frames: list[Frame]) -> None:
         usage = chunk.usage
@@ -358,7 +356,9 @@ class ChatStreamDecoder:
             chunk = decode_chunk(body)
         except UNREADABLE as error:
             return self._mend(body, error)
-        return self._read_chunk(chunk, body, name="")
+        frames: list[Frame] = []
+        self._read_chunk(chunk, SseEvent(body), frames)
+        return frames
 
     def _is_body(self, chunk: bytes) -> bool:
         """True where the bytes so far are a JSON object instead of an event stream; they are kept then."""
@@ -390,24 +390,28 @@ class ChatStreamDecoder:
                 if self._dead:
                     break
                 continue
-            frames += self._read_chunk(chunk, event.data, name=event.name)
+            if chunk.choices is not None and self._recognised:  # nearly all of a stream
+                self._reader.read(chunk, frames)
+            else:
+                self._read_chunk(chunk, event, frames)
         return frames
 
     def _recognise(self) -> None:
         self._recognised = True
         self._head = None
 
-    def _read_chunk(self, chunk: Chunk, line: bytes, *, name: str) -> list[Frame]:
+    def _read_chunk(self, chunk: Chunk, event: SseEvent, frames: list[Frame]) -> None:
         if chunk.choices is None and (chunk.error is NOTHING or not is_there(chunk.error)):
             # Usage alone, or an error written without its `error` key (Mistral, vLLM).
-            if name == "error" or chunk.object == "error":
+            if event.name == "error" or chunk.object == "error":
                 self._recognise()
-                return [Faulted(decode_error_event(line))]
+                frames.append(Faulted(decode_error_event(event.data)))
+                return
             if not is_there(chunk.usage) and chunk.object not in ("chat.completion.chunk", "chat.completion"):
-                return []
+                return
         if not self._recognised:
             self._recognise()
-        return self._reader.read(chunk)
+        self._reader.read(chunk, frames)
 
     def _mend(self, line: bytes, error: Exception) -> list[Frame]:
         """An event that the typed decoder refused: invalid UTF-8, values glued together, fields of another kind."""
@@ -438,7 +442,7 @@ class ChatStreamDecoder:
         for chunk in chunks:
             if chunk.choices is not None or is_there(chunk.error) or is_there(chunk.usage):
                 self._recognise()
-                frames += self._reader.read(chunk)
+                self._reader.read(chunk, frames)
         return frames
 
     def _skip(self, where: str) -> list[Frame]:
