@@ -1,0 +1,322 @@
+"""Room: how many tokens one response may have, how they are split, and how large a prompt may grow before it is compacted.
+
+The only place that computes any of it. Fixed caps, reasoning drawn from an uncounted pool and a compaction that reserves
+another figure than the request asks for were three of the five failures of opencode's report (promise cut:budget).
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from turnwise.vocab import (
+    File,
+    FinishReason,
+    Message,
+    Opaque,
+    Part,
+    ProviderItem,
+    Reasoning,
+    Response,
+    Settings,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+    calls_of,
+    reasoning_of,
+    refusal_of,
+    text_of,
+)
+
+# The least that an answer is worth asking for: a small edit, or a page of text.
+MIN_ANSWER_TOKENS = 1024
+# Anthropic refuses a smaller thinking budget (API docs, "Extended thinking"); elsewhere less is not worth asking for.
+MIN_REASONING_TOKENS = 1024
+# Of a window, for output. The largest share that a provider gives by itself today is about a third: 64,000 of 200,000
+# (Claude 4.5), 128,000 of 400,000 (GPT-5). Where output may fill the whole window it would leave no prompt at all.
+OUTPUT_SHARE = 3
+# Held back for output where nobody says what the model can: every model of note since 2024 takes it.
+UNKNOWN_OUTPUT_TOKENS = 8192
+# Assumed where nobody says how large the window is: large enough for all models of note since 2024. Smaller ones tell by
+# their error (`told_limits`), larger ones by a request that goes through (`witnessed`).
+UNKNOWN_WINDOW_TOKENS = 128_000
+
+BYTES_A_TOKEN = 3  # tokenizers need a network; three bytes are on the safe side for prose, about right for code and CJK
+PART_BYTES = 24  # role, separators and call framing that templates put around each part: some eight tokens
+FILE_BYTES = 1600 * BYTES_A_TOKEN  # an image of full size at Anthropic; a file that only its provider has is not known
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+# What a retry asks for after reasoning ate all. "none" is no step down: many models refuse to be told not to think.
+LOWER_EFFORT: dict[Effort, Effort] = {
+    "xhigh": "low",
+    "high": "low",
+    "medium": "low",
+    "low": "minimal",
+    "minimal": "minimal",
+    "none": "none",
+}
+ATE_ALL = (
+    "Your reasoning used up all the room of your last response, so nothing of the answer arrived. Think only a little this "
+    "time, and answer, or call the next tool, at once."
+)
+
+
+class ModelLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a model can take and give, in tokens. None is unknown. `context_window_tokens` holds prompt and output together;
+    `max_input_tokens` limits the prompt alone (OpenAI: 272,000 of 400,000); `max_output_tokens` counts reasoning in."""
+
+    context_window_tokens: int | None = None
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+    max_reasoning_tokens: int | None = None
+
+
+UNKNOWN_LIMITS = ModelLimits()
+
+
+class OutputBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """`max_tokens` caps all that is generated; None leaves it to the provider, because nobody knows the model's limit.
+    `reasoning_tokens` is the part of it that reasoning may use, where a budget was asked for; `answer_tokens` what is left
+    of it for the answer. None where there is nothing to divide."""
+
+    max_tokens: int | None
+    reasoning_tokens: int | None = None
+    answer_tokens: int | None = None
+
+
+class BudgetTooSmall(msgspec.Struct, frozen=True, kw_only=True):
+    """The prompt leaves less room than an answer needs: compact, or answer locally."""
+
+    prompt_tokens: int
+    room_tokens: int
+    needed_tokens: int
+
+
+def output_reserve(limits: ModelLimits, *, settings: Settings) -> int:
+    """The room that is kept for one response: a request asks for at least as much, and compaction starts where the prompt
+    would take some of it. One figure for both (promise cut:budget).
+
+    The user's `max_output_tokens` is a ceiling: more than it is never needed.
+    """
+    ceilings = [limit for limit in (limits.max_output_tokens, settings.max_output_tokens) if limit is not None]
+    return min([window_of(limits) // OUTPUT_SHARE, *(ceilings or [UNKNOWN_OUTPUT_TOKENS])])
+
+
+def window_of(limits: ModelLimits) -> int:
+    """The window, or what is assumed where nobody knows it."""
+    if limits.context_window_tokens is not None:
+        return limits.context_window_tokens
+    known = (limits.max_input_tokens or 0) + (limits.max_output_tokens or 0)
+    return max(UNKNOWN_WINDOW_TOKENS, known)
+
+
+def prompt_capacity(limits: ModelLimits, *, settings: Settings) -> int:
+    """The largest prompt, in tokens, that leaves the reserve; a larger one has to be compacted."""
+    capacity = window_of(limits) - output_reserve(limits, settings=settings)
+    return capacity if limits.max_input_tokens is None else min(capacity, limits.max_input_tokens)
+
+
+def answer_floor(limits: ModelLimits, *, settings: Settings) -> int:
+    """The least number of tokens that a response has to have; less only where the user, or the model, wants less."""
+    ceilings = (settings.max_output_tokens, limits.max_output_tokens, window_of(limits) // 4)
+    return min([MIN_ANSWER_TOKENS, *[ceiling for ceiling in ceilings if ceiling is not None]])
+
+
+def split_output(limits: ModelLimits, *, settings: Settings, prompt_tokens: int) -> OutputBudget | BudgetTooSmall:
+    """Divide what the model can still give between reasoning and answer.
+
+    `max_tokens = min(model output limit, context window - prompt)`, and never more than the user's own
+    `max_output_tokens`. The reasoning budget depends on limits and settings alone as long as the prompt leaves the
+    reserve: a changed one throws Anthropic's cached messages away (API docs, "Prompt caching", what invalidates it).
+    """
+    floor = answer_floor(limits, settings=settings)
+    room = window_of(limits) - prompt_tokens
+    if room < floor or (limits.max_input_tokens is not None and prompt_tokens > limits.max_input_tokens):
+        return BudgetTooSmall(prompt_tokens=prompt_tokens, room_tokens=max(0, room), needed_tokens=floor)
+    ceilings = [limit for limit in (limits.max_output_tokens, settings.max_output_tokens) if limit is not None]
+    if not ceilings and settings.reasoning_tokens:
+        # A budget for reasoning needs a total that it is a part of.
+        ceilings = [settings.reasoning_tokens + UNKNOWN_OUTPUT_TOKENS]
+    if not ceilings:
+        return OutputBudget(max_tokens=None, reasoning_tokens=settings.reasoning_tokens)
+    max_tokens = min(room, *ceilings)
+    reserve = min(max_tokens, output_reserve(limits, settings=settings))
+    reasoning = _reasoning_share(limits, settings=settings, total_tokens=reserve, floor_tokens=floor)
+    return OutputBudget(max_tokens=max_tokens, reasoning_tokens=reasoning, answer_tokens=max_tokens - (reasoning or 0))
+
+
+def _reasoning_share(limits: ModelLimits, *, settings: Settings, total_tokens: int, floor_tokens: int) -> int | None:
+    """The budget that was asked for, as far as it fits; None where none was, or none is worth sending."""
+    wanted = settings.reasoning_tokens
+    if not wanted:
+        return wanted
+    if limits.max_reasoning_tokens is not None:
+        wanted = min(wanted, limits.max_reasoning_tokens)
+    share = min(wanted, total_tokens - floor_tokens)
+    return share if share >= min(MIN_REASONING_TOKENS, settings.reasoning_tokens or 0) else None
+
+
+def with_budget(settings: Settings, *, budget: OutputBudget) -> Settings:
+    """The settings of one request; how a family writes them down is the family's own."""
+    if (settings.max_output_tokens, settings.reasoning_tokens) == (budget.max_tokens, budget.reasoning_tokens):
+        return settings
+    return msgspec.structs.replace(
+        settings, max_output_tokens=budget.max_tokens, reasoning_tokens=budget.reasoning_tokens
+    )
+
+
+def reasoning_ate_all(response: Response) -> bool:
+    """The output limit fell before a word of the answer: only reasoning arrived, or was counted."""
+    message = response.message
+    if response.finish is not FinishReason.LENGTH or calls_of(message) or refusal_of(message).strip():
+        return False
+    if text_of(message).strip() or any(isinstance(part, File | ProviderItem) for part in message.parts):
+        return False
+    counted = response.usage.reasoning_tokens if response.usage is not None else 0
+    return bool(counted or reasoning_of(message).strip() or any(isinstance(p, Reasoning) for p in message.parts))
+
+
+def more_room_for_answer(
+    settings: Settings, *, limits: ModelLimits, prompt_tokens: int, used_tokens: int
+) -> Settings | None:
+    """What the one retry asks for after reasoning ate all (`ATE_ALL` is its note): a higher limit where there is one, a
+    quarter of it at most for reasoning where it has a budget, less effort where it has not.
+
+    `settings` are those of the request that ended so, `used_tokens` its output. None where nothing could be changed.
+    The user's ceiling has to be in `limits`: `within_ceiling`.
+    """
+    budget = split_output(
+        limits, settings=msgspec.structs.replace(settings, max_output_tokens=None), prompt_tokens=prompt_tokens
+    )
+    if isinstance(budget, BudgetTooSmall):
+        return None
+    most = budget.max_tokens or raised_limit(
+        limits, settings=settings, prompt_tokens=prompt_tokens, used_tokens=used_tokens
+    )
+    changes: dict[str, object] = {"max_output_tokens": most if most is not None else settings.max_output_tokens}
+    if settings.reasoning_tokens:
+        share = (most or used_tokens) // 4
+        # Anthropic's least; below it the request goes without reasoning.
+        changes["reasoning_tokens"] = min(settings.reasoning_tokens, share) if share >= MIN_REASONING_TOKENS else None
+        if share < MIN_REASONING_TOKENS:
+            changes["reasoning_effort"] = None
+    else:
+        changes["reasoning_effort"] = LOWER_EFFORT[settings.reasoning_effort] if settings.reasoning_effort else "low"
+    changed = msgspec.structs.replace(settings, **changes)
+    return None if changed == settings else changed
+
+
+def raised_limit(limits: ModelLimits, *, settings: Settings, prompt_tokens: int, used_tokens: int) -> int | None:
+    """A higher `max_tokens` than the one at which a response was cut after `used_tokens`, or None if there is none.
+
+    Where the model's limit is unknown the provider's own default cut it: twice that, and no less than every model takes;
+    if it is too much, the provider's error says so.
+    """
+    room = window_of(limits) - prompt_tokens
+    known = [limit for limit in (limits.max_output_tokens, room) if limit is not None]
+    most = min(known)
+    if limits.max_output_tokens is None:
+        most = min(most, max(2 * used_tokens, UNKNOWN_OUTPUT_TOKENS))
+    before = settings.max_output_tokens or used_tokens
+    return most if most > before else None
+
+
+def within_ceiling(limits: ModelLimits, *, ceiling_tokens: int | None) -> ModelLimits:
+    """The limits under a user's own `max_output_tokens`."""
+    if ceiling_tokens is None or (limits.max_output_tokens is not None and limits.max_output_tokens <= ceiling_tokens):
+        return limits
+    return msgspec.structs.replace(limits, max_output_tokens=ceiling_tokens)
+
+
+def witnessed(limits: ModelLimits, *, usage: Usage) -> ModelLimits:
+    """The limits, raised to what a request that went through has proven."""
+    used = usage.input_tokens + usage.output_tokens
+    changes: dict[str, object] = {}
+    if used > window_of(limits):
+        changes["context_window_tokens"] = used
+    if limits.max_input_tokens is not None and usage.input_tokens > limits.max_input_tokens:
+        changes["max_input_tokens"] = usage.input_tokens
+    if limits.max_output_tokens is not None and usage.output_tokens > limits.max_output_tokens:
+        changes["max_output_tokens"] = usage.output_tokens
+    return msgspec.structs.replace(limits, **changes) if changes else limits
+
+
+# the size of a prompt
+
+
+class PromptSize(msgspec.Struct, frozen=True, kw_only=True):
+    """How large the next prompt is: what the provider counted of the last one, and the bytes added since by three.
+
+    `measured_bytes` are the bytes that `measured_tokens` were counted of, so that what is taken away can be weighed.
+    """
+
+    measured_tokens: int = 0
+    measured_bytes: int = 0
+    added_bytes: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.measured_tokens + -(-self.added_bytes // BYTES_A_TOKEN)
+
+    @property
+    def bytes(self) -> int:
+        return self.measured_bytes + self.added_bytes
+
+
+def grown(size: PromptSize, *, added_bytes: int) -> PromptSize:
+    """The size once messages of so many bytes (`message_bytes`) have been added."""
+    return msgspec.structs.replace(size, added_bytes=size.added_bytes + added_bytes)
+
+
+def measured(size: PromptSize, *, usage: Usage | None) -> PromptSize:
+    """The size of the prompt that was just answered, as its provider counted it; as estimated where it did not count."""
+    if usage is None or usage.input_tokens <= 0:
+        return size
+    return PromptSize(measured_tokens=usage.input_tokens, measured_bytes=size.bytes)
+
+
+def shrunk(size: PromptSize, *, bytes_now: int) -> PromptSize:
+    """The size once only `bytes_now` of its bytes are left: tokens in proportion."""
+    if size.bytes <= 0:
+        return PromptSize(added_bytes=bytes_now)
+    tokens = -(-size.tokens * min(bytes_now, size.bytes) // size.bytes)
+    return PromptSize(measured_tokens=tokens, measured_bytes=bytes_now)
+
+
+def request_bytes(*, system: Iterable[Text], tools: Iterable[ToolSpec]) -> int:
+    """The bytes of a prompt that stand before its messages."""
+    texts = sum([_size(text.text) + PART_BYTES for text in system])
+    return texts + sum([_size(tool.name + tool.description + tool.parameters) + PART_BYTES for tool in tools])
+
+
+def message_bytes(message: Message) -> int:
+    """The UTF-8 bytes of what a message says, framing included; each byte is looked at once."""
+    return sum([part_bytes(part) for part in message.parts]) + PART_BYTES
+
+
+def part_bytes(part: Part) -> int:
+    match part:
+        case Text(text=text, opaque=opaque) | Reasoning(text=text, opaque=opaque):
+            size = _size(text) + _opaque_size(opaque)
+        case ToolCall(name=name, arguments=arguments, opaque=opaque):
+            size = _size(name) + _size(arguments) + _opaque_size(opaque)
+        case ToolResult(name=name, content=content):
+            size = _size(name) + sum([part_bytes(piece) for piece in content])
+        case File(media_type=kind, data=data):
+            is_read = data is not None and not kind.startswith(("image/", "audio/", "video/"))
+            size = max(FILE_BYTES, len(data or b"")) if is_read else FILE_BYTES
+        case ProviderItem(json=json):
+            size = _size(json)
+        case _:
+            size = _size(part.text)
+    return size + PART_BYTES
+
+
+def _opaque_size(opaque: Opaque | None) -> int:
+    return 0 if opaque is None else _size(opaque.json)
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
