@@ -41,6 +41,7 @@ MIN_SHOWN = 16  # less of the text is no beginning to go on from
 MAX_PREAMBLE = 300  # an apology is a line or two; what is longer may be the text itself
 WORTH_SHARE = 8  # of a reply that was cut again, this part has to be new: who starts over each time grows by crumbs
 MAX_REPEATS = 8  # places that an ambiguous T is looked up at
+MIN_AGREED = 6  # characters that a reply in other words shares with the held part, the cut word's rest among them
 OVERLAP = 24  # characters of P at a reply's beginning that make it a repetition
 
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{0,4}|.)", re.DOTALL)
@@ -182,6 +183,8 @@ def stitch(held: Held, *, reply: str, kind: Kind, cut: bool) -> Grown | NoSeam |
         before = reply[: at - echo]
         fence = _FENCE.search(before)
         if _is_preamble(before[: fence.start()] if fence else before, fenced=fence is not None):
+            if kind == "text" and fence is None and echo and reply.lstrip().startswith("```"):
+                return NoSeam("the reply begins with a code fence that the text has there too")
             if _reads_as_repetition(reply[at:], shown=shown, mark=mark):
                 return NoSeam("the text repeats itself, and the reply fits in two places")
             repairs = _seam_repairs(before, fenced=fence is not None, echo=echo)
@@ -243,7 +246,7 @@ def _reads_as_repetition(reply: str, *, shown: str, mark: str) -> bool:
 def _completes_word(reply: str, *, shown: str, mark: str) -> bool:
     """Whether the reply goes on in the middle of the word in which the shown text ends, as the mark does."""
     word = _WORD_END.match(mark)
-    if word is None or not shown[-1].isalpha() or not reply.startswith(mark[: word.end() + 1]):
+    if word is None or not shown[-1].isalpha() or not reply.startswith(mark[: max(word.end() + 1, MIN_AGREED)]):
         return False
     return _PREAMBLE.match(reply) is None and reply[:OVERLAP] not in shown
 
@@ -304,7 +307,9 @@ def _close(text: str, *, repairs: tuple[Repair, ...]) -> Grown | NoSeam:
 def _can_go_on(text: str, *, error: json.JSONDecodeError) -> bool:
     """Whether the decoder ran into the end of the text, rather than into something that is no JSON.
 
-    It names the beginning of an open string, and of a literal, number or escape that the end cut (10 characters at most,
-    for half a pair of surrogates).
+    It names the beginning of an open string, and of a literal, number or escape that the end cut (11 characters at most, for
+    half a pair of surrogates). A control character, and an escape that there is none of, stay wrong.
     """
+    if error.msg.startswith(("Invalid control", "Invalid \\escape")):
+        return False
     return error.msg.startswith("Unterminated string") or len(text) - error.pos <= len("\\ud83d\\ude")

@@ -1,0 +1,295 @@
+"""The seam of a continued text: the wanted text or a refusal, never another text, whatever the model does."""
+
+import json
+import random
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnwise.rules.continuation import (
+    MAX_HELD,
+    MIN_HELD,
+    WORD_REACH,
+    Grown,
+    Held,
+    Kind,
+    NoGrowth,
+    NoSeam,
+    ask_to_continue,
+    hold_back,
+    stitch,
+)
+from turnwise.vocab import Repair
+
+CUTS = 9  # of each example
+OTHERWISE = Repair("continued_otherwise", "continuation", "other words after 44 characters than before")
+ELSEWHERE = "the reply does not go on from where the text was cut"
+ESCAPES = re.compile(r"\\u[dD][89abAB]..\\u....|\\u....|\\.")
+
+WORDS = (
+    'for index in range(count):\n    total += values[index]  # "sum"\n',
+    "Füße, Äpfel und größere Öfen: naïve café. ",
+    "😀 👩‍👩‍👧 🇩🇪 ",
+    'path = "C:\\\\temp\\\\new"\t\n',
+    "=" * 90 + "\n",
+    " " * 40,
+    "The quick brown fox jumps over the lazy dog. ",
+    "3.14159265358979, -1.5e-10, 1000000, ",
+    "日本語のテキスト。",
+    "```python\nprint('hello')\n```\n",
+    '{"key": [1, 2, {"nested": "}"}]}\n',
+    "I am sorry to say that here is the rest: ",
+)
+MISBEHAVIOURS = (
+    "obeys", "repeats", "restarts", "fences", "apologises", "apologises-in-fence", "adds", "fences-and-adds",
+    "repeats-in-fence", "ignores", "nothing", "talks-inline", "all",
+)  # fmt: skip
+
+
+def wanted_text(seed: int, *, pieces: int) -> str:
+    chance = random.Random(seed)
+    return "".join(
+        [
+            chance.choice(WORDS) + (f"n{chance.randrange(10**6)} " if chance.random() < 0.7 else "")
+            for _ in range(pieces)
+        ]
+    )
+
+
+def arguments_of(content: str, *, ascii: bool, nested: bool) -> str:
+    inner = {"old": "x", "new": content, "count": 12345, "deep": {"flag": True}}
+    value = {"edits": [inner, inner]} if nested else {"path": "big.txt", "content": content}
+    return json.dumps(value, ensure_ascii=ascii, separators=(",", ":"))
+
+
+def reply_of(wanted: str, *, held: Held, how: str, extra: int) -> str:
+    """What a model says that wants to write `wanted` and is shown `held.shown`."""
+    at = len(held.shown)
+    rest, echoed = wanted[at:], wanted[max(0, at - extra) :]
+    match how:
+        case "repeats":
+            return echoed
+        case "restarts":
+            return wanted
+        case "fences":
+            return f"```json\n{rest}\n```"
+        case "repeats-in-fence":
+            return f"```\n{echoed}\n```\n"
+        case "apologises":
+            return f"Sorry for the interruption. Here is the rest:\n\n{rest}"
+        case "apologises-in-fence":
+            return f"Sure! Continuing where I stopped:\n\n```json\n{rest}\n```"
+        case "adds":
+            return f"{rest}\n\nThat is the whole file. {{}}"
+        case "fences-and-adds":
+            return f"```json\n{rest}\n```\nThat is all."
+        case "ignores":
+            return 'I have written the file. Is there anything else?"}'
+        case "nothing":
+            return ""
+        case "talks-inline":
+            return f"As an assistant I go on: {rest}"
+        case "all":
+            return f"I apologize for that!\n```json\n{echoed}\n```\nDone."
+        case _:
+            return rest
+
+
+def continued(wanted: str, *, kind: Kind, cut_at: int, per_reply: int, how: str, extra: int) -> str | None:
+    """The text after as many continuations as it takes; None where one of them was refused."""
+    received = wanted[:cut_at]
+    while True:
+        held = hold_back(received, kind=kind)
+        if held is None:
+            return None
+        assert wanted.startswith(held.shown + held.held)
+        reply = reply_of(wanted, held=held, how=how, extra=extra)
+        match stitch(held, reply=reply[:per_reply], kind=kind, cut=len(reply) > per_reply):
+            case Grown(text=text, whole=whole):
+                if whole:
+                    return text
+                assert wanted.startswith(text) and len(text) > len(received)
+                received = text
+            case NoGrowth() | NoSeam():
+                return None
+
+
+@pytest.mark.promise("cut:continued")
+@settings(max_examples=900)
+@given(
+    seed=st.integers(0, 10**6),
+    pieces=st.integers(1, 60),
+    ascii=st.booleans(),
+    nested=st.booleans(),
+    how=st.sampled_from(MISBEHAVIOURS),
+)
+def test_stitched_arguments_are_the_wanted_ones_or_none(
+    *, seed: int, pieces: int, ascii: bool, nested: bool, how: str
+) -> None:
+    """Proves: over cut positions, misbehaviours and further cuts, what comes out is the wanted text or a refusal."""
+    wanted = arguments_of(wanted_text(seed, pieces=pieces), ascii=ascii, nested=nested)
+    chance = random.Random(seed)
+    for _ in range(CUTS):
+        got = continued(
+            wanted,
+            kind="json",
+            cut_at=chance.randrange(len(wanted)),
+            per_reply=chance.choice((60, 700, 3000, 10**6)),
+            how=how,
+            extra=chance.randrange(800),
+        )
+        assert got in (wanted, None)
+
+
+@pytest.mark.promise("cut:text-continued")
+@settings(max_examples=600)
+@given(
+    seed=st.integers(0, 10**6),
+    pieces=st.integers(1, 60),
+    how=st.sampled_from([how for how in MISBEHAVIOURS if how != "adds"]),  # a text does not say where it ends
+)
+def test_stitched_text_is_the_wanted_one_or_none(*, seed: int, pieces: int, how: str) -> None:
+    """Proves: the same for an answer, where nothing but the seam can tell."""
+    wanted = wanted_text(seed, pieces=pieces).strip() or "="
+    chance = random.Random(seed)
+    for _ in range(CUTS):
+        got = continued(
+            wanted,
+            kind="text",
+            cut_at=chance.randrange(len(wanted)),
+            per_reply=chance.choice((60, 700, 3000, 10**6)),
+            how=how,
+            extra=chance.randrange(800),
+        )
+        assert got in (wanted, None)
+
+
+@pytest.mark.promise("cut:continued")
+@pytest.mark.parametrize("how", [how for how in MISBEHAVIOURS if how not in ("ignores", "nothing", "talks-inline")])
+def test_what_shows_the_seam_is_joined_at_any_cut(how: str) -> None:
+    """Proves: refusing is not how it stays safe: every reply that holds the seam is taken, wherever the cut fell."""
+    wanted = arguments_of(wanted_text(7, pieces=400), ascii=True, nested=False)
+    for cut_at in range(200, len(wanted) - 1, 97):
+        got = continued(wanted, kind="json", cut_at=cut_at, per_reply=10**6, how=how, extra=cut_at % 700)
+        assert got == wanted
+
+
+def test_the_shown_part_ends_at_no_bad_place() -> None:
+    """Proves: never inside an escape or a pair of surrogates, never beside a space, and the held part stands there once."""
+    wanted = arguments_of(wanted_text(3, pieces=120), ascii=True, nested=False)
+    whole = [found.span() for found in ESCAPES.finditer(wanted)]
+    inside = {place for start, end in whole for place in range(start + 1, end)}
+    for cut_at in range(150, len(wanted)):
+        held = hold_back(wanted[:cut_at], kind="json")
+        assert held is not None and held.shown + held.held == wanted[:cut_at]
+        assert len(held.shown) not in inside
+        assert not held.shown[-1].isspace() and not held.held[0].isspace()
+        assert (held.shown + held.held).find(held.held) == len(held.shown)
+        assert MIN_HELD <= len(held.held) <= MAX_HELD + WORD_REACH
+
+
+@pytest.mark.parametrize(
+    "received",
+    [
+        "",
+        '{"pa',
+        '{"path":"big.txt","conte',
+        '{"content":"' + "-" * 9000,
+        '{"content":"' + "same line\\n" * 900,
+        "\\" * 5000,
+    ],
+)
+def test_too_little_or_too_regular_a_text_is_not_gone_on_from(received: str) -> None:
+    """Proves: where a seam could not be told, none is asked for."""
+    assert hold_back(received, kind="json") is None
+
+
+def test_half_a_character_at_the_end_is_given_up() -> None:
+    """Proves: what a decoder left of a cut character is no part of the text."""
+    for half in ("\ufffd", "\ud83d"):
+        held = hold_back(RECEIVED + half, kind="json")
+        assert held is not None and held.shown + held.held == RECEIVED
+
+
+RECEIVED = '{"path":"a.txt","content":"The gardener watered the roses and then she'
+SHOWN, HELD = '{"path":"a.txt","content":"The gardener wate', "red the roses and then she"
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [
+        (f'{HELD} rested."}}', Grown(text=f'{RECEIVED} rested."}}', whole=True)),
+        (f"{HELD} rested", Grown(text=f"{RECEIVED} rested", whole=False)),
+        (
+            'red the lawn."}',  # completes the word, then goes another way: it never saw the held part
+            Grown(text=f'{SHOWN}red the lawn."}}', whole=True, repairs=(OTHERWISE,)),
+        ),
+        ('Here is the rest: the lawn."}', NoSeam(ELSEWHERE)),
+        ('The lawn."}', NoSeam(ELSEWHERE)),
+        ('red is a colour."}', NoSeam(ELSEWHERE)),
+        ('{"path":"a.txt","content":"Something else"}', NoSeam(ELSEWHERE)),
+        (f'And now for something else {HELD} rested."}}', NoSeam(ELSEWHERE)),
+        (f'{HELD} rested.\n"}}', NoSeam("joined with the reply it is not valid JSON at character 78")),
+        (
+            f'{HELD}","n":1e999}}',
+            NoSeam("joined with the reply it is not valid JSON: Number out of range - at `$[...]`"),
+        ),
+        (HELD, NoGrowth()),
+        (HELD[:9], NoGrowth()),
+        (RECEIVED, NoGrowth()),
+        (RECEIVED[:40], NoGrowth()),
+        (" \n", NoGrowth()),
+    ],
+)
+def test_one_reply(reply: str, outcome: Grown | NoSeam | NoGrowth) -> None:
+    """Proves: each kind of reply has its one outcome."""
+    assert hold_back(RECEIVED, kind="json") == Held(SHOWN, HELD)
+    assert stitch(Held(SHOWN, HELD), reply=reply, kind="json", cut=False) == outcome
+
+
+def test_every_repair_is_told() -> None:
+    """Proves: what was taken off is recorded."""
+    reply = f'Sorry! Here is the rest:\n```json\nThe gardener wate{HELD} rested."}}\n```\nThat is all.'
+    grown = stitch(Held(SHOWN, HELD), reply=reply, kind="json", cut=False)
+    assert isinstance(grown, Grown) and json.loads(grown.text)["content"].endswith("and then she rested.")
+    assert [repair.kind for repair in grown.repairs] == [
+        "continued_after_words",
+        "continued_in_fence",
+        "continued_with_overlap",
+        "continued_past_end",
+    ]
+
+
+def test_a_reply_that_fits_in_two_places_is_refused() -> None:
+    """Proves: a file of equal blocks gives two readings, so none is taken."""
+    block = "".join([f"line {number} of a block that comes again and again\\n" for number in range(200)])
+    received = '{"content":"' + block * 3 + block[:5000]
+    held = hold_back(received, kind="json")
+    assert held is not None
+    rest = (block * 5)[5000 - len(held.held) :]
+    assert stitch(held, reply=rest, kind="json", cut=True) == NoSeam(
+        "the text repeats itself, and the reply fits in two places"
+    )
+
+
+def test_a_text_that_ended_where_the_limit_fell_is_whole() -> None:
+    """Proves: a reply that only repeats the held part, and ends by itself, says that there is no more."""
+    held = hold_back("The gardener watered the roses and then she rested.", kind="text")
+    assert held is not None
+    assert stitch(held, reply=held.held, kind="text", cut=False) == Grown(
+        text="The gardener watered the roses and then she rested.", whole=True
+    )
+    assert stitch(held, reply=held.held, kind="text", cut=True) == NoGrowth()
+
+
+@pytest.mark.promise("cut:continued")
+def test_the_request_shows_the_text_and_says_what_is_wanted() -> None:
+    """Proves: the assistant's message is the shown text alone; with prefill nothing follows it."""
+    held = Held(SHOWN, HELD)
+    asked = ask_to_continue(held, kind="json", tool="write")
+    assert asked.assistant == SHOWN and asked.user is not None
+    assert "your call of `write`" in asked.user and asked.user.endswith(SHOWN) and HELD not in asked.user
+    assert ask_to_continue(held, kind="text").user != asked.user
+    assert ask_to_continue(held, kind="json", tool="write", prefill=True).user is None
