@@ -146,6 +146,26 @@ def test_a_cut_call_beside_a_whole_one(family: str, streamed: bool) -> None:
     assert asking.continued(cut.calls[0].prefix, kind="json", tool="write") is not None
 
 
+@pytest.mark.promise("cut:continued")
+@pytest.mark.parametrize("limit", [1500, 2200, 3500])
+@pytest.mark.parametrize("writes", ["patch", "two-files"])
+def test_a_nested_array_and_the_second_of_two_calls_are_continued(
+    writes: Literal["patch", "two-files"], limit: int
+) -> None:
+    """Proves: an array that could be closed well is not closed but gone on with, and a whole call before it stays whole."""
+    writer = Writer(size=8000, writes=writes)
+    asking = Asking(writer, family="openai_chat", streamed=True, limit=limit)
+    said = Conversation(said=(Said(role="user", texts=("Write.",)),), tools=(Offered(name="write", schema=None),))
+    wanted = [call.json for call in intention(writer, conversation=said, limit_tokens=None)[0]]
+    response = asking.ask(START)
+    cut = asking.cut_of(response)
+    assert cut is not None and len(cut.calls) == 1 and cut.calls[0].prefix is not None
+    arrived = [call.arguments for call in calls_of(response.message)]
+    assert arrived[:-1] == wanted[: len(arrived) - 1]
+    text = asking.continued(cut.calls[0].prefix, kind="json", tool=cut.calls[0].call.name)
+    assert text == wanted[len(arrived) - 1]
+
+
 def test_the_cut_falls_at_every_byte() -> None:
     """Proves: whatever the limit, what arrives is the beginning of what it wants to write: inside escapes, keys, between
     calls; a character that was cut is dropped, or replaced where the server does so."""

@@ -236,6 +236,15 @@ SHOWN, HELD = '{"path":"a.txt","content":"The gardener wate', "red the roses and
             f'{HELD}","n":1e999}}',
             NoSeam("joined with the reply it is not valid JSON: Number out of range - at `$[...]`"),
         ),
+        (
+            f'{HELD}","n":{"9" * 5000}}}',
+            NoSeam("joined with the reply it is not valid JSON: Integer value out of range - at `$[...]`"),
+        ),
+        (
+            f'{HELD}","n":NaN}}',
+            NoSeam("joined with the reply it is not valid JSON: JSON is malformed: invalid character (byte 76)"),
+        ),
+        (f'{HELD}","n":{"[" * 200_000}', NoSeam("joined with the reply it is nested too deeply")),
         (HELD, NoGrowth()),
         (HELD[:9], NoGrowth()),
         (RECEIVED, NoGrowth()),

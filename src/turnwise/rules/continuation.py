@@ -53,7 +53,8 @@ _PREAMBLE = re.compile(
     r"|let me|i will|i'll|no problem|yes\b|entschuldig|hier |natürlich|gern|fortsetzung|weiter)",
     re.IGNORECASE,
 )
-_scan: Callable[[str], tuple[object, int]] = json.JSONDecoder().raw_decode
+# Numbers as floats: thousands of digits would raise where the int is made.
+_scan: Callable[[str], tuple[object, int]] = json.JSONDecoder(parse_int=float).raw_decode
 
 
 class Held(msgspec.Struct, frozen=True):
