@@ -148,6 +148,10 @@ async def test_results_for_calls_that_do_not_wait_are_refused_before_anything_is
             await agent.run("  ")
         with pytest.raises(CallerError, match="nothing to send"):
             await agent.run()
+        with pytest.raises(CallerError, match="no character, at position 3"):
+            await agent.run("hi \udcff there")
+        with pytest.raises(CallerError, match="`instructions` holds something that is no character"):
+            agent_for(lab, "client-tool", instructions="\ud800")
         assert lab.count() == 1
 
 

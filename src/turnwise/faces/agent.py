@@ -119,6 +119,8 @@ class Agent:
         self._running: set[Runner] = set()
         profile = self._model.profile
         texts = (instructions,) if isinstance(instructions, str) else tuple(instructions)
+        for text in texts:
+            _check_text(text, what="`instructions`")
         config = TurnConfig(
             session_id="",
             turn_id="",
@@ -301,7 +303,21 @@ def _input_of(
         raise CallerError("there is nothing to send: give a prompt, or `results` for pending calls")
     if not any(not isinstance(part, Text) or part.text.strip() for message in messages for part in message.parts):
         raise CallerError("the prompt is empty: give the model something to answer")
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, Text):
+                _check_text(part.text, what="the prompt")
     return tuple(messages)
+
+
+def _check_text(text: str, *, what: str) -> None:
+    """Raise CallerError for half a surrogate pair: what an argument of the command line holds that is no UTF-8, too."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise CallerError(
+            f"{what} holds something that is no character, at position {error.start}: send UTF-8"
+        ) from None
 
 
 def _results_message(results: Mapping[str, object], *, earlier: Sequence[Message]) -> Message:
