@@ -186,7 +186,10 @@ def responses(draw: st.DrawFn) -> Response:
         finish=finish,
         provider_finish="completed",
         usage=draw(
-            st.none() | st.just(Usage(input_tokens=3, output_tokens=2, provider='{"input_tokens":3,"output_tokens":2}'))
+            st.none()
+            | st.just(
+                Usage(input_tokens=3, output_tokens=2, provider='{"input_tokens":3,"output_tokens":2,"total_tokens":5}')
+            )
         ),
     )
 

@@ -22,6 +22,7 @@ from turnwise.wire.anthropic_messages.parts import write_blocks
 from turnwise.wire.family import HttpCall
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.json_fields import UNREADABLE, Fields, quote, read_fields, string_of, write_array, write_object
+from turnwise.wire.offers import instructions, offered_tools
 from turnwise.wire.profiles import Profile
 
 API_VERSION = "2023-06-01"
@@ -37,7 +38,6 @@ EFFORT_WORDS = {"minimal": "low", "low": "low", "medium": "medium", "high": "hig
 EFFORT_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768}
 """Thinking budgets for endpoints that know no effort (`reasoning_request = "budget"`): models before Claude Opus 4.5."""
 
-_DEFAULT_PARAMETERS = ToolSpec(name="").parameters
 
 WireRole = Literal["user", "assistant", "system"]
 
@@ -46,10 +46,10 @@ def encode_request(request: Request, profile: Profile) -> HttpCall:
     fields: dict[str, bytes] = {}
     if profile.model_in_body:
         fields["model"] = quote(request.model)
-    system = write_blocks(Message("system", request.system), profile)
+    system = write_blocks(Message("system", instructions(request, profile)), profile)
     if system:
         fields["system"] = write_array(system)
-    tools = encode_tools(request.tools, request, profile)
+    tools = encode_tools(offered_tools(request, profile, family=NAME), request, profile)
     if tools:
         fields["tools"] = write_array(tools)
     fields["messages"] = write_array(encode_messages(request.messages, profile))
@@ -137,18 +137,15 @@ def _trim_end(blocks: list[bytes]) -> None:
 
 def encode_tools(tools: Iterable[ToolSpec], request: Request, profile: Profile) -> list[bytes]:
     eager = profile.fine_grained_tool_streaming and request.stream
-    return [tool for spec in tools if (tool := encode_tool(spec, profile, eager=eager)) is not None]
+    return [encode_tool(spec, profile, eager=eager) for spec in tools]
 
 
-def encode_tool(spec: ToolSpec, profile: Profile, *, eager: bool) -> bytes | None:
-    """A server-side tool goes as it came; another family's is left out. `eager` asks for argument pieces as they are
+def encode_tool(spec: ToolSpec, profile: Profile, *, eager: bool) -> bytes:
+    """A server-side tool goes as it came. `eager` asks for argument pieces as they are
     generated, instead of whole values (API docs, "Fine-grained tool streaming")."""
     own = own_fields(spec.opaque)
     if "type" in own and string_of(own, "type") != "custom":
         return write_object({key: bytes(raw) for key, raw in own.items()})
-    bare = not spec.description and spec.parameters == _DEFAULT_PARAMETERS and not spec.free_form
-    if spec.opaque is not None and spec.opaque.family != NAME and bare:
-        return None
     fields = {"name": quote(spec.name)}
     if spec.description:
         fields["description"] = quote(spec.description)

@@ -34,7 +34,7 @@ LOSSES: tuple[Loss, ...] = (
     Loss(what="citations of texts in requests", direction="request", becomes="left out"),
     Loss(what="which text of several a citation belongs to", direction="response", becomes="the last text"),
     Loss(what="search queries, search entry point, retrieval metadata", direction="response", becomes="left out"),
-    Loss(what="`finishMessage`, safety ratings, logprobs", direction="response", becomes="left out"),
+    Loss(what="safety ratings, logprobs", direction="response", becomes="left out"),
     Loss(what="names of files", direction="both", becomes="left out (the Gemini API refuses `displayName`)"),
     Loss(what="media types with a star", direction="request", becomes="guessed from the bytes, left out with a URL"),
     Loss(what="whether a file is named by URL or by id", direction="request", becomes="Gemini's own URIs are ids"),

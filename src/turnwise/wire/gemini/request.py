@@ -17,12 +17,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnwise.vocab import Message, NamedTool, Part, Request, Settings, ToolCall, ToolResult, ToolSpec
+from turnwise.vocab import File, Message, NamedTool, Part, Request, Settings, ToolCall, ToolResult, ToolSpec
 from turnwise.wire.family import HttpCall
+from turnwise.wire.files import left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.gemini.fields import NAME, own_fields, read_fields
 from turnwise.wire.gemini.parts import encode_part
 from turnwise.wire.json_fields import UNREADABLE, Fields, quote, write_array, write_object
+from turnwise.wire.offers import instructions, offered_tools
 from turnwise.wire.profiles import Profile
 
 PATH = "/models/{model}:generateContent"
@@ -43,13 +45,13 @@ Tree = dict[str, "bytes | Tree"]
 
 
 def encode_request(request: Request, profile: Profile) -> HttpCall:
-    drops_tools = request.tool_choice == "none" and profile.tool_choice_none == "drop_tools"
-    tools = () if drops_tools else request.tools
     head: dict[str, bytes] = {}
-    system = [part for text in request.system if (part := encode_part(text, sends_ids=False)) is not None]
+    system = [
+        part for text in instructions(request, profile) if (part := encode_part(text, sends_ids=False)) is not None
+    ]
     if system:
         head["systemInstruction"] = write_object({"parts": write_array(system)})
-    encoded_tools, declares = _encode_tools(tools)
+    encoded_tools, declares = _encode_tools(offered_tools(request, profile, family=NAME))
     if encoded_tools:
         head["tools"] = write_array(encoded_tools)
     tail: Tree = {}
@@ -62,7 +64,7 @@ def encode_request(request: Request, profile: Profile) -> HttpCall:
     for fields in (_read_extra(profile.body), own_fields(request.extra)):
         head |= {key: value for key, value in fields.items() if key in ("systemInstruction", "tools")}
         _merge(tail, {key: value for key, value in fields.items() if key not in ("contents", *head)})
-    contents = write_array(_encode_contents(request.messages, sends_ids=profile.sends_call_ids))
+    contents = write_array(_encode_contents(_allowed(request.messages, profile), sends_ids=profile.sends_call_ids))
     body = write_object({**head, "contents": contents, **{key: _write(value) for key, value in tail.items()}})
     return HttpCall(path=_path(request, profile), body=body)
 
@@ -74,6 +76,26 @@ def _path(request: Request, profile: Profile) -> str:
     if is_resource:  # `tunedModels/x`, `projects/.../endpoints/1`: a whole name
         template = template.replace("models/{model}", "{model}")
     return template.replace("{model}", model)
+
+
+def _allowed(messages: Sequence[Message], profile: Profile) -> Sequence[Message]:
+    """The messages with a line of text in place of each file that the endpoint does not take."""
+    if profile.files == "all":
+        return messages
+    return [
+        Message(message.role, tuple([_allowed_part(part, profile) for part in message.parts])) for message in messages
+    ]
+
+
+def _allowed_part(part: Part, profile: Profile) -> Part:
+    match part:
+        case File() if not takes_file(part, profile):
+            return left_out(part)
+        case ToolResult(content=content):
+            kept = [left_out(p) if isinstance(p, File) and not takes_file(p, profile) else p for p in content]
+            return msgspec.structs.replace(part, content=tuple(kept))
+        case _:
+            return part
 
 
 def encode_message(message: Message, *, sends_ids: bool) -> bytes | None:
@@ -127,14 +149,10 @@ def _encode_tools(tools: Sequence[ToolSpec]) -> tuple[list[bytes], bool]:
         own = own_fields(tool.opaque)
         if own and DECLARATION not in own:
             served.append(write_object(own))
-        elif tool.opaque is None or tool.opaque.family == NAME or tool.description or tool.parameters != _NO_PARAMETERS:
+        else:
             declared.append(_declaration(tool, own))
-        # else: another family's server-side tool, which is no function of anybody's here
     entries = [write_object({"functionDeclarations": write_array(declared)})] if declared else []
     return entries + served, bool(declared)
-
-
-_NO_PARAMETERS = ToolSpec(name="").parameters
 
 
 def _declaration(tool: ToolSpec, own: dict[str, bytes]) -> bytes:
@@ -161,7 +179,7 @@ def _encode_choice(request: Request) -> Tree:
 def _encode_generation(request: Request, profile: Profile) -> Tree:
     settings = request.settings
     plain = {
-        "maxOutputTokens": settings.max_output_tokens,
+        "maxOutputTokens": settings.max_output_tokens or profile.default_max_tokens,
         "temperature": settings.temperature,
         "topP": settings.top_p,
         "stopSequences": settings.stop or None,

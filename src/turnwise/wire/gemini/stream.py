@@ -97,7 +97,7 @@ class ChunkReader:
         except UNREADABLE:
             self._read_slowly(text, frames)
         else:
-            self._take(chunk, frames, counts=b"TokenCount" in text)
+            self._take(chunk, text, frames)
         return frames
 
     def finish(self) -> list[Frame]:
@@ -120,15 +120,15 @@ class ChunkReader:
             self._mend(text, frames)
         else:
             for chunk in chunks:
-                self._take(chunk, frames, counts=b"TokenCount" in text)
+                self._take(chunk, text, frames)
 
     def _mend(self, text: bytes, frames: list[Frame]) -> None:
         chunks, repairs = mend(text, where=f"chunk {self._number}")
         frames += [Mended(repair) for repair in repairs]
         for chunk in chunks:
-            self._take(chunk, frames, counts=b"TokenCount" in text)
+            self._take(chunk, text, frames)
 
-    def _take(self, chunk: Chunk[PlainPart] | Chunk[msgspec.Raw], frames: list[Frame], *, counts: bool) -> None:
+    def _take(self, chunk: Chunk[PlainPart] | Chunk[msgspec.Raw], text: bytes, frames: list[Frame]) -> None:
         if (
             chunk.candidates is None
             and chunk.usage_metadata is NOTHING
@@ -141,7 +141,8 @@ class ChunkReader:
         if not self._started:
             self._started = True
             frames.append(Started(chunk.response_id, chunk.model_version))
-        if counts and chunk.usage_metadata is not NOTHING:  # repeated in each chunk: the last one counts
+        # Repeated in each chunk: the last one counts. It stands near the chunk's end, so that is where to look first.
+        if chunk.usage_metadata is not NOTHING and text.rfind(b"TokenCount") >= 0:
             self._usage = chunk.usage_metadata
         if chunk.candidates:
             for candidate in chunk.candidates:

@@ -6,10 +6,11 @@ the next step begins with the bytes of this one up to its last message (promise 
 
 import msgspec
 
-from turnwise.vocab import Message, NamedTool, OutputSchema, Request, Settings, Text, ToolSpec
+from turnwise.vocab import Message, NamedTool, OutputSchema, Request, Settings, ToolSpec
 from turnwise.wire.family import HttpCall
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
-from turnwise.wire.openai_chat.fields import Fields, fields_of, merged
+from turnwise.wire.offers import instructions, offered_tools
+from turnwise.wire.openai_chat.fields import NAME, Fields, fields_of, merged
 from turnwise.wire.openai_chat.parts import encode_messages
 from turnwise.wire.profiles import Profile
 
@@ -20,7 +21,7 @@ def encode_request(request: Request, profile: Profile) -> HttpCall:
     body: Fields = {}
     if profile.model_in_body:
         body["model"] = request.model
-    tools = () if request.tool_choice == "none" and profile.tool_choice_none == "drop_tools" else request.tools
+    tools = offered_tools(request, profile, family=NAME)
     if tools:
         body["tools"] = [_tool(tool, profile) for tool in tools]
     body["messages"] = _messages(request, profile)
@@ -50,14 +51,8 @@ def _lay_over(body: Fields, extra: Fields) -> None:
 
 
 def _messages(request: Request, profile: Profile) -> list[msgspec.Raw]:
-    system = [Message("system", (text,)) for text in request.system]
-    if request.output is not None and profile.output != "json_schema":
-        system.append(Message("system", (_schema_instruction(request.output),)))
+    system = [Message("system", (text,)) for text in instructions(request, profile)]
     return encode_messages([*system, *request.messages], profile)
-
-
-def _schema_instruction(output: OutputSchema) -> Text:
-    return Text(f"Answer with JSON only, an object that fits this JSON Schema:\n{output.schema}")
 
 
 def _tool(tool: ToolSpec, profile: Profile) -> Fields:

@@ -33,6 +33,7 @@ from turnwise.wire.family import HttpCall
 from turnwise.wire.files import left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA, free_form_arguments
 from turnwise.wire.json_fields import Fields, is_object, read_fields
+from turnwise.wire.offers import instructions, offered_tools
 from turnwise.wire.openai_responses.fields import NAME, encode, own_fields, text_at
 from turnwise.wire.openai_responses.parts import (
     call_item,
@@ -64,16 +65,17 @@ def encode_body_of(request: Request, profile: Profile) -> bytes:
     before: dict[str, object] = {}
     if profile.model_in_body:
         before["model"] = request.model
-    leading = list(request.system)
+    leading = list(instructions(request, profile))
+    tools = offered_tools(request, profile, family=NAME)
     if leading and leading[0].opaque is None:
         before["instructions"] = leading.pop(0).text
-    if request.tools:
-        before["tools"] = [_encode_tool(tool, profile=profile) for tool in request.tools]
+    if tools:
+        before["tools"] = [_encode_tool(tool, profile=profile) for tool in tools]
     if profile.stateless:
         before["store"] = False
         if wants_encrypted_reasoning(request.model, effort=request.settings.reasoning_effort):
             before["include"] = [ENCRYPTED_REASONING]
-    after = dict(_changing_fields(request, profile))
+    after = dict(_changing_fields(request, tools, profile=profile))
     for key in [key for key in extra if key in before]:
         before[key] = extra.pop(key)
     for key, value in extra.items():
@@ -115,10 +117,10 @@ def _encode_tool(tool: ToolSpec, *, profile: Profile) -> dict[str, object]:
     return {"type": "function", "name": tool.name, **described, "parameters": parameters, **strict, **own}
 
 
-def _changing_fields(request: Request, profile: Profile) -> Iterator[tuple[str, object]]:
+def _changing_fields(request: Request, tools: Sequence[ToolSpec], *, profile: Profile) -> Iterator[tuple[str, object]]:
     settings = request.settings
-    if request.tools:
-        choice = _encode_tool_choice(request.tool_choice, request.tools, profile=profile)
+    if tools:
+        choice = _encode_tool_choice(request.tool_choice, tools, profile=profile)
         if choice != "auto":
             yield "tool_choice", choice
         if request.parallel_tool_calls is not None and profile.sends_parallel_tool_calls:

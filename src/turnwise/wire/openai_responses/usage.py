@@ -3,7 +3,7 @@
 import msgspec
 
 from turnwise.vocab import Usage
-from turnwise.wire.json_fields import Fields
+from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields
 from turnwise.wire.openai_responses.fields import count_at, object_at
 
 
@@ -22,8 +22,14 @@ def usage_of(fields: Fields, *, raw: msgspec.Raw) -> Usage:
 
 def usage_object(usage: Usage) -> object:
     """The provider's own object where it is one of this API, else ours in its words."""
-    if usage.provider and b'"input_tokens"' in usage.provider.encode():
-        return msgspec.Raw(usage.provider.encode())
+    raw = msgspec.Raw(usage.provider.encode())
+    try:
+        own = read_fields(raw)
+    except UNREADABLE:
+        own = {}
+    # Anthropic's object has fields of the same names with another meaning.
+    if "total_tokens" in own and usage_of(own, raw=raw) == usage:
+        return raw
     return {
         "input_tokens": usage.input_tokens,
         "input_tokens_details": {
