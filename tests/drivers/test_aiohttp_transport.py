@@ -333,7 +333,7 @@ async def test_401_ends_the_turn_as_auth_without_the_key() -> None:
         result = await turn(url)
     assert result.stop_reason is StopReason.PROVIDER_FAILED and result.fault is not None
     assert (result.fault.kind, result.fault.status) == (FaultKind.AUTH, 401)
-    assert "Incorrect API key provided: ***" in result.fault.message
+    assert "Incorrect API key provided: [redacted]" in result.fault.message
     assert KEY not in repr(result)
 
 

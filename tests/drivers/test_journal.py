@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
@@ -200,3 +201,36 @@ def test_killed_process_leaves_a_readable_session(tmp_path: Path) -> None:
         begin(journal, "sa", "t2").append(
             RequestFailed(number=1, fault=Fault(kind=FaultKind.TIMEOUT, message="the lost one is not in the way"))
         )
+
+
+def test_threads_share_a_journal() -> None:
+    """Each thread's turns are whole and its own: nobody begins inside another's transaction or is rolled back with it."""
+    problems: list[BaseException] = []
+    together = threading.Barrier(8, timeout=10)
+
+    def live(journal: Journal, name: str) -> None:
+        try:
+            together.wait()
+            for number in range(25):
+                pen = begin(journal, f"session{name}", f"{name}-{number}")
+                with pytest.raises(CallerError, match="running already"):  # a transaction that is rolled back
+                    begin(journal, f"session{name}", f"{name}-{number}-again")
+                pen.append(STARTED)
+                pen.append(ANSWER)
+                pen.close(RESULT)
+                journal.sessions(limit=3)
+                assert len(journal.find_session(f"session{name}").turns) == number + 1
+        except BaseException as error:  # noqa: BLE001 (a thread's failure is told by the test's own thread)
+            problems.append(error)
+
+    with Journal.open(None, clock=SystemClock()) as journal:
+        names = "abcdefgh"
+        threads = [threading.Thread(target=live, args=(journal, name)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert problems == []
+        kept = {(name, number): journal.events(f"{name}-{number}") for name in names for number in range(25)}
+        assert kept == {(name, number): [STARTED, ANSWER] for name in names for number in range(25)}
+        assert {row.status for row in journal.sessions()} == {"done"}

@@ -7,11 +7,13 @@ has an epoch, so a writer whose turn was taken over cannot append).
 `synchronous=NORMAL` in WAL mode: a commit is in the operating system's hands, so `kill -9` at any moment loses nothing;
 a power failure may lose the last commits (never the file). FULL waits for the disk at every append, which costs
 milliseconds of wall time on real disks inside the event loop; `synchronous="full"` is there for those who want it.
-Appends run in the event loop's thread: at 0.03 ms they are cheaper than a hop to another one.
+Appends run in the event loop's thread: at 0.03 ms they are cheaper than a hop to another one. Threads (several event loops)
+may share one `Journal`: they take turns.
 """
 
 import os
 import sqlite3
+import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,11 +124,35 @@ def journal_path(env: Mapping[str, str]) -> Path:
     return folder / "turnwise" / "journal.db"
 
 
+class _File:
+    """The connection, for one thread at a time: a transaction belongs to the connection, so another thread's statements would
+    fall into it, and vanish if it is rolled back."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def statement(self) -> Generator[sqlite3.Connection]:
+        """For a single statement, its rows fetched inside: it is a transaction of its own."""
+        with _explained(), self._lock:
+            yield self._connection
+
+    @contextmanager
+    def transaction(self) -> Generator[sqlite3.Connection]:
+        with self.statement() as connection, _transaction(connection):
+            yield connection
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+
 class TurnJournal:
     """The pen of one turn. Appending after another process took the turn over raises CallerError."""
 
-    def __init__(self, connection: sqlite3.Connection, *, turn_id: str, epoch: int, clock: Clock) -> None:
-        self._connection = connection
+    def __init__(self, file: _File, *, turn_id: str, epoch: int, clock: Clock) -> None:
+        self._file = file
         self._turn_id = turn_id
         self._epoch = epoch
         self._clock = clock
@@ -137,8 +163,8 @@ class TurnJournal:
         self._seq += 1
         kind = type(record).__struct_config__.tag
         values = (self._seq, kind, _encode(record).decode(), self._clock.now(), self._turn_id, self._epoch)
-        with _explained():
-            cursor = self._connection.execute(
+        with self._file.statement() as connection:
+            cursor = connection.execute(
                 "insert into event (turn, seq, epoch, kind, body, t)"
                 " select id, ?, epoch, ?, ?, ? from turn where id = ? and epoch = ? and status = 'running'",
                 values,
@@ -150,20 +176,20 @@ class TurnJournal:
         """The turn has ended: note how, for the list of sessions."""
         now = self._clock.now()
         status = "waiting" if result.stop_reason is StopReason.WAITING else "done"
-        with _explained(), _transaction(self._connection):
-            self._connection.execute(
+        with self._file.transaction() as connection:
+            connection.execute(
                 "update turn set status = ?, finished = ?, stop_reason = ?, complete = ? where id = ? and epoch = ?",
                 (status, now, result.stop_reason, result.complete, self._turn_id, self._epoch),
             )
-            self._connection.execute(
+            connection.execute(
                 "update session set updated = ? where id = (select session from turn where id = ?)",
                 (now, self._turn_id),
             )
 
     def abandon(self) -> None:
         """The run ended by an exception: the turn is lost, and the session free for the next one. Does nothing after `close`."""
-        with _explained():
-            self._connection.execute(
+        with self._file.statement() as connection:
+            connection.execute(
                 "update turn set status = 'lost', finished = ? where id = ? and epoch = ? and status = 'running'",
                 (self._clock.now(), self._turn_id, self._epoch),
             )
@@ -172,8 +198,8 @@ class TurnJournal:
 class Journal:
     """The file. Several processes may have it open at once."""
 
-    def __init__(self, connection: sqlite3.Connection, *, clock: Clock) -> None:
-        self._connection = connection
+    def __init__(self, file: _File, *, clock: Clock) -> None:
+        self._file = file
         self._clock = clock
 
     @classmethod
@@ -193,7 +219,7 @@ class Journal:
             except BaseException:
                 connection.close()
                 raise
-        return cls(connection, clock=clock)
+        return cls(_File(connection), clock=clock)
 
     def __enter__(self) -> Self:
         return self
@@ -202,7 +228,7 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        self._connection.close()
+        self._file.close()
 
     def begin_turn(self, *, turn_id: str, session_id: str, folder: Path | str, title: str) -> TurnJournal:
         """A new turn of a session, which is made if it is new; `title` is kept from its first turn.
@@ -211,33 +237,33 @@ class Journal:
         is marked as lost: see `Session.turns`.
         """
         now = self._clock.now()
-        with _explained(), _transaction(self._connection):
-            self._connection.execute(
+        with self._file.transaction() as connection:
+            connection.execute(
                 "insert into session (id, folder, title, created, updated) values (?, ?, ?, ?, ?)"
                 " on conflict (id) do update set updated = excluded.updated",
                 (session_id, str(folder), title, now, now),
             )
-            for (owner,) in self._connection.execute(
+            for (owner,) in connection.execute(
                 "select owner from turn where session = ? and status = 'running'", (session_id,)
-            ):
+            ).fetchall():
                 if is_alive(owner):
                     raise CallerError(
                         f"session `{session_id}` is running already ({owner}): wait for it, or start a new session"
                     )
-            self._connection.execute(
+            connection.execute(
                 "update turn set status = 'lost', epoch = epoch + 1, finished = ? where session = ? and status = 'running'",
                 (now, session_id),
             )
-            self._connection.execute(
+            connection.execute(
                 "insert into turn (id, session, status, owner, created) values (?, ?, 'running', ?, ?)",
                 (turn_id, session_id, our_name(), now),
             )
-        return TurnJournal(self._connection, turn_id=turn_id, epoch=1, clock=self._clock)
+        return TurnJournal(self._file, turn_id=turn_id, epoch=1, clock=self._clock)
 
     def sessions(self, *, limit: int = 100) -> list[SessionRow]:
         """The latest first."""
-        with _explained():
-            return [_session_row(row) for row in self._connection.execute(f"{_SESSIONS} limit ?", (limit,))]
+        with self._file.statement() as connection:
+            return [_session_row(row) for row in connection.execute(f"{_SESSIONS} limit ?", (limit,))]
 
     def find_session(self, id_or_part: str) -> Session:
         """By its id, or by the beginning or end of it. Raises CallerError where none or several match."""
@@ -245,8 +271,8 @@ class Journal:
             raise CallerError(
                 f"`{id_or_part}` is no session id: give at least {SHORTEST_PREFIX} letters or digits of it"
             )
-        with _explained():
-            rows = self._connection.execute(
+        with self._file.statement() as connection:
+            rows = connection.execute(
                 f"{_SESSIONS_WHERE.format('id = ?1 or id glob ?2 or id glob ?3')} limit 20",
                 (id_or_part, f"{id_or_part}*", f"*{id_or_part}"),
             ).fetchall()
@@ -259,18 +285,20 @@ class Journal:
 
     def last_session(self, folder: Path | str) -> Session | None:
         """The one of that folder that was used last."""
-        with _explained():
-            row = self._connection.execute(f"{_SESSIONS_WHERE.format('folder = ?')} limit 1", (str(folder),)).fetchone()
+        with self._file.statement() as connection:
+            row = connection.execute(f"{_SESSIONS_WHERE.format('folder = ?')} limit 1", (str(folder),)).fetchone()
         return None if row is None else self._load(_session_row(row))
 
     def entries(self, turn_id: str) -> list[Entry]:
         """Everything written about a turn, in order. Raises CallerError where the text is damaged."""
-        with _explained():
-            rows = self._connection.execute("select seq, t, body from event where turn = ? order by seq", (turn_id,))
-            try:
-                return [Entry(seq=seq, time=t, record=_decode(body)) for seq, t, body in rows]
-            except (msgspec.DecodeError, msgspec.ValidationError) as error:
-                raise CallerError(f"the journal of turn `{turn_id}` cannot be read: {error}") from None
+        with self._file.statement() as connection:
+            rows = connection.execute(
+                "select seq, t, body from event where turn = ? order by seq", (turn_id,)
+            ).fetchall()
+        try:
+            return [Entry(seq=seq, time=t, record=_decode(body)) for seq, t, body in rows]
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise CallerError(f"the journal of turn `{turn_id}` cannot be read: {error}") from None
 
     def events(self, turn_id: str) -> list[Event]:
         """The events alone: from them the turn is rebuilt."""
@@ -279,8 +307,8 @@ class Journal:
         ]
 
     def _load(self, row: SessionRow) -> Session:
-        with _explained():
-            rows = self._connection.execute(
+        with self._file.statement() as connection:
+            rows = connection.execute(
                 "select id, session, status, created, finished, stop_reason, complete, owner from turn"
                 " where session = ? order by created, id",
                 (row.id,),
@@ -372,10 +400,11 @@ def _transaction(connection: sqlite3.Connection) -> Generator[None]:
     connection.execute("begin immediate")
     try:
         yield
+        connection.execute("commit")
     except BaseException:
-        connection.execute("rollback")
+        if connection.in_transaction:  # SQLite has rolled back by itself where the disk is full
+            connection.execute("rollback")
         raise
-    connection.execute("commit")
 
 
 @contextmanager
