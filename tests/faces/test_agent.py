@@ -11,8 +11,10 @@ from turnwise import (
     CallerError,
     FrameSeen,
     Journal,
+    Message,
     RunFinished,
     RunResult,
+    Settings,
     StepChanges,
     StepView,
     StopReason,
@@ -307,3 +309,81 @@ def test_a_wrong_set_up_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch)
     ):
         with pytest.raises(CallerError, match=words):
             Agent(model)
+
+
+async def test_options_of_the_wrong_type_are_refused_before_anything_is_sent_or_kept() -> None:
+    """What the journal could not read again is a CallerError that names the field."""
+    async with Lab() as lab:
+        with Journal.open(None, clock=SystemClock()) as journal:
+            for options, words in (
+                ({"tool_choice": "banana"}, "tool_choice"),
+                ({"parallel_tool_calls": "yes"}, "parallel_tool_calls"),
+                ({"settings": Settings(stop="END")}, "stop"),  # pyright: ignore[reportArgumentType]
+                ({"settings": Settings(reasoning_effort="max")}, "reasoning_effort"),  # pyright: ignore[reportArgumentType]
+                ({"max_steps": 3.5}, "max_steps"),
+                ({"history": [{"role": "user"}]}, "."),
+            ):
+                with pytest.raises(CallerError, match=words):
+                    await agent_for(lab, "plain-answer", journal=journal).run("Hi.", **options)  # pyright: ignore[reportArgumentType]
+            for prompt in (["a", 5], Message("user", "abc"), [Path("x")]):  # pyright: ignore[reportArgumentType]
+                with pytest.raises(CallerError):
+                    await agent_for(lab, "plain-answer", journal=journal).run(prompt)  # pyright: ignore[reportArgumentType]
+            assert journal.sessions() == []
+        with pytest.raises(CallerError, match="`extra` holds what JSON cannot carry"):
+            agent_for(lab, "plain-answer", extra={"x": object()})
+        assert lab.count() == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"tools": ["read"]},
+        "auto",
+        StepChanges(tools="read"),
+        StepChanges(tool_choice="banana"),
+        StepChanges(tools=(read,)),
+    ],  # pyright: ignore[reportArgumentType]
+    ids=["dict", "str", "tools as text", "unknown choice", "tools themselves"],
+)
+async def test_an_answer_of_prepare_step_that_cannot_be_used_is_the_callers_mistake(answer: object) -> None:
+    """It is named, and not called a bug of ours."""
+    async with Lab() as lab:
+        agent = agent_for(lab, "never-stops", tools=[read, search], prepare_step=lambda view: answer)
+        with pytest.raises(CallerError, match="`prepare_step`"):
+            await agent.run("Hi.")
+
+
+class Even(pydantic.BaseModel):
+    count: int
+
+    @pydantic.field_validator("count")
+    @classmethod
+    def refuse(cls, value: int) -> int:
+        raise KeyError(value)
+
+
+async def test_a_value_that_the_types_own_validator_refuses_leaves_the_result_incomplete() -> None:
+    """Whatever the validator raises: the turn's result is there, without output, and says why."""
+    async with Lab() as lab:
+        result = await agent_for(lab, "structured-output", output_type=Even).run("How many?")
+    assert (result.output, result.complete) == (None, False)
+    assert "output_refused" in [repair.kind for repair in result.repairs]
+
+
+@each_family
+@pytest.mark.promise("step:history-healed")
+async def test_a_history_with_calls_goes_on_without_any_tools(family: str) -> None:
+    """Also where the API wants the tools of the history declared (Anthropic): by name, with tool choice none."""
+    async with Lab() as lab:
+        first = await agent_for(lab, "parallel-calls", family=family, tools=[read]).run("Read both.")
+        second = await agent_for(lab, "plain-answer", family=family).run("And now?", history=first.history)
+        dropping = agent_for(
+            lab,
+            "read-edit-answer",
+            family=family,
+            tools=[read],
+            prepare_step=lambda view: StepChanges(tools=()) if view.step > 1 else None,
+        )
+        third = await dropping.run("Set it to done.")
+        assert [received.refused for received in lab.requests if received.refused] == []
+    assert second.complete and third.complete

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import inspect
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TypedDict, Unpack, cast
 
 import msgspec
 
@@ -22,8 +23,9 @@ from turnwise.faces.results import RunResult, run_result
 from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.tools import ToolLike, read_tools
 from turnwise.rules.history import check_input, open_calls
+from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, TurnConfig
-from turnwise.turn.events import TurnStarted
+from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.turn.snapshot import session_messages
 from turnwise.vocab import File, Message, Settings, Text, ToolChoice, ToolResult
 
@@ -129,7 +131,7 @@ class Agent:
             tool_choice=tool_choice,
             parallel_tool_calls=parallel_tool_calls,
             settings=settings,
-            extra=msgspec.json.encode(extra).decode() if extra else "",
+            extra=_json_of(extra) if extra else "",
             stream=stream,
             max_steps=max_steps,
             allowed=tuple(allowed),
@@ -215,12 +217,13 @@ class Agent:
             history=() if self._journal is not None and options.get("session") else earlier,
         )
         check_input(started.input, history=earlier)
+        _check_plain(started, what="the run's options")
         runner = Runner(
             self._endpoint,
             transport=transport,
             tools=tools,
             clock=self._clock,
-            prepare_step=prepare_step,
+            prepare_step=None if prepare_step is None else _checked(prepare_step),
             watch=options.get("watch"),
         )
         pen = None
@@ -308,6 +311,37 @@ def _input_of(
             if isinstance(part, Text):
                 _check_text(part.text, what="the prompt")
     return tuple(messages)
+
+
+def _checked(prepare_step: StepPreparer) -> StepPreparer:
+    """The user's `prepare_step`, its answer checked: what it got wrong is a CallerError."""
+
+    async def prepare(view: PrepareStep) -> StepPrepared | None:
+        given = prepare_step(view)
+        answer = cast("object", await given if inspect.isawaitable(given) else given)  # the user's word may not hold
+        if answer is None:
+            return None
+        if not isinstance(answer, StepPrepared):
+            raise CallerError(f"`prepare_step` must return StepChanges or None, not {type(answer).__name__}")
+        _check_plain(answer, what="`prepare_step`: StepChanges")
+        return answer
+
+    return prepare
+
+
+def _check_plain(value: TurnStarted | StepPrepared, *, what: str) -> None:
+    """Raise CallerError where a field has not its type: what the journal cannot read again must not be written."""
+    try:
+        msgspec.json.decode(msgspec.json.encode(value), type=type(value))
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise CallerError(f"{what}: {error}") from error
+
+
+def _json_of(extra: Mapping[str, object]) -> str:
+    try:
+        return msgspec.json.encode(extra).decode()
+    except (TypeError, ValueError) as error:
+        raise CallerError(f"`extra` holds what JSON cannot carry: {error}") from error
 
 
 def _check_text(text: str, *, what: str) -> None:

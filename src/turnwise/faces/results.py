@@ -14,7 +14,8 @@ class RunResult:
 
     `output` is the parsed value where an `output_type` was asked for and met, else None. `history` are all messages of the
     session: pass them to the next run to go on. `pending` are calls of client-side tools that wait for results: run again
-    with `results={call.id: value}`. `requests` counts HTTP requests; `cost_usd` is None because prices are not known yet.
+    with `results={call.id: value}`. `prefix_changes` are the requests that began otherwise than the one before, so that the
+    provider's prompt cache missed, and why. `requests` counts HTTP requests; `cost_usd` is None because prices are not known yet.
     """
 
     text: str
@@ -32,6 +33,7 @@ class RunResult:
     history: tuple[Message, ...]
     new_messages: tuple[Message, ...]
     session: str
+    prefix_changes: tuple[str, ...]
     cost_usd: str | None = None
 
 
@@ -45,8 +47,8 @@ def run_result(
     if output is not None and result.output is not None:
         try:
             value = output.parse(result.output)
-        except ValueError as error:  # pydantic's ValidationError is one
-            repairs = (*repairs, Repair("output_refused", "answer", str(error)))
+        except Exception as error:  # noqa: BLE001 (a validator of the user's may raise anything; the turn is over)
+            repairs = (*repairs, Repair("output_refused", "answer", f"{type(error).__name__}: {error}"))
             complete = False
     return RunResult(
         text=result.text,
@@ -64,4 +66,5 @@ def run_result(
         history=(*earlier, *result.messages),
         new_messages=result.messages,
         session=session,
+        prefix_changes=result.prefix_changes,
     )

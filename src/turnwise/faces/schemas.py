@@ -117,7 +117,10 @@ def read_output_type(wanted: object) -> OutputType:
     except (pydantic.errors.PydanticUserError, TypeError, NameError) as error:
         raise CallerError(f"`output_type`: {wanted!r} cannot be described by a JSON Schema: {error}") from error
     name = getattr(wanted, "__name__", "answer")
-    if schema.get("type") == "object" or "$ref" in schema:
+    if "$ref" in schema:  # a recursive model: providers want the object itself at the root
+        definitions = cast("dict[str, dict[str, object]]", schema["$defs"])
+        schema = {**definitions[str(schema["$ref"]).rpartition("/")[2]], "$defs": definitions}
+    if schema.get("type") == "object":
         return OutputType(_output_schema(schema, name=name), adapter.validate_json)
     definitions = schema.pop("$defs", None)
     wrapped: dict[str, object] = {
@@ -149,25 +152,36 @@ def _output_schema(schema: dict[str, object], *, name: str) -> OutputSchema:
     return OutputSchema(schema=msgspec.json.encode(schema).decode(), name=safe, strict=is_strict_ready(schema))
 
 
-def is_strict_ready(schema: object) -> bool:
-    """Whether a provider's strict mode takes it: every object closed, every property required.
+# What a provider's strict mode knows; a schema with anything else goes out without it.
+# Source: OpenAI, "Structured outputs", supported schemas; `oneOf` refused: livekit/agents#5302, openai-agents-python#1884.
+STRICT_KEYS = frozenset(
+    """type properties required additionalProperties items enum const description anyOf $ref $defs pattern format
+    multipleOf minimum maximum exclusiveMinimum exclusiveMaximum minItems maxItems""".split()
+)
 
-    Source: OpenAI, "Structured outputs", supported schemas.
-    """
-    match schema:
-        case dict():
-            node = cast("dict[str, object]", schema)
-            properties = node.get("properties")
-            if node.get("type") == "object" or isinstance(properties, dict):
-                names = set(cast("dict[str, object]", properties or {}))
-                required = node.get("required", [])
-                if node.get("additionalProperties") is not False or names != set(cast("list[str]", required)):
-                    return False
-            return all(is_strict_ready(value) for key, value in node.items() if key not in ("enum", "const", "default"))
-        case list():
-            return all(is_strict_ready(item) for item in cast("list[object]", schema))
-        case _:
-            return True
+
+def is_strict_ready(schema: Mapping[str, object]) -> bool:
+    """Whether a provider's strict mode takes it: an object at the root, every object closed, every property required,
+    nothing but STRICT_KEYS."""
+    return schema.get("type") == "object" and _is_closed(schema)
+
+
+def _is_closed(node: object) -> bool:
+    if not isinstance(node, Mapping):
+        return False
+    rules = cast("Mapping[str, object]", node)
+    if not rules or not rules.keys() <= STRICT_KEYS:
+        return False
+    properties = cast("Mapping[str, object]", rules.get("properties", {}))
+    if rules.get("type") == "object" or properties:
+        required = cast("list[str]", rules.get("required", []))
+        if rules.get("additionalProperties") is not False or set(properties) != set(required):
+            return False
+    inner = [*properties.values(), *cast("Mapping[str, object]", rules.get("$defs", {})).values()]
+    inner += cast("list[object]", rules.get("anyOf", []))
+    if rules.get("type") == "array":
+        inner.append(rules.get("items"))
+    return all(_is_closed(one) for one in inner)
 
 
 def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:

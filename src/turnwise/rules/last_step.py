@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.rules.schema import shorten
-from turnwise.vocab import File, Message, ToolChoice, ToolResult, ToolSpec
+from turnwise.vocab import File, Message, ToolChoice, ToolResult, ToolSpec, calls_of
 
 # Stands after the results, as the last user-role text: a changed system prompt or tool list would throw the provider's
 # prompt cache away (measured, gitmost follow-up; promise end:forced-answer).
@@ -40,6 +40,13 @@ def forbid_tools(
     """Keep the tools with tool choice none; drop them where the endpoint's profile says so, or once the model disobeyed."""
     drops = means == "drop_tools" or (disobeyed and family not in NEEDS_TOOLS_FOR_HISTORY)
     return Forbidden((), "auto") if drops or not tools else Forbidden(tools, "none")
+
+
+def tools_of_history(messages: Sequence[Message]) -> tuple[ToolSpec, ...]:
+    """The tools that were called, by name only, in the order of their first call: for an API that wants them declared
+    although none is on offer any more (tool choice none goes with them)."""
+    names = dict.fromkeys(call.name for message in messages for call in calls_of(message) if not call.free_form)
+    return tuple([ToolSpec(name=name, description="Not available any more.") for name in names])
 
 
 def local_answer(why: str, *, said: str, messages: Sequence[Message]) -> str:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from turnwise.rules.last_step import Forbidden, forbid_tools
+from turnwise.rules.last_step import NEEDS_TOOLS_FOR_HISTORY, Forbidden, forbid_tools, tools_of_history
 from turnwise.turn.commands import Purpose
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import StepPrepared
@@ -67,6 +67,8 @@ def build_request(
     offer = Forbidden(tools, _possible_choice(wanted, tools=tools))
     if forced:
         offer = forbid_tools(tools, means=config.tool_choice_none, disobeyed=disobeyed, family=config.family)
+    if not offer.tools and config.family in NEEDS_TOOLS_FOR_HISTORY and (called := tools_of_history(messages)):
+        offer = Forbidden(called, "none")
     parallel = config.parallel_tool_calls if prepared.parallel_tool_calls is None else prepared.parallel_tool_calls
     if trailing:
         messages = (*messages, Message("user", tuple([Text(text) for text in trailing])))
