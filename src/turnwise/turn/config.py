@@ -31,6 +31,7 @@ class ToolOffer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     client_side: bool = False
     exclusive: bool = False  # never runs beside another call
     idempotent: bool = False  # running it twice does no harm
+    repeatable: bool = False  # meant to be asked again and again, even while the answer stays the same
     effect: Effect = "none"
     timeout_s: float | None = None
 

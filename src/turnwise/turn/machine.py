@@ -7,6 +7,7 @@ import msgspec
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.history import error_result, fit_result, heal
 from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP, SYNTHESIS, local_answer
+from turnwise.rules.loops import why_it_ends
 from turnwise.rules.output import Fits, judge_output
 from turnwise.rules.stop import MaxSteps
 from turnwise.turn.asking import PAUSE_GOES_BACK_LAST, Asking, Sent, build_request, prefix_changes
@@ -23,6 +24,7 @@ from turnwise.turn.events import (
     ToolsFinished,
     TurnStarted,
 )
+from turnwise.turn.guarding import Guarding
 from turnwise.turn.transitions import State, check_legal, state_after
 from turnwise.vocab import (
     NO_USAGE,
@@ -102,6 +104,7 @@ class Turn(msgspec.Struct, kw_only=True):
     pending: tuple[ToolCall, ...] = ()
     results: dict[str, ToolResult] = {}
     last_text: str = ""  # what the model said beside its last calls
+    guarding: Guarding = Guarding()
 
     empties: int = 0  # empty responses in a row
     corrections: int = 0
@@ -171,6 +174,10 @@ class Turn(msgspec.Struct, kw_only=True):
             self.state = State.FINISHED
         return tuple(self.added)
 
+    @property
+    def _is_forced(self) -> bool:
+        return self.asking is not None and self.asking.forced
+
     def _check_number(self, number: int) -> None:
         if number != self.requests:
             raise TurnwiseBug(f"a response to request {number} came while request {self.requests} is at hand")
@@ -192,7 +199,7 @@ class Turn(msgspec.Struct, kw_only=True):
     def _ask(self, prepared: StepPrepared, *, disobeyed: bool = False) -> SendRequest:
         config = self.config
         self.prepared = prepared
-        forced = MaxSteps(config.max_steps).is_last(self.step)
+        forced = self.guarding.ends is not None or MaxSteps(config.max_steps).is_last(self.step)
         # A first step without tools has nothing to sum up, and a correction has its own words (promise end:early).
         partial = forced and not self.correcting and (bool(config.tools) or self.step > 1 or disobeyed)
         trailing = self._trailing(prepared, synthesis=partial)
@@ -249,7 +256,8 @@ class Turn(msgspec.Struct, kw_only=True):
             if prepared.instruction:
                 self._repair("instruction_dropped", f"step {self.step}", "nothing may follow a paused response")
             return ()
-        texts = [text for text in (self.note, prepared.instruction, SYNTHESIS if synthesis else None) if text]
+        circle = why_it_ends(self.guarding.ends) if synthesis and self.guarding.ends else None
+        texts = [text for text in (self.note, prepared.instruction, circle, SYNTHESIS if synthesis else None) if text]
         ends_open = self.messages[-1].role == "assistant" and not self.config.accepts_prefill
         return tuple(texts or ([GO_ON] if ends_open else []))
 
@@ -279,7 +287,7 @@ class Turn(msgspec.Struct, kw_only=True):
             if self.asking.forced:
                 return self._disobeyed(adopted, text=text, response=response)
             return self._run(adopted, response=response, asking=self.asking)
-        if response.finish is FinishReason.PAUSE and adopted.message.parts and self.step < self.config.max_steps:
+        if response.finish is FinishReason.PAUSE and adopted.message.parts and not self.asking.forced:
             return self._pause(adopted, text=text)
         if not text.strip():
             return self._empty(adopted)
@@ -293,11 +301,14 @@ class Turn(msgspec.Struct, kw_only=True):
             adopted.calls, finish=response.finish, asking=asking, offers=self.offers, config=self.config
         )
         self.calls, self.has_called = calls_of(adopted.message), True
-        self.pending, self.results = sorted_.pending, sorted_.results
+        self.guarding = self.guarding.judge(adopted.calls)
+        remembered = self.guarding.answers(sorted_.planned, messages=self.messages, offers=self.offers)
+        planned = tuple([plan for plan in sorted_.planned if plan.call.id not in remembered])
+        self.pending, self.results = sorted_.pending, {**sorted_.results, **remembered}
         self.last_text, self.said = text_of(response.message), ""
         self.empties, self.correcting = 0, False
-        if sorted_.planned:
-            return RunTools(step=self.step, calls=sorted_.planned)
+        if planned:
+            return RunTools(step=self.step, calls=planned)
         return self._after_tools(())
 
     def _after_tools(self, reported: Sequence[ToolResult]) -> Command:
@@ -329,7 +340,7 @@ class Turn(msgspec.Struct, kw_only=True):
                 "The model gave two empty responses in a row, so there is no answer of its own."
             )
         self.note, self.purpose = EMPTY_AGAIN, "answer"
-        if self.step < self.config.max_steps:
+        if not self._is_forced:
             return self._begin_step()
         return self._ask_beyond_cap("The model gave an empty response in the last step.", disobeyed=False)
 
@@ -356,12 +367,12 @@ class Turn(msgspec.Struct, kw_only=True):
             if isinstance(verdict, Fits):
                 output = verdict.json
                 self.repairs += verdict.repairs
-            elif self.corrections < self.config.max_output_corrections and self.step < self.config.max_steps:
+            elif self.corrections < self.config.max_output_corrections and not self._is_forced:
                 return self._correct(verdict.correction)
             else:
                 fits = False
         return self._finish(
-            StopReason.STEP_LIMIT if partial else StopReason.ANSWERED,
+            self._reason(partial=partial),
             text=text,
             complete=fits and not partial and finish not in UNFINISHED,
             output=output,
@@ -404,8 +415,14 @@ class Turn(msgspec.Struct, kw_only=True):
 
     def _answer_locally(self, why: str) -> FinishTurn:
         partial = self.asking is not None and self.asking.partial
-        text = local_answer(why, said=self.said or self.last_text, messages=self.added)
-        return self._finish(StopReason.STEP_LIMIT if partial else StopReason.ANSWERED, text=text, local=True)
+        circle = why_it_ends(self.guarding.ends) + " " if self.guarding.ends else ""
+        text = local_answer(circle + why, said=self.said or self.last_text, messages=self.added)
+        return self._finish(self._reason(partial=partial), text=text, local=True)
+
+    def _reason(self, *, partial: bool) -> StopReason:
+        if not partial:
+            return StopReason.ANSWERED
+        return StopReason.LOOP if self.guarding.ends is not None else StopReason.STEP_LIMIT
 
     def _finish(
         self,
@@ -469,8 +486,9 @@ class Turn(msgspec.Struct, kw_only=True):
             result = self.results.get(call.id) or by_id.get(call.id)
             results.append(error_result(call, text=missing) if result is None else fit_result(result, call=call))
         self.calls, self.results = (), {}
-        if results:
-            self._append(Message("tool", tuple(results)))
+        self.guarding, told = self.guarding.close(results, offers=self.offers)
+        if told:
+            self._append(Message("tool", told))
 
     def _settle_pause(self) -> None:
         """A paused response that nothing will continue keeps its text only: what the provider had begun cannot be ended."""
