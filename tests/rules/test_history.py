@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from turnwise.rules.history import BEGINNING_MISSING, NO_RESULT, heal
+from turnwise.rules.history import BEGINNING_MISSING, NO_RESULT, heal, unique_id
 from turnwise.vocab import (
     ArgumentsState,
     Message,
@@ -143,10 +143,11 @@ def test_what_a_family_refuses_is_left_out_for_it_only() -> None:
     assert chat.messages == (given_[0], results(result("x:1", name="read file")))
     assert [repair.kind for repair in chat.repairs] == ["empty_message", "empty_message"]
     strict = heal(given_, family="anthropic_messages")
+    fit = unique_id("x:1", taken=(), family="anthropic_messages")
     assert strict.messages == (
         Message("user", (Text(BEGINNING_MISSING),)),
-        calls(ToolCall(id="x_1", name="read_file")),
-        results(result("x_1", name="read_file")),
+        calls(ToolCall(id=fit, name="read_file")),
+        results(result(fit, name="read_file")),
     )
 
 
@@ -180,7 +181,66 @@ def test_arguments_that_servers_cannot_read_go_back_as_an_empty_object(arguments
     assert healed.messages[1] == calls(replace(text, state=ArgumentsState.COMPLETE))
 
 
-ids = st.sampled_from(["", "a", "b", "a_2"])
+VLLM = "chatcmpl-tool-" + "0123456789abcdef" * 2  # what vLLM makes: 46 characters
+LONG = "call_" + "x" * 95
+
+
+@pytest.mark.promise("step:history-healed")
+@pytest.mark.parametrize(
+    ("family", "limit"), [("openai_chat", 40), ("openai_responses", 64), ("anthropic_messages", 64)]
+)
+def test_ids_longer_than_the_family_takes_are_cut_and_their_results_follow(family: str, limit: int) -> None:
+    """Public reports: langmanus#119, opencode#12653, fastllm#45. Ids that begin alike stay apart, whatever stands before."""
+    other = LONG + "y"
+    given_ = (HELLO, calls(call(LONG), call(other)), results(result(LONG, "1"), result(other, "2")))
+    healed = heal(given_, family=family)
+    ids = [part.id for part in healed.messages[1].parts if isinstance(part, ToolCall)]
+    assert [len(id) for id in ids] == [limit, limit] and len(set(ids)) == 2
+    assert healed.messages[2] == results(result(ids[0], "1"), result(ids[1], "2"))
+    assert [repair.kind for repair in healed.repairs] == ["call_id", "call_id"]
+    alone = heal((HELLO, calls(call(other)), results(result(other, "2"))), family=family)
+    assert alone.messages[1] == calls(call(ids[1]))
+    again = heal((calls(call(other)), results(result(other))), family=family, taken_ids=ids)
+    (renamed,) = again.call_ids - set(ids)
+    assert renamed.endswith("_2") and len(renamed) == limit
+
+
+def test_an_id_of_vllm_is_cut_for_chat_and_no_other() -> None:
+    """46 characters: too many for Chat Completions, few enough for the others."""
+    assert unique_id(VLLM, taken=(), family="openai_chat") == "chatcmpl-tool-0123456789abcdef0_634a830d"
+    for family in ("openai_responses", "anthropic_messages", "gemini"):
+        assert unique_id(VLLM, taken=(), family=family) == VLLM
+
+
+def test_a_signature_inside_an_id_stays_whole_for_the_family_that_put_it_there() -> None:
+    """LiteLLM keeps Gemini's signature in a Chat call's id and needs it back (litellm#16895)."""
+    carrying = f"call_1__thought__{'c2lnbmVk' * 20}=="
+    assert unique_id(carrying, taken=(), family="openai_chat") == carrying
+    assert len(unique_id(carrying, taken=(), family="anthropic_messages")) == 64
+
+
+@pytest.mark.promise("step:history-healed")
+def test_ids_that_differ_in_punctuation_alone_stay_apart() -> None:
+    """Anthropic takes letters, digits, `_` and `-`; which of two ids came first must not matter to either."""
+    ids = ["functions.read:0", "functions:read.0", "functions_read_0"]
+    fit = [unique_id(id, taken=(), family="anthropic_messages") for id in ids]
+    assert fit[2] == ids[2] and len(set(fit)) == 3
+    assert all(id.startswith("functions_read_0") for id in fit)
+    given_ = (HELLO, calls(*[call(id) for id in ids]), results(*[result(id, id) for id in ids]))
+    healed = heal(given_, family="anthropic_messages")
+    assert healed.messages[2] == results(*[result(new, old) for new, old in zip(fit, ids, strict=True)])
+
+
+@pytest.mark.promise("step:history-healed", "step:every-call-answered")
+@pytest.mark.parametrize("content", [(), (Text(""),), (Text(" \n"), Text("\t"))])
+def test_a_failed_result_without_a_word_says_that_there_was_none(content: tuple[Text, ...]) -> None:
+    """Anthropic: "content cannot be empty if `is_error` is true" (markform#153)."""
+    empty = ToolResult(call_id="a", name="read", content=content, is_error=True)
+    healed = heal((HELLO, calls(call("a")), results(empty)), family="anthropic_messages")
+    assert healed.messages[2] == results(replace(empty, content=(Text("(no output)"),)))
+
+
+ids = st.sampled_from(["", "a", "b", "a_2", "a.b", "a:b", "x" * 90])
 parts: st.SearchStrategy[Part] = st.one_of(
     st.builds(Text, st.sampled_from(["", " ", "x"])), st.builds(call, ids), st.builds(result, ids, st.text(max_size=2))
 )
@@ -194,7 +254,7 @@ histories = st.lists(
 
 @pytest.mark.promise("step:history-healed")
 @settings(max_examples=300, deadline=None, derandomize=True)
-@given(given_=histories, family=st.sampled_from(["openai_chat", "anthropic_messages", "gemini"]))
+@given(given_=histories, family=st.sampled_from(["openai_chat", "openai_responses", "anthropic_messages", "gemini"]))
 def test_healing_twice_changes_nothing_more(given_: list[Message], family: str) -> None:
     """Healed history is sound, so the next turn begins with the same bytes."""
     once = heal(given_, family=family)

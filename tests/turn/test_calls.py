@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, PATH, READ, call, cut, done, play, results_in, says
 from turnwise.errors import BadTool, CallerError
-from turnwise.rules.history import check_input
+from turnwise.rules.history import check_input, unique_id
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
 from turnwise.turn.events import StepPrepared, ToolsFinished, TurnStarted
@@ -224,15 +224,29 @@ def test_the_fold_of_a_session_is_what_each_next_turn_starts_from() -> None:
 
 
 def test_a_session_that_changes_its_family_is_folded_to_the_same_ids() -> None:
-    """`x:1` goes to Anthropic as `x_1`, so a call that comes back as `x_1` needs another id, live and folded."""
+    """`x:1` goes to Anthropic under another id, so a call that comes back with that one needs a third, live and folded."""
     first = play([says(call("x:1")), says("One.")])
+    known = unique_id("x:1", taken=(), family="anthropic_messages")
     second = play(
-        [says(call("x_1")), says("Two.")],
+        [says(call(known)), says("Two.")],
         config=replace(CONFIG, family="anthropic_messages"),
         earlier=first.result.messages,
     )
-    assert list(results_in(second.result.messages)) == ["x_1_2"]
+    assert list(results_in(second.result.messages)) == [f"{known}_2"]
     assert session_messages([first.events, second.events]) == (*first.result.messages, *second.result.messages)
+
+
+@pytest.mark.promise("step:history-healed", "step:prefix-stable")
+def test_an_id_too_long_for_the_family_is_cut_when_it_arrives() -> None:
+    """vLLM's ids have 46 characters, OpenAI takes 40 (opencode#12653); the next turn finds nothing to mend."""
+    long = "chatcmpl-tool-" + "0123456789abcdef" * 2
+    fit = unique_id(long, taken=(), family=CONFIG.family)
+    first = play([says(call(long)), says("One.")])
+    assert [planned.call.id for planned in first.ran[0]] == [fit]
+    assert list(results_in(first.result.messages)) == [fit] and len(fit) == 40
+    assert "call_id" in [repair.kind for repair in first.result.repairs]
+    second = play([says("Two.")], earlier=first.result.messages)
+    assert second.result.repairs == ()
 
 
 def test_a_result_without_content_says_that_there_was_none() -> None:

@@ -4,6 +4,7 @@ Healed once when a turn starts; what the turn appends afterwards is made fit pie
 `fit_parts`), so no step walks the whole history. Every change to what was given is recorded as a `Repair`.
 """
 
+import hashlib
 import re
 from collections.abc import Collection, Sequence
 
@@ -35,6 +36,13 @@ REFUSES_TRAILING_REASONING = frozenset({"anthropic_messages", "openai_responses"
 BEGINS_WITH_USER = frozenset({"anthropic_messages", "gemini"})
 # Anthropic's pattern for `tool_use.id` is [a-zA-Z0-9_-]+. Elsewhere ids are the endpoint's own and go back as they came.
 REFUSED_IN_IDS = {"anthropic_messages": re.compile(r"[^A-Za-z0-9_-]")}
+# OpenAI: "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40", and 64 for
+# `input[1].call_id` (langmanus#119, opencode#12653, fastllm#45). vLLM's own ids have 46. Bedrock's `toolUseId` ends at 64.
+# Servers that make longer ids take any, so a session that moves between them loses nothing by the shorter ones.
+ID_CHARACTERS = {"openai_chat": 40, "openai_responses": 64, "anthropic_messages": 64}
+# LiteLLM hides Gemini's signature in a Chat call's id and wants it back there (litellm#16895): cut, the next request fails.
+CARRIED_IN_IDS = {"openai_chat": "__thought__"}
+ID_PRINT_CHARACTERS = 8
 # What OpenAI, Anthropic and (nearly) Gemini accept as a function's name in history.
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -261,14 +269,32 @@ def _begin_with_user(messages: list[Message], *, repairs: list[Repair]) -> None:
 
 def unique_id(id: str, *, taken: Collection[str], also: Collection[str] = (), family: str) -> str:
     """`id` as the family takes it, with a number behind it where it is empty or taken (in either collection)."""
-    wanted = re.sub(REFUSED_IN_IDS[family], "_", id) if family in REFUSED_IN_IDS else id
+    wanted = _fit_id(id, family=family)
     if wanted and wanted not in taken and wanted not in also:
         return wanted
     number = 2 if wanted else 1
     wanted = wanted or "call"
-    while f"{wanted}_{number}" in taken or f"{wanted}_{number}" in also:
+    while (numbered := _numbered(wanted, number=number, family=family)) in taken or numbered in also:
         number += 1
-    return f"{wanted}_{number}"
+    return numbered
+
+
+def _fit_id(id: str, *, family: str) -> str:
+    """What has to change gets the id's own print behind it, so that two ids that differ stay different, in any order."""
+    refused = REFUSED_IN_IDS.get(family)
+    fit = id if refused is None else refused.sub("_", id)
+    limit = ID_CHARACTERS.get(family, len(fit))
+    carried = CARRIED_IN_IDS.get(family)
+    if (fit == id and len(fit) <= limit) or (carried is not None and carried in id):
+        return id
+    print_of = hashlib.blake2b(id.encode(errors="surrogatepass")).hexdigest()[:ID_PRINT_CHARACTERS]
+    return f"{fit[: limit - ID_PRINT_CHARACTERS - 1]}_{print_of}"
+
+
+def _numbered(id: str, *, number: int, family: str) -> str:
+    end = f"_{number}"
+    limit = ID_CHARACTERS.get(family)
+    return id + end if limit is None else id[: limit - len(end)] + end
 
 
 def fit_call(call: ToolCall, *, tool_names: Collection[str]) -> tuple[ToolCall, tuple[Repair, ...]]:
