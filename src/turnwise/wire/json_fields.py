@@ -57,8 +57,16 @@ def is_object(raw: bytes | msgspec.Raw) -> bool:
 
 
 def is_null(raw: msgspec.Raw | None) -> bool:
-    """True where the field was not sent, or sent as null."""
-    return raw is None or bytes(raw) == b"null"
+    """True where the field was not sent, or sent as null. (A `Raw` itself never equals bytes.)"""
+    return not raw or bytes(raw) == b"null"
+
+
+_EMPTY = frozenset([b"", b"null", b"{}", b"[]", b'""', b"false"])
+
+
+def is_error(raw: msgspec.Raw) -> bool:
+    """True where the field `error` says that there is one: servers send its empty forms beside a healthy answer."""
+    return b"".join(bytes(raw)[:16].split()) not in _EMPTY
 
 
 def is_json(text: str) -> bool:

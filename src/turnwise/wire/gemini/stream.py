@@ -51,7 +51,7 @@ from turnwise.wire.gemini.partial_arguments import BEGIN, PartialArguments
 from turnwise.wire.gemini.parts import ABOUT_PART, read_item, signature
 from turnwise.wire.gemini.usage import decode_usage
 from turnwise.wire.gemini.words import finish_of
-from turnwise.wire.json_fields import NOTHING, UNREADABLE, text_of_raw, write_object
+from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error, text_of_raw, write_object
 from turnwise.wire.limits import Limits
 from turnwise.wire.sse import LineTooLong
 
@@ -150,7 +150,7 @@ class ChunkReader:
                     self._take_candidate(candidate, frames)
         if chunk.prompt_feedback is not None:
             self._take_feedback(chunk.prompt_feedback, frames)
-        if chunk.error is not NOTHING and bytes(chunk.error) != b"null":
+        if chunk.error is not NOTHING and is_error(chunk.error):
             frames.append(Faulted(fault_in_stream(chunk.error)))
 
     def _take_candidate(self, candidate: Candidate[PlainPart] | Candidate[msgspec.Raw], frames: list[Frame]) -> None:

@@ -9,7 +9,7 @@ import json
 
 import msgspec
 
-from turnwise.wire.json_fields import NOTHING
+from turnwise.wire.json_fields import NOTHING, is_null
 from turnwise.wire.openai_chat.fields import is_array, is_object
 
 
@@ -83,8 +83,8 @@ decode_chunk = msgspec.json.Decoder(Chunk).decode
 
 
 def is_there(raw: msgspec.Raw) -> bool:
-    """True where the field was sent and is not null."""
-    return bool(raw) and raw != b"null"
+    """True where the field was sent and is not null. (A `Raw` never equals bytes; its bytes do.)"""
+    return not is_null(raw)
 
 
 def tolerant_chunk(value: dict[str, object]) -> Chunk:

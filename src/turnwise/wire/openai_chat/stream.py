@@ -29,7 +29,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.healing import decode_text, read_values
-from turnwise.wire.json_fields import NOTHING, UNREADABLE
+from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_chat.chunks import (
     CallPiece,
@@ -103,11 +103,11 @@ class ChunkReader:
                 if not choice.index:
                     self._read_choice(choice, frames)
         # Identity with the default is the cheapest way to see that a field was not sent.
-        if (chunk.usage is not NOTHING and chunk.usage != b"null") or chunk.x_groq is not None:
+        if (chunk.usage is not NOTHING and is_there(chunk.usage)) or chunk.x_groq is not None:
             self._read_usage(chunk, frames)
         if chunk.citations or chunk.search_results:
             self._cite(chunk.search_results or chunk.citations, frames)
-        if chunk.error is not NOTHING and is_there(chunk.error):
+        if chunk.error is not NOTHING and is_error(chunk.error):
             frames.append(Faulted(decode_error_event(bytes(chunk.error))))
 
     def _read_usage(self, chunk: Chunk, frames: list[Frame]) -> None:
@@ -401,7 +401,7 @@ class ChatStreamDecoder:
         self._head = None
 
     def _read_chunk(self, chunk: Chunk, event: SseEvent, frames: list[Frame]) -> None:
-        if chunk.choices is None and (chunk.error is NOTHING or not is_there(chunk.error)):
+        if chunk.choices is None and not is_error(chunk.error):
             # Usage alone, or an error written without its `error` key (Mistral, vLLM).
             if event.name == "error" or chunk.object == "error":
                 self._recognise()
@@ -440,7 +440,7 @@ class ChatStreamDecoder:
         if len(chunks) > 1:
             frames.append(Mended(Repair("chunks_glued", where, f"{len(chunks)} JSON values stood in one event")))
         for chunk in chunks:
-            if chunk.choices is not None or is_there(chunk.error) or is_there(chunk.usage):
+            if chunk.choices is not None or is_error(chunk.error) or is_there(chunk.usage):
                 self._recognise()
                 self._reader.read(chunk, frames)
         return frames

@@ -1,0 +1,58 @@
+"""Chat Completions answers of odd servers: fields that are there and say nothing, wrong types, words that nobody documented."""
+
+import json
+from typing import Any
+
+import pytest
+
+from turnwise.testing.wire_conformance import assemble, decode_stream
+from turnwise.vocab import FinishReason, Message, Response, Text, Usage
+from turnwise.wire.limits import DEFAULT_LIMITS
+from turnwise.wire.openai_chat import FAMILY
+from turnwise.wire.profiles import builtin_profiles
+
+PROFILE = builtin_profiles()["openai_chat"]
+
+
+def chunk(fields: dict[str, Any], finish: object = None, **more: Any) -> dict[str, Any]:
+    return {"id": "c1", "model": "m1", "choices": [{"index": 0, "delta": fields, "finish_reason": finish}], **more}
+
+
+def streamed(*chunks: object) -> Response:
+    lines = [b"data: " + json.dumps(part).encode() + b"\n\n" for part in (*chunks, chunk({}, "stop"))]
+    return assemble(decode_stream(FAMILY, [b"".join(lines)], profile=PROFILE))
+
+
+def whole(message: dict[str, Any], finish: object = "stop", **more: Any) -> Response:
+    body = {"id": "c1", "model": "m1", "choices": [{"index": 0, "message": message, "finish_reason": finish}], **more}
+    return assemble(FAMILY.decode_body(json.dumps(body).encode(), PROFILE, DEFAULT_LIMITS))
+
+
+def answered(text: str = "hi", **more: Any) -> Response:
+    return Response(
+        message=Message("assistant", (Text(text),)),
+        finish=FinishReason.STOP,
+        provider_finish="stop",
+        id="c1",
+        model="m1",
+        **more,
+    )
+
+
+@pytest.mark.parametrize("empty", [None, {}, "", False, []])
+def test_an_error_that_says_nothing_is_no_error(empty: object) -> None:
+    """Servers write the field beside a healthy answer, in every chunk or in the body."""
+    assert streamed(chunk({"content": "hi"}, error=empty)) == answered()
+    assert whole({"content": "hi"}, error=empty) == answered()
+
+
+def test_fields_that_are_null_say_nothing() -> None:
+    """Null is the same as not sent, for usage, Groq's extension and a call's extra content."""
+    call = {"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}, "extra_content": None}
+    assert streamed(chunk({"content": "hi"}, usage=None, x_groq={"usage": None})) == answered()
+    assert streamed(chunk({"content": "hi"}, usage=None, x_groq={"usage": {"prompt_tokens": 3}})).usage == Usage(
+        input_tokens=3, provider='{"prompt_tokens":3}'
+    )
+    assert streamed(chunk({"tool_calls": [call]})) == streamed(
+        chunk({"tool_calls": [{key: value for key, value in call.items() if value is not None}]})
+    )
