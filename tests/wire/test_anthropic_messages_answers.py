@@ -150,7 +150,7 @@ LOST: dict[str, tuple[Sequence[Any], Sequence[Any]]] = {
     ),
     "characters of a call id outside of [a-zA-Z0-9_-]": (
         (ToolCall(id="a.b:0", name="n"),),
-        (ToolCall(id="a_b_0", name="n"),),
+        (ToolCall(id="a_b_0_fa26af0e", name="n"),),
     ),
     "opaque data, citations and items of other families, and their server-side tools": (
         (Text("a", citations=(Citation(family="gemini", raw="{}"),)), ProviderItem("gemini", "x", "{}")),

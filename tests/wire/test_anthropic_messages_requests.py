@@ -418,8 +418,8 @@ LOST: dict[str, tuple[Request, Request]] = {
             Message("tool", (ToolResult(call_id="functions.read:0", name="read"),)),
         ),
         ask(
-            assistant(ToolCall(id="functions_read_0", name="read")),
-            Message("tool", (ToolResult(call_id="functions_read_0", name="read"),)),
+            assistant(ToolCall(id="functions_read_0_b2012d8e", name="read")),
+            Message("tool", (ToolResult(call_id="functions_read_0_b2012d8e", name="read"),)),
         ),
     ),
     "name of the tool on a result without its call": (
@@ -636,3 +636,16 @@ def test_recorded_bad_requests_are_refused_only_where_the_api_refused_their_shap
             refused[str(error)] = json.loads(recorded["response"]["body"])["error"]["message"]
     assert len(refused) == 3
     assert all(ours == theirs for ours, theirs in refused.items())
+
+
+def test_calls_whose_ids_differ_in_punctuation_alone_keep_their_own_results() -> None:
+    """The API takes no dots and colons; both ids as `a_b` would be refused as one id used twice."""
+    ids = ("a.b", "a:b", "a_b")
+    calls = Message("assistant", tuple([ToolCall(id=id, name="read") for id in ids]))
+    results = Message("tool", tuple([ToolResult(call_id=id, name="read", content=(Text(id),)) for id in ids]))
+    sent = json.loads(FAMILY.encode_request(ask(user("x"), calls, results), PROFILE).body)["messages"]
+    called = [block["id"] for block in sent[1]["content"]]
+    assert len(set(called)) == 3 and called[2] == "a_b"
+    assert [(block["tool_use_id"], block["content"]) for block in sent[2]["content"]] == list(
+        zip(called, ids, strict=True)
+    )

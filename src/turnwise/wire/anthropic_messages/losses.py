@@ -28,7 +28,7 @@ LOSSES: tuple[Loss, ...] = (
     Loss(
         what="characters of a call id outside of [a-zA-Z0-9_-]",
         direction="both",
-        becomes="`_`, alike in the call and its result",
+        becomes="`_`, with a print of the id behind it, alike in the call and its result",
     ),
     Loss(what="name of the tool on a result without its call", direction="request", becomes="empty"),
     Loss(

@@ -5,6 +5,7 @@ Keys of this family's opaque data: `signature` (thinking) or `data` (redacted_th
 A ToolResult whose content has blocks that are no Text or File keeps the whole `content` there.
 """
 
+import hashlib
 import re
 
 import msgspec
@@ -47,8 +48,11 @@ _CITATION_TITLES = ("title", "document_title")
 
 
 def tool_use_id(call_id: str) -> str:
-    """The call's id as the API takes it: pure, so that a call and its result get the same one."""
-    return _NOT_IN_ID.sub("_", call_id) or "_"
+    """The call's id as the API takes it: pure, so that a call and its result get the same one, and no other call does."""
+    fit = _NOT_IN_ID.sub("_", call_id)
+    if fit == call_id:
+        return fit or "_"
+    return f"{fit}_{hashlib.blake2b(call_id.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
 
 # --- reading
