@@ -2,8 +2,10 @@
 
 import asyncio
 import dataclasses
+import gc
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from decimal import Decimal
 
@@ -124,6 +126,66 @@ def test_long_output_keeps_head_and_tail() -> None:
     ]
 
 
+def test_result_of_many_parts_is_bounded() -> None:
+    """70,000 parts leave the first and last, and a note; nothing of the size limit turns around at zero."""
+    call = ToolCall(id="1", name="t")
+    result = result_of(call, [Text(f"{number}:" + "x" * 130) for number in range(70_000)])
+    texts = [part.text for part in result.content if isinstance(part, Text)]
+    assert (len(texts), texts[0][:2], texts[50], texts[-1][:6]) == (
+        *(101, "0:", "[... 69,900 parts left out ...]"),
+        "69999:",
+    )
+    assert len(msgspec.json.encode(result)) < MAX_TEXT_CHARACTERS
+    long = result_of(call, [Text("x" * 10_000) for _ in range(70_000)])
+    assert len(msgspec.json.encode(long)) < MAX_TEXT_CHARACTERS * 1.2
+    assert cut_middle("abc", limit=0) == cut_middle("abc", limit=1) == "\n[... 3 characters left out ...]\n"
+
+
+def test_files_of_a_result_share_one_limit() -> None:
+    """What the providers take is a size for the request, not for each file."""
+    halves = [File(media_type="image/png", data=bytes(MAX_FILE_BYTES // 2 + 1)) for _ in range(2)]
+    assert said(result_of(ToolCall(id="1", name="t"), halves)) == "`t` returned files of 20971522 bytes: too large"
+
+
+class Marked(str):
+    """As numpy's and markupsafe's strings are."""
+
+
+def test_what_a_part_holds_is_checked() -> None:
+    """Structs take anything; a journal that fails on it later would end the turn."""
+    call = ToolCall(id="1", name="t")
+    assert result_of(call, Marked("a")).content == result_of(call, Text(Marked("a"))).content == (Text("a"),)
+    assert type(result_of(call, Text(Marked("a"))).content[0].text) is str  # type: ignore[union-attr]
+    picture = File(media_type="image/png", data=bytearray(b"PNG"))  # type: ignore[arg-type]
+    assert result_of(call, picture).content == (File(media_type="image/png", data=b"PNG"),)
+    for wrong in (
+        Text(5),
+        File(media_type=None, data=b""),
+        File(media_type="a/b", name="\ud800"),
+        File(media_type="a/b", data=9),
+    ):  # type: ignore[arg-type]
+        result = result_of(call, wrong)
+        assert result.is_error and "cannot be turned into JSON" in said(result)
+        msgspec.json.encode(result)
+
+
+async def test_large_value_is_made_into_text_outside_the_loop() -> None:
+    """A plain function's in its own thread, an async one's in another, so nobody waits for a slow serialiser."""
+    where: set[bool] = set()
+
+    class Slow:
+        def to_dict(self) -> object:
+            where.add(threading.current_thread() is threading.main_thread())
+            return {}
+
+    async def later(_: Arguments) -> object:
+        return [Slow()] * 1001
+
+    assert said(await one(lambda _: Slow())) == "{}"
+    assert (await one(later)).is_error is False
+    assert where == {False}
+
+
 async def test_exceptions_are_results_without_a_traceback() -> None:
     """Type and message; ToolFault in its own words; sys.exit and a self-made cancellation end the tool, not the turn."""
 
@@ -143,6 +205,75 @@ async def test_exceptions_are_results_without_a_traceback() -> None:
         (True, "SystemExit: 3"),
         (True, "`it` cancelled itself"),
     ]
+
+
+class Mute(Exception):
+    """Its text cannot be had."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+class MuteFault(Mute, ToolFault):
+    pass
+
+
+class Panic(BaseException):
+    """As a Rust extension raises it (pyo3's PanicException), or gevent its Timeout."""
+
+
+@pytest.mark.promise("step:every-call-answered")
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("awaited", [False, True])
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (Mute(), "Mute: (its message cannot be shown: ValueError)"),
+        (MuteFault(), "(its message cannot be shown: ValueError)"),
+        (Panic("index out of bounds"), "Panic: index out of bounds"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (SystemExit(3), "SystemExit: 3"),
+        (GeneratorExit(), "GeneratorExit"),
+        (StopIteration(Mute()), "StopIteration: (its message cannot be shown: ValueError)"),
+        (asyncio.CancelledError(), "`it` cancelled itself"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+async def test_whatever_a_tool_raises_is_its_result(
+    error: BaseException, text: str, awaited: bool, exclusive: bool
+) -> None:
+    """In a thread or in the loop, alone or beside others: its siblings keep their results."""
+
+    def fail(_: Arguments) -> object:
+        raise error
+
+    async def fail_later(_: Arguments) -> object:
+        raise error
+
+    if awaited and isinstance(error, StopIteration):
+        text = "RuntimeError: coroutine raised StopIteration"  # Python's own rule (PEP 479)
+    calls = [planned("sibling"), planned("it", exclusive=exclusive)]
+    run, _ = tool_run(FakeClock(), calls, sibling=lambda _: "fine", it=fail_later if awaited else fail)
+    results = await asyncio.wait_for(run.run(), 5)
+    assert [(said(result), result.is_error) for result in results] == [("fine", False), (text, True)]
+
+
+@pytest.mark.promise("step:every-call-answered")
+@pytest.mark.parametrize("exclusive", [False, True])
+async def test_tool_that_cancels_its_own_task_has_a_result(exclusive: bool) -> None:
+    """Nobody else cancelled anything, so the step goes on."""
+
+    async def cancel(_: Arguments) -> object:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+        return "never"
+
+    calls = [planned("it", exclusive=exclusive), planned("sibling")]
+    run, _ = tool_run(FakeClock(), calls, sibling=lambda _: "fine", it=cancel)
+    results = await asyncio.wait_for(run.run(), 5)
+    assert [said(result) for result in results] == ["`it` cancelled itself", "fine"]
 
 
 async def test_arguments_arrive_decoded() -> None:
@@ -200,6 +331,35 @@ async def test_tool_that_ignores_its_cancellation_is_abandoned() -> None:
     assert said(result) == "timed out after 10 s, may still be running"
     release.set()
     await clock.advance(0)
+
+
+async def test_abandoned_tool_is_kept_until_it_ends() -> None:
+    """asyncio holds tasks weakly: without us, garbage collection would end it at any moment, in mid-work."""
+    clock = FakeClock()
+    waiting: list[weakref.ref[asyncio.Future[None]]] = []
+
+    async def stubborn(_: Arguments) -> str:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            release: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            waiting.append(weakref.ref(release))
+            await release
+        return "late"
+
+    run, _ = tool_run(clock, [planned("stubborn")], stubborn=stubborn)
+    running = asyncio.create_task(run.run())
+    await clock.until_waiting(10)
+    await clock.advance(10.5)
+    await asyncio.wait_for(running, 5)
+    gc.collect()
+    release = waiting[0]()
+    assert release is not None
+    release.set_result(None)
+    del release
+    await clock.advance(0)
+    gc.collect()
+    assert waiting[0]() is None
 
 
 async def test_cancelled_run_keeps_what_had_finished() -> None:

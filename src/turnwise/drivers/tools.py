@@ -7,13 +7,12 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import groupby
-from typing import cast
+from typing import TypeVar, cast
 
 import msgspec
 
 from turnwise.drivers.clock import Clock, wait_for_task
-from turnwise.drivers.tool_output import ERROR_CHARACTERS, cut_middle, error_result, result_of
-from turnwise.errors import ToolFault
+from turnwise.drivers.tool_output import error_result, failure_of, result_of
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
 from turnwise.vocab import ToolCall, ToolResult
@@ -21,7 +20,10 @@ from turnwise.vocab import ToolCall, ToolResult
 # How long a cancelled tool may tidy up before it is left to itself. Cancelling a turn settles within a second (wait:cancel).
 SETTLE_S = 0.5
 
+LARGE_ITEMS = 1000  # of a container that an async tool returns: turning it into JSON is worth a thread (0.1 ms)
+
 Arguments = dict[str, object]
+Outcome = TypeVar("Outcome")
 
 # asyncio holds tasks weakly; one that ignores its cancellation must stay somewhere until it ends.
 _abandoned: set[asyncio.Task[ToolResult]] = set()
@@ -97,11 +99,13 @@ class ToolRun:
     async def _within_deadline(self, function: Callable[[Arguments], object], planned: PlannedCall) -> ToolResult:
         task = asyncio.create_task(_call(function, planned), name=f"tool {planned.call.name}")
         try:
-            if await wait_for_task(task, clock=self._clock, timeout_s=planned.timeout_s):
-                return task.result()
+            ended = await wait_for_task(task, clock=self._clock, timeout_s=planned.timeout_s)
         except asyncio.CancelledError:
             await self._stop(task)
             raise
+        if ended:
+            # `_call` raises nothing but a cancellation, and this one was not ours
+            return _cancelled_itself(planned.call) if task.cancelled() else task.result()
         stopped = await self._stop(task) and _is_async(function)  # a thread cannot be stopped
         outcome = " and was stopped" if stopped else ", may still be running"
         return error_result(planned.call, f"timed out after {planned.timeout_s:g} s{outcome}")
@@ -121,20 +125,43 @@ async def _call(function: Callable[[Arguments], object], planned: PlannedCall) -
     call = planned.call
     try:
         arguments: Arguments = {"input": planned.arguments} if call.free_form else _decode(planned.arguments)
-        value = function(arguments) if _is_async(function) else await _in_thread(functools.partial(function, arguments))
+        if _is_async(function):
+            value = function(arguments)
+        else:
+            value = await _in_thread(functools.partial(_call_here, function, arguments, call))
         if inspect.isawaitable(value):
             value = await cast("Awaitable[object]", value)
+        if isinstance(value, ToolResult):
+            return value
+        if _is_large(value):  # a model's own serialiser may be slow, and others wait for the loop
+            return await _in_thread(functools.partial(result_of, call, value))
         return result_of(call, value)
-    except ToolFault as fault:
-        return error_result(call, str(fault))
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        return error_result(call, f"`{call.name}` cancelled itself")
-    except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a tool raises is its result; `sys.exit()` too)
-        text = cut_middle(str(error), limit=ERROR_CHARACTERS)
-        return error_result(call, f"{type(error).__name__}: {text}" if text else type(error).__name__)
+        return _cancelled_itself(call)
+    except BaseException as error:  # noqa: BLE001 (see `failure_of`)
+        return failure_of(call, error)
+
+
+def _call_here(function: Callable[[Arguments], object], arguments: Arguments, call: ToolCall) -> object:
+    """In the tool's own thread: its result, made there too, or what has to be awaited for it. Raises nothing."""
+    try:
+        value = function(arguments)
+        return value if inspect.isawaitable(value) else result_of(call, value)
+    except asyncio.CancelledError:
+        return _cancelled_itself(call)
+    except BaseException as error:  # noqa: BLE001 (see `failure_of`)
+        return failure_of(call, error)
+
+
+def _cancelled_itself(call: ToolCall) -> ToolResult:
+    return error_result(call, f"`{call.name}` cancelled itself")
+
+
+def _is_large(value: object) -> bool:
+    return isinstance(value, list | tuple | dict | set | frozenset) and len(cast("list[object]", value)) > LARGE_ITEMS
 
 
 _decode = msgspec.json.Decoder(Arguments).decode
@@ -144,30 +171,20 @@ def _is_async(function: Callable[[Arguments], object]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
-async def _in_thread(function: Callable[[], object]) -> object:
-    """Run it in a daemon thread of its own: a pool's threads are joined at exit, so one stuck tool would hang the
-    program, and a pool of 6 (two cores) would make the seventh parallel call wait."""
+async def _in_thread(function: Callable[[], Outcome]) -> Outcome:
+    """Run it, which must not raise, in a daemon thread of its own: a pool's threads are joined at exit, so one stuck tool
+    would hang the program, and a pool of 6 (two cores) would make the seventh parallel call wait."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[object] = loop.create_future()
+    done: asyncio.Future[Outcome] = loop.create_future()
 
-    def settle(value: object, error: BaseException | None) -> None:
-        if done.cancelled():
-            return
-        if error is None:
+    def settle(value: Outcome) -> None:
+        if not done.done():
             done.set_result(value)
-        else:
-            done.set_exception(error)
 
     def work() -> None:
-        value, error = None, None
+        value = function()
         try:
-            value = function()
-        except StopIteration as stop:  # a future cannot hold it
-            error = RuntimeError(f"StopIteration: {stop}")
-        except BaseException as raised:  # noqa: BLE001 (handed over to the caller, not swallowed)
-            error = raised
-        try:
-            loop.call_soon_threadsafe(settle, value, error)
+            loop.call_soon_threadsafe(settle, value)
         except RuntimeError:
             return  # the loop is closed: the tool was abandoned and nobody waits for it any more
 
