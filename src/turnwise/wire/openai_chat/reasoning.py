@@ -1,7 +1,5 @@
 """Reasoning in Chat Completions: five places where it may stand, counted once; `reasoning_details` kept for replay."""
 
-from typing import cast
-
 import msgspec
 
 from turnwise.vocab import Opaque
@@ -10,6 +8,41 @@ from turnwise.wire.openai_chat.chunks import ContentPart, Delta
 from turnwise.wire.openai_chat.fields import NAME
 
 CONTENT, REASONING_CONTENT, REASONING, DETAILS = 1, 2, 3, 4
+
+TEXTS = ("text", "summary")
+"""The fields of a detail that come in pieces."""
+
+
+class _Detail:
+    """One entry of `reasoning_details` under way. `texts` holds the pieces of the fields that are texts."""
+
+    __slots__ = ("fields", "texts")
+
+    def __init__(self) -> None:
+        self.fields: dict[str, object] = {}
+        self.texts: dict[str, list[str]] = {}
+
+    def add(self, fields: dict[str, object]) -> list[str]:
+        """Returns the texts that it brings."""
+        found: list[str] = []
+        is_first = not self.fields
+        for key, value in fields.items():
+            if key in TEXTS and isinstance(value, str):
+                found.append(value)
+                self.texts.setdefault(key, []).append(value)
+            if is_first or value is not None:
+                self.fields[key] = value
+        return found
+
+    def is_continued_by(self, fields: dict[str, object]) -> bool:
+        """Only text comes in fragments; encrypted data comes whole, and another id is another entry."""
+        if "data" in fields or "data" in self.fields:
+            return False
+        ids = (self.fields.get("id"), fields.get("id"))
+        return None in ids or ids[0] == ids[1]
+
+    def joined(self) -> dict[str, object]:
+        return self.fields | {key: "".join(pieces) for key, pieces in self.texts.items()}
 
 
 class ReasoningReader:
@@ -22,8 +55,8 @@ class ReasoningReader:
 
     def __init__(self) -> None:
         self._source = 0
-        self._details: list[dict[str, object]] = []
-        self._latest: dict[tuple[object, object], int] = {}
+        self._details: list[_Detail] = []
+        self._latest: dict[tuple[bytes, bytes], _Detail] = {}
         self._said = True
 
     def read(self, delta: Delta, *, thinking: str) -> str:
@@ -46,7 +79,11 @@ class ReasoningReader:
         if self._said:
             return None
         self._said = True
-        return Opaque(NAME, msgspec.json.encode({"reasoning_details": _joined(self._details)}).decode())
+        details = [detail.joined() for detail in self._details]
+        try:
+            return Opaque(NAME, msgspec.json.encode({"reasoning_details": details}).decode())
+        except UNREADABLE:  # nested so deeply that it could be read, but only just
+            return None
 
     def _keep(self, raws: list[msgspec.Raw]) -> str:
         """Fragments of one entry share its type and index; their texts are joined, later fields (a signature) added.
@@ -56,50 +93,17 @@ class ReasoningReader:
         texts: list[str] = []
         for raw in raws:
             try:
-                detail = msgspec.json.decode(raw, type=dict[str, object])
+                fields = msgspec.json.decode(raw, type=dict[str, object])
+                place = (msgspec.json.encode(fields.get("type")), msgspec.json.encode(fields.get("index")))
             except UNREADABLE:
                 continue
             self._said = False
-            for key in ("text", "summary"):
-                value = detail.get(key)
-                if isinstance(value, str):
-                    texts.append(value)
-                    detail[key] = [value]
-            place = (detail.get("type"), msgspec.json.encode(detail.get("index")))
-            at = self._latest.get(place)
-            if at is None or not _continues(self._details[at], detail):
-                self._latest[place] = len(self._details)
+            detail = self._latest.get(place)
+            if detail is None or not detail.is_continued_by(fields):
+                detail = self._latest[place] = _Detail()
                 self._details.append(detail)
-            else:
-                _extend(self._details[at], detail)
+            texts += detail.add(fields)
         return "".join(texts)
-
-
-def _continues(entry: dict[str, object], detail: dict[str, object]) -> bool:
-    """Only text comes in fragments; encrypted data comes whole, and another id is another entry."""
-    if "data" in detail or "data" in entry:
-        return False
-    ids = (entry.get("id"), detail.get("id"))
-    return None in ids or ids[0] == ids[1]
-
-
-def _extend(entry: dict[str, object], detail: dict[str, object]) -> None:
-    for key, value in detail.items():
-        pieces = entry.get(key)
-        if isinstance(value, list) and isinstance(pieces, list):
-            cast("list[object]", pieces).extend(cast("list[object]", value))
-        elif value is not None:
-            entry[key] = value
-
-
-def _joined(details: list[dict[str, object]]) -> list[dict[str, object]]:
-    return [
-        {
-            key: "".join(cast("list[str]", value)) if key in ("text", "summary") and isinstance(value, list) else value
-            for key, value in detail.items()
-        }
-        for detail in details
-    ]
 
 
 def split_content(parts: list[ContentPart]) -> tuple[str, str, str]:

@@ -34,7 +34,7 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.faults import no_response, too_large
-from turnwise.wire.json_fields import UNREADABLE, Fields, is_object, read_fields, without
+from turnwise.wire.json_fields import UNREADABLE, Fields, is_object, quote, read_fields, without
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_responses.faults import fault_of
 from turnwise.wire.openai_responses.fields import count_at, list_at, object_at, opaque_from, text_at
@@ -245,7 +245,10 @@ class ResponsesStreamDecoder:
     # ---- other events
 
     def _read_event(self, fields: Fields, name: str, frames: list[Frame]) -> None:
-        kind = text_at(fields, "type") or name
+        kind = text_at(fields, "type")
+        if not kind and name:  # the event's name says what its data leaves out
+            kind, fields = name, {**fields, "type": msgspec.Raw(quote(name))}
+        kind = kind or ""
         is_error = kind == "error" or ("error" in fields and not kind)
         before = len(frames)
         if kind in _DELTAS:  # came here for its `output_index`, which it lacks
