@@ -187,11 +187,10 @@ PROMISES: dict[str, Promise] = {
     "loop:repeat": Promise(
         "The same call with the same result over separate steps: told, then answered from memory without running, then a forced answer.",
         "opencode",
-        CUT,
     ),
-    "loop:cycle": Promise("Cycles of period 2 and 3 are found.", "field", CUT),
-    "loop:cut-variants": Promise("Varying cut variants of one call count as the same call.", "opencode", CUT),
-    "loop:polling": Promise("A call whose result changes is not a loop until its own cap.", "field", CUT),
+    "loop:cycle": Promise("Cycles of period 2 and 3 are found.", "field"),
+    "loop:cut-variants": Promise("Varying cut variants of one call count as the same call.", "opencode"),
+    "loop:polling": Promise("A call whose result changes is not a loop until its own cap.", "field"),
     # wait
     "wait:ask": Promise(
         "Every approval or question has a deadline and a default; unattended runs decide at once; the model is told why.",

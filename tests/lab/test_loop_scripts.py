@@ -1,19 +1,16 @@
 """Scripts of models that go in circles, and of those that only seem to: the lab says them, the loop guard judges them."""
 
 import json
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-import turnwise.lab
 from lab.asking import PATHS, ask, body_of
-from turnwise.lab import Script, load_scripts
+from turnwise.lab import Script, builtin_scripts
 from turnwise.rules.loops import BROKEN_STEPS, LOOP_STEPS, RUNS, Loop, LoopGuard
 from turnwise.vocab import ArgumentsState, Text, ToolCall, ToolResult
 
-# Not yet among the scripts that ship: they join them when the turn asks the guard.
-SCRIPTS = load_scripts(Path(turnwise.lab.__file__).parent / "scripts" / "loops")
+SCRIPTS = builtin_scripts()
 CHECKS = 30
 
 

@@ -51,6 +51,7 @@ def tool(
     effect: Effect = "none",
     exclusive: bool = False,
     idempotent: bool = False,
+    repeatable: bool = False,
     timeout_s: float | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
@@ -62,14 +63,16 @@ def tool(
     effect: Effect = "none",
     exclusive: bool = False,
     idempotent: bool = False,
+    repeatable: bool = False,
     timeout_s: float | None = None,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a tool of a typed function, sync or async.
 
     `effect` says what it does to the world (`none`, `read`, `write`, `execute`), `exclusive` that it never runs beside
-    another call, `idempotent` that running it twice does no harm. `timeout_s` is the seconds one call may take. What it
-    returns (text, or anything that JSON can carry) is the result; an exception becomes a result that says so; raise
-    `ToolFault` to choose the words.
+    another call, `idempotent` that running it twice does no harm, `repeatable` that asking again and again is what it is for,
+    even while the answer stays the same (a status): the loop guard spares it. `timeout_s` is the seconds one call may take.
+    What it returns (text, or anything that JSON can carry) is the result; an exception becomes a result that says so;
+    raise `ToolFault` to choose the words.
 
     Raises BadTool where the function cannot be described to a model.
     """
@@ -85,7 +88,14 @@ def tool(
         spec = ToolSpec(
             name=tool_name, description=description or signature.description, parameters=signature.parameters
         )
-        offer = ToolOffer(spec=spec, effect=effect, exclusive=exclusive, idempotent=idempotent, timeout_s=timeout_s)
+        offer = ToolOffer(
+            spec=spec,
+            effect=effect,
+            exclusive=exclusive,
+            idempotent=idempotent,
+            repeatable=repeatable,
+            timeout_s=timeout_s,
+        )
         return FunctionTool(plain, Tool(offer=offer, function=_adapted(plain, signature)))
 
     return make if function is None else make(function)
