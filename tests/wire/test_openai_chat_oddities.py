@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from turnwise.testing.wire_conformance import assemble, decode_stream
-from turnwise.vocab import FinishReason, Message, Response, Text, Usage
+from turnwise.vocab import CitationAdded, FinishReason, Message, Response, Text, Usage
 from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.openai_chat import FAMILY
 from turnwise.wire.profiles import builtin_profiles
@@ -56,3 +56,15 @@ def test_fields_that_are_null_say_nothing() -> None:
     assert streamed(chunk({"tool_calls": [call]})) == streamed(
         chunk({"tool_calls": [{key: value for key, value in call.items() if value is not None}]})
     )
+
+
+def test_each_of_many_sources_is_told_once_with_its_chunk() -> None:
+    """A new source in every chunk: no chunk tells (or walks) those of the chunks before it."""
+    decoder = FAMILY.stream_decoder(PROFILE, DEFAULT_LIMITS)
+    urls: list[str | None] = []
+    for number in range(2000):
+        sources = [{"type": "url_citation", "url_citation": {"url": f"https://x/{i}"}} for i in (number, number - 1)]
+        line = json.dumps(chunk({"content": "x", "annotations": sources})).encode()
+        cited = [frame for frame in decoder.feed(b"data: " + line + b"\n\n") if isinstance(frame, CitationAdded)]
+        urls += [frame.citation.url for frame in cited]
+    assert sorted(urls, key=str) == sorted([f"https://x/{number}" for number in range(-1, 2000)])

@@ -7,6 +7,13 @@ from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 
 BOM = b"\xef\xbb\xbf"
 
+LINE_OVERHEAD = 40
+"""What one more line of an event costs beside its bytes: an object and its place in a list. Counted, so that lines of one
+character cannot take many times what the limit says."""
+
+SLICE_BYTES = 64 * 1024
+"""A chunk is taken apart in slices of this size, so that no more of its lines exist at once; sockets give no more anyway."""
+
 
 class SseEvent(msgspec.Struct, frozen=True, gc=False):
     """One event: the value of its last `event:` line ("" if none) and its `data:` lines joined by a newline."""
@@ -68,7 +75,7 @@ class SseParser:
                 return [SseEvent(value, self._usual_name)]
         self._usual = b""
         begins = self._started and self._is_between_events()
-        events = self._read_chunk(chunk)
+        events = self._read_chunk(chunk) if len(chunk) <= SLICE_BYTES else self._read_slices(chunk)
         if begins and len(events) == 1 and self._is_between_events():
             self._learn(chunk, events[0])
         return events
@@ -81,6 +88,16 @@ class SseParser:
         usual = chunk.removesuffix(event.data + end)
         if usual != chunk and usual.endswith(b"data: "):
             self._usual, self._usual_end, self._usual_name = usual, end, event.name
+
+    def _read_slices(self, chunk: bytes) -> list[SseEvent]:
+        events: list[SseEvent] = []
+        for start in range(0, len(chunk), SLICE_BYTES):
+            try:
+                events += self._read_chunk(chunk[start : start + SLICE_BYTES])
+            except LineTooLong as error:
+                error.events[:0] = events
+                raise
+        return events
 
     def _read_chunk(self, chunk: bytes) -> list[SseEvent]:
         if self._after_cr and chunk:
@@ -143,8 +160,7 @@ class SseParser:
                     self._name = line[6:].strip().decode("utf-8", "replace")
                 continue
             if data:
-                # The newline between counts, so that empty lines cannot pile up without end.
-                self._data_bytes += len(value) + 1
+                self._data_bytes += len(value) + LINE_OVERHEAD
                 if self._data_bytes > limit:
                     raise LineTooLong("an event", limit_bytes=limit, events=events)
             else:

@@ -69,6 +69,7 @@ class ChunkReader:
 
     __slots__ = (
         "_citations",
+        "_cited",
         "_finish",
         "_has_reasoning",
         "_has_text",
@@ -88,7 +89,8 @@ class ChunkReader:
         self._refused = False
         self._finish: tuple[str, bool] | None = None
         self._items = 0
-        self._citations: dict[bytes, Citation | None] = {}  # None: said already
+        self._cited: set[bytes] = set()
+        self._citations: list[Citation] = []  # those that wait for a text to hang on
         self._reasoning = ReasoningReader()
         self._usage = UsageReader(profile)
 
@@ -211,16 +213,15 @@ class ChunkReader:
         """Each source once, though every chunk repeats the list; held until there is a text to hang it on."""
         for raw in raws or ():
             key = bytes(raw)
-            if key not in self._citations:
-                self._citations[key] = citation_of(key)
+            if key not in self._cited:
+                self._cited.add(key)
+                self._citations.append(citation_of(key))
         if self._has_text:
             self._flush_citations(frames)
 
     def _flush_citations(self, frames: list[Frame]) -> None:
-        for key, citation in self._citations.items():
-            if citation is not None:
-                frames.append(CitationAdded(TEXT, citation))
-                self._citations[key] = None
+        frames += [CitationAdded(TEXT, citation) for citation in self._citations]
+        self._citations.clear()
 
     def _flush(self, frames: list[Frame]) -> None:
         if self._citations:
