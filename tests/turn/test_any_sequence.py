@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.history import heal
 from turnwise.rules.stop import OUTCOMES
 from turnwise.testing.pairing import pairing_faults
 from turnwise.turn.asking import PREFIX_EXCEPTIONS
 from turnwise.turn.commands import Command, FinishTurn, PrepareStep, RunTools, SendRequest
 from turnwise.turn.config import ToolOffer, TurnConfig
+from turnwise.turn.continuing import RECOVERY
 from turnwise.turn.events import (
     Event,
     Interrupted,
@@ -59,9 +61,13 @@ OFFERS = (
 
 ids = st.sampled_from(["", "a", "b", "a_2", "x:1"])
 names = st.sampled_from(["read", "write", "ask_client", "patch", "raed", "", "not a name", "n" * 70])
-texts = st.sampled_from(["", " \n", "Hello.", '{"a":1}', '```json\n{"a":1}\n```', '{"a":"x"}'])
+# Beginnings that can be gone on from, and replies that do so.
+STORY = "The quick brown fox jumps over the lazy dog, again and again, until nobody counts any more"
+BEGUN = '{"a":1,"more":"The quick brown fox jumps over the lazy dog, again and ag'
+RESTS = [STORY[40:] + ", and then the end.", BEGUN[30:] + 'ain"}', STORY[40:] + ", and then the quick dog jumps"]
+texts = st.sampled_from(["", " \n", "Hello.", '{"a":1}', '```json\n{"a":1}\n```', '{"a":"x"}', STORY, *RESTS])
 arguments = st.sampled_from(
-    ["{}", '{"a":1}', '{"a":"no"}', '{"a":', "[1]", "", '{"a":1}{"a":2}', '{"input":"p"}', "\ud800"]
+    ["{}", '{"a":1}', BEGUN, '{"a":"no"}', '{"a":', "[1]", "", '{"a":1}{"a":2}', '{"input":"p"}', "\ud800"]
 )
 opaques = st.none() | st.just(Opaque("gemini", "{}"))
 calls = st.builds(
@@ -128,6 +134,10 @@ configs = st.builds(
     prepares_steps=st.booleans(),
     family=st.sampled_from(FAMILIES),
     accepts_prefill=st.booleans(),
+    stream=st.booleans(),
+    recover=st.sampled_from(["continue", "split", "off"]),
+    model_limits=st.sampled_from([UNKNOWN_LIMITS, ModelLimits(context_window_tokens=9000, max_output_tokens=4000)]),
+    default_max_tokens=st.sampled_from([None, 100]),
     tool_choice_none=st.sampled_from(["send", "drop_tools"]),
 )
 starts = st.builds(
@@ -165,7 +175,6 @@ def check_command(command: Command, *, turn: Turn) -> None:
             pausing = turn.paused and config.family == "anthropic_messages"
             may_end = config.accepts_prefill or pausing
             assert pairing_faults(request, family=config.family, may_end_with_assistant=may_end) == ()
-            assert command.number <= config.max_steps + 1
             assert command.step <= config.max_steps
             if command.step == config.max_steps and config.tools:
                 assert request.tool_choice == "none" or request.tools == ()
@@ -236,13 +245,18 @@ def test_every_sequence_ends_with_an_answer_a_reason_and_all_calls_answered(
         check_command(command, turn=turn)
         if isinstance(command, SendRequest):
             check_prefix(before, now=command, changes=turn.prefix_changes)
-            before = command
+            if command.purpose != "continue":  # what stands behind its prefix is for that request only
+                before = command
         events.append(next_event(data, command))
         command = turn.receive(events[-1])
         commands.append(command)
         assert len(events) < 100
     check_end(command, turn=turn)
     check_answered(turn, started=started)
+    asked = [each.purpose for each in commands if isinstance(each, SendRequest)]
+    assert len([purpose for purpose in asked if purpose not in RECOVERY]) <= started.config.max_steps + 1
+    assert asked.count("retry") <= started.config.max_steps * 2
+    assert started.config.recover != "off" or RECOVERY.isdisjoint(asked)
     assert replay(events) == commands
 
 

@@ -6,7 +6,7 @@ from turnwise.rules.last_step import NEEDS_TOOLS_FOR_HISTORY, Forbidden, forbid_
 from turnwise.turn.commands import Purpose
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import StepPrepared
-from turnwise.vocab import Message, NamedTool, Opaque, OutputSchema, Request, Text, ToolChoice, ToolSpec
+from turnwise.vocab import Message, NamedTool, Opaque, OutputSchema, Request, Settings, Text, ToolChoice, ToolSpec
 
 # A pause is sent back with the provider's content as the last message, by design of that API (Anthropic `pause_turn`).
 # The one exception to promise end:no-prefill; other families get a trailing user text.
@@ -91,6 +91,15 @@ def _possible_choice(choice: ToolChoice, *, tools: tuple[ToolSpec, ...]) -> Tool
     if not tools or (isinstance(choice, NamedTool) and all(tool.name != choice.name for tool in tools)):
         return "auto"
     return choice
+
+
+def limit_of(settings: Settings, *, config: TurnConfig) -> int | None:
+    """The limit of output that a request with these settings asks for: the profile's own where the user set none, which
+    Anthropic's requests add to a budget for reasoning."""
+    if settings.max_output_tokens is not None or config.default_max_tokens is None:
+        return settings.max_output_tokens
+    budget = settings.reasoning_tokens or 0
+    return config.default_max_tokens + (budget if config.family == "anthropic_messages" else 0)
 
 
 def prefix_changes(before: Sent | None, *, now: Sent, pause_settled: bool) -> tuple[str, ...]:

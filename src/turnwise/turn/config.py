@@ -4,7 +4,9 @@ from typing import Literal
 
 import msgspec
 
+from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.vocab import (
+    NO_USAGE,
     Fault,
     Message,
     OutputSchema,
@@ -19,6 +21,7 @@ from turnwise.vocab import (
 )
 
 Effect = Literal["none", "read", "write", "execute"]
+Recover = Literal["continue", "split", "off"]
 
 # 8 cut research questions short (gitmost); 20 was the remedy there.
 MAX_STEPS = 20
@@ -66,12 +69,18 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     allowed: tuple[Effect, ...] = ("none", "read", "write", "execute")
     # how a person allows what was denied, in the words of the face at hand; `{tool}` and `{effect}` are filled in
     allow_hint: str = "add `{effect}` to the allowed effects"
+    # what is done about a response that the output limit cut. `continue`: gone on with where it was cut; `split`: a cut call
+    # is not, the model is told to write smaller pieces; `off`: no request of its own is made for it. Journals of before it
+    # could be chosen know nothing of it, so it is off where it is not said.
+    recover: Recover = "off"
+    model_limits: ModelLimits = UNKNOWN_LIMITS
     prepares_steps: bool = False  # the user gave a `prepare_step`: ask for StepPrepared before each step
     deadlines: Deadlines = Deadlines()
     # facts of the endpoint's profile that rules need
     family: str = "openai_chat"
     profile: str = "openai_chat"
     accepts_prefill: bool = False
+    default_max_tokens: int | None = None  # goes out where the settings name none
     tool_choice_none: Literal["send", "drop_tools"] = "send"
     # where the user sent the turn, for whoever goes on with the session; never the key itself, and no query (it may hold one)
     base_url: str = ""  # empty: the profile's own; it ends with "?" where a query was left out
@@ -93,6 +102,7 @@ class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reasoning: str = ""
     repairs: tuple[Repair, ...] = ()
     pending: tuple[ToolCall, ...] = ()  # calls of client-side tools that wait for results
+    recovery_usage: Usage = NO_USAGE  # the part of `usage` that went into requests of purpose `continue` and `retry`
     fault: Fault | None = None
     origin: Literal["model", "local"] = "model"
     prefix_changes: tuple[str, ...] = ()  # "request 3: tools": it does not begin as the one before (PREFIX_EXCEPTIONS)

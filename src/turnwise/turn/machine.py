@@ -5,16 +5,33 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from turnwise.errors import TurnwiseBug
+from turnwise.rules.budget import ATE_ALL, more_room_for_answer, within_ceiling
 from turnwise.rules.history import error_result, fit_result, heal
 from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP, SYNTHESIS, local_answer
 from turnwise.rules.loops import why_it_ends
 from turnwise.rules.output import Fits, judge_output
 from turnwise.rules.stop import MaxSteps
-from turnwise.turn.asking import PAUSE_GOES_BACK_LAST, Asking, Sent, build_request, prefix_changes
+from turnwise.rules.truncation import find_cut, hands_out_objects
+from turnwise.turn.asking import PAUSE_GOES_BACK_LAST, Asking, Sent, build_request, limit_of, prefix_changes
 from turnwise.turn.calls import Adopted, adopt, sort_calls
 from turnwise.turn.checks import check_config
 from turnwise.turn.commands import Command, FinishTurn, PrepareStep, Purpose, RunTools, SendRequest
 from turnwise.turn.config import ToolOffer, TurnConfig, TurnResult
+from turnwise.turn.continuing import (
+    FATAL,
+    NOT_RUN_CONTINUING,
+    RECOVERY,
+    Continuing,
+    Settled,
+    as_far_as_it_came,
+    ate_all,
+    begin,
+    continue_request,
+    give_up,
+    go_on,
+    least_reasoning,
+    roomier,
+)
 from turnwise.turn.events import (
     Event,
     Interrupted,
@@ -34,7 +51,9 @@ from turnwise.vocab import (
     Message,
     ProviderItem,
     Repair,
+    Request,
     Response,
+    Settings,
     StopReason,
     Text,
     ToolCall,
@@ -85,10 +104,12 @@ class Turn(msgspec.Struct, kw_only=True):
     step: int = 0
     requests: int = 0
     usage: Usage = NO_USAGE
+    recovery_usage: Usage = NO_USAGE  # the part of it that went into requests of RECOVERY
     reasonings: list[str] = []
 
     # the request at hand, and the next one
     asking: Asking | None = None
+    request: Request | None = None
     prepared: StepPrepared = StepPrepared()
     purpose: Purpose = "step"
     note: str = ""  # a user-role text for the next request only
@@ -106,6 +127,9 @@ class Turn(msgspec.Struct, kw_only=True):
     last_text: str = ""  # what the model said beside its last calls
     guarding: Guarding = Guarding()
 
+    continuing: Continuing | None = None  # a cut response that is not taken in yet
+    retrying: Settled | None = None  # one that is asked for once more, with more room
+    eaten: int = 0  # responses in a row of which reasoning left nothing
     empties: int = 0  # empty responses in a row
     corrections: int = 0
     correcting: bool = False
@@ -151,9 +175,8 @@ class Turn(msgspec.Struct, kw_only=True):
                 command = self._take(response)
             case RequestFailed(number=number, fault=fault, partial=partial):
                 self._check_number(number)
-                if partial is not None and partial.usage is not None:
-                    self.usage += partial.usage
-                command = self._fail(fault, arrived="")
+                self._count(partial)
+                command = self._without_reply(fault)
             case ToolsFinished(results=results):
                 command = self._after_tools(results)
             case Interrupted(kind=kind, results=results):
@@ -167,6 +190,7 @@ class Turn(msgspec.Struct, kw_only=True):
         Of use after a crash. The turn takes no event afterwards.
         """
         if self.state is not State.FINISHED:
+            self._leave_cut()
             if self.state is State.RUNNING:
                 self.pending = ()
                 self._close_calls((), missing=LOST)
@@ -199,7 +223,7 @@ class Turn(msgspec.Struct, kw_only=True):
     def _ask(self, prepared: StepPrepared, *, disobeyed: bool = False) -> SendRequest:
         config = self.config
         self.prepared = prepared
-        forced = self.guarding.ends is not None or MaxSteps(config.max_steps).is_last(self.step)
+        forced = self.eaten > 1 or self.guarding.ends is not None or MaxSteps(config.max_steps).is_last(self.step)
         # A first step without tools has nothing to sum up, and a correction has its own words (promise end:early).
         partial = forced and not self.correcting and (bool(config.tools) or self.step > 1 or disobeyed)
         trailing = self._trailing(prepared, synthesis=partial)
@@ -220,20 +244,23 @@ class Turn(msgspec.Struct, kw_only=True):
             partial=partial,
             tools=() if request.tool_choice == "none" else names,
             output=request.output,
-            limit_tokens=request.settings.max_output_tokens,
+            limit_tokens=limit_of(request.settings, config=config),
         )
+        self.note, self.purpose, self.request = "", "step", request
+        before, self.sent = self.sent, Sent(model=request.model, tools=names, trailing=bool(trailing))
+        changes = prefix_changes(before, now=self.sent, pause_settled=self.pause_settled)
+        self.pause_settled = False
+        return self._send(request, purpose=self.asking.purpose, changes=changes)
+
+    def _send(self, request: Request, *, purpose: Purpose, changes: Sequence[str]) -> SendRequest:
         self.requests += 1
-        self.note, self.purpose = "", "step"
-        sent = Sent(model=request.model, tools=names, trailing=bool(trailing))
-        changes = prefix_changes(self.sent, now=sent, pause_settled=self.pause_settled)
         self.prefix_changes += [f"request {self.requests}: {change}" for change in changes]
-        self.sent, self.pause_settled = sent, False
         return SendRequest(
             number=self.requests,
             step=self.step,
-            purpose=self.asking.purpose,
+            purpose=purpose,
             request=request,
-            deadlines=config.deadlines,
+            deadlines=self.config.deadlines,
             taken_ids=frozenset(self.call_ids),
             id_prefix=f"call_{self.requests}",
         )
@@ -264,13 +291,119 @@ class Turn(msgspec.Struct, kw_only=True):
     # a response
 
     def _take(self, response: Response) -> Command:
-        if self.asking is None:
+        """Take in a response that is whole; one that the limit cut is gone on with first, as far as that goes."""
+        if self.asking is None or self.request is None:
             raise TurnwiseBug("a response without a request")
-        if response.usage is not None:
-            self.usage += response.usage
+        asking = self.asking
+        self._count(response)
         self.repairs += response.repairs
         if reasoning := reasoning_of(response.message):
             self.reasonings.append(reasoning)
+        if self.continuing is not None:
+            return self._go_on(go_on(self.continuing, reply=response, limit_tokens=asking.limit_tokens))
+        if response.fault is not None and self.retrying is not None:
+            return self._without_reply(response.fault)
+        objects = hands_out_objects(self.config.family, streamed=self.config.stream)
+        cut = find_cut(response, limit_tokens=asking.limit_tokens, hands_out_objects=objects)
+        retried, self.retrying = self.retrying is not None, None
+        if cut is None:
+            return self._adopt(response, asking=asking)
+        if self.config.recover != "off" and ate_all(response, cut=cut):
+            return self._reasoning_ate_all(response)
+        found = begin(response, cut=cut, asking=asking, request=self.request, offers=self.offers, config=self.config)
+        if isinstance(found, Settled) and not retried:
+            more = roomier(found, cut=cut, request=self.request, limit_tokens=asking.limit_tokens, config=self.config)
+            if more is not None:
+                self.retrying = found
+                return self._retry(more)
+        return self._go_on(found)
+
+    def _count(self, response: Response | None) -> None:
+        if response is None or response.usage is None:
+            return
+        self.usage += response.usage
+        if self.asking is not None and self.asking.purpose in RECOVERY:
+            self.recovery_usage += response.usage
+
+    def _go_on(self, found: Continuing | Settled) -> Command:
+        if isinstance(found, Settled):
+            asking = self.asking if self.continuing is None else self.continuing.asking
+            if asking is None:
+                raise TurnwiseBug("a response without a request")
+            self.continuing, self.asking = None, asking
+            self.repairs += found.repairs
+            return self._adopt(found.response, asking=asking)
+        self.continuing = found
+        request = continue_request(found, config=self.config)
+        self.asking = msgspec.structs.replace(
+            found.asking,
+            purpose="continue",
+            tools=(),
+            output=None,
+            limit_tokens=limit_of(request.settings, config=self.config),
+        )
+        return self._send(
+            request, purpose="continue", changes=("tools",) if request.tools != found.request.tools else ()
+        )
+
+    def _retry(self, settings: Settings, *, note: str = "") -> Command:
+        """The same request once more, in the same step, with more room."""
+        self.purpose, self.note = "retry", note
+        return self._ask(msgspec.structs.replace(self.prepared, settings=settings))
+
+    def _reasoning_ate_all(self, response: Response) -> Command:
+        """Once more with more room for the answer, then the forced answer with the least reasoning, then our own."""
+        self.eaten += 1
+        request, usage = self.request, response.usage or NO_USAGE
+        settings = self.config.settings if request is None else request.settings
+        if self.eaten == 1:
+            more = more_room_for_answer(
+                settings,
+                limits=within_ceiling(self.config.model_limits, ceiling_tokens=self.config.settings.max_output_tokens),
+                prompt_tokens=usage.input_tokens,
+                used_tokens=usage.output_tokens,
+            )
+            if more is not None:
+                self.retrying = Settled(response=response)
+                return self._retry(more, note=ATE_ALL)
+            self.eaten += 1
+        self.note, self.purpose = ATE_ALL, "answer"
+        self.prepared = msgspec.structs.replace(self.prepared, settings=least_reasoning(settings))
+        return self._ask_beyond_cap(
+            "The model's reasoning used up the whole output more than once, so there is no answer of its own.",
+            disobeyed=False,
+        )
+
+    def _without_reply(self, fault: Fault) -> Command:
+        """A request for more of a cut response failed: make do with what there is, unless the next one must fail too."""
+        continuing, retried = self.continuing, self.retrying
+        if fault.kind in FATAL or (continuing is None and retried is None):
+            self._leave_cut()
+            return self._fail(fault, arrived="")
+        if continuing is not None:
+            return self._go_on(give_up(continuing, why=f"the request failed: {fault.kind}"))
+        self.retrying = None
+        assert retried is not None
+        if not self.eaten:
+            return self._go_on(retried)
+        self.eaten, self.purpose = 2, "answer"
+        self.prepared = msgspec.structs.replace(self.prepared, settings=None)
+        return self._ask_beyond_cap("The model's reasoning used up the whole output.", disobeyed=False)
+
+    def _leave_cut(self) -> None:
+        """Record a cut response that nothing will go on with, its calls answered (promise step:every-call-answered)."""
+        left = None if self.continuing is None else as_far_as_it_came(self.continuing)
+        if self.retrying is not None and not self.eaten:
+            left = self.retrying.response
+        self.continuing = self.retrying = None
+        if left is None:
+            return
+        adopted = adopt(left, offers=self.offers, taken=self.call_ids, family=self.config.family)
+        self.call_ids.update([call.id for call in adopted.calls])
+        self.last_text = text_of(left.message) or self.last_text
+        self._record(adopted, calls_answer=NOT_RUN_CONTINUING)
+
+    def _adopt(self, response: Response, *, asking: Asking) -> Command:
         adopted = adopt(response, offers=self.offers, taken=self.call_ids, family=self.config.family)
         self.repairs += adopted.repairs
         self.call_ids.update([call.id for call in adopted.calls])
@@ -284,15 +417,15 @@ class Turn(msgspec.Struct, kw_only=True):
             self._record(adopted, calls_answer=NOT_RUN_REFUSED)
             return self._refuse(response, refusal=refusal, text=text)
         if adopted.calls:
-            if self.asking.forced:
+            if asking.forced:
                 return self._disobeyed(adopted, text=text, response=response)
-            return self._run(adopted, response=response, asking=self.asking)
-        if response.finish is FinishReason.PAUSE and adopted.message.parts and not self.asking.forced:
+            return self._run(adopted, response=response, asking=asking)
+        if response.finish is FinishReason.PAUSE and adopted.message.parts and not asking.forced:
             return self._pause(adopted, text=text)
         if not text.strip():
             return self._empty(adopted)
         self._record(adopted, calls_answer=NOT_RUN_LAST_STEP)
-        return self._answer(text, finish=response.finish, partial=self.asking.partial)
+        return self._answer(text, finish=response.finish, partial=asking.partial)
 
     def _run(self, adopted: Adopted, *, response: Response, asking: Asking) -> Command:
         """Run what may run; everything else has its result at once."""
@@ -306,7 +439,7 @@ class Turn(msgspec.Struct, kw_only=True):
         planned = tuple([plan for plan in sorted_.planned if plan.call.id not in remembered])
         self.pending, self.results = sorted_.pending, {**sorted_.results, **remembered}
         self.last_text, self.said = text_of(response.message), ""
-        self.empties, self.correcting = 0, False
+        self.empties, self.eaten, self.correcting = 0, 0, False
         if planned:
             return RunTools(step=self.step, calls=planned)
         return self._after_tools(())
@@ -380,7 +513,7 @@ class Turn(msgspec.Struct, kw_only=True):
 
     def _correct(self, correction: str) -> Command:
         self.corrections += 1
-        self.correcting, self.said, self.empties = True, "", 0
+        self.correcting, self.said, self.empties, self.eaten = True, "", 0, 0
         self._settle_pause()
         self._append(Message("user", (Text(correction),)))
         return self._begin_step()
@@ -406,6 +539,7 @@ class Turn(msgspec.Struct, kw_only=True):
         return self._finish(StopReason.PROVIDER_FAILED, text=text, local=True, fault=fault)
 
     def _interrupt(self, kind: str, *, results: Sequence[ToolResult]) -> FinishTurn:
+        self._leave_cut()
         if self.state is State.RUNNING:
             self.pending = ()
             self._close_calls(results, missing=INTERRUPTED[kind])
@@ -422,7 +556,9 @@ class Turn(msgspec.Struct, kw_only=True):
     def _reason(self, *, partial: bool) -> StopReason:
         if not partial:
             return StopReason.ANSWERED
-        return StopReason.LOOP if self.guarding.ends is not None else StopReason.STEP_LIMIT
+        if self.guarding.ends is not None:
+            return StopReason.LOOP
+        return StopReason.STEP_LIMIT if MaxSteps(self.config.max_steps).is_last(self.step) else StopReason.ANSWERED
 
     def _finish(
         self,
@@ -443,6 +579,7 @@ class Turn(msgspec.Struct, kw_only=True):
             steps=self.step,
             requests=self.requests,
             usage=self.usage,
+            recovery_usage=self.recovery_usage,
             messages=tuple(self.added),
             output=output,
             reasoning="\n\n".join(self.reasonings),

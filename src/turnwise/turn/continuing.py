@@ -1,0 +1,322 @@
+"""Recovery of a response that the output limit cut, before the turn takes it in: going on with it, or asking once more.
+
+A response is taken in whole or not at all. So a cut one waits here: its calls (one after the other) or its text are gone on
+with by requests of purpose `continue`, and what comes of it is one response like any other: the calls that were joined are
+complete, those that could not be are truncated and get the split notice (promises cut:continued, cut:split,
+cut:text-continued). Nothing of it is in the journal but the replies themselves: joining them is pure.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from turnwise.rules.budget import LOWER_EFFORT, MIN_REASONING_TOKENS, raised_limit, within_ceiling
+from turnwise.rules.continuation import Grown, Held, Kind, NoGrowth, NoSeam, ask_to_continue, hold_back, stitch
+from turnwise.rules.last_step import forbid_tools
+from turnwise.rules.truncation import NO_CUT, Cut, find_cut
+from turnwise.turn.asking import Asking
+from turnwise.turn.config import ToolOffer, TurnConfig
+from turnwise.vocab import (
+    ArgumentsState,
+    FaultKind,
+    File,
+    FinishReason,
+    Message,
+    Part,
+    ProviderItem,
+    Repair,
+    Request,
+    Response,
+    Settings,
+    Text,
+    ToolCall,
+    refusal_of,
+    text_of,
+)
+
+# Purposes of requests that nobody would make if nothing were cut.
+RECOVERY = frozenset({"continue", "retry"})
+# 16 continuations of 8,000 tokens are a book of 300 pages; who goes on after that does not end by itself.
+MAX_TEXT_CONTINUATIONS = 16
+# As much as one call may be on the wire (wire/limits.py).
+MAX_GROWN_CHARACTERS = 8 * 1024 * 1024
+# A limit that is hardly higher cuts again.
+WORTH_RAISING = 1.25
+# After these the next request fails in the same way.
+FATAL = frozenset({FaultKind.AUTH, FaultKind.QUOTA, FaultKind.NOT_FOUND})
+
+NOT_RUN_CONTINUING = (
+    "Not run: the turn ended while this response, which the output limit had cut, was being gone on with."
+)
+
+
+class Continuing(msgspec.Struct, frozen=True, kw_only=True):
+    """A cut response that is being gone on with. `place` is that of the call at hand among the response's parts (None: its
+    text), `waiting` are those of the cut calls after it, `grown` the texts of those that are whole."""
+
+    response: Response
+    asking: Asking  # what gave it
+    request: Request
+    held: Held
+    place: int | None = None
+    waiting: tuple[int, ...] = ()
+    rounds: int = 1  # requests that the part at hand takes
+    grown: dict[int, str] = {}
+    claimed_whole: bool = False  # the last piece of the text ended with `stop`; only its tokens say that it was cut
+    repairs: tuple[Repair, ...] = ()
+
+    @property
+    def call(self) -> ToolCall | None:
+        return None if self.place is None else _call_at(self.response, place=self.place)
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """The one response that came of it."""
+
+    response: Response
+    repairs: tuple[Repair, ...] = ()
+
+
+def mark_cut(response: Response, *, cut: Cut) -> Response:
+    """The response with its cut calls `truncated`, also those that came as objects and look whole, and its true finish."""
+    calls = [one.call for one in cut.calls]
+    parts: list[Part] = [
+        msgspec.structs.replace(part, state=ArgumentsState.TRUNCATED)
+        if isinstance(part, ToolCall) and any(part is call for call in calls)
+        else part
+        for part in response.message.parts
+    ]
+    finish = FinishReason.LENGTH if cut.limited else response.finish
+    return msgspec.structs.replace(
+        response, message=msgspec.structs.replace(response.message, parts=tuple(parts)), finish=finish
+    )
+
+
+# going on
+
+
+def begin(
+    response: Response,
+    *,
+    cut: Cut,
+    asking: Asking,
+    request: Request,
+    offers: Mapping[str, ToolOffer],
+    config: TurnConfig,
+) -> Continuing | Settled:
+    """The first thing to go on with in a response as it came.
+
+    A call is worth it if it could run: of a tool on offer whose effect is allowed, and not in the forced step. An
+    assistant's message cannot follow another one's.
+    """
+    marked = mark_cut(response, cut=cut)
+    if config.recover == "off" or request.messages[-1].role == "assistant":
+        return Settled(response=marked)
+    if not cut.calls:
+        held = hold_back(cut.text, kind="text") if cut.text.strip() else None
+        if held is None:
+            return Settled(response=marked)
+        claimed = response.finish is FinishReason.STOP
+        return Continuing(response=marked, asking=asking, request=request, held=held, claimed_whole=claimed)
+    if config.recover != "continue" or asking.forced:
+        return Settled(response=marked)
+    prefixed = [one.call for one in cut.calls if one.prefix is not None]
+    places = [
+        place
+        for place, part in enumerate(response.message.parts)
+        if isinstance(part, ToolCall)
+        and any(part is call for call in prefixed)
+        and part.name in asking.tools
+        and offers[part.name].effect in config.allowed
+    ]
+    state = Continuing(response=marked, asking=asking, request=request, held=Held("", ""), waiting=tuple(places))
+    return _next_call(state)
+
+
+def go_on(state: Continuing, *, reply: Response, limit_tokens: int | None) -> Continuing | Settled:
+    """What to do after the reply to a continue request; `limit_tokens` is what that request asked for."""
+    if reply.fault is not None or reply.finish in NO_CUT:
+        return give_up(state, why=f"the reply ended with `{reply.finish}`")
+    cut = find_cut(reply, limit_tokens=limit_tokens, hands_out_objects=False) is not None
+    joined = stitch(state.held, reply=text_of(reply.message), kind=_kind(state.call), cut=cut)
+    match joined:
+        case Grown(text=text, whole=True, repairs=repairs):
+            return _close(_with_repairs(state, repairs), text=text)
+        case Grown(text=text, repairs=repairs):
+            state = _with_repairs(state, repairs)
+            if state.place is None and state.rounds >= MAX_TEXT_CONTINUATIONS:
+                return give_up(state, why=f"it was still cut after {state.rounds} continuations", so_far=text)
+            held = hold_back(text, kind=_kind(state.call)) if len(text) <= MAX_GROWN_CHARACTERS else None
+            if held is None:
+                return give_up(state, why="its end cannot be told from other places in it", so_far=text)
+            claimed = reply.finish is FinishReason.STOP
+            return msgspec.structs.replace(state, held=held, rounds=state.rounds + 1, claimed_whole=claimed)
+        case NoGrowth() if state.place is None and state.claimed_whole and not cut:
+            return _close(state, text=state.held.shown + state.held.held)
+        case NoGrowth():
+            return give_up(state, why="nothing new came")
+        case NoSeam(why=why):
+            return give_up(state, why=why)
+
+
+def give_up(state: Continuing, *, why: str, so_far: str | None = None) -> Continuing | Settled:
+    """Leave the part at hand as it is, a text as far as it came, and go on with the next one."""
+    call = state.call
+    where = "answer" if call is None else f"call {call.id}"
+    state = _with_repairs(state, (Repair("continuation_refused", where, why),))
+    if call is not None:
+        return _next_call(state)
+    text = state.held.shown + state.held.held if so_far is None else so_far
+    return Settled(response=_with_text(state.response, text=text, whole=False), repairs=state.repairs)
+
+
+def as_far_as_it_came(state: Continuing) -> Response:
+    """The cut response with what has been joined by now: for a turn that ends in the middle of it."""
+    response = _with_calls(state)
+    if state.place is None:
+        response = _with_text(response, text=state.held.shown + state.held.held, whole=False)
+    return response
+
+
+def continue_request(state: Continuing, *, config: TurnConfig) -> Request:
+    """The request that gave the cut response, and behind it the text so far and the word to go on: the same prefix, tools
+    forbidden as in the last step. Nothing else of the cut response is in it."""
+    request, call = state.request, state.call
+    asked = ask_to_continue(
+        state.held, kind=_kind(call), tool="" if call is None else call.name, prefill=config.accepts_prefill
+    )
+    said = (Message("assistant", (Text(asked.assistant),)),)
+    if asked.user is not None:
+        said = (*said, Message("user", (Text(asked.user),)))
+    offer = forbid_tools(request.tools, means=config.tool_choice_none, disobeyed=False, family=config.family)
+    return msgspec.structs.replace(
+        request,
+        messages=(*request.messages, *said),
+        tools=offer.tools,
+        tool_choice=offer.tool_choice,
+        parallel_tool_calls=request.parallel_tool_calls if offer.tools else None,
+        output=None,
+        settings=_roomy(request.settings, response=state.response, config=config),
+    )
+
+
+def _next_call(state: Continuing) -> Continuing | Settled:
+    for number, place in enumerate(state.waiting):
+        call = _call_at(state.response, place=place)
+        held = hold_back(call.arguments, kind=_kind(call))
+        if held is not None:
+            rest = state.waiting[number + 1 :]
+            return msgspec.structs.replace(state, place=place, waiting=rest, held=held, rounds=1)
+        refused = Repair("continuation_refused", f"call {call.id}", "too little of it arrived to go on from")
+        state = _with_repairs(state, (refused,))
+    return Settled(response=_with_calls(state), repairs=state.repairs)
+
+
+def _close(state: Continuing, *, text: str) -> Continuing | Settled:
+    if state.place is None:
+        joined = Repair("continued_text", "answer", f"joined of {state.rounds + 1} responses")
+        return Settled(response=_with_text(state.response, text=text, whole=True), repairs=(*state.repairs, joined))
+    call = _call_at(state.response, place=state.place)
+    joined = Repair("continued_call", f"call {call.id}", f"joined of {state.rounds + 1} responses")
+    grown = {**state.grown, state.place: text}
+    return _next_call(msgspec.structs.replace(_with_repairs(state, (joined,)), grown=grown))
+
+
+def _with_calls(state: Continuing) -> Response:
+    parts = list(state.response.message.parts)
+    for place, text in state.grown.items():
+        call = _call_at(state.response, place=place)
+        parts[place] = msgspec.structs.replace(
+            call, arguments=text, state=ArgumentsState.COMPLETE, reason=None, alternatives=()
+        )
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    whole = bool(state.grown) and all(call.state is ArgumentsState.COMPLETE for call in calls)
+    message = msgspec.structs.replace(state.response.message, parts=tuple(parts))
+    finish = FinishReason.TOOL_CALLS if whole else state.response.finish
+    return msgspec.structs.replace(state.response, message=message, finish=finish)
+
+
+def _with_text(response: Response, *, text: str, whole: bool) -> Response:
+    """The response with this text: in its text parts as far as they agree, the last one takes the rest."""
+    parts: list[Part] = []
+    last = max([place for place, part in enumerate(response.message.parts) if isinstance(part, Text)], default=-1)
+    for place, part in enumerate(response.message.parts):
+        if not isinstance(part, Text):
+            parts.append(part)
+        elif place == last or not text.startswith(part.text):
+            parts.append(msgspec.structs.replace(part, text=text))
+            text = ""
+        else:
+            parts.append(part)
+            text = text.removeprefix(part.text)
+    kept = [part for part in parts if not isinstance(part, Text) or part.text]
+    message = msgspec.structs.replace(response.message, parts=tuple(kept))
+    finish = FinishReason.STOP if whole else FinishReason.LENGTH
+    return msgspec.structs.replace(response, message=message, finish=finish)
+
+
+def _with_repairs(state: Continuing, repairs: tuple[Repair, ...]) -> Continuing:
+    return msgspec.structs.replace(state, repairs=(*state.repairs, *repairs)) if repairs else state
+
+
+def _call_at(response: Response, *, place: int) -> ToolCall:
+    part = response.message.parts[place]
+    assert isinstance(part, ToolCall)
+    return part
+
+
+def _kind(call: ToolCall | None) -> Kind:
+    return "text" if call is None or call.free_form else "json"
+
+
+def _roomy(settings: Settings, *, response: Response, config: TurnConfig) -> Settings:
+    """As much output as the model may give, and as little reasoning: the rest of a text needs no thought."""
+    highest = raised(settings, response=response, config=config)
+    changes: dict[str, object] = {} if highest is None else {"max_output_tokens": highest}
+    if settings.reasoning_tokens:
+        changes["reasoning_tokens"] = min(settings.reasoning_tokens, MIN_REASONING_TOKENS)
+    elif settings.reasoning_effort is not None:
+        changes["reasoning_effort"] = LOWER_EFFORT[settings.reasoning_effort]
+    return msgspec.structs.replace(settings, **changes) if changes else settings
+
+
+# asking once more
+
+
+def raised(settings: Settings, *, response: Response, config: TurnConfig) -> int | None:
+    """A higher limit of output than the one that cut `response`, where the model is known to have it."""
+    limits = within_ceiling(config.model_limits, ceiling_tokens=config.settings.max_output_tokens)
+    if limits.max_output_tokens is None:
+        return None
+    usage = response.usage
+    return raised_limit(
+        limits,
+        settings=settings,
+        prompt_tokens=0 if usage is None else usage.input_tokens,
+        used_tokens=0 if usage is None else usage.output_tokens,
+    )
+
+
+def roomier(
+    state: Settled, *, cut: Cut, request: Request, limit_tokens: int | None, config: TurnConfig
+) -> Settings | None:
+    """The settings of the one retry after a call was cut of which nothing can be gone on with; None where there is none."""
+    if not cut.calls or config.recover == "off":
+        return None
+    highest = raised(request.settings, response=state.response, config=config)
+    if highest is None or (limit_tokens is not None and highest < WORTH_RAISING * limit_tokens):
+        return None
+    return msgspec.structs.replace(request.settings, max_output_tokens=highest)
+
+
+def ate_all(response: Response, *, cut: Cut) -> bool:
+    """The limit fell before a word of an answer or a call: reasoning took it all."""
+    if not cut.limited or cut.calls or cut.text.strip() or refusal_of(response.message).strip():
+        return False
+    return not any(isinstance(part, File | ProviderItem) for part in response.message.parts)
+
+
+def least_reasoning(settings: Settings) -> Settings:
+    """For the answer that is asked for after reasoning ate all twice."""
+    effort = LOWER_EFFORT[settings.reasoning_effort or "low"]
+    return msgspec.structs.replace(settings, reasoning_tokens=None, reasoning_effort=effort)
