@@ -29,6 +29,8 @@ def test_secret_is_shown_by_reveal_only() -> None:
     with pytest.raises(TypeError):
         msgspec.json.encode(endpoint)
     assert endpoint.scrub(f"bad key {KEY}!") == "bad key ***!"
+    assert endpoint.scrub(f"{KEY}, {KEY} and, cut short, {KEY[:-1]}") == "***, *** and, cut short, ***"
+    assert endpoint.scrub(f"begins with {KEY[:8]}") == f"begins with {KEY[:8]}"
     assert Endpoint(profile=profile(), base_url="https://x", key=Secret("no")).scrub("no, not now") == "no, not now"
 
 

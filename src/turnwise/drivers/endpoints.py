@@ -16,6 +16,7 @@ from turnwise.wire.registry import family as find_family
 
 HIDDEN = "***"
 SHORTEST_KEY = 8  # shorter ones would be found everywhere in harmless text
+TELLTALE = 12  # characters of a key's beginning that are hidden like the whole; `sk-proj-` alone says nothing
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2
 _FORBIDDEN = re.compile(r"[^\t\x20-\x7e\x80-\xff]")  # in a field value, RFC 9110 section 5.5
@@ -74,10 +75,14 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return find_family(self.profile.family)
 
     def scrub(self, text: str) -> str:
-        """The text without the key, for messages: providers quote it back."""
-        if self.key is None or len(self.key.reveal()) < SHORTEST_KEY:
+        """The text without the key, for messages: providers quote it back, and longer texts are cut in its middle."""
+        key = "" if self.key is None else self.key.reveal()
+        if len(key) < SHORTEST_KEY:
             return text
-        return text.replace(self.key.reveal(), HIDDEN)
+        while (start := text.find(key[:TELLTALE])) >= 0:
+            shown = next(length for length in range(len(key), 0, -1) if text.startswith(key[:length], start))
+            text = text[:start] + HIDDEN + text[start + shown :]
+        return text
 
 
 def find_key(

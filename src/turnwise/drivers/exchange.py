@@ -1,12 +1,12 @@
 """One request and its response: bytes out, frames to whoever watches, an event back. Sent once, whatever happens."""
 
+import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
-
-import msgspec
 
 from turnwise.drivers.clock import Clock, Overdue, Watchdog
 from turnwise.drivers.decoding import ResponseReader, read_body
 from turnwise.drivers.endpoints import Endpoint
+from turnwise.drivers.hiding import hide_in, hide_in_frame, hide_in_response
 from turnwise.drivers.transport import HttpReply, HttpRequest, Transport
 from turnwise.errors import ProviderFault
 from turnwise.turn.commands import SendRequest
@@ -18,6 +18,7 @@ ERROR_BYTES = 1024 * 1024  # of an error's body; the largest recorded one has a 
 # Late argument pieces and usage come right after the finish reason. A server that leaves the connection open after it
 # (seen in the field: opencode waited 309 s) is not waited for longer than this.
 AFTER_FINISH_S = 5.0
+ERROR_S = 10.0  # for the body of an error: the status says enough to go on with
 
 
 class Exchange:
@@ -40,6 +41,8 @@ class Exchange:
         self._on_frame = on_frame
         self._limits = limits
         self._reader: ResponseReader | None = None
+        self._refusal: HttpReply | None = None  # an answer that is an error
+        self._error: list[bytes] = []  # its body so far
 
     async def run(self, request: HttpRequest) -> ResponseReceived | RequestFailed:
         """A `ResponseReceived` may hold a fault that the provider reported after some content; a connection that broke or
@@ -52,14 +55,16 @@ class Exchange:
                 async with self._transport.send(request) as reply:
                     return await self._receive(reply, dog)
         except Overdue as overdue:
+            if self._refusal is not None:
+                return self._told(self._refusal)
             return self._broken(Fault(kind=FaultKind.TIMEOUT, message=f"the provider was silent: {overdue}"))
         except ProviderFault as error:
             return self._broken(error.fault)
 
     async def _receive(self, reply: HttpReply, dog: Watchdog) -> ResponseReceived | RequestFailed:
         if not 200 <= reply.status < 300:
-            dog.expect("end of the error", within_s=self._order.deadlines.idle_s)
-            return self._failed(await self._fault_of(reply))
+            dog.expect("end of the error", within_s=min(ERROR_S, self._order.deadlines.idle_s))
+            return await self._refused(reply)
         kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
         start = b""
         chunks = reply.chunks
@@ -73,9 +78,10 @@ class Exchange:
         else:
             streamed = self._order.request.stream or kind == "text/event-stream"
         if not streamed:
-            body = await _collect(chunks, start=start, limit_bytes=self._limits.response_bytes + 1)
+            pieces, limit_bytes = [start], self._limits.response_bytes + 1
+            await _collect(chunks, into=pieces, limit_bytes=limit_bytes)
             response, frames = read_body(
-                body,
+                b"".join(pieces)[:limit_bytes],
                 family=self._endpoint.family,
                 profile=self._endpoint.profile,
                 limits=self._limits,
@@ -110,13 +116,10 @@ class Exchange:
         return self._whole(reader.finish())
 
     def _whole(self, response: Response) -> ResponseReceived | RequestFailed:
-        if response.fault is None:
+        response = hide_in_response(response, scrub=self._endpoint.scrub)
+        if response.fault is None or response.message.parts:
             return ResponseReceived(number=self._order.number, response=response)
-        fault = self._scrubbed(response.fault)
-        response = msgspec.structs.replace(response, fault=fault)
-        if response.message.parts:
-            return ResponseReceived(number=self._order.number, response=response)
-        return self._failed(fault, partial=response)
+        return self._failed(response.fault, partial=response)
 
     def _broken(self, fault: Fault) -> ResponseReceived | RequestFailed:
         """The connection broke or fell silent."""
@@ -126,28 +129,38 @@ class Exchange:
         if reader.finished:
             return self._end(reader)
         self._tell(reader.flush())
-        return self._failed(fault, partial=reader.finish())
+        return self._failed(fault, partial=hide_in_response(reader.finish(), scrub=self._endpoint.scrub))
 
     def _failed(self, fault: Fault, *, partial: Response | None = None) -> RequestFailed:
-        return RequestFailed(number=self._order.number, fault=self._scrubbed(fault), partial=partial)
+        return RequestFailed(
+            number=self._order.number, fault=hide_in(fault, scrub=self._endpoint.scrub), partial=partial
+        )
 
-    async def _fault_of(self, reply: HttpReply) -> Fault:
+    async def _refused(self, reply: HttpReply) -> RequestFailed:
         if 300 <= reply.status < 400:
-            place = self._endpoint.scrub(reply.headers.get("location", "").partition("?")[0])
-            return Fault(
-                kind=FaultKind.PROTOCOL,
-                message=f"the server redirects to `{place}`; a request with a key is not redirected: give that address as "
-                f"the base URL if you trust it",
-                status=reply.status,
+            place = reply.headers.get("location", "").partition("?")[0]
+            return self._failed(
+                Fault(
+                    kind=FaultKind.PROTOCOL,
+                    message=f"the server redirects to `{place}`; a request with a key is not redirected: give that "
+                    f"address as the base URL if you trust it",
+                    status=reply.status,
+                )
             )
-        try:
-            body = await _collect(reply.chunks, limit_bytes=ERROR_BYTES)
-        except ProviderFault:
-            body = b""  # it broke off: the status still says what happened
-        return self._endpoint.family.decode_fault(reply.status, reply.headers, body)
+        self._refusal = reply
+        with contextlib.suppress(ProviderFault):  # it broke off: the status still says what happened
+            await _collect(reply.chunks, into=self._error, limit_bytes=ERROR_BYTES)
+        return self._told(reply)
 
-    def _scrubbed(self, fault: Fault) -> Fault:
-        return msgspec.structs.replace(fault, message=self._endpoint.scrub(fault.message))
+    def _told(self, refusal: HttpReply) -> RequestFailed:
+        """What the provider has said of its error, as far as that came."""
+        # The key is hidden before a decoder cuts the text short, and afterwards (`_failed`) where JSON had it escaped.
+        scrub = self._endpoint.scrub
+        headers = {name: scrub(value) for name, value in refusal.headers.items()}
+        body = scrub(b"".join(self._error)[:ERROR_BYTES].decode("utf-8", "surrogateescape"))
+        return self._failed(
+            self._endpoint.family.decode_fault(refusal.status, headers, body.encode("utf-8", "surrogateescape"))
+        )
 
     def _open_reader(self) -> ResponseReader:
         return ResponseReader(
@@ -162,19 +175,18 @@ class Exchange:
     def _tell(self, frames: Iterable[Frame]) -> None:
         if self._on_frame is not None:
             for frame in frames:
-                self._on_frame(frame)
+                self._on_frame(hide_in_frame(frame, scrub=self._endpoint.scrub))
 
 
 def _tool_names(order: SendRequest) -> frozenset[str]:
     return frozenset([tool.name for tool in order.request.tools])
 
 
-async def _collect(chunks: AsyncIterator[bytes], *, limit_bytes: int, start: bytes = b"") -> bytes:
-    """The body, cut off at the limit."""
-    pieces, size = [start], len(start)
+async def _collect(chunks: AsyncIterator[bytes], *, into: list[bytes], limit_bytes: int) -> None:
+    """The body, not much further than the limit."""
+    size = sum(map(len, into))
     async for chunk in chunks:
-        pieces.append(chunk)
+        into.append(chunk)
         size += len(chunk)
         if size >= limit_bytes:
             break
-    return b"".join(pieces)[:limit_bytes]

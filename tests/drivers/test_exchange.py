@@ -1,0 +1,140 @@
+"""One request against a script: what comes back as its event, and what does not."""
+
+import asyncio
+import json
+
+import msgspec
+import pytest
+
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.endpoints import Endpoint, Secret, build_http_request
+from turnwise.drivers.exchange import ERROR_S, Exchange
+from turnwise.drivers.watching import FrameSeen
+from turnwise.testing import FakeClock, Reply, ScriptedTransport, Stall
+from turnwise.turn.commands import SendRequest
+from turnwise.turn.config import Deadlines
+from turnwise.turn.events import RequestFailed, ResponseReceived
+from turnwise.vocab import Fault, FaultKind, Frame, Message, Request, Text
+from turnwise.wire.profiles import builtin_profiles
+
+KEY = "tw-none-of-the-masked-forms-0123"  # no `sk-`, which the decoders hide by themselves
+ESCAPED = "".join([f"\\u{ord(character):04x}" for character in KEY])
+FAMILIES = ["openai_chat", "openai_responses", "anthropic_messages", "gemini"]
+JSON = {"content-type": "application/json"}
+
+# An error in the middle of a stream, with the key in every field that may hold a text.
+IN_STREAM = {
+    "openai_chat": '{"error":{"message":"no KEY","code":"KEY","type":"KEY"}}',
+    "openai_responses": '{"type":"response.failed","response":{"id":"KEY","model":"KEY","status":"failed","error":{"code":"KEY",'
+    '"message":"no KEY"}}}',
+    "anthropic_messages": '{"type":"error","error":{"type":"KEY","message":"no KEY"},"request_id":"KEY"}',
+    "gemini": '{"error":{"code":503,"message":"no KEY","status":"KEY"}}',
+}
+BEGINNING = 'data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n'
+
+
+async def exchanged(
+    reply: Reply, *, family: str = "openai_chat", stream: bool = True, clock: FakeClock | None = None
+) -> tuple[ResponseReceived | RequestFailed, list[Frame]]:
+    endpoint = Endpoint(profile=builtin_profiles()[family], base_url="http://x", key=Secret(KEY))
+    request = Request(model="m", messages=(Message("user", (Text("hi"),)),), stream=stream)
+    order = SendRequest(number=1, step=1, purpose="step", request=request, deadlines=Deadlines())
+    call = endpoint.family.encode_request(request, endpoint.profile)
+    frames: list[Frame] = []
+    exchange = Exchange(
+        order,
+        endpoint=endpoint,
+        transport=ScriptedTransport([reply]),
+        clock=clock or SystemClock(),
+        on_frame=frames.append,
+    )
+    return await exchange.run(build_http_request(endpoint, call, connect_s=1)), frames
+
+
+def assert_hidden(event: ResponseReceived | RequestFailed, frames: list[Frame]) -> Fault:
+    seen = [FrameSeen(1, frame) for frame in frames]
+    assert KEY not in msgspec.json.encode((event, seen)).decode()
+    assert KEY not in repr((event, seen))
+    fault = event.fault if isinstance(event, RequestFailed) else event.response.fault
+    assert fault is not None
+    return fault
+
+
+@pytest.mark.parametrize("written", [KEY, ESCAPED], ids=["plain", "escaped"])
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_key_in_an_error_of_the_stream_is_hidden_in_every_field(family: str, written: str) -> None:
+    """From the event (so from the journal) and from the frames that watchers see."""
+    pieces = (f"data: {IN_STREAM[family].replace('KEY', written)}\n\n".encode(),)
+    fault = assert_hidden(*await exchanged(Reply(pieces=pieces), family=family))
+    assert fault.message == "no ***"
+
+
+async def test_key_in_an_error_after_content_is_hidden() -> None:
+    """What had come before is kept, so the event is another one."""
+    pieces = (BEGINNING.encode(), f"data: {IN_STREAM['openai_chat'].replace('KEY', KEY)}\n\n".encode())
+    event, frames = await exchanged(Reply(pieces=pieces))
+    assert isinstance(event, ResponseReceived) and event.response.message.parts == (Text("Hel"),)
+    assert assert_hidden(event, frames).message == "no ***"
+
+
+async def test_key_in_the_partial_of_a_broken_stream_is_hidden() -> None:
+    """The id of the response, and words about its end."""
+    beginning = {"id": KEY, "model": KEY, "choices": [{"index": 0, "delta": {"content": "Hel"}}]}
+    broken = Fault(kind=FaultKind.DISCONNECTED, message=f"gone {KEY}")
+    pieces = (f"data: {json.dumps(beginning)}\n\n".encode(), broken)
+    event, frames = await exchanged(Reply(pieces=pieces))
+    assert assert_hidden(event, frames) == Fault(kind=FaultKind.DISCONNECTED, message="gone ***")
+    assert isinstance(event, RequestFailed) and event.partial is not None
+    assert (event.partial.id, event.partial.model) == ("***", "***")
+
+
+@pytest.mark.parametrize("written", [KEY, ESCAPED], ids=["plain", "escaped"])
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_key_in_an_error_response_is_hidden_in_every_field(family: str, written: str) -> None:
+    """Body and headers."""
+    error = f'{{"error":{{"message":"no {written}","code":"{written}","type":"{written}","status":"{written}"}}}}'
+    headers = dict.fromkeys(("x-request-id", "request-id", "x-goog-request-id"), KEY) | JSON
+    event, frames = await exchanged(Reply(status=400, headers=headers, pieces=(error.encode(),)), family=family)
+    assert_hidden(event, frames)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_key_is_hidden_before_an_error_is_cut_short(family: str) -> None:
+    """Half a key at the end of 2000 characters would be found by nobody."""
+    for length in range(1960, 2001):
+        body = json.dumps({"error": {"message": "x" * length + KEY}}).encode()
+        event, _ = await exchanged(Reply(status=400, headers=JSON, pieces=(body,)), family=family)
+        assert KEY[:8] not in repr(event)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_key_in_what_is_no_response_is_hidden(family: str, stream: bool) -> None:
+    """A 200 with a login page that shows the request."""
+    page = f"<html>your header was {KEY}</html>".encode()
+    event, frames = await exchanged(
+        Reply(headers={"content-type": "text/html"}, pieces=(page,)), family=family, stream=stream
+    )
+    assert_hidden(event, frames)
+
+
+async def test_key_in_the_word_for_the_end_is_hidden() -> None:
+    """`finish_reason` is free text to some gateways."""
+    chunk = {"choices": [{"index": 0, "delta": {"content": "Hel"}, "finish_reason": f"error: {KEY}"}]}
+    event, frames = await exchanged(Reply(pieces=(f"data: {json.dumps(chunk)}\n\n".encode(),)))
+    assert KEY not in repr((event, frames)) and "error: ***" in repr((event, frames))
+
+
+@pytest.mark.promise("wait:retry")
+@pytest.mark.parametrize("said", [b"", b'{"error":{"message":"come back later"}}'])
+async def test_error_whose_body_stalls_keeps_its_status_and_waiting_time(said: bytes) -> None:
+    """A status is enough to retry by; it is no timeout of ours."""
+    clock = FakeClock()
+    reply = Reply(status=503, headers={"retry-after": "7"} | JSON, pieces=(said, Stall()))
+    exchanging = asyncio.create_task(exchanged(reply, clock=clock))
+    await clock.until_waiting(ERROR_S)
+    await clock.advance(ERROR_S)
+    event, _ = await asyncio.wait_for(exchanging, 5)
+    assert isinstance(event, RequestFailed)
+    assert (event.fault.kind, event.fault.status, event.fault.retry_after_s) == (FaultKind.OVERLOADED, 503, 7)
+    assert ("come back later" in event.fault.message) == bool(said)
