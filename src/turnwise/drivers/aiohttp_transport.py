@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import socket
 import ssl
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 KEEPALIVE_S = 50.0
 # aiohttp's 8190 is too small for the headers of some gateways (long `set-cookie` and policy headers).
 HEADER_BYTES = 64 * 1024
+LARGE_BYTES = 1024 * 1024  # aiohttp.payload.TOO_LARGE_BYTES_BODY
 
 
 class AiohttpTransport:
@@ -61,7 +63,7 @@ class AiohttpTransport:
             response = await session.request(
                 request.method,
                 request.url,
-                data=request.body,
+                data=_payload(request.body),
                 headers=request.headers,
                 allow_redirects=False,  # a redirect would carry the key to a stranger
                 proxy=self._proxy_for(request.url),
@@ -127,6 +129,11 @@ def _goes_directly(host: str, *, no_proxy: str) -> bool:
         if entry.strip() == "*" or (name and (host == name or host.endswith("." + name))):
             return True
     return False
+
+
+def _payload(body: bytes) -> bytes | io.BytesIO:
+    """A large body is written piece by piece (and not copied): aiohttp writes bytes at once, and warns where they are many."""
+    return body if len(body) <= LARGE_BYTES else io.BytesIO(body)
 
 
 async def _chunks(response: aiohttp.ClientResponse, request: HttpRequest) -> AsyncGenerator[bytes]:
