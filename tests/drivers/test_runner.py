@@ -396,6 +396,24 @@ async def test_idle_stream_is_ended() -> None:
     assert result.fault == Fault(kind=FaultKind.TIMEOUT, message="the provider was silent: no next event within 90 s")
 
 
+@pytest.mark.promise("wait:stream")
+async def test_keep_alives_do_not_put_off_the_idle_deadline() -> None:
+    """A comment a minute after the last event changes nothing: half a minute later the stream is idle."""
+    gate = asyncio.Event()
+    clock = FakeClock()
+    model = ScriptedModel([])
+    transport = ScriptedTransport([Reply(pieces=(FIRST, Stall(gate), KEEP_ALIVE, KEEP_ALIVE, Stall()))])
+    running = asyncio.create_task(Runner(model.endpoint, transport=transport, clock=clock).run(started(model)))
+    await clock.until_waiting(90)
+    await clock.advance(60)
+    gate.set()
+    await clock.advance(29)
+    assert not running.done()
+    await clock.advance(1)
+    result = await asyncio.wait_for(running, 5)
+    assert result.fault == Fault(kind=FaultKind.TIMEOUT, message="the provider was silent: no next event within 90 s")
+
+
 async def test_total_deadline_ends_a_stream_that_drips() -> None:
     """A frame every minute keeps the stream from being idle, not from being too long."""
     gates = [asyncio.Event() for _ in range(3)]
@@ -492,6 +510,19 @@ async def test_interrupt_between_commands_ends_the_turn_at_the_next() -> None:
     result = await runners[0].run(started(model, tool))
     assert (result.stop_reason, result.requests) == (StopReason.TIME_LIMIT, 1)
     assert texts(results_of(result.messages[-1])) == ["1"]
+
+
+async def test_answer_that_is_there_when_the_interrupt_comes_counts() -> None:
+    """Both in the same pass of the loop: a response that was received and paid for is not thrown away."""
+
+    def watch(seen: Seen) -> None:
+        if isinstance(seen, RequestFinished):
+            runner.interrupt()
+
+    model = ScriptedModel(["the answer"])
+    runner = Runner(model.endpoint, transport=model, watch=watch)
+    result = await asyncio.wait_for(runner.run(started(model)), 5)
+    assert (result.text, result.stop_reason) == ("the answer", StopReason.ANSWERED)
 
 
 def test_event_kinds_are_distinct() -> None:
