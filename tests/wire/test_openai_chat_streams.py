@@ -364,7 +364,7 @@ def test_a_repeated_finish_reason_is_told_once_and_a_new_one_again() -> None:
     ],
 )
 def test_an_unknown_word_is_taken_in_its_best_sense_and_kept(word: str, reason: FinishReason) -> None:
-    assert frames(delta({"content": "a"}, word)) == [TextDelta("a"), Finished(reason, word)]
+    assert frames(delta({"content": "a"}, word))[-1] == Finished(reason, word)
 
 
 def test_a_stream_that_just_ends_has_no_finish() -> None:

@@ -18,7 +18,7 @@ from turnwise.wire.anthropic_messages.faults import stream_fault
 from turnwise.wire.anthropic_messages.fields import opaque_from
 from turnwise.wire.anthropic_messages.parts import TOOL_USE_KEYS, arguments_of, read_block
 from turnwise.wire.anthropic_messages.usage import UsageTally
-from turnwise.wire.anthropic_messages.words import finished
+from turnwise.wire.anthropic_messages.words import read_finish
 from turnwise.wire.family import BadRequest
 from turnwise.wire.faults import no_response
 from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields, read_items, string_of
@@ -47,9 +47,7 @@ def body_frames(body: bytes, *, expected: str) -> list[Frame]:
     usage = UsageTally().add(fields["usage"]) if "usage" in fields else None
     if usage is not None:
         frames.append(UsageReported(usage))
-    word = string_of(fields, "stop_reason")
-    if word:
-        frames.append(finished(word, explanation=explanation_of(fields.get("stop_details"))))
+    frames += read_finish(string_of(fields, "stop_reason"), explanation=explanation_of(fields.get("stop_details")))
     return frames
 
 

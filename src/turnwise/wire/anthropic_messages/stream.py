@@ -37,8 +37,9 @@ from turnwise.wire.anthropic_messages.parts import (
     read_reasoning,
 )
 from turnwise.wire.anthropic_messages.usage import UsageTally
-from turnwise.wire.anthropic_messages.words import finished
+from turnwise.wire.anthropic_messages.words import read_finish
 from turnwise.wire.faults import too_large
+from turnwise.wire.finish_words import says_nothing
 from turnwise.wire.healing import decode_text, printable, read_objects
 from turnwise.wire.json_fields import (
     UNREADABLE,
@@ -217,16 +218,14 @@ class MessagesStreamDecoder:
         # Blocks that are whole before the stream begins (programmatic tool calls).
         if not is_null(fields.get("content")):
             frames += content_frames(fields["content"], prefix="start")
-        word = string_of(fields, "stop_reason")
-        if word:
-            frames.append(finished(word))
+        frames += read_finish(string_of(fields, "stop_reason"))
 
     def _end(self, event: _Event, frames: list[Frame]) -> None:
         self._report_usage(event.usage, frames)
         delta = event.delta
-        if delta is not None and delta.stop_reason:
+        if delta is not None and not says_nothing(delta.stop_reason):
             self._release_all(frames)
-            frames.append(finished(delta.stop_reason, explanation=explanation_of(delta.stop_details)))
+            frames += read_finish(delta.stop_reason, explanation=explanation_of(delta.stop_details))
 
     def _report_usage(self, raw: msgspec.Raw | None, frames: list[Frame]) -> None:
         if raw:

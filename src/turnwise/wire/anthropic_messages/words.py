@@ -6,7 +6,8 @@ types/beta/beta_stop_reason.py); "Handling stop reasons".
 
 from types import MappingProxyType
 
-from turnwise.vocab import Finished, FinishReason
+from turnwise.vocab import Finished, FinishReason, Mended
+from turnwise.wire.finish_words import finish_frames, says_nothing
 
 FINISH_REASONS = MappingProxyType(
     {
@@ -21,6 +22,22 @@ FINISH_REASONS = MappingProxyType(
     }
 )
 
+# Other families' words that compatible servers let through (none of the API's own, so no encoder writes them).
+GATEWAY_WORDS = MappingProxyType(
+    {
+        "stop": FinishReason.STOP,
+        "eos": FinishReason.STOP,
+        "tool_calls": FinishReason.TOOL_CALLS,
+        "function_call": FinishReason.TOOL_CALLS,
+        "length": FinishReason.LENGTH,
+        "max_output_tokens": FinishReason.LENGTH,
+        "content_filter": FinishReason.CONTENT_FILTER,
+        "safety": FinishReason.CONTENT_FILTER,
+        "error": FinishReason.ERROR,
+        "timeout": FinishReason.ERROR,
+    }
+)
+
 _WORDS = {
     FinishReason.STOP: "end_turn",
     FinishReason.TOOL_CALLS: "tool_use",
@@ -31,9 +48,13 @@ _WORDS = {
 }
 
 
-def finished(word: str, *, explanation: str | None = None) -> Finished:
-    """An unknown word ends the response as `stop`, which makes no promise about calls or cuts; the word is kept."""
-    return Finished(FINISH_REASONS.get(word, FinishReason.STOP), provider_reason=word, explanation=explanation)
+def read_finish(word: str | None, *, explanation: str | None = None) -> list[Mended | Finished]:
+    """An unknown word ends the response as `stop`, which makes no promise about calls or cuts; it is kept and told."""
+    if word is None or says_nothing(word):
+        return []
+    known = FINISH_REASONS.get(word) or GATEWAY_WORDS.get(word.casefold())
+    finished = Finished(known or FinishReason.STOP, provider_reason=word, explanation=explanation)
+    return finish_frames(finished, is_known=known is not None)
 
 
 def stop_word(reason: FinishReason, provider_reason: str | None, *, limit_reached: bool = False) -> str | None:

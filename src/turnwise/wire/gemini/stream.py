@@ -32,6 +32,7 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.faults import no_response, too_large
+from turnwise.wire.finish_words import says_nothing, unknown_finish
 from turnwise.wire.gemini.chunks import (
     FAST,
     PLAIN_PART,
@@ -50,7 +51,7 @@ from turnwise.wire.gemini.framing import Framing
 from turnwise.wire.gemini.partial_arguments import BEGIN, PartialArguments
 from turnwise.wire.gemini.parts import ABOUT_PART, read_item, signature
 from turnwise.wire.gemini.usage import decode_usage
-from turnwise.wire.gemini.words import finish_of
+from turnwise.wire.gemini.words import FINISH_REASONS, finish_of
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error, text_of_raw, write_object
 from turnwise.wire.limits import Limits
 from turnwise.wire.sse import LineTooLong
@@ -169,9 +170,11 @@ class ChunkReader:
                 candidate.grounding_metadata, candidate.citation_metadata, candidate.url_context_metadata
             )
             self._citations.update(dict.fromkeys(found))
-        if candidate.finish_reason is not None:
-            word = str(candidate.finish_reason)
+        word = None if candidate.finish_reason is None else str(candidate.finish_reason)
+        if word is not None and not says_nothing(word):
             reason = finish_of(word, called=self._called)
+            if word not in FINISH_REASONS:
+                frames.append(unknown_finish(word, reason))
             self._finish_with(Finished(reason, word, explanation=candidate.finish_message), frames)
 
     def _take_feedback(self, feedback: PromptFeedback, frames: list[Frame]) -> None:

@@ -28,6 +28,7 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.faults import no_response, too_large
+from turnwise.wire.finish_words import finish_frames, says_nothing
 from turnwise.wire.healing import decode_text, read_values
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error
 from turnwise.wire.limits import Limits
@@ -47,7 +48,7 @@ from turnwise.wire.openai_chat.fields import NAME
 from turnwise.wire.openai_chat.files import image_of
 from turnwise.wire.openai_chat.reasoning import ReasoningReader, split_content
 from turnwise.wire.openai_chat.usage import UsageReader
-from turnwise.wire.openai_chat.words import finish_of, says_limit
+from turnwise.wire.openai_chat.words import finish_of, is_known, says_limit
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import LineTooLong, SseEvent, SseParser
 
@@ -132,12 +133,13 @@ class ChunkReader:
         if choice.message is not None and (delta is None or not self._said):
             self._read_message(choice.message, frames)
         word = choice.finish_reason
-        if word:
+        if word and not says_nothing(word):
             finish = (word, says_limit(choice.native_finish_reason))
             if finish != self._finish:
                 self._finish = finish
                 self._flush(frames)
-                frames.append(Finished(finish_of(word, refused=self._refused), word, finish[1]))
+                finished = Finished(finish_of(word, refused=self._refused), word, finish[1])
+                frames += finish_frames(finished, is_known=is_known(word))
 
     def _read_delta(self, delta: Delta, frames: list[Frame]) -> None:
         content = delta.content

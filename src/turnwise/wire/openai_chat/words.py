@@ -43,6 +43,23 @@ FINISH_REASONS = MappingProxyType(
         "RECITATION": FinishReason.CONTENT_FILTER,
         "COMPLETE": FinishReason.STOP,
         "max_output_tokens": FinishReason.LENGTH,
+        # IBM watsonx.ai API reference, "Text generation", `stop_reason`
+        "not_finished": FinishReason.CUT,
+        "cancelled": FinishReason.ERROR,
+        "time_limit": FinishReason.LENGTH,
+        "token_limit": FinishReason.LENGTH,
+        # Other spellings of the same, from compatible servers
+        "end": FinishReason.STOP,
+        "complete": FinishReason.STOP,
+        "completed": FinishReason.STOP,
+        "tool_call": FinishReason.TOOL_CALLS,
+        "length_limit": FinishReason.LENGTH,
+        "max_length": FinishReason.LENGTH,
+        "safety": FinishReason.CONTENT_FILTER,
+        "recitation": FinishReason.CONTENT_FILTER,
+        "timeout": FinishReason.ERROR,
+        "failed": FinishReason.ERROR,
+        "canceled": FinishReason.ERROR,
     }
 )
 
@@ -74,11 +91,15 @@ WORDS = MappingProxyType(
 )
 
 
+def is_known(word: str) -> bool:
+    return word in FINISH_REASONS or word.casefold() in FINISH_REASONS
+
+
 def finish_of(word: str, *, refused: bool) -> FinishReason:
     """The reason for a provider's word. A refusal ends with `stop` in this family; `refused` says that there was one."""
-    reason = FINISH_REASONS.get(word)
+    folded = word.casefold()
+    reason = FINISH_REASONS.get(word) or FINISH_REASONS.get(folded)
     if reason is None:
-        folded = word.casefold()
         reason = next((sense for hint, sense in HINTS if hint in folded), FinishReason.STOP)
     return FinishReason.REFUSAL if refused and reason is FinishReason.STOP else reason
 

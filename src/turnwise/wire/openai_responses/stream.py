@@ -34,6 +34,7 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.faults import no_response, too_large
+from turnwise.wire.finish_words import finish_frames
 from turnwise.wire.json_fields import UNREADABLE, Fields, is_object, quote, read_fields, without
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_responses.faults import fault_of
@@ -41,7 +42,7 @@ from turnwise.wire.openai_responses.fields import count_at, list_at, object_at, 
 from turnwise.wire.openai_responses.healing import heal
 from turnwise.wire.openai_responses.parts import citation_of, kind_of, parts_of
 from turnwise.wire.openai_responses.usage import usage_of
-from turnwise.wire.openai_responses.words import TERMINAL_EVENTS, finish_reason, status_word
+from turnwise.wire.openai_responses.words import FINISH_REASONS, TERMINAL_EVENTS, finish_reason, status_word
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import LineTooLong, SseEvent, SseParser
 
@@ -450,7 +451,7 @@ class ResponsesStreamDecoder:
             self._fault = fault_of(error or response)
             frames.append(Faulted(self._fault))
         reason = finish_reason(word, has_calls=self._has_calls, has_refusal=self._has_refusal)
-        frames.append(Finished(reason, word))
+        frames += finish_frames(Finished(reason, word), is_known=word in FINISH_REASONS)
 
     def _fail(self, fields: Fields, frames: list[Frame]) -> None:
         error = object_at(fields, "error")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from turnwise.vocab import FinishReason
+from turnwise.wire.finish_words import says_nothing
 from turnwise.wire.json_fields import Fields
 from turnwise.wire.openai_responses.fields import object_at, text_at
 
@@ -33,9 +34,10 @@ TERMINAL_EVENTS: Mapping[str, str] = {
 
 def status_word(response: Fields, *, otherwise: str = "completed") -> str:
     """`completed`, `incomplete:max_output_tokens` ..."""
-    status = text_at(response, "status") or otherwise
+    told = text_at(response, "status")
+    status = otherwise if told is None or says_nothing(told) else told
     reason = text_at(object_at(response, "incomplete_details"), "reason")
-    return f"{status}:{reason}" if status == "incomplete" and reason else status
+    return f"{status}:{reason}" if status == "incomplete" and not says_nothing(reason) else status
 
 
 def finish_reason(word: str, *, has_calls: bool, has_refusal: bool) -> FinishReason:

@@ -1,0 +1,25 @@
+"""Finish words that say nothing, and those that nobody documented: the same in every family."""
+
+from turnwise.vocab import Finished, FinishReason, Mended, Repair
+from turnwise.wire.healing import printable
+
+# `str(None)` of three languages, as gateways were seen to write it where nothing has been said yet.
+_SAY_NOTHING = frozenset(["", "null", "none", "undefined"])
+
+
+def says_nothing(word: str | None) -> bool:
+    """True where the provider has not said (yet) why the response ended; a stream that ends so was cut."""
+    return word is None or word.strip().casefold() in _SAY_NOTHING
+
+
+def unknown_finish(word: str, reason: FinishReason) -> Mended:
+    """The record of a word that is in no provider's documentation, so that whoever reads the answer can be told."""
+    return Mended(
+        Repair("unknown_finish", "response", f"the finish word `{printable(word)}` is not known: taken for `{reason}`")
+    )
+
+
+def finish_frames(finished: Finished, *, is_known: bool) -> list[Mended | Finished]:
+    if is_known or finished.provider_reason is None:
+        return [finished]
+    return [unknown_finish(finished.provider_reason, finished.reason), finished]

@@ -1,0 +1,87 @@
+"""Finish words that say nothing and words that nobody documented, in every family: none of them passes silently."""
+
+import json
+from typing import Any
+
+import pytest
+
+from turnwise.testing.wire_conformance import assemble
+from turnwise.vocab import FinishReason, Repair, Response
+from turnwise.wire.limits import DEFAULT_LIMITS
+from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.registry import family
+
+NAMES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+each_family = pytest.mark.parametrize("name", NAMES)
+
+
+def body_ending_with(word: str | None, name: str) -> dict[str, Any]:
+    bodies: dict[str, dict[str, Any]] = {
+        "openai_chat": {"id": "r", "choices": [{"message": {"content": "hi"}, "finish_reason": word}]},
+        "openai_responses": {
+            "id": "r",
+            "status": word,
+            "output": [{"type": "message", "content": [{"type": "output_text", "text": "hi"}]}],
+        },
+        "anthropic_messages": {"id": "r", "content": [{"type": "text", "text": "hi"}], "stop_reason": word},
+        "gemini": {"candidates": [{"content": {"parts": [{"text": "hi"}]}, "finishReason": word}]},
+    }
+    return bodies[name]
+
+
+def ended_with(word: str | None, name: str) -> Response:
+    body = json.dumps(body_ending_with(word, name)).encode()
+    return assemble(family(name).decode_body(body, builtin_profiles()[name], DEFAULT_LIMITS))
+
+
+@pytest.mark.parametrize("word", [None, "", " ", "null", "None", "undefined"])
+@each_family
+def test_a_word_that_says_nothing_is_not_said(name: str, word: str | None) -> None:
+    """Where nothing says why the response ended, it was cut (a Responses body that came whole is completed)."""
+    response = ended_with(word, name)
+    said = "completed" if name == "openai_responses" else None
+    finish = FinishReason.CUT if said is None else FinishReason.STOP
+    assert (response.finish, response.provider_finish, response.repairs) == (finish, said, ())
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("openai_chat", FinishReason.STOP),
+        ("openai_responses", FinishReason.CUT),
+        ("anthropic_messages", FinishReason.STOP),
+        ("gemini", FinishReason.ERROR),
+    ],
+)
+def test_a_word_that_nobody_documented_is_kept_and_told(name: str, reason: FinishReason) -> None:
+    """What it is taken for is the family's best guess; the repair tells that it is one."""
+    response = ended_with("banana", name)
+    repair = Repair("unknown_finish", "response", f"the finish word `banana` is not known: taken for `{reason}`")
+    assert (response.finish, response.provider_finish, response.repairs) == (reason, "banana", (repair,))
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("timeout", FinishReason.ERROR),
+        ("insufficient_system_resource", FinishReason.ERROR),
+        ("time_limit", FinishReason.LENGTH),
+        ("length_limit", FinishReason.LENGTH),
+        ("model_length", FinishReason.LENGTH),
+        ("Length", FinishReason.LENGTH),
+        ("eos", FinishReason.STOP),
+        ("End", FinishReason.STOP),
+        ("complete", FinishReason.STOP),
+        ("not_finished", FinishReason.CUT),
+    ],
+)
+def test_words_of_compatible_servers_are_in_a_table(word: str, reason: FinishReason) -> None:
+    """Known words need no repair, whatever their case."""
+    response = ended_with(word, "openai_chat")
+    assert (response.finish, response.provider_finish, response.repairs) == (reason, word, ())
+
+
+@pytest.mark.parametrize(("word", "reason"), [("length", FinishReason.LENGTH), ("error", FinishReason.ERROR)])
+def test_words_of_chat_that_gateways_let_through_are_known_to_anthropic(word: str, reason: FinishReason) -> None:
+    response = ended_with(word, "anthropic_messages")
+    assert (response.finish, response.provider_finish, response.repairs) == (reason, word, ())
