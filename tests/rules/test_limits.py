@@ -24,6 +24,7 @@ from turnwise.rules.limits import (
     prompt_tokens_of,
     said,
     stop_reason,
+    wall_time_s,
 )
 from turnwise.vocab import StopReason, Usage
 
@@ -216,3 +217,20 @@ def test_the_forecast_is_made_of_what_was() -> None:
 def test_each_limit_has_its_words(limit: MaxSteps | MaxRequests | MaxTokens | MaxWallTime, text: str) -> None:
     """Proves: what people read names the limit and what was spent."""
     assert said(limit, spent=SPENT) == text
+
+
+@pytest.mark.promise("end:budget")
+@pytest.mark.parametrize(
+    ("limit", "seconds"),
+    [
+        (MaxWallTime(9), 9),
+        (MaxSteps(9), None),
+        (MaxWallTime(9) | MaxWallTime(5) | MaxSteps(1), 5),
+        (MaxWallTime(9) & MaxWallTime(5), 9),
+        (MaxWallTime(9) & MaxSteps(1), None),
+        ((MaxWallTime(9) & MaxSteps(1)) | MaxWallTime(20), 20),
+    ],
+)
+def test_the_time_at_which_a_driver_ends_the_turn(limit: Limit, seconds: float | None) -> None:
+    """Only where time alone decides."""
+    assert wall_time_s(limit) == seconds

@@ -3,7 +3,8 @@
 import pytest
 
 from turnwise.rules.last_step import forbid_tools
-from turnwise.rules.stop import OUTCOMES, MaxSteps, exit_code
+from turnwise.rules.limits import MaxSteps, Spent, forecast, pace
+from turnwise.rules.stop import OUTCOMES, exit_code
 from turnwise.vocab import StopReason, ToolSpec
 
 
@@ -11,7 +12,9 @@ from turnwise.vocab import StopReason, ToolSpec
 @pytest.mark.parametrize("step", [1, 2, 6, 11, 19, 20, 21])
 def test_only_the_last_allowed_step_is_the_last(step: int) -> None:
     """gitmost's table: 0, 1, 5, 10, 18, 19 counted from 0."""
-    assert MaxSteps(20).is_last(step) is (step >= 20)
+    coming = forecast(prompt_tokens=0, longest_output_tokens=0)
+    allowed = pace(MaxSteps(20), spent=Spent(steps=step - 1), forecast=coming)
+    assert allowed == ("go" if step < 20 else "answer" if step == 20 else "stop")
 
 
 @pytest.mark.promise("end:reason")

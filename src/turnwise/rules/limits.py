@@ -185,6 +185,22 @@ def output_tokens_left(limit: Limit, *, spent: Spent, prompt_tokens: int) -> int
             assert_never(limit)
 
 
+def wall_time_s(limit: Limit) -> float | None:
+    """The seconds after which `limit` is over whatever else was spent; None where time alone does not decide."""
+    match limit:
+        case MaxWallTime(seconds):
+            return seconds
+        case AnyOf(limits):
+            return min([one for one in map(wall_time_s, limits) if one is not None], default=None)
+        case AllOf(limits):
+            times = [one for one in map(wall_time_s, limits) if one is not None]
+            return max(times, default=None) if len(times) == len(limits) else None
+        case MaxSteps() | MaxRequests() | MaxTokens():
+            return None
+        case _:
+            assert_never(limit)
+
+
 def fault_of_limit(limit: Limit) -> str | None:
     """Why no turn can go by `limit`; None if one can."""
     match limit:

@@ -5,16 +5,6 @@ import msgspec
 from turnwise.vocab import StopReason
 
 
-class MaxSteps(msgspec.Struct, frozen=True):
-    """A turn makes at most `steps` model steps; the forced answer is the last of them (promise end:cap)."""
-
-    steps: int
-
-    def is_last(self, step: int) -> bool:
-        """`step` counts from 1."""
-        return step >= self.steps
-
-
 class Outcome(msgspec.Struct, frozen=True):
     stop_reason: StopReason
     complete: bool

@@ -1,6 +1,7 @@
 """What a caller has to change before a turn can start."""
 
 from turnwise.errors import BadTool, CallerError
+from turnwise.rules.limits import fault_of_limit
 from turnwise.rules.schema import fault_of_schema
 from turnwise.turn.config import TurnConfig
 from turnwise.vocab import NamedTool
@@ -10,6 +11,8 @@ def check_config(config: TurnConfig) -> None:
     """Raise CallerError for a configuration that cannot work, saying what to change."""
     if config.max_steps < 1:
         raise CallerError(f"`max_steps` is {config.max_steps}; a turn needs at least 1")
+    if config.limits is not None and (fault := fault_of_limit(config.limits)):
+        raise CallerError(f"`limits`: {fault}")
     names = [offer.spec.name for offer in config.tools]
     if isinstance(config.tool_choice, NamedTool) and config.tool_choice.name not in names:
         raise CallerError(f"`tool_choice` names `{config.tool_choice.name}`, which is none of the tools")

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
+from turnwise.rules.limits import Limit
 from turnwise.vocab import (
     NO_USAGE,
     Fault,
@@ -66,6 +67,7 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     extra: str = ""  # further body fields, JSON object as text
     stream: bool = True
     max_steps: int = MAX_STEPS
+    limits: Limit | None = None  # beside `max_steps`
     allowed: tuple[Effect, ...] = ("none", "read", "write", "execute")
     # how a person allows what was denied, in the words of the face at hand; `{tool}` and `{effect}` are filled in
     allow_hint: str = "add `{effect}` to the allowed effects"

@@ -8,9 +8,9 @@ from turnwise.errors import TurnwiseBug
 from turnwise.rules.budget import ATE_ALL, more_room_for_answer, within_ceiling
 from turnwise.rules.history import error_result, fit_result, heal
 from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP, SYNTHESIS, local_answer
+from turnwise.rules.limits import Spent, said, stop_reason
 from turnwise.rules.loops import why_it_ends
 from turnwise.rules.output import Fits, judge_output
-from turnwise.rules.stop import MaxSteps
 from turnwise.rules.truncation import find_cut, hands_out_objects
 from turnwise.turn.asking import PAUSE_GOES_BACK_LAST, Asking, Sent, build_request, limit_of, prefix_changes
 from turnwise.turn.calls import Adopted, adopt, sort_calls
@@ -42,6 +42,7 @@ from turnwise.turn.events import (
     TurnStarted,
 )
 from turnwise.turn.guarding import Guarding
+from turnwise.turn.pacing import Pacing
 from turnwise.turn.transitions import State, check_legal, state_after
 from turnwise.vocab import (
     NO_USAGE,
@@ -126,6 +127,7 @@ class Turn(msgspec.Struct, kw_only=True):
     results: dict[str, ToolResult] = {}
     last_text: str = ""  # what the model said beside its last calls
     guarding: Guarding = Guarding()
+    pacing: Pacing = Pacing()
 
     continuing: Continuing | None = None  # a cut response that is not taken in yet
     retrying: Settled | None = None  # one that is asked for once more, with more room
@@ -165,16 +167,17 @@ class Turn(msgspec.Struct, kw_only=True):
     def receive(self, event: Event) -> Command:
         """The command that `event` leads to. Raises TurnwiseBug for an illegal event, and then nothing has changed."""
         check_legal(self.state, event=event)
+        if isinstance(event, ResponseReceived | RequestFailed):
+            self._check_number(event.number)
+        self.pacing = self.pacing.saw(event, messages=len(self.messages))
         match event:
             case TurnStarted():
                 command = self._begin_step()
             case StepPrepared():
                 command = self._ask(event)
-            case ResponseReceived(number=number, response=response):
-                self._check_number(number)
+            case ResponseReceived(response=response):
                 command = self._take(response)
-            case RequestFailed(number=number, fault=fault, partial=partial):
-                self._check_number(number)
+            case RequestFailed(fault=fault, partial=partial):
                 self._count(partial)
                 command = self._without_reply(fault)
             case ToolsFinished(results=results):
@@ -208,8 +211,31 @@ class Turn(msgspec.Struct, kw_only=True):
 
     # asking
 
+    @property
+    def _spent(self) -> Spent:
+        """Up to the step at hand, whose requests and tokens count as they are made."""
+        used = self.usage
+        return Spent(
+            steps=self.step - 1,
+            requests=self.requests,
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            elapsed_s=self.pacing.at_s,
+        )
+
+    def _affords(self, *, answers: bool) -> bool:
+        """Whether the limits allow one request more in this step: one that `answers`, or one before the answer."""
+        return self.pacing.affords(self.config, spent=self._spent, messages=self.messages, answers=answers)
+
     def _begin_step(self) -> Command:
         self.step += 1
+        self.pacing = self.pacing.begin_step(self.config, spent=self._spent, messages=self.messages)
+        if self.pacing.bound is not None and self.pacing.pace == "stop":
+            self.step -= 1
+            return self._answer_locally(said(self.pacing.bound, spent=self._spent))
+        if self.paused and self.pacing.pace == "answer":
+            self._settle_pause()
+            self.note = ""
         if not self.config.prepares_steps:
             return self._ask(StepPrepared())
         return PrepareStep(
@@ -223,7 +249,7 @@ class Turn(msgspec.Struct, kw_only=True):
     def _ask(self, prepared: StepPrepared, *, disobeyed: bool = False) -> SendRequest:
         config = self.config
         self.prepared = prepared
-        forced = self.eaten > 1 or self.guarding.ends is not None or MaxSteps(config.max_steps).is_last(self.step)
+        forced = self.eaten > 1 or self.guarding.ends is not None or self.pacing.pace != "go"
         # A first step without tools has nothing to sum up, and a correction has its own words (promise end:early).
         partial = forced and not self.correcting and (bool(config.tools) or self.step > 1 or disobeyed)
         trailing = self._trailing(prepared, synthesis=partial)
@@ -313,7 +339,7 @@ class Turn(msgspec.Struct, kw_only=True):
         found = begin(response, cut=cut, asking=asking, request=self.request, offers=self.offers, config=self.config)
         if isinstance(found, Settled) and not retried:
             more = roomier(found, cut=cut, request=self.request, limit_tokens=asking.limit_tokens, config=self.config)
-            if more is not None:
+            if more is not None and self._affords(answers=asking.forced):
                 self.retrying = found
                 return self._retry(more)
         return self._go_on(found)
@@ -333,6 +359,8 @@ class Turn(msgspec.Struct, kw_only=True):
             self.continuing, self.asking = None, asking
             self.repairs += found.repairs
             return self._adopt(found.response, asking=asking)
+        if not self._affords(answers=found.asking.forced or found.place is None):
+            return self._go_on(give_up(found, why="the limits leave no room for another request"))
         self.continuing = found
         request = continue_request(found, config=self.config)
         self.asking = msgspec.structs.replace(
@@ -363,7 +391,7 @@ class Turn(msgspec.Struct, kw_only=True):
                 prompt_tokens=usage.input_tokens,
                 used_tokens=usage.output_tokens,
             )
-            if more is not None:
+            if more is not None and self._affords(answers=self._is_forced):
                 self.retrying = Settled(response=response)
                 return self._retry(more, note=ATE_ALL)
             self.eaten += 1
@@ -456,9 +484,7 @@ class Turn(msgspec.Struct, kw_only=True):
         self.said = text
         self._append(adopted.message)
         self.paused = True
-        if self.step + 1 >= self.config.max_steps:
-            self._settle_pause()
-        elif self.config.family not in PAUSE_GOES_BACK_LAST and not self.config.accepts_prefill:
+        if self.config.family not in PAUSE_GOES_BACK_LAST and not self.config.accepts_prefill:
             self.note = GO_ON
         return self._begin_step()
 
@@ -486,7 +512,7 @@ class Turn(msgspec.Struct, kw_only=True):
         return self._ask_beyond_cap("The model called a tool in the last step, where none is allowed.", disobeyed=True)
 
     def _ask_beyond_cap(self, why: str, *, disobeyed: bool) -> Command:
-        if self.extra_used:
+        if self.extra_used or not self._affords(answers=True):
             return self._answer_locally(why)
         self.extra_used = True
         return self._ask(self.prepared, disobeyed=disobeyed)
@@ -551,14 +577,14 @@ class Turn(msgspec.Struct, kw_only=True):
         partial = self.asking is not None and self.asking.partial
         circle = why_it_ends(self.guarding.ends) + " " if self.guarding.ends else ""
         text = local_answer(circle + why, said=self.said or self.last_text, messages=self.added)
-        return self._finish(self._reason(partial=partial), text=text, local=True)
+        return self._finish(self._reason(partial=partial or self.pacing.pace == "stop"), text=text, local=True)
 
     def _reason(self, *, partial: bool) -> StopReason:
         if not partial:
             return StopReason.ANSWERED
         if self.guarding.ends is not None:
             return StopReason.LOOP
-        return StopReason.STEP_LIMIT if MaxSteps(self.config.max_steps).is_last(self.step) else StopReason.ANSWERED
+        return StopReason.ANSWERED if self.pacing.bound is None else stop_reason(self.pacing.bound)
 
     def _finish(
         self,

@@ -41,6 +41,7 @@ class Move(msgspec.Struct, frozen=True):
 MOVES = (
     Move(State.READY, TurnStarted, PrepareStep, State.PREPARING, "the user gave a prepare_step"),
     Move(State.READY, TurnStarted, SendRequest, State.REQUESTING, "else"),
+    Move(State.READY, TurnStarted, FinishTurn, State.FINISHED, "the limits do not allow one request"),
     Move(State.PREPARING, StepPrepared, SendRequest, State.REQUESTING, "always"),
     Move(State.PREPARING, Interrupted, FinishTurn, State.FINISHED, "always"),
     Move(State.REQUESTING, ResponseReceived, RunTools, State.RUNNING, "it holds calls that may run"),
@@ -59,13 +60,19 @@ MOVES = (
         ResponseReceived,
         FinishTurn,
         State.FINISHED,
-        "an answer, a refusal, a fault, or only pending calls",
+        "an answer, a refusal, a fault, only pending calls, or no request is left within the limits",
     ),
     Move(State.REQUESTING, RequestFailed, FinishTurn, State.FINISHED, "always"),
     Move(State.REQUESTING, Interrupted, FinishTurn, State.FINISHED, "always"),
     Move(State.RUNNING, ToolsFinished, SendRequest, State.REQUESTING, "every call has its result"),
     Move(State.RUNNING, ToolsFinished, PrepareStep, State.PREPARING, "the same, where the user gave a prepare_step"),
-    Move(State.RUNNING, ToolsFinished, FinishTurn, State.FINISHED, "calls of client-side tools are pending"),
+    Move(
+        State.RUNNING,
+        ToolsFinished,
+        FinishTurn,
+        State.FINISHED,
+        "calls of client-side tools are pending, or no request is left within the limits",
+    ),
     Move(State.RUNNING, Interrupted, FinishTurn, State.FINISHED, "always"),
 )
 

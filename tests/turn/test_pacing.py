@@ -1,0 +1,190 @@
+"""The limits of a turn: the last request that they allow is the answer."""
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from turn.playing import CONFIG, Played, call, done, play, says
+from turnwise.errors import CallerError
+from turnwise.rules.continuation import hold_back
+from turnwise.rules.last_step import SYNTHESIS
+from turnwise.rules.limits import AllOf, Limit, MaxRequests, MaxSteps, MaxTokens, MaxWallTime
+from turnwise.turn.commands import PlannedCall, SendRequest
+from turnwise.turn.config import TurnConfig
+from turnwise.turn.events import Event, ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.machine import Turn
+from turnwise.turn.snapshot import replay
+from turnwise.vocab import FinishReason, Message, Response, StopReason, Text, ToolResult, Usage
+
+
+def limited(limits: Limit, **more: object) -> TurnConfig:
+    return replace(CONFIG, limits=limits, **more)
+
+
+def counted(response: Response, input: int, output: int) -> Response:
+    return replace(response, usage=Usage(input_tokens=input, output_tokens=output))
+
+
+def ends(played: Played) -> tuple[int, StopReason, bool]:
+    return played.result.requests, played.result.stop_reason, played.result.complete
+
+
+def choices(played: Played) -> list[object]:
+    return [sent.request.tool_choice for sent in played.requests]
+
+
+@pytest.mark.promise("end:budget")
+@pytest.mark.parametrize("requests", [1, 2, 5])
+def test_the_last_request_of_the_limit_is_the_answer(requests: int) -> None:
+    """Exactly so many, with the synthesis asked for in the last; the first ones are untouched."""
+    script = [says(call(f"c{n}")) for n in range(1, requests)]
+    played = play([*script, says("So far.")], config=limited(MaxRequests(requests)))
+    assert ends(played) == (requests, StopReason.BUDGET, False)
+    assert choices(played) == [*["auto"] * (requests - 1), "none"]
+    assert played.requests[-1].request.messages[-1] == Message("user", (Text(SYNTHESIS),))
+    assert played.result.text == "So far."
+
+
+@pytest.mark.promise("end:budget", "end:early")
+def test_a_turn_that_stays_within_its_limits_is_untouched() -> None:
+    """Its requests are those of a turn without limits."""
+    script = [says(call("a")), says("Done.")]
+    generous = MaxRequests(5) | MaxTokens(100_000) | MaxWallTime(600) | MaxSteps(9)
+    within, free = play(script, config=limited(generous)), play(script)
+    assert [sent.request for sent in within.requests] == [sent.request for sent in free.requests]
+    assert within.result == free.result
+
+
+@pytest.mark.promise("end:budget", "end:cap")
+def test_the_request_beyond_the_cap_stays_within_the_limits() -> None:
+    """A disobeyed last step is asked once more only where that can be afforded; else the answer is ours."""
+    config = limited(MaxRequests(3), max_steps=2)
+    played = play([says(call("a")), says(call("b")), says("Sorry.")], config=config)
+    assert ends(played) == (3, StopReason.STEP_LIMIT, False)
+    disobeyed = play([says(call("a")), says(call("b"))], config=limited(MaxRequests(2)))
+    assert ends(disobeyed) == (2, StopReason.BUDGET, False)
+    assert disobeyed.result.origin == "local" and "did a" in disobeyed.result.text
+    empty = play([says(call("a")), says("")], config=limited(MaxRequests(2)))
+    assert ends(empty) == (2, StopReason.BUDGET, False)
+
+
+@pytest.mark.promise("end:budget")
+def test_tokens_left_decide_by_what_a_step_has_cost() -> None:
+    """Prompts of 5,000 and more: the third request is the answer, as after a third step there would be room for none."""
+    script = [
+        counted(says(call("a")), 5_000, 100),
+        counted(says(call("b")), 5_200, 100),
+        counted(says("So."), 5_400, 50),
+    ]
+    played = play(script, config=limited(MaxTokens(20_000)))
+    assert ends(played) == (3, StopReason.BUDGET, False)
+    assert choices(played) == ["auto", "auto", "none"]
+    assert played.result.usage.input_tokens + played.result.usage.output_tokens <= 20_000
+
+
+@pytest.mark.promise("end:budget", "end:never-empty")
+def test_where_not_even_the_answer_can_be_afforded_it_is_ours() -> None:
+    """A result that alone is more than the limit, and a first prompt that is."""
+
+    def long(plan: PlannedCall) -> ToolResult:
+        return replace(done(plan), content=(Text("x" * 90_000),))
+
+    played = play([counted(says(call("a")), 500, 50)], config=limited(MaxTokens(10_000)), run=long)
+    assert ends(played) == (1, StopReason.BUDGET, False)
+    assert (played.result.origin, played.result.steps) == ("local", 1)
+    assert played.result.text.startswith("The limit of 10,000 tokens leaves no room for another step (550 used).")
+    nothing = play([], config=limited(MaxTokens(100)))
+    assert ends(nothing) == (0, StopReason.BUDGET, False)
+    assert nothing.result.text.strip()
+
+
+def timed(script: Sequence[tuple[Response, float]], *, config: TurnConfig, tools_s: float) -> Played:
+    """Each response comes the given seconds after its request, and tools take `tools_s`."""
+    started = TurnStarted(config=config, input=(Message("user", (Text("go"),)),))
+    turn, command = Turn.start(started)
+    events: list[Event] = [started]
+    requests: list[SendRequest] = []
+    at_s = 0.0
+    for response, seconds in script:
+        assert isinstance(command, SendRequest)
+        requests.append(command)
+        at_s += seconds
+        events.append(ResponseReceived(number=command.number, response=response, at_s=at_s))
+        command = turn.receive(events[-1])
+        if hasattr(command, "calls"):
+            at_s += tools_s
+            events.append(ToolsFinished(results=tuple([done(plan) for plan in command.calls]), at_s=at_s))  # type: ignore[union-attr]
+            command = turn.receive(events[-1])
+    assert turn.result is not None
+    assert replay(events)[-1] == command
+    return Played(requests, [], turn.result, events, turn)
+
+
+@pytest.mark.promise("end:budget")
+def test_time_for_the_answer_is_kept_by_what_requests_took() -> None:
+    """60 s, steps of 10 + 5 s: at 45 s a step and an answer would end at 70, so the fourth request is the answer."""
+    script = [(says(call(f"c{n}")), 10.0) for n in range(3)]
+    played = timed([*script, (says("In time."), 10.0)], config=limited(MaxWallTime(60)), tools_s=5.0)
+    assert ends(played) == (4, StopReason.TIME_LIMIT, False)
+    assert choices(played)[2:] == ["auto", "none"]
+
+
+@pytest.mark.promise("end:budget")
+def test_an_answer_that_may_come_too_late_is_still_asked_for() -> None:
+    """The driver ends the turn when the time is up; until then there is a chance. After it there is none."""
+    late = timed([(says(call("a")), 10.0), (says("Quick."), 2.0)], config=limited(MaxWallTime(25)), tools_s=10.0)
+    assert ends(late) == (2, StopReason.TIME_LIMIT, False)
+    assert late.result.text == "Quick."
+    over = timed([(says(call("a")), 10.0)], config=limited(MaxWallTime(25)), tools_s=30.0)
+    assert ends(over) == (1, StopReason.TIME_LIMIT, False)
+    assert over.result.text.startswith("The limit of 25 s leaves no time for another step (40 s passed).")
+
+
+@pytest.mark.promise("end:budget")
+def test_limits_compose() -> None:
+    """Either one stops, or only both together."""
+    script = [counted(says(call(f"c{n}")), 1_000, 10) for n in range(1, 6)]
+    both = play([*script[:4], says("So.")], config=limited(MaxRequests(5) & MaxTokens(4_000)))
+    assert ends(both) == (5, StopReason.BUDGET, False)
+    either = play([*script[:2], says("So.")], config=limited(MaxRequests(3) | MaxTokens(1_000_000)))
+    assert ends(either) == (3, StopReason.BUDGET, False)
+
+
+@pytest.mark.promise("end:budget")
+def test_a_pause_before_the_answer_keeps_its_text_only() -> None:
+    """As before the last step of the cap."""
+    script = [says("Looking.", finish=FinishReason.PAUSE), says(" Found.")]
+    played = play(script, config=limited(MaxRequests(2), family="anthropic_messages"))
+    assert ends(played) == (2, StopReason.BUDGET, False)
+    assert played.result.text == "Looking. Found."
+    assert played.requests[-1].request.messages[-1].role == "user"
+
+
+@pytest.mark.promise("cut:text-continued", "end:budget")
+def test_a_cut_response_is_gone_on_with_as_far_as_the_limits_allow() -> None:
+    """The text of the one allowed request stands, flagged as incomplete; a cut call leaves room for the answer."""
+    whole = " ".join([f"word {number}" for number in range(200)])
+    held = hold_back(whole[:900], kind="text")
+    assert held is not None
+    script = [says(whole[:900], finish=FinishReason.LENGTH), says(held.held + whole[900:])]
+    alone = play(script[:1], config=limited(MaxRequests(1), recover="continue", tools=()))
+    assert (ends(alone), alone.result.text) == ((1, StopReason.ANSWERED, False), whole[:900])
+    both = play(script, config=limited(MaxRequests(2), recover="continue", tools=()))
+    assert (ends(both), both.result.text) == ((2, StopReason.ANSWERED, True), whole)
+
+
+@pytest.mark.parametrize("limits", [MaxRequests(0), MaxTokens(5) | MaxWallTime(-1), AllOf(())])
+def test_a_limit_that_allows_nothing_is_refused(limits: Limit) -> None:
+    """Before anything is sent."""
+    with pytest.raises(CallerError, match="`limits`"):
+        play([], config=limited(limits))
+
+
+def test_a_response_out_of_turn_changes_nothing_of_the_time() -> None:
+    """What is refused leaves no trace."""
+    turn, _ = Turn.start(TurnStarted(config=CONFIG, input=(Message("user", (Text("go"),)),)))
+    before = turn.pacing
+    with pytest.raises(Exception, match="came while request 1"):
+        turn.receive(ResponseReceived(number=2, response=says("x"), at_s=9.0))
+    assert turn.pacing == before
