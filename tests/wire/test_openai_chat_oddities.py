@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 
 from turnwise.testing.wire_conformance import assemble, decode_stream
-from turnwise.vocab import CitationAdded, FinishReason, Message, Response, Text, Usage
+from turnwise.vocab import (
+    ArgumentsState,
+    CitationAdded,
+    FinishReason,
+    Message,
+    Response,
+    Text,
+    ToolCall,
+    Usage,
+    calls_of,
+)
 from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.openai_chat import FAMILY
 from turnwise.wire.profiles import builtin_profiles
@@ -68,3 +78,42 @@ def test_each_of_many_sources_is_told_once_with_its_chunk() -> None:
         cited = [frame for frame in decoder.feed(b"data: " + line + b"\n\n") if isinstance(frame, CitationAdded)]
         urls += [frame.citation.url for frame in cited]
     assert sorted(urls, key=str) == sorted([f"https://x/{number}" for number in range(-1, 2000)])
+
+
+def function(arguments: object, name: str = "f") -> dict[str, Any]:
+    return {"name": name, "arguments": arguments}
+
+
+@pytest.mark.parametrize(("arguments", "text"), [(True, "true"), (False, "false"), (1.5, "1.5"), (5, "5")])
+def test_arguments_that_are_no_object_and_no_string_are_invalid(arguments: object, text: str) -> None:
+    """A call with `true` for its arguments must not run with none."""
+    response = whole({"tool_calls": [{"id": "a", "function": function(arguments)}]}, "tool_calls")
+    (call,) = calls_of(response.message)
+    assert (call.arguments, call.state) == (text, ArgumentsState.INVALID)
+
+
+def test_one_call_said_in_the_old_and_in_the_new_field_is_one() -> None:
+    pieces = [{"name": "f", "arguments": ""}, {"arguments": '{"a":'}, {"arguments": "1}"}]
+    deltas = [
+        chunk({"function_call": piece, "tool_calls": [{"index": 0, "id": "a", "function": piece}]}) for piece in pieces
+    ]
+    expected = (ToolCall(id="a", name="f", arguments='{"a":1}'),)
+    assert calls_of(streamed(*deltas).message) == expected
+    both = {"function_call": function('{"a":1}'), "tool_calls": [{"id": "a", "function": function('{"a":1}')}]}
+    assert calls_of(whole(both).message) == expected
+
+
+def test_another_call_in_the_old_field_is_a_second_one() -> None:
+    both = {"function_call": function("{}", "g"), "tool_calls": [{"id": "a", "function": function("{}")}]}
+    assert [call.name for call in calls_of(whole(both).message)] == ["f", "g"]
+
+
+@pytest.mark.parametrize("one", ["1", 1.0])
+def test_counts_and_indexes_of_another_type_are_read(one: object) -> None:
+    usage = {"prompt_tokens": one, "completion_tokens": one, "completion_tokens_details": {"reasoning_tokens": one}}
+    found = whole({"content": "hi"}, usage=usage).usage
+    assert found is not None
+    assert (found.input_tokens, found.output_tokens, found.reasoning_tokens) == (1, 1, 1)
+    other = chunk({"content": "no"})
+    other["choices"][0]["index"] = one
+    assert streamed(chunk({"content": "hi"}), other).message == answered().message

@@ -147,17 +147,22 @@ def _call(value: dict[str, object]) -> CallPiece:
         index=_integer(value.get("index")),
         id=_text(value.get("id")),
         function=_function(function) if is_object(function) else None,
-        custom=CustomPiece(name=_text(custom.get("name")), input=_piece(custom.get("input"))) if custom else None,
+        custom=CustomPiece(name=_text(custom.get("name")), input=_written(custom.get("input"))) if custom else None,
         extra_content=_raw(value.get("extra_content")),
     )
 
 
 def _function(value: dict[str, object]) -> FunctionPiece:
     arguments = value.get("arguments")
-    if isinstance(arguments, dict | list):
-        text = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
-        return FunctionPiece(name=_text(value.get("name")), arguments=_text(text), whole=True)
-    return FunctionPiece(name=_text(value.get("name")), arguments=_piece(arguments))
+    is_whole = isinstance(arguments, dict | list)
+    return FunctionPiece(name=_text(value.get("name")), arguments=_written(arguments), whole=is_whole)
+
+
+def _written(value: object) -> str | None:
+    """Arguments that are no string, as their JSON text: `true` is no arguments, but it is not none either."""
+    if value is None or isinstance(value, str):
+        return value
+    return _text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def objects(value: object) -> list[dict[str, object]]:
@@ -188,6 +193,8 @@ def _integer(value: object) -> int | None:
         return None
     if isinstance(value, int):
         return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
     return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 10 else None
 
 

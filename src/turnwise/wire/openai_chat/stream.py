@@ -165,7 +165,7 @@ class ChunkReader:
             self._said = True
             for call in delta.tool_calls:
                 frames.append(_call_frame(call, block=None))
-        if delta.function_call is not None:
+        if delta.function_call is not None and not _is_said_twice(delta):
             self._said = True
             call = CallPiece(function=delta.function_call)
             frames.append(_call_frame(call, block="function_call"))
@@ -193,7 +193,7 @@ class ChunkReader:
         named = not self._said
         for i, call in enumerate(message.tool_calls or ()):
             frames.append(_call_frame(call, block=f"call-{i}" if named else None))
-        if message.function_call is not None:
+        if message.function_call is not None and not _is_said_twice(message):
             frames.append(_call_frame(CallPiece(function=message.function_call), block="function_call"))
         self._said = self._said or bool(frames)
         self._read_extras(message, frames)
@@ -231,6 +231,11 @@ class ChunkReader:
         opaque = self._reasoning.opaque()
         if opaque is not None:
             frames.append(BlockData(REASONING, opaque))
+
+
+def _is_said_twice(delta: Delta) -> bool:
+    """Servers that serve old and new clients say the same call in both fields."""
+    return any(call.function == delta.function_call for call in delta.tool_calls or ())
 
 
 class _Indexed(msgspec.Struct):

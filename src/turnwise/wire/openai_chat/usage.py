@@ -19,6 +19,8 @@ CACHE_READ = (
 )
 CACHE_WRITE = (("prompt_tokens_details", "cache_write_tokens"), ("cache_creation_input_tokens",))
 
+MAX_DIGITS = 16  # longer ones are no counts of tokens
+
 
 class UsageReader:
     """Merges the usage objects of one response: a later count replaces an earlier one, null and a missing one do not."""
@@ -107,4 +109,18 @@ def _count(usage: dict[str, object], path: tuple[str, ...]) -> int:
         if not is_object(value):
             return 0
         value = value.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+    return _whole_number(value)
+
+
+def _whole_number(value: object) -> int:
+    """Gateways in languages with one number type write 1.0, some write "1"; what is no count is none."""
+    match value:
+        case bool():
+            return 0
+        case float() if value.is_integer():
+            value = int(value)
+        case str() if value.isascii() and value.isdecimal() and len(value) < MAX_DIGITS:
+            value = int(value)
+        case _:
+            pass
+    return value if isinstance(value, int) and value >= 0 else 0

@@ -9,7 +9,7 @@ from turnwise.wire.json_fields import Fields, fields_in, is_object, opaque_of, r
 
 NAME = "openai_responses"
 
-_COUNT = msgspec.json.Decoder(int)
+_COUNT = msgspec.json.Decoder(int, strict=False)  # gateways write "1" and 1.0
 
 
 def text_at(fields: Mapping[str, msgspec.Raw], key: str) -> str | None:
