@@ -16,6 +16,7 @@ from turnwise.vocab import (
     Request,
     Started,
     Text,
+    ToolCall,
     ToolResult,
     ToolSpec,
     Usage,
@@ -141,3 +142,24 @@ def test_a_usage_object_of_anthropic_is_not_passed_off_as_one_of_responses() -> 
     stream = encoder.encode(Started(id="r")) + encoder.encode(UsageReported(usage)) + encoder.finish()
     last = json.loads(SseParser().feed(stream)[-1].data)
     assert last["response"]["usage"]["input_tokens"] == 10
+
+
+@each_family
+def test_half_a_character_in_a_text_becomes_a_replacement_character(name: FamilyName) -> None:
+    """Models write them and tools read them; no JSON can hold one, and raising here would end the turn."""
+    half, odd = "a\ud800b", "a\ufffdb"
+    call = ToolCall(id="c", name="t", arguments='{"a":"b"}')
+    request = Request(
+        model="m",
+        system=(Text(half),),
+        messages=(
+            Message("user", (Text(half),)),
+            Message("assistant", (Text(half), call)),
+            Message("tool", (ToolResult(call_id="c", name="t", content=(Text(half),)),)),
+        ),
+        tools=(ToolSpec(name="t", description=half),),
+    )
+    found = sent(family(name), request, profile_of(name))
+    texts = [part for message in found.messages for part in message.parts if isinstance(part, Text | ToolResult)]
+    assert found.system[0].text == found.tools[0].description == odd
+    assert [part.text if isinstance(part, Text) else part.content for part in texts] == [odd, odd, (Text(odd),)]

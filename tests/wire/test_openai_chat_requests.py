@@ -769,3 +769,20 @@ def test_a_request_nested_beyond_reading_is_refused_by_name(depth: int) -> None:
             FAMILY.decode_request((body % nest).encode(), "")
         except BadRequest as error:
             assert "deep" in str(error) or "no JSON object" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("part", "content"),
+    [
+        (
+            File(media_type="image/png", data=b"png"),
+            "[file of type image/png left out: this endpoint does not take it]",
+        ),
+        (Reasoning("hm"), ""),
+    ],
+)
+def test_an_assistant_message_without_text_and_calls_has_content_all_the_same(part: Part, content: str) -> None:
+    """Strict servers answer 400 to `"content": null` without calls: an image that the model made, thoughts alone."""
+    request = Request(model="m", messages=(Message("assistant", (part,)),))
+    body = json.loads(FAMILY.encode_request(request, builtin_profiles()["openai_chat"]).body)
+    assert body["messages"] == [{"role": "assistant", "content": content}]

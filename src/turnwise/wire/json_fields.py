@@ -1,6 +1,7 @@
 """JSON objects taken apart one level deep, so that what is not ours to read goes on as the very text that came."""
 
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 import msgspec
 
@@ -85,10 +86,28 @@ def without(fields: Mapping[str, msgspec.Raw], keys: Iterable[str]) -> Fields:
 
 def quote(text: str) -> bytes:
     """A JSON string. A lone surrogate, which no JSON text can hold, becomes the replacement character."""
+    return encode(text)
+
+
+def encode(value: object) -> bytes:
+    """The JSON of `value`; msgspec.Raw inside it stands for itself. Lone surrogates become replacement characters."""
     try:
-        return msgspec.json.encode(text)
+        return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        return msgspec.json.encode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        return msgspec.json.encode(_whole_characters(value))
+
+
+def _whole_characters(value: object) -> object:
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            fields = cast("dict[str, object]", value)
+            return {_whole_characters(key): _whole_characters(item) for key, item in fields.items()}
+        case list() | tuple():
+            return [_whole_characters(item) for item in cast("list[object]", value)]
+        case _:
+            return value
 
 
 def write_object(fields: Mapping[str, bytes | msgspec.Raw]) -> bytes:

@@ -46,7 +46,7 @@ LOSSES = (
     Loss(
         what="files of an assistant message",
         direction="request",
-        becomes="nothing: the API takes none there",
+        becomes="nothing: the API takes none there; a line of text where the message holds nothing else",
     ),
     Loss(
         what="`is_error` of a result, and the name of a result whose call is not there",

@@ -26,6 +26,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.files import left_out, takes_file
 from turnwise.wire.free_form import free_form_arguments
+from turnwise.wire.json_fields import encode
 from turnwise.wire.openai_chat.fields import NAME, Fields, fields_of, merged
 from turnwise.wire.openai_chat.files import encode_file
 from turnwise.wire.profiles import Profile
@@ -66,7 +67,7 @@ def encode_message(message: Message, profile: Profile) -> msgspec.Raw:
 
 
 def _encode(fields: Fields) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(fields))
+    return msgspec.Raw(encode(fields))
 
 
 def _plain_message(role: str, parts: Sequence[Part], profile: Profile) -> Fields:
@@ -105,8 +106,12 @@ def _assistant_message(parts: Sequence[Part], profile: Profile) -> Fields:
     message: Fields = {"role": "assistant"}
     reasoning = [part for part in parts if isinstance(part, Reasoning)]
     calls = [encode_call(part, profile=profile) for part in parts if isinstance(part, ToolCall)]
-    message["content"] = _assistant_content(parts, reasoning, profile)
     refusals = [part.text for part in parts if isinstance(part, Refusal)]
+    content = _assistant_content(parts, reasoning, profile)
+    if content is None and not calls and not refusals:
+        # "Required unless `tool_calls` or `function_call` is specified" (OpenAI API reference): strict servers answer 400.
+        content = " ".join([left_out(part).text for part in parts if isinstance(part, File)])
+    message["content"] = content
     if refusals:
         message["refusal"] = "".join(refusals)
     if reasoning:

@@ -9,6 +9,7 @@ import msgspec
 from turnwise.vocab import Message, NamedTool, OutputSchema, Request, Settings, ToolSpec
 from turnwise.wire.family import HttpCall
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
+from turnwise.wire.json_fields import encode
 from turnwise.wire.offers import instructions, offered_tools
 from turnwise.wire.openai_chat.fields import NAME, Fields, fields_of, merged
 from turnwise.wire.openai_chat.parts import encode_messages
@@ -38,7 +39,7 @@ def encode_request(request: Request, profile: Profile) -> HttpCall:
         merged(body, msgspec.json.decode(profile.body, type=dict[str, object]))
     _lay_over(body, fields_of(request.extra))
     path = (profile.path or PATH).replace("{model}", request.model)
-    return HttpCall(path=path, body=msgspec.json.encode(body))
+    return HttpCall(path=path, body=encode(body))
 
 
 def _lay_over(body: Fields, extra: Fields) -> None:

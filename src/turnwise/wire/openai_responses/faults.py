@@ -9,9 +9,9 @@ from turnwise.vocab import Fault, FaultKind
 from turnwise.wire import faults
 from turnwise.wire.faults import SPENT_QUOTA, fit_to_show, kind_by_message, retry_after_s
 from turnwise.wire.healing import decode_text, printable, read_objects
-from turnwise.wire.json_fields import Fields, is_object, read_fields
+from turnwise.wire.json_fields import Fields, encode, is_object, read_fields
 from turnwise.wire.limits import MiB
-from turnwise.wire.openai_responses.fields import encode, object_at, text_at
+from turnwise.wire.openai_responses.fields import object_at, text_at
 
 # The provider's own code or type -> kind. Source: OpenAI docs, "Error codes"; `ResponseError.code` of the API reference;
 # recorded answers. The status decides where no code is known.

@@ -43,11 +43,6 @@ def object_at(fields: Mapping[str, msgspec.Raw], key: str) -> Fields:
     return read_fields(raw)
 
 
-def encode(value: object) -> bytes:
-    """The JSON of `value`; msgspec.Raw inside it stands for itself."""
-    return msgspec.json.encode(value)
-
-
 def opaque_from(fields: Mapping[str, msgspec.Raw]) -> Opaque | None:
     """These fields as opaque data of this family, to go back as they came."""
     return opaque_of(fields, family=NAME)

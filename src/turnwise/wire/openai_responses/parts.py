@@ -27,8 +27,8 @@ from turnwise.vocab import (
     ToolResult,
 )
 from turnwise.wire.files import UNKNOWN_TYPE, data_url, decode_base64, read_data_url
-from turnwise.wire.json_fields import Fields, is_object, read_fields, text_of_raw, without
-from turnwise.wire.openai_responses.fields import NAME, encode, list_at, opaque_from, own_fields, text_at
+from turnwise.wire.json_fields import Fields, encode, is_object, read_fields, text_of_raw, without
+from turnwise.wire.openai_responses.fields import NAME, list_at, opaque_from, own_fields, text_at
 
 CONTENT_PART = "content_part"
 

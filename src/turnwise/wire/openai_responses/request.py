@@ -32,9 +32,9 @@ from turnwise.vocab import (
 from turnwise.wire.family import HttpCall
 from turnwise.wire.files import left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA, free_form_arguments
-from turnwise.wire.json_fields import Fields, is_object, read_fields
+from turnwise.wire.json_fields import Fields, encode, is_object, read_fields
 from turnwise.wire.offers import instructions, offered_tools
-from turnwise.wire.openai_responses.fields import NAME, encode, own_fields, text_at
+from turnwise.wire.openai_responses.fields import NAME, own_fields, text_at
 from turnwise.wire.openai_responses.parts import (
     call_item,
     header_of,

@@ -21,10 +21,10 @@ from turnwise.vocab import (
     Usage,
 )
 from turnwise.wire.faults import too_large
-from turnwise.wire.json_fields import read_fields
+from turnwise.wire.json_fields import encode, read_fields
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_responses.faults import response_error
-from turnwise.wire.openai_responses.fields import NAME, encode
+from turnwise.wire.openai_responses.fields import NAME
 from turnwise.wire.openai_responses.parts import call_item, message_item, reasoning_item
 from turnwise.wire.openai_responses.request import encode_body_of, text_runs
 from turnwise.wire.openai_responses.stream import ResponsesStreamDecoder, read_body

@@ -32,9 +32,9 @@ from turnwise.vocab import (
     Usage,
     UsageReported,
 )
-from turnwise.wire.json_fields import Fields, read_fields, without
+from turnwise.wire.json_fields import Fields, encode, read_fields, without
 from turnwise.wire.openai_responses.faults import stream_error
-from turnwise.wire.openai_responses.fields import NAME, encode, opaque_from, text_at
+from turnwise.wire.openai_responses.fields import NAME, opaque_from, text_at
 from turnwise.wire.openai_responses.parts import CONTENT_PART, content_part
 from turnwise.wire.openai_responses.response import (
     ID_PREFIXES,
