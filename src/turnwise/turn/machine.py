@@ -32,6 +32,16 @@ from turnwise.turn.continuing import (
     least_reasoning,
     roomier,
 )
+from turnwise.turn.endings import (
+    ENDED,
+    INTERRUPTED,
+    LOST,
+    NOT_REPORTED,
+    NOT_RUN_FAULT,
+    NOT_RUN_REFUSED,
+    refused_text,
+    why_failed,
+)
 from turnwise.turn.events import (
     Event,
     Interrupted,
@@ -71,21 +81,6 @@ from turnwise.vocab import (
 UNFINISHED = frozenset({FinishReason.LENGTH, FinishReason.CUT, FinishReason.ERROR, FinishReason.PAUSE})
 
 REFUSED = frozenset({FinishReason.REFUSAL, FinishReason.CONTENT_FILTER})
-
-NOT_REPORTED = "No result was reported for this call. The tool may or may not have run."
-NOT_RUN_REFUSED = "Not run: the response that asked for it was refused or filtered."
-NOT_RUN_FAULT = "Not run: the provider failed before its response was whole."
-LOST = (
-    "The run was interrupted before a result was recorded. The tool may or may not have run: look before you repeat it."
-)
-INTERRUPTED = {
-    "cancel": "Cancelled by the user before a result was there. The tool may have run in part.",
-    "deadline": "The turn's time was up before a result was there. The tool may have run in part.",
-}
-ENDED = {
-    "cancel": (StopReason.CANCELLED, "The turn was cancelled before there was an answer."),
-    "deadline": (StopReason.TIME_LIMIT, "The turn's time was up before there was an answer."),
-}
 
 
 class Turn(msgspec.Struct, kw_only=True):
@@ -545,23 +540,13 @@ class Turn(msgspec.Struct, kw_only=True):
         return self._begin_step()
 
     def _refuse(self, response: Response, *, refusal: str, text: str) -> Command:
-        said = "\n".join([part for part in (refusal.strip(), text.strip()) if part])
-        if response.finish is FinishReason.CONTENT_FILTER:
-            word = f" (`{response.provider_finish}`)" if response.provider_finish else ""
-            own = f"The provider's content filter stopped the answer{word}."
-            return self._finish(
-                StopReason.REFUSED, text=f"{own}\n\nWhat had arrived: {said}" if said else own, local=True
-            )
-        if said:
-            return self._finish(StopReason.REFUSED, text=said)
-        return self._finish(StopReason.REFUSED, text="The model refused to answer and gave no reason.", local=True)
+        said, ours = refused_text(response, refusal=refusal, text=text)
+        return self._finish(StopReason.REFUSED, text=said, local=ours)
 
     # ends without an answer
 
     def _fail(self, fault: Fault, *, arrived: str) -> FinishTurn:
-        status = f" ({fault.status})" if fault.status is not None else ""
-        why = f"The provider failed{status}, {fault.kind}: {fault.message or 'it did not say why'}"
-        text = local_answer(why, said=arrived or self.said or self.last_text, messages=self.added)
+        text = local_answer(why_failed(fault), said=arrived or self.said or self.last_text, messages=self.added)
         return self._finish(StopReason.PROVIDER_FAILED, text=text, local=True, fault=fault)
 
     def _interrupt(self, kind: str, *, results: Sequence[ToolResult]) -> FinishTurn:
