@@ -1,6 +1,7 @@
 """The library's face against the lab: real sockets, all four families, streamed and not."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pydantic
@@ -253,6 +254,36 @@ def test_run_sync_works_without_a_loop_and_says_what_to_do_inside_one(tmp_path: 
             assert result.complete
 
     asyncio.run(inside())
+
+
+@pytest.mark.promise("wait:tool")
+async def test_run_sync_returns_though_a_tool_left_a_task_that_ignores_its_cancellation() -> None:
+    """`asyncio.run` would wait for it for ever."""
+    left: list[asyncio.Task[None]] = []
+
+    async def stubborn() -> None:
+        while True:
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                continue
+
+    @tool(name="read")
+    async def read(path: str) -> str:
+        """Read a file."""
+        left.append(asyncio.create_task(stubborn()))
+        return path
+
+    loop = asyncio.get_running_loop()
+    returned: asyncio.Future[RunResult] = loop.create_future()
+    async with Lab() as lab, asyncio.timeout(10):
+        agent = agent_for(lab, "parallel-calls", tools=[read])
+        # not `to_thread`: this test's own loop would wait for a thread that hangs
+        threading.Thread(
+            target=lambda: loop.call_soon_threadsafe(returned.set_result, agent.run_sync("Read both.")), daemon=True
+        ).start()
+        result = await returned
+    assert result.complete and [task.done() for task in left] == [False, False]
 
 
 async def test_a_tool_that_raises_or_returns_what_json_cannot_carry_is_a_result_and_the_turn_goes_on() -> None:

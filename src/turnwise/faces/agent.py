@@ -13,6 +13,7 @@ from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.endpoints import Endpoint
 from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.drivers.journal import Journal, Session
+from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.runner import InterruptKind, Runner, StepPreparer
 from turnwise.drivers.tools import Tool
 from turnwise.drivers.transport import Transport
@@ -164,11 +165,14 @@ class Agent:
             return await self._run(prompt, transport=transport, options=options)
 
     def run_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult:
-        """`run`, for programs without an event loop. Raises CallerError inside one."""
+        """`run`, for programs without an event loop. Raises CallerError inside one.
+
+        Tasks of tools that ignore their cancellation are left behind.
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self.run(prompt, **options))
+            return run_to_end(self.run(prompt, **options))
         raise CallerError("an event loop is running here: use `await agent.run(...)` instead of `run_sync`")
 
     async def stream(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> AsyncGenerator[RunEvent]:

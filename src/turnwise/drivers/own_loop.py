@@ -1,0 +1,36 @@
+"""An event loop for one coroutine, which does not outlive it by more than a moment."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+SETTLE_S = 0.5  # as for a cancelled tool
+
+
+def run_to_end(main: Coroutine[object, object, Result], *, settle_s: float = SETTLE_S) -> Result:
+    """`asyncio.run`, but for what will not end: it waits without limit for tasks that ignore their cancellation and for
+    the threads of `asyncio.to_thread`. Here they have `settle_s` each and are left behind. Ctrl-C cancels `main`, as there.
+    """
+    # With a factory, `Runner` leaves the thread's current loop alone, so there is nothing of it to undo.
+    runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+    loop = runner.get_loop()
+    try:
+        return runner.run(main)
+    finally:
+        try:
+            loop.run_until_complete(_settle(settle_s))
+        finally:
+            loop.close()  # does not wait for the threads; `Runner.close` would
+
+
+async def _settle(settle_s: float) -> None:
+    us = asyncio.current_task()
+    left = {task for task in asyncio.all_tasks() if task is not us}
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=settle_s)
+    # after the tasks, which iterate over them
+    await asyncio.wait([asyncio.create_task(asyncio.get_running_loop().shutdown_asyncgens())], timeout=settle_s)

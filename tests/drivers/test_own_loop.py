@@ -1,0 +1,78 @@
+"""A loop that ends: what ignores its cancellation is left behind, everything else is tidied up."""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from turnwise.drivers.own_loop import run_to_end
+
+kept: list[object] = []  # what is left behind must not be collected, and loudly closed, in another test
+
+
+async def stubborn() -> None:
+    while True:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            continue
+
+
+def test_what_ignores_its_cancellation_is_left_behind() -> None:
+    """A task, a thread that somebody waits for, and an async generator that does not close."""
+    release = threading.Event()
+
+    async def numbers() -> AsyncGenerator[int]:
+        try:
+            yield 1
+        finally:
+            await stubborn()
+
+    async def main() -> str:
+        generator = numbers()
+        kept.extend(
+            [generator, asyncio.create_task(stubborn()), asyncio.create_task(asyncio.to_thread(release.wait, 30))]
+        )
+        await anext(generator)
+        return "the answer"
+
+    try:
+        assert run_to_end(main(), settle_s=0.01) == "the answer"
+    finally:
+        release.set()
+
+
+def test_what_can_be_tidied_up_is() -> None:
+    """Tasks are cancelled and awaited, async generators closed, as `asyncio.run` does."""
+    said: list[str] = []
+
+    async def polite() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await asyncio.sleep(0)
+            said.append("task")
+
+    async def numbers() -> AsyncGenerator[int]:
+        try:
+            yield 1
+        finally:
+            said.append("generator")
+
+    async def main() -> None:
+        kept.extend([generator := numbers(), asyncio.create_task(polite())])
+        await anext(generator)
+
+    run_to_end(main())
+    assert said == ["task", "generator"]
+
+
+def test_exceptions_go_through() -> None:
+    """Those of the coroutine itself."""
+
+    async def main() -> None:
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        run_to_end(main())
