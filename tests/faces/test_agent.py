@@ -45,8 +45,11 @@ def search(pattern: str) -> str:
     return f"no {pattern}"
 
 
+BASES = {"gemini": "/v1beta", "anthropic_messages": ""}  # Anthropic's base URL has no version
+
+
 def agent_for(lab: Lab, script: str, *, family: str = "openai_chat", **options: object) -> Agent:
-    base = f"{lab.url}/v1beta" if family == "gemini" else f"{lab.url}/v1"
+    base = lab.url + BASES.get(family, "/v1")
     return Agent(f"{family}:{script}", base_url=base, **options)  # pyright: ignore[reportArgumentType]
 
 

@@ -14,10 +14,11 @@ FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 each_family = pytest.mark.parametrize("family", FAMILIES)
 each_way = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 CHECKS = 30
+BASES = {"gemini": "/v1beta", "anthropic_messages": ""}  # Anthropic's base URL has no version
 
 
 def agent_for(lab: Lab, script: str, *, family: str, **options: object) -> Agent:
-    base = f"{lab.url}/v1beta" if family == "gemini" else f"{lab.url}/v1"
+    base = lab.url + BASES.get(family, "/v1")
     return Agent(f"{family}:{script}", base_url=base, **options)  # pyright: ignore[reportArgumentType]
 
 

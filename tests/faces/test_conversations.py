@@ -19,6 +19,8 @@ from turnwise.wire.profiles import builtin_profiles
 
 FAMILIES = {"anthropic", "openai_chat", "openai_responses", "gemini"}
 
+BASES = {"gemini": "/v1beta", "anthropic_messages": ""}  # Anthropic's base URL has no version
+
 
 def recordings(corpus: Path) -> list[Path]:
     """Those of our families."""
@@ -78,7 +80,7 @@ async def test_recorded_conversations_reach_the_recorded_answer_in_the_recorded_
         async with Lab(conversation=path) as lab:
             agent = Agent(
                 f"{recording.family}:{first.model or 'recorded'}",
-                base_url=lab.url + ("/v1beta" if recording.family == "gemini" else "/v1"),
+                base_url=lab.url + BASES.get(recording.family, "/v1"),
                 instructions=[text.text for text in first.system],
                 tools=[
                     Tool(offer=ToolOffer(spec=spec), function=answering(results[spec.name])) for spec in first.tools
@@ -118,7 +120,7 @@ async def test_a_request_that_differs_from_the_recorded_one_is_refused(corpus: P
     async with Lab(conversation=path) as lab:
         agent = Agent(
             f"{recording.family}:{first.model or 'recorded'}",
-            base_url=lab.url + "/v1",
+            base_url=lab.url + BASES.get(recording.family, "/v1"),
             instructions=[text.text for text in first.system],
             tools=[Tool(offer=ToolOffer(spec=spec), function=wrong) for spec in first.tools],
             stream=recording.streamed,

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from lab.judged_openai import ASKED, CHAT, CHAT_REFUSED, RESPONSES, RESPONSES_REFUSED
+from lab.judged_others import ANTHROPIC, GEMINI, TEXT, claude, model
+from lab.judging import refusal_of
 from turnwise.lab.raw import Raw, parse
 from turnwise.lab.routes import route
 from turnwise.lab.strict import CHECKS, ModelRules, Rejected, check, error_body
@@ -18,24 +21,17 @@ FAMILIES = {
 }
 # Requests that another server of the family answered and the judged one would not: file's start -> why.
 OTHER_SERVERS = {
-    "openai_chat/mistral__": "`tool_choice` without tools",
+    "openai_chat/mistral__": "`tool_choice` without tools, `document_url` parts",
     "openai_chat/huggingface__": "`tools` may be []",
     "openai_chat/openrouter__": "server-side tools of its own type",
     "openai_chat/groq__rig--agent-tool-sessions--parallel": "takes arguments 'null'",
+    "openai_responses/copilot__": "opaque ids of its own on reasoning items",
     "openai_responses/openai__rig--streaming-grammar--previous-response-id": "names a stored response; the lab stores none",
     "anthropic/anthropic__dd-trace-py--cassettes--anthropic-completion-tools-call-with-tool-result": (
         "a cassette matched loosely: the result names a call that is not there"
     ),
 }
 MODEL_IN_PATH = ("openai_chat/azure__", "anthropic/vertex__")
-
-
-def refusal_of(family: str, body: Any, rules: ModelRules | None = None) -> tuple[str, str | None, str | None] | None:
-    try:
-        check(family, body=parse(json.dumps(body)), rules=rules or ModelRules())
-    except Rejected as rejected:
-        return rejected.message, rejected.param, rejected.code
-    return None
 
 
 def test_requests_that_real_providers_answered_pass(corpus: Path) -> None:
@@ -84,7 +80,7 @@ RECORDED_ALIKE = {
     "openai_responses__openai__400__052.json",
 }
 # Refused as well, in the judged server's words and not in its own.
-RECORDED_ELSEWHERE = {"openai_chat__doubleword__400__029.json"}
+RECORDED_ELSEWHERE = {"openai_chat__doubleword__400__029.json", "openai_chat__llamacpp__400__043.json"}
 
 
 def test_recorded_refusals_are_given_alike(corpus: Path) -> None:
@@ -116,312 +112,6 @@ def test_recorded_refusals_are_given_alike(corpus: Path) -> None:
     assert elsewhere == RECORDED_ELSEWHERE
 
 
-CALL = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
-OTHER = {"id": "call_2", "type": "function", "function": {"name": "read", "arguments": "{}"}}
-ASKED = {"role": "user", "content": "hi"}
-RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "x"}
-OTHER_RESULT = {"role": "tool", "tool_call_id": "call_2", "content": "y"}
-
-
-def chat(*messages: Any, **more: Any) -> dict[str, Any]:
-    return {"model": "m", "messages": list(messages), **more}
-
-
-def called(*calls: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": None, "tool_calls": list(calls)}
-
-
-TOOL = {"type": "function", "function": {"name": "read", "parameters": {}}}
-CHAT = [
-    (chat(ASKED, called(CALL), RESULT), None),
-    (chat(ASKED, called(CALL, OTHER), OTHER_RESULT, RESULT, ASKED), None),
-    (chat(ASKED, {"role": "assistant", "content": "a"}), None),
-    ({"messages": [ASKED]}, ("you must provide a model parameter", None, None)),
-    ({"model": "m"}, ("Missing required parameter: 'messages'.", "messages", "missing_required_parameter")),
-    (
-        chat(),
-        (
-            "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",
-            "messages",
-            "empty_array",
-        ),
-    ),
-    (
-        chat(ASKED, called(CALL, OTHER), RESULT),
-        (
-            "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
-            "The following tool_call_ids did not have response messages: call_2",
-            "messages",
-            None,
-        ),
-    ),
-    (
-        chat(ASKED, called(CALL), ASKED, RESULT),
-        (
-            "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
-            "The following tool_call_ids did not have response messages: call_1",
-            "messages",
-            None,
-        ),
-    ),
-    (
-        chat(ASKED, RESULT),
-        (
-            "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.",
-            "messages.[1].role",
-            None,
-        ),
-    ),
-    (
-        chat(ASKED, called(CALL), RESULT, OTHER_RESULT),
-        (
-            "Invalid parameter: 'tool_call_id' of 'call_2' not found in 'tool_calls' of previous message.",
-            "messages.[3].tool_call_id",
-            None,
-        ),
-    ),
-    (
-        chat(ASKED, called(CALL), RESULT, RESULT),
-        (
-            "Invalid parameter: Duplicate value for 'tool_call_id' of 'call_1', in messages[2] and messages[3].",
-            "messages.[3].tool_call_id",
-            None,
-        ),
-    ),
-    (
-        chat(ASKED, called(CALL, CALL), RESULT),
-        (
-            "Invalid parameter: Duplicate value for 'tool_call_id' of 'call_1', in messages[1].",
-            "messages.[1].tool_calls",
-            None,
-        ),
-    ),
-    (
-        chat(ASKED, called({**CALL, "function": {"name": "read", "arguments": {}}}), RESULT),
-        (
-            "Invalid type for 'messages[1].tool_calls[0].function.arguments': expected a string, but got an object instead.",
-            "messages[1].tool_calls[0].function.arguments",
-            "invalid_type",
-        ),
-    ),
-    (
-        chat(ASKED, called({**CALL, "function": {"name": "read", "arguments": "[]"}}), RESULT),
-        (
-            "Invalid 'messages[1].tool_calls[0].function.arguments': expected a JSON object in a string, "
-            "but got an array instead.",
-            "messages[1].tool_calls[0].function.arguments",
-            "invalid_value",
-        ),
-    ),
-    (
-        chat(ASKED, {"role": "assistant", "content": None}),
-        ("Invalid value for 'content': expected a string, got null.", "messages.[1].content", None),
-    ),
-    (
-        chat(ASKED, tool_choice="never", tools=[TOOL]),
-        (
-            "Invalid value: 'never'. Supported values are: 'none', 'auto', and 'required'.",
-            "tool_choice",
-            "invalid_value",
-        ),
-    ),
-    (
-        chat(ASKED, tool_choice="none"),
-        (
-            "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.",
-            "tool_choice",
-            None,
-        ),
-    ),
-    (
-        chat(ASKED, tools=[TOOL], tool_choice={"type": "function", "function": {"name": "write"}}),
-        ("Tool choice 'write' not found in 'tools' parameter.", "tool_choice", None),
-    ),
-]
-
-F1 = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read", "arguments": "{}"}
-O1 = {"type": "function_call_output", "call_id": "call_1", "output": "x"}
-THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": []}
-
-
-def responses(*items: Any, **more: Any) -> dict[str, Any]:
-    return {"model": "m", "input": list(items), **more}
-
-
-RESPONSES = [
-    ({"model": "m", "input": "hi"}, None),
-    (responses(ASKED, THOUGHT, F1, O1, ASKED), None),
-    (responses(ASKED, F1), ("No tool output found for function call call_1.", "input", None)),
-    (responses(ASKED, O1), ("No tool call found for function call output with call_id call_1.", "input", None)),
-    (responses(ASKED, O1, F1), ("No tool call found for function call output with call_id call_1.", "input", None)),
-    (responses(ASKED, F1, O1, O1), ("Duplicate call_ids submitted: ['call_1', 'call_1']", "input", None)),
-    (
-        responses(ASKED, F1, F1, O1),
-        ("Duplicate item found with id fc_1. Remove duplicate items from your input and try again.", "input", None),
-    ),
-    (responses(ASKED, F1, {**F1, "id": "fc_2"}, O1), ("Duplicate 'call_id': call_1", "input", None)),
-    (
-        responses(ASKED, THOUGHT),
-        ("Item 'rs_1' of type 'reasoning' was provided without its required following item.", "input", None),
-    ),
-    (
-        responses(ASKED, {"role": "assistant", "content": [{"type": "input_text", "text": "a"}]}),
-        (
-            "Invalid value: 'input_text'. Supported values are: 'output_text' and 'refusal'.",
-            "input[1].content[0]",
-            "invalid_value",
-        ),
-    ),
-    (
-        responses(ASKED, tools=[TOOL]),
-        ("Missing required parameter: 'tools[0].name'.", "tools[0].name", "missing_required_parameter"),
-    ),
-    (
-        responses(ASKED, max_output_tokens=1),
-        (
-            "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 1 instead.",
-            "max_output_tokens",
-            "integer_below_min_value",
-        ),
-    ),
-    (
-        responses(ASKED, tool_choice={"type": "function", "name": "read"}),
-        ("Tool choice 'read' not found in 'tools' parameter.", "tool_choice", None),
-    ),
-]
-
-USE = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {}}
-USE_2 = {**USE, "id": "toolu_2"}
-DONE = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "x"}
-DONE_2 = {**DONE, "tool_use_id": "toolu_2"}
-TEXT = {"type": "text", "text": "and?"}
-READ = {"name": "read", "input_schema": {"type": "object"}}
-
-
-def human(*blocks: Any) -> dict[str, Any]:
-    return {"role": "user", "content": list(blocks)}
-
-
-def model(*blocks: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": list(blocks)}
-
-
-def claude(*messages: Any, **more: Any) -> dict[str, Any]:
-    return {"model": "m", "max_tokens": 10, "tools": [READ], "messages": list(messages), **more}
-
-
-def unanswered(position: int, ids: str) -> str:
-    return (
-        f"messages.{position}: `tool_use` ids were found without `tool_result` blocks immediately after: {ids}. "
-        "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
-    )
-
-
-ANTHROPIC: list[tuple[dict[str, Any], str | None]] = [
-    (claude(ASKED, model(TEXT, USE, USE_2), human(DONE_2, DONE, TEXT)), None),
-    (claude(ASKED, model(USE, USE_2), human(DONE), human(DONE_2, TEXT)), None),  # neighbours of one role are one turn
-    (claude(ASKED, model(TEXT)), None),
-    ({"model": "m", "messages": [ASKED]}, "max_tokens: Field required"),
-    (claude(), "messages: at least one message is required"),
-    (claude(model(TEXT), ASKED), 'messages: first message must use the "user" role'),
-    (claude(ASKED, model(USE)), unanswered(1, "toolu_1")),
-    (claude(ASKED, model(USE, USE_2), human(DONE)), unanswered(1, "toolu_2")),
-    (claude(ASKED, model(USE), human(TEXT, DONE)), unanswered(1, "toolu_1")),  # results have to stand first
-    (
-        claude(ASKED, model(USE), human(DONE, DONE_2)),
-        "messages.2.content.1: unexpected `tool_use_id` found in `tool_result` blocks: toolu_2. Each `tool_result` block "
-        "must have a corresponding `tool_use` block in the previous message.",
-    ),
-    (
-        claude(ASKED, model(USE), human(DONE, DONE)),
-        "messages.2.content.1: each tool_use must have a single result. Found multiple `tool_result` blocks with id: toolu_1",
-    ),
-    (
-        claude(ASKED, model(USE), human(DONE), model(USE), human(DONE)),
-        "messages.3.content.0: `tool_use` ids must be unique",
-    ),
-    (claude(human({"type": "text", "text": ""})), "messages: text content blocks must be non-empty"),
-    (
-        claude(ASKED, {"role": "assistant", "content": "so "}),
-        "messages: final assistant content cannot end with trailing whitespace",
-    ),
-    (
-        claude(ASKED, model({**USE, "input": "{}"}), human(DONE)),
-        "messages.1.content.0.tool_use.input: Input should be a valid dictionary",
-    ),
-    (
-        claude(ASKED, model({**USE, "id": "a b"}), human(DONE)),
-        "messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
-    ),
-    (
-        claude(ASKED, tool_choice={"type": "required"}),
-        "tool_choice: Input tag 'required' found using 'type' does not match any of the expected tags: "
-        "'auto', 'any', 'tool', 'none'",
-    ),
-    (claude(ASKED, tool_choice={"type": "tool", "name": "write"}), "Tool 'write' not found in provided tools"),
-    (
-        claude({"role": "system", "content": "x"}, ASKED),
-        'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter, not "system" as an '
-        "input message role.",
-    ),
-    (
-        claude(ASKED, model(USE), human(DONE), tools=[]),
-        "Requests which include `tool_use` or `tool_result` blocks must define tools.",
-    ),
-    (
-        claude(ASKED, model(USE), human(DONE), thinking={"type": "enabled", "budget_tokens": 1024}),
-        "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is "
-        "enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost set of `tool_use` "
-        "and `tool_result` blocks). We recommend you include thinking blocks from previous turns. To avoid this "
-        "requirement, disable `thinking`.",
-    ),
-]
-
-SAY = {"role": "user", "parts": [{"text": "hi"}]}
-FC = {"functionCall": {"name": "read", "args": {}}}
-FR = {"functionResponse": {"name": "read", "response": {"output": "x"}}}
-UNEVEN = (
-    "Please ensure that the number of function response parts is equal to the number of function call parts of the "
-    "function call turn."
-)
-
-
-def gemini(*contents: Any, **more: Any) -> dict[str, Any]:
-    return {"contents": list(contents), **more}
-
-
-def of(role: str, *parts: Any) -> dict[str, Any]:
-    return {"role": role, "parts": list(parts)}
-
-
-GEMINI: list[tuple[dict[str, Any], str | None]] = [
-    (gemini(SAY, of("model", FC, FC), of("user", FR, FR)), None),
-    (gemini(SAY, of("model", {"text": "a"})), None),
-    (gemini(SAY, of("model", FC, FC), of("user", FR)), UNEVEN),
-    (gemini(SAY, of("model", FC)), UNEVEN),
-    (gemini(SAY, of("model", FC), SAY), UNEVEN),
-    (
-        gemini(SAY, of("user", FR)),
-        "Please ensure that function response turn comes immediately after a function call turn.",
-    ),
-    (
-        gemini(of("model", FC), of("user", FR)),
-        "Please ensure that function call turn comes immediately after a user turn or after a function response turn.",
-    ),
-    (gemini(), "* GenerateContentRequest.contents: contents is not specified\n"),
-    (gemini(of("user")), "* GenerateContentRequest.contents[0].parts: contents.parts must not be empty.\n"),
-    (
-        gemini(SAY, toolConfig={"functionCallingConfig": {"mode": "ANY"}}),
-        "Function calling config is set without function_declarations.",
-    ),
-    (gemini(SAY, messages=[]), 'Invalid JSON payload received. Unknown name "messages": Cannot find field.'),
-    (
-        gemini(SAY, of("model", {"thought": True})),
-        "* GenerateContentRequest.contents[1].parts[0].data: required oneof field 'data' must have one initialized field\n",
-    ),
-]
-
-
 @pytest.mark.parametrize(("body", "refusal"), CHAT)
 def test_chat_completions_are_judged(body: Any, refusal: Any) -> None:
     """Proves: api.openai.com's checks of Chat Completions, in its words (reports in public issue threads)."""
@@ -432,6 +122,19 @@ def test_chat_completions_are_judged(body: Any, refusal: Any) -> None:
 def test_responses_are_judged(body: Any, refusal: Any) -> None:
     """Proves: api.openai.com's checks of Responses, in its words."""
     assert refusal_of("openai_responses", body) == refusal
+
+
+@pytest.mark.parametrize(
+    ("family", "body", "message", "param", "code"),
+    [("openai_chat", *row) for row in CHAT_REFUSED] + [("openai_responses", *row) for row in RESPONSES_REFUSED],
+)
+def test_what_openai_refuses_is_refused(
+    family: str, body: Any, message: str, param: str | None, code: str | None
+) -> None:
+    """Proves: each thing that api.openai.com is known to refuse, at its place and with its code."""
+    found = refusal_of(family, body)
+    assert found is not None and found[0].startswith(message)
+    assert found[1:] == (param, code)
 
 
 @pytest.mark.parametrize(("body", "message"), ANTHROPIC)

@@ -19,7 +19,7 @@ from turnwise.wire.profiles import builtin_profiles
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 WAYS = [(family, stream) for family in FAMILIES for stream in (True, False)]
-SHAPES = [name for name, script in builtin_scripts().items() if script.steps[0].wire]
+SHAPES = [name for name, script in builtin_scripts().items() if script.steps and script.steps[0].wire]
 MAX_STEPS = 5
 
 
@@ -131,7 +131,10 @@ async def test_each_malformed_shape_is_answered_in_the_requests_of_a_healthy_one
 @pytest.mark.parametrize(("family", "stream"), WAYS)
 async def test_kinds_of_answers(family: str, stream: bool, tmp_path: Path) -> None:
     """Proves: reasoning goes back as its family wants it, refusals end the turn as such, structured output is corrected."""
-    schema = json.dumps({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})
+    properties = {"city": {"type": "string"}}
+    schema = json.dumps(
+        {"type": "object", "properties": properties, "required": ["city"], "additionalProperties": False}
+    )
     async with Lab() as lab:
         result = await turn(lab, "reasoning-and-calls", family=family, stream=stream, folder=tmp_path)
         agrees(lab, result)

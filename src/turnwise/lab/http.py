@@ -8,7 +8,7 @@ from aiohttp import web
 from turnwise.lab.faults import JSON, Outgoing, refusal
 from turnwise.lab.provider import Provider, model_list, script_list
 from turnwise.lab.received import Received, listing
-from turnwise.lab.routes import Route, route
+from turnwise.lab.routes import Route, has_doubled_version, route
 from turnwise.lab.strict import Rejected
 
 # Long histories with files in them are part of what gets tested; whoever reaches loopback can fill the memory anyway.
@@ -128,6 +128,6 @@ class Site:
         return web.Response(body=script_list(self._provider.scripts), content_type=JSON)
 
     async def _list_models(self, request: web.Request) -> web.Response:
-        if not request.path.endswith("/models"):
+        if not request.path.endswith("/models") or has_doubled_version(request.path):
             raise web.HTTPNotFound(text=f"the lab has no endpoint {request.path}; see GET /_lab/scripts\n")
         return web.Response(body=model_list(self._provider.scripts), content_type=JSON)

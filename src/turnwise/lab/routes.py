@@ -1,4 +1,5 @@
-"""Which API family, and which model, a request's path asks for. Any prefix will do, so that every client's base URL fits."""
+"""Which API family, and which model, a request's path asks for. Any prefix will do, so that every client's base URL fits,
+save one that names the API's version twice: a client that appends `/v1` to a base URL that has it gets the 404 it would get."""
 
 import re
 from urllib.parse import unquote
@@ -18,6 +19,7 @@ ROUTES = (
     (re.compile(rf"/models/{MODEL}:rawPredict$"), "anthropic_messages", False),
     (re.compile(rf"/models/{MODEL}:streamRawPredict$"), "anthropic_messages", True),
 )
+DOUBLED_VERSION = re.compile(r"/v\d+[a-z0-9]*/v\d+[a-z0-9]*/")
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +30,13 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     streams: bool
 
 
+def has_doubled_version(path: str) -> bool:
+    return DOUBLED_VERSION.search(path) is not None
+
+
 def route(path: str) -> Route | None:
+    if has_doubled_version(path):
+        return None
     for pattern, family, streams in ROUTES:
         found = pattern.search(path)
         if found is not None:

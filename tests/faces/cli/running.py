@@ -20,6 +20,8 @@ WAIT_S = 30  # no test waits that long unless something is wrong
 BEGUN: list[subprocess.Popen[str]] = []  # by the test at hand; what it left running is ended after it
 TURNWISE = (sys.executable, "-m", "turnwise")
 
+BASES = {"gemini": "/v1beta", "anthropic_messages": ""}  # Anthropic's base URL has no version
+
 
 class Ran(NamedTuple):
     code: int
@@ -56,7 +58,7 @@ def at(lab: Lab, script: str, *, family: str = "openai_chat") -> list[str]:
         "--model",
         f"{family}:{script}",
         "--base-url",
-        f"{lab.url}/v1beta" if family == "gemini" else f"{lab.url}/v1",
+        lab.url + BASES.get(family, "/v1"),
     ]
 
 

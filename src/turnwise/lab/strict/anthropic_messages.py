@@ -14,6 +14,17 @@ BLOCKS = (
     "web_search_tool_result web_fetch_tool_result code_execution_tool_result bash_code_execution_tool_result "
     "text_editor_code_execution_tool_result tool_search_tool_result mcp_tool_use mcp_tool_result container_upload compaction"
 ).split()
+# The SDK's `MessageCreateParams` (beta), with Vertex's and Bedrock's two.
+FIELDS = frozenset(
+    "model messages max_tokens system tools tool_choice stop_sequences stream temperature top_k top_p metadata thinking "
+    "service_tier cache_control container context_management compaction diagnostics inference_geo mcp_servers "
+    "output_config output_format speed betas billing_policy fallbacks fallback_credit_token thread user_profile_id "
+    "workspace_id anthropic_version anthropic_beta".split()
+)
+THINKING = ("thinking", "redacted_thinking")
+MIN_THINKING_TOKENS = 1024
+BLANK = "text content blocks must contain non-whitespace text"  # reported: claude-code#23440, home-assistant#175637
+EMPTY = "text content blocks must be non-empty"
 MAX_CACHED_BLOCKS = 4  # "A maximum of 4 blocks with cache_control may be provided."
 
 
@@ -23,6 +34,9 @@ def check(body: Raw, rules: ModelRules) -> None:
     for field in ("model", "messages", "max_tokens"):
         if body.get(field) is None:
             raise Rejected(f"{field}: Field required")
+    for field in body:
+        if field not in FIELDS:  # reported: claude-relay-service#660
+            raise Rejected(f"{field}: Extra inputs are not permitted")
     limit = body["max_tokens"]
     if not isinstance(limit, int) or isinstance(limit, bool):
         raise Rejected("max_tokens: Input should be a valid integer")
@@ -33,6 +47,7 @@ def check(body: Raw, rules: ModelRules) -> None:
         raise Rejected("temperature: range: 0..1")  # recorded: anthropic 400 004
     check_system(body.get("system"))
     check_tools(body)
+    check_budget(body, limit=limit)
     messages = body["messages"]
     if not isinstance(messages, list):
         raise Rejected("messages: Input should be a valid list")
@@ -54,9 +69,34 @@ def check(body: Raw, rules: ModelRules) -> None:
 
 
 def check_system(system: Raw) -> None:
-    for block in rows(system):
-        if table(block).get("type") == "text" and not text(table(block).get("text")):
-            raise Rejected("system: text content blocks must be non-empty")
+    words = [text(table(block).get("text")) for block in rows(system) if table(block).get("type") == "text"]
+    if not all(words):
+        raise Rejected(f"system: {EMPTY}")
+    if not all(word.strip() for word in words) or (isinstance(system, str) and system and not system.strip()):
+        raise Rejected(f"system: {BLANK}")
+
+
+def check_budget(body: dict[str, Raw], *, limit: int) -> None:
+    thinking = table(body.get("thinking"))
+    type = text(thinking.get("type"))
+    if type in ("enabled", "adaptive") and table(body.get("tool_choice")).get("type") in ("any", "tool"):
+        raise Rejected("Thinking may not be enabled when tool_choice forces tool use.")  # reported: mastra#7507
+    if type != "enabled":
+        return
+    budget = thinking.get("budget_tokens")
+    if budget is None:
+        raise Rejected("thinking.enabled.budget_tokens: Field required")
+    if not isinstance(budget, int) or isinstance(budget, bool):
+        raise Rejected("thinking.enabled.budget_tokens: Input should be a valid integer")
+    if budget < MIN_THINKING_TOKENS:  # reported: llm.js#30
+        raise Rejected(
+            f"thinking.enabled.budget_tokens: Input should be greater than or equal to {MIN_THINKING_TOKENS}"
+        )
+    if budget >= limit:  # reported: antigravity2api-nodejs#149
+        raise Rejected(
+            "`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our documentation at "
+            "https://docs.claude.com/en/docs/build-with-claude/extended-thinking#max-tokens-and-context-window-size"
+        )
 
 
 def check_tools(body: dict[str, Raw]) -> None:
@@ -114,11 +154,32 @@ def check_message(message: Raw, *, position: int, last: bool) -> None:
         raise Rejected(
             f"messages.{position}: all messages must have non-empty content except for the optional final assistant message"
         )
+    extra = next((name for name in fields if name not in ("role", "content")), None)
+    if extra is not None:  # reported: Roo-Code#11429
+        raise Rejected(f"messages.{position}.{extra}: Extra inputs are not permitted")
     for index, block in enumerate(rows(content)):
         check_block(block, role=role, where=f"messages.{position}.content.{index}")
+    check_blank(content, role=role)
+    final = text(table(rows(content)[-1]).get("type")) if rows(content) else ""
+    if role == "assistant" and final in THINKING:  # reported: forgecode#2107
+        raise Rejected(f"messages.{position}: The final block in an assistant message cannot be `{final}`.")
     end = text(table(rows(content)[-1]).get("text")) if rows(content) else text(content)
     if last and role == "assistant" and end != end.rstrip():
         raise Rejected("messages: final assistant content cannot end with trailing whitespace")
+
+
+def check_blank(content: Raw, *, role: str) -> None:
+    """White space is taken beside a text that says something, or among an assistant's other blocks, and never alone.
+
+    Source: LibreChat-AI/agents#124, which tried each case; a recorded assistant message has it before its calls.
+    """
+    blocks = rows(content)
+    texts = [text(table(block).get("text")) for block in blocks if is_block(block, "text")]
+    if isinstance(content, str):
+        texts = [content] if content else []
+    beside = len(blocks) > len(texts) and role == "assistant"
+    if texts and not beside and not any(words.strip() for words in texts):
+        raise Rejected(f"messages: {BLANK}")
 
 
 def check_block(block: Raw, *, role: str, where: str) -> None:
@@ -131,23 +192,39 @@ def check_block(block: Raw, *, role: str, where: str) -> None:
         )
     match type:
         case "text" if not text(fields.get("text")):
-            raise Rejected("messages: text content blocks must be non-empty")
+            raise Rejected(f"messages: {EMPTY}")
         case "tool_use":
             check_call(fields, role=role, where=where)
         case "tool_result" if role != "user":
             raise Rejected(f"{where}: `tool_result` blocks can only be in `user` messages")
         case "tool_result":
-            content = fields.get("content")
-            if content is not None and not isinstance(content, str | list):
-                raise Rejected(f"{where}.tool_result.content: Input should be a valid list")
-            if any(table(part).get("type") == "text" and not text(table(part).get("text")) for part in rows(content)):
-                raise Rejected("messages: text content blocks must be non-empty")
+            check_result(fields, where=f"{where}.tool_result")
+        case "image" | "document" if not isinstance(fields.get("source"), dict):
+            raise Rejected(f"{where}.{type}.source: Field required")
         case "thinking" | "redacted_thinking" if role != "assistant":
             raise Rejected(f"{where}: `{type}` blocks can only be in `assistant` messages")
         case "thinking" if not isinstance(fields.get("signature"), str):
             raise Rejected(f"{where}.thinking.signature: Field required")
         case _:
             pass
+
+
+def check_result(result: dict[str, Raw], *, where: str) -> None:
+    content = result.get("content")
+    if content is not None and not isinstance(content, str | list):
+        raise Rejected(f"{where}.content: Input should be a valid list")
+    parts = [table(part) for part in rows(content)]
+    words = [text(part.get("text")) for part in parts if part.get("type") == "text"]
+    if result.get("is_error") is True:
+        said = content if isinstance(content, str) else "".join(words)
+        if not said.strip() and len(words) == len(parts):  # reported: markform#153, trae-agent#230
+            raise Rejected(f"{where}: content cannot be empty if `is_error` is true")
+        if len(words) < len(parts):  # reported: vellum-assistant#18387
+            raise Rejected(f"{where}: all content must be type `text` if `is_error` is true")
+    if not all(words):
+        raise Rejected(f"messages: {EMPTY}")
+    if not all(word.strip() for word in words):
+        raise Rejected(f"messages: {BLANK}")
 
 
 def check_call(call: dict[str, Raw], *, role: str, where: str) -> None:
@@ -257,7 +334,7 @@ def check_thinking(body: dict[str, Raw], *, messages: list[Raw], rules: ModelRul
         return
     position, _, blocks = conversation[-2]
     first = text(table(blocks[0]).get("type")) if blocks else ""
-    if first not in ("thinking", "redacted_thinking"):
+    if first not in THINKING:
         raise Rejected(
             f"messages.{position}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{first}`. When "
             "`thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost "

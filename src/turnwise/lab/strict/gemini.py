@@ -2,12 +2,9 @@
 
 from turnwise.lab.raw import Raw, dump, either, rows, table, text
 from turnwise.lab.signing import is_signature
+from turnwise.lab.strict.gemini_fields import check_fields
 from turnwise.lab.strict.verdicts import ModelRules, Rejected
 
-FIELDS = (
-    "contents tools toolConfig tool_config safetySettings safety_settings systemInstruction system_instruction "
-    "generationConfig generation_config cachedContent cached_content labels model serviceTier service_tier store"
-).split()
 MODES = ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED")
 PART_TEXTS = (
     "text",
@@ -23,16 +20,22 @@ PART_TEXTS = (
 def check(body: Raw, rules: ModelRules) -> None:
     if not isinstance(body, dict):
         raise Rejected("Invalid JSON payload received. Unexpected token.")
-    for field in body:
-        if field not in FIELDS:
-            raise Rejected(f'Invalid JSON payload received. Unknown name "{field}": Cannot find field.')
+    check_fields(body)
     contents = body.get("contents")
     if not isinstance(contents, list) or not contents:
         raise Rejected("* GenerateContentRequest.contents: contents is not specified\n")
-    temperature = table(either(body, "generationConfig", "generation_config")).get("temperature")
-    if isinstance(temperature, int | float) and not 0 <= temperature < 2.0001:  # recorded: vertex 400 148
+    config = table(either(body, "generationConfig", "generation_config"))
+    limit = either(config, "maxOutputTokens", "max_output_tokens")
+    if isinstance(limit, int) and not isinstance(limit, bool) and limit < 1:
         raise Rejected(
-            f"Unable to submit request because it has a temperature value of {temperature:g} but the supported range is "
+            f"Unable to submit request because it has a maxOutputTokens value of {limit} but it must be at least 1. "
+            "Update the value and try again."
+        )
+    temperature = config.get("temperature")
+    if isinstance(temperature, int | float) and not 0 <= temperature < 2.0001:  # recorded: vertex 400 148
+        shown = str(temperature) if isinstance(temperature, int) else f"{temperature:g}"
+        raise Rejected(
+            f"Unable to submit request because it has a temperature value of {shown} but the supported range is "
             "from 0 (inclusive) to 2.0001 (exclusive). Update the value and try again."
         )
     check_tools(body)

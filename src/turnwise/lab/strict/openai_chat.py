@@ -2,11 +2,15 @@
 
 import msgspec
 
-from turnwise.lab.raw import Raw, kind, parse, rows, table, text
+from turnwise.lab.raw import Raw, dump, kind, parse, rows, table, text
+from turnwise.lab.strict.openai_schemas import check_length, check_name, check_output, check_parameters
 from turnwise.lab.strict.verdicts import ModelRules, Rejected
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 CHOICES = ("none", "auto", "required", "any")  # `any` is Mistral's word for required
+PARTS = ("text", "image_url", "input_audio", "refusal", "audio", "file")
+CALL_ID_CHARACTERS = 40
+MAX_STOPS = 4
 
 
 def check(body: Raw, rules: ModelRules) -> None:
@@ -20,7 +24,9 @@ def check(body: Raw, rules: ModelRules) -> None:
         raise Rejected("Missing required parameter: 'messages'.", param="messages", code="missing_required_parameter")
     messages = array(body["messages"], where="messages")
     check_numbers(body)
+    check_limits(body)
     check_tools(body)
+    check_format(body.get("response_format"))
     for position, message in enumerate(messages):
         check_message(message, position=position)
     check_pairing(messages)
@@ -53,10 +59,60 @@ def check_numbers(body: dict[str, Raw]) -> None:
         over = temperature > 2
         side, word, bound = ("above maximum", "<=", 2) if over else ("below minimum", ">=", 0)
         raise Rejected(
-            f"Invalid 'temperature': decimal {side} value. Expected a value {word} {bound}, but got {temperature} instead.",
+            f"Invalid 'temperature': decimal {side} value. Expected a value {word} {bound}, "
+            f"but got {dump(temperature).decode()} instead.",
             param="temperature",
             code="decimal_above_max_value" if over else "decimal_below_min_value",
         )
+
+
+def check_limits(body: dict[str, Raw]) -> None:
+    for field in ("max_tokens", "max_completion_tokens"):
+        check_whole_number(body.get(field), where=field, least=1)
+    if body.get("max_tokens") is not None and body.get("max_completion_tokens") is not None:  # langgraph#5943
+        raise Rejected(
+            "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
+            param="max_tokens",
+            code="invalid_parameter_combination",
+        )
+    stops = rows(body.get("stop"))
+    if len(stops) > MAX_STOPS:
+        raise Rejected(
+            f"Invalid 'stop': array too long. Expected an array with maximum length {MAX_STOPS}, "
+            f"but got an array with length {len(stops)} instead.",
+            param="stop",
+            code="array_above_max_length",
+        )
+    if body.get("stream_options") is not None and body.get("stream") is not True:  # litellm#5803
+        raise Rejected(
+            "The 'stream_options' parameter is only allowed when 'stream' is enabled.", param="stream_options"
+        )
+
+
+def check_whole_number(value: Raw, *, where: str, least: int) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Rejected(
+            f"Invalid type for '{where}': expected an integer, but got {article(value)} instead.",
+            param=where,
+            code="invalid_type",
+        )
+    if value < least:
+        raise Rejected(
+            f"Invalid '{where}': integer below minimum value. Expected a value >= {least}, but got {value} instead.",
+            param=where,
+            code="integer_below_min_value",
+        )
+
+
+def check_format(format: Raw) -> None:
+    if table(format).get("type") == "json_schema":
+        described = table(format).get("json_schema")
+        if not isinstance(described, dict):
+            where = "response_format.json_schema"
+            raise Rejected(f"Missing required parameter: '{where}'.", param=where, code="missing_required_parameter")
+        check_output(described, where="response_format.json_schema", param="response_format")
 
 
 def check_tools(body: dict[str, Raw]) -> None:
@@ -99,21 +155,17 @@ def check_tool(tool: Raw, *, where: str) -> str:
             param=f"{where}.type",
             code="invalid_value",
         )
-    name = table(table(tool).get(type)).get("name")
-    if not isinstance(name, str):
-        raise Rejected(
-            f"Missing required parameter: '{where}.{type}.name'.",
-            param=f"{where}.{type}.name",
-            code="missing_required_parameter",
+    inner = table(table(tool).get(type))
+    name = inner.get("name")
+    check_name(name, where=f"{where}.{type}.name")
+    if type == "function":
+        check_parameters(
+            inner.get("parameters"),
+            name=text(name),
+            strict=inner.get("strict") is True,
+            where=f"{where}.function.parameters",
         )
-    if not name or not all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in name):
-        raise Rejected(
-            f"Invalid '{where}.{type}.name': string does not match pattern. "
-            "Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.",
-            param=f"{where}.{type}.name",
-            code="invalid_value",
-        )
-    return name
+    return text(name)
 
 
 def check_message(message: Raw, *, position: int) -> None:
@@ -127,7 +179,8 @@ def check_message(message: Raw, *, position: int) -> None:
         )
     content = fields.get("content")
     calls = fields.get("tool_calls")
-    may_be_empty = role == "assistant" and (calls or fields.get("refusal") or fields.get("function_call"))
+    instead = ("refusal", "function_call", "audio")
+    may_be_empty = role == "assistant" and (calls or any(fields.get(name) for name in instead))
     if content is None and not may_be_empty:
         raise Rejected(
             "Invalid value for 'content': expected a string, got null.", param=f"messages.[{position}].content"
@@ -139,17 +192,52 @@ def check_message(message: Raw, *, position: int) -> None:
             param=f"messages[{position}].content",
             code="invalid_type",
         )
-    for index, part in enumerate(rows(content)):
-        if not text(table(part).get("type")):
-            where = f"messages[{position}].content[{index}].type"
-            raise Rejected(f"Missing required parameter: '{where}'.", param=where, code="missing_required_parameter")
+    if isinstance(content, list):
+        for index, part in enumerate(array(content, where=f"messages[{position}].content")):
+            check_part(part, role=role, position=position, where=f"messages[{position}].content[{index}]")
     if calls is not None:
         for index, call in enumerate(array(calls, where=f"messages[{position}].tool_calls")):
             check_call(call, where=f"messages[{position}].tool_calls[{index}]")
+    if role == "tool":
+        check_length(
+            text(fields.get("tool_call_id")), where=f"messages[{position}].tool_call_id", limit=CALL_ID_CHARACTERS
+        )
     if role == "tool" and not text(fields.get("tool_call_id")):
         raise Rejected(
             "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'.",
             param=f"messages.[{position}].tool_call_id",
+        )
+
+
+def check_part(part: Raw, *, role: str, position: int, where: str) -> None:
+    fields = table(part)
+    type = text(fields.get("type"))
+    if not type:
+        raise Rejected(
+            f"Missing required parameter: '{where}.type'.", param=f"{where}.type", code="missing_required_parameter"
+        )
+    if type not in PARTS:  # openai-dotnet#396
+        supported = ", ".join(f"'{name}'" for name in PARTS[:-1]) + f", and '{PARTS[-1]}'"
+        raise Rejected(
+            f"Invalid value: '{type}'. Supported values are: {supported}.", param=f"{where}.type", code="invalid_value"
+        )
+    if type == "image_url" and role != "user":  # OpenHands#7700, openai-node#1030
+        raise Rejected(
+            f"Invalid 'messages[{position}]'. Image URLs are only allowed for messages with role 'user', "
+            f"but this message with role '{role}' contains an image URL.",
+            param=f"messages[{position}]",
+            code="invalid_value",
+        )
+    words = fields.get("text")
+    if type == "text" and words is None:
+        raise Rejected(
+            f"Missing required parameter: '{where}.text'.", param=f"{where}.text", code="missing_required_parameter"
+        )
+    if type == "text" and not isinstance(words, str):
+        raise Rejected(
+            f"Invalid type for '{where}.text': expected a string, but got {article(words)} instead.",
+            param=f"{where}.text",
+            code="invalid_type",
         )
 
 
@@ -159,6 +247,7 @@ def check_call(call: Raw, *, where: str) -> None:
         raise Rejected(
             f"Missing required parameter: '{where}.id'.", param=f"{where}.id", code="missing_required_parameter"
         )
+    check_length(text(fields.get("id")), where=f"{where}.id", limit=CALL_ID_CHARACTERS)
     type = text(fields.get("type"))
     if type not in ("function", "custom"):
         raise Rejected(
@@ -178,10 +267,11 @@ def check_call(call: Raw, *, where: str) -> None:
                 param=path,
                 code="invalid_type",
             )
+    check_name(function["name"], where=f"{where}.function.name")
     # api.openai.com takes any string here; vLLM, llama.cpp, Mistral and Groq parse it to fill the chat template and refuse.
     try:
         arguments = parse(text(function["arguments"]))
-    except msgspec.DecodeError as broken:
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as broken:
         raise Rejected(
             f"Invalid '{where}.function.arguments': expected a JSON object in a string: {broken}.",
             param=f"{where}.function.arguments",

@@ -2,12 +2,22 @@
 
 from turnwise.lab.raw import Raw, kind, rows, table, text
 from turnwise.lab.signing import is_signature
-from turnwise.lab.strict.openai_chat import article, check_numbers
+from turnwise.lab.strict.openai_chat import article, check_numbers, check_whole_number
+from turnwise.lab.strict.openai_schemas import check_length, check_name, check_output, check_parameters
 from turnwise.lab.strict.verdicts import ModelRules, Rejected
 
 ROLES = ("assistant", "system", "developer", "user")
 CHOICES = ("none", "auto", "required")
 MIN_OUTPUT_TOKENS = 16  # "Expected a value >= 16"
+ID_CHARACTERS = 64
+# Reported with "Expected an ID that begins with 'fc'": nodetool#4252, sub2api#3785; with 'rs': cockpit-tools#2090.
+ID_BEGINS = {"function_call": "fc", "message": "msg", "reasoning": "rs"}
+TOOLS = (
+    "function custom namespace file_search web_search web_search_2025_08_26 web_search_preview "
+    "web_search_preview_2025_03_11 computer computer_use_preview mcp code_interpreter programmatic_tool_calling "
+    "image_generation local_shell shell apply_patch tool_search"
+).split()
+INSTEAD_OF_INPUT = ("prompt", "conversation")
 # call -> the item that answers it
 ANSWERS = {
     "function_call": "function_call_output",
@@ -41,16 +51,21 @@ def check(body: Raw, rules: ModelRules) -> None:
             code="previous_response_not_found",
         )
     check_numbers(body)
-    limit = body.get("max_output_tokens")
-    if isinstance(limit, int) and limit < MIN_OUTPUT_TOKENS:
+    if "messages" in body:  # chatwise-releases#1023
         raise Rejected(
-            f"Invalid 'max_output_tokens': integer below minimum value. Expected a value >= {MIN_OUTPUT_TOKENS}, "
-            f"but got {limit} instead.",
-            param="max_output_tokens",
-            code="integer_below_min_value",
+            "Unsupported parameter: 'messages'. In the Responses API, this parameter has moved to 'input'. Try again with "
+            "the new parameter. See the API documentation for more information: "
+            "https://platform.openai.com/docs/api-reference/responses/create.",
+            code="unsupported_parameter",
         )
+    check_whole_number(body.get("max_output_tokens"), where="max_output_tokens", least=MIN_OUTPUT_TOKENS)
+    format = table(table(body.get("text")).get("format"))
+    if format.get("type") == "json_schema":
+        check_output(format, where="text.format", param="text.format.schema")
     check_tools(body)
     items = body.get("input")
+    if items is None and any(isinstance(body.get(field), str | dict) for field in INSTEAD_OF_INPUT):
+        return
     if items is None or items == [] or items == "":
         raise Rejected(
             "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided.",
@@ -82,12 +97,28 @@ def check_tools(body: dict[str, Raw]) -> None:
     names: set[str] = set()
     for position, tool in enumerate(rows(body.get("tools"))):
         fields = table(tool)
-        if not text(fields.get("type")):
+        type = text(fields.get("type"))
+        if not type:
             raise missing(f"tools[{position}].type")
-        if fields["type"] in ("function", "custom"):
+        if type not in TOOLS:
+            supported = ", ".join(f"'{name}'" for name in TOOLS[:-1]) + f", and '{TOOLS[-1]}'"
+            raise Rejected(
+                f"Invalid value: '{type}'. Supported values are: {supported}.",
+                param=f"tools[{position}].type",
+                code="invalid_value",
+            )
+        if type in ("function", "custom"):
             if not text(fields.get("name")):  # what a Chat Completions tool gets here: its name stands under `function`
                 raise missing(f"tools[{position}].name")
+            check_name(fields["name"], where=f"tools[{position}].name")
             names.add(text(fields["name"]))
+        if type == "function":
+            check_parameters(
+                fields.get("parameters"),
+                name=text(fields["name"]),
+                strict=fields.get("strict") is True,
+                where=f"tools[{position}].parameters",
+            )
     choice = body.get("tool_choice")
     if isinstance(choice, str) and choice not in CHOICES:
         raise Rejected(
@@ -112,6 +143,7 @@ def check_item(item: dict[str, Raw], *, where: str) -> None:
         raise Rejected(
             f"Invalid value: '{type}'. Supported values are: {supported}.", param=where, code="invalid_value"
         )
+    check_item_ids(item, type=type, where=where)
     if type == "message":
         check_message(item, where=where)
     elif type in ANSWERS:
@@ -139,6 +171,18 @@ def check_item(item: dict[str, Raw], *, where: str) -> None:
                 param=f"{where}.output",
                 code="invalid_type",
             )
+
+
+def check_item_ids(item: dict[str, Raw], *, type: str, where: str) -> None:
+    check_length(text(item.get("call_id")), where=f"{where}.call_id", limit=ID_CHARACTERS)
+    id, begin = text(item.get("id")), ID_BEGINS.get(type, "")
+    if id and not id.startswith(begin):
+        raise Rejected(
+            f"Invalid '{where}.id': '{id}'. Expected an ID that begins with '{begin}'.",
+            param=f"{where}.id",
+            code="invalid_value",
+        )
+    check_length(id, where=f"{where}.id", limit=ID_CHARACTERS)
 
 
 def check_message(item: dict[str, Raw], *, where: str) -> None:
@@ -183,7 +227,7 @@ def check_ids(items: list[Raw]) -> None:
     seen: set[str] = set()
     for item in items:
         id = text(table(item).get("id"))
-        if id and table(item).get("type") not in OUTPUTS:
+        if id and text(table(item).get("type")) not in OUTPUTS:
             if id in seen:
                 raise Rejected(
                     f"Duplicate item found with id {id}. Remove duplicate items from your input and try again.",
@@ -219,7 +263,7 @@ def check_pairing(items: list[Raw]) -> None:
 def check_reasoning(items: list[Raw]) -> None:
     """A reasoning item stands before what came out of it: a message of the assistant, or a call."""
     for position, item in enumerate(items):
-        if table(item).get("type") != "reasoning":
+        if text(table(item).get("type")) != "reasoning":
             continue
         following = table(items[position + 1]) if position + 1 < len(items) else {}
         type = text(following.get("type")) or "message"

@@ -20,7 +20,7 @@ FILES = {"notes.txt": "status: draft\n", "apples.txt": "apples: 12\n", "pears.tx
 
 NaiveLoop = Callable[[naive.Client, Path, str], Awaitable[str]]
 CAP = 8
-REPORT_BYTES = 6400
+REPORT_BYTES = 40_000
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -74,10 +74,14 @@ def _both_results(result: RunResult, folder: Path) -> Told:
 def _whole_file(result: RunResult, folder: Path) -> Told:
     path = folder / "report.txt"
     size = path.stat().st_size if path.is_file() else 0
+    calls = [call for message in result.new_messages for call in calls_of(message)]
+    again = result.recovery_usage
     said = (
-        f"the cut call did not run, the model was told and wrote in pieces: the file has {size} of {REPORT_BYTES} bytes"
+        f"gone on with where it was cut ({again.input_tokens:,} tokens in, {again.output_tokens:,} out for that), joined, "
+        f"run {many(len(calls), 'time')}: the file has {size:,} of {REPORT_BYTES:,} bytes"
     )
-    return Told(said, None if size == REPORT_BYTES and result.complete else "the file is not whole")
+    right = size == REPORT_BYTES and len(calls) == 1 and result.complete
+    return Told(said, None if right else "the file is not whole, or it took more than one call")
 
 
 def _synthesis(result: RunResult, folder: Path) -> Told:
@@ -119,7 +123,7 @@ INCIDENTS = (
         family="openai_chat",
         model="demo-cut",
         naive=naive.close_what_was_cut,
-        requests=4,
+        requests=3,
         tell=_whole_file,
         tools=("write",),
     ),
@@ -186,7 +190,8 @@ def agent_for(
     model: str, *, lab: Lab, folder: Path, tools: Sequence[str] = ("read", "edit"), max_steps: int = 20
 ) -> Agent:
     offered = [tool for tool in workspace_tools(folder) if tool.name in tools]
-    return Agent(model, tools=offered, base_url=f"{lab.url}/v1", max_steps=max_steps)
+    base_url = lab.url if model.startswith("anthropic_messages:") else f"{lab.url}/v1"  # its own paths begin with /v1
+    return Agent(model, tools=offered, base_url=base_url, max_steps=max_steps)
 
 
 def new_folder() -> tempfile.TemporaryDirectory[str]:
