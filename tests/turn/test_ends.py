@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from turn.playing import ASK, CONFIG, READ, WRITE, call, cut, play, results_in, says
 from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP, SYNTHESIS
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.events import Interrupted, RequestFailed, StepPrepared
+from turnwise.turn.events import Interrupted, RequestFailed, StepPrepared, ToolsFinished
 from turnwise.vocab import (
     Fault,
     FaultKind,
@@ -114,8 +114,9 @@ def test_a_model_that_never_obeys_is_answered_for_from_its_results() -> None:
     result = played.result
     assert result.text == (
         "The model called a tool in the last step, where none is allowed.\n\nThe model had said:\nLooking.\n\n"
-        f"What the tools had returned:\n- read: did a\n- read: {NOT_RUN_LAST_STEP}\n- read: {NOT_RUN_LAST_STEP}"
+        "What the tools had returned:\n- read: did a"
     )
+    assert [results_in(result.messages)[id] for id in ("b", "c")] == [NOT_RUN_LAST_STEP] * 2
     assert (result.stop_reason, result.complete, result.origin) == (StopReason.STEP_LIMIT, False, "local")
     assert (result.requests, len(played.ran)) == (3, 1)
 
@@ -259,12 +260,13 @@ def test_a_request_never_ends_with_an_assistants_message() -> None:
 
 @pytest.mark.promise("end:reason", "end:never-empty")
 def test_a_failed_request_ends_the_turn_with_what_it_has() -> None:
-    """What arrived in part is billed but not part of the session."""
+    """What arrived in part is billed and shown, but not part of the session."""
     partial = replace(says("half"), usage=Usage(output_tokens=3))
     played = play([says(call("a")), RequestFailed(number=2, fault=DOWN, partial=partial)])
     result = played.result
     assert result.text == (
-        "The provider failed (529), overloaded: try later\n\nWhat the tools had returned:\n- read: did a"
+        "The provider failed (529), overloaded: try later\n\nThe model had said:\nhalf\n\n"
+        "What the tools had returned:\n- read: did a"
     )
     assert (result.stop_reason, result.complete, result.fault) == (StopReason.PROVIDER_FAILED, False, DOWN)
     assert result.usage == Usage(output_tokens=3)
@@ -297,6 +299,34 @@ def test_an_interrupt_while_tools_run_answers_every_call(kind: str, reason: Stop
     assert "were cut off" in texts["d"]
     assert (played.result.stop_reason, played.result.complete) == (reason, False)
     assert played.result.text.strip()
+
+
+@pytest.mark.parametrize("kind", ["cancel", "deadline"])
+@pytest.mark.promise("step:every-call-answered")
+def test_a_call_that_had_not_started_is_not_said_to_have_run_in_part(kind: str) -> None:
+    """The driver says which had; an answer of ours does not list what never began."""
+    interrupt = Interrupted(kind="cancel" if kind == "cancel" else "deadline", started=("a",))
+    played = play([says(call("a"), call("b", "write"), call("c", "client", "{}")), interrupt])
+    texts = results_in(played.result.messages)
+    assert "may have run in part" in texts["a"]
+    assert texts["b"] == texts["c"] and texts["b"].startswith("Not run: ")
+    assert texts["b"] not in played.result.text and texts["a"] in played.result.text
+
+
+@pytest.mark.promise("end:never-empty")
+def test_what_had_arrived_when_a_turn_was_interrupted_is_in_its_answer() -> None:
+    """Its text is shown and its tokens count; nothing of it goes into history."""
+    partial = replace(says("The answer is", call("b")), usage=Usage(input_tokens=5, output_tokens=3))
+    ran = ToolsFinished(results=(ToolResult(call_id="a", name="read", content=(Text("did a"),)),))
+    result = play([says("Looking.", call("a")), ran, Interrupted(kind="cancel", partial=partial)]).result
+    assert result.text == (
+        "The turn was cancelled before there was an answer.\n\nThe model had said:\nThe answer is\n\n"
+        "What the tools had returned:\n- read: did a"
+    )
+    assert result.usage == Usage(input_tokens=5, output_tokens=3)
+    assert [message.role for message in result.messages] == ["user", "assistant", "tool"]
+    paused = play([says("First.", finish=FinishReason.PAUSE), Interrupted(kind="cancel", partial=says(" Then"))]).result
+    assert "The model had said:\nFirst. Then" in paused.text
 
 
 def test_an_interrupt_while_waiting_for_the_model_ends_the_turn() -> None:

@@ -99,6 +99,12 @@ class Exchange:
                 break
         return self._end(reader)
 
+    def arrived(self) -> Response | None:
+        """What there is of the response, for a request that was broken off. Nothing may be read afterwards."""
+        if self._reader is None or self._reader.frames == 0:
+            return None
+        return hide_in_response(self._reader.finish(), scrub=self._endpoint.scrub)
+
     def _feed(self, reader: ResponseReader, chunk: bytes, dog: Watchdog) -> None:
         before, was_finished = reader.frames, reader.finished
         frames = reader.feed(chunk)

@@ -28,6 +28,7 @@ from turnwise.drivers.watching import (
     Watch,
 )
 from turnwise.errors import CallerError
+from turnwise.rules.limits import wall_time_s
 from turnwise.turn.commands import Command, FinishTurn, PrepareStep, RunTools, SendRequest
 from turnwise.turn.config import TurnResult
 from turnwise.turn.events import (
@@ -131,6 +132,8 @@ class _Running:
         self._journal = journal
         self._interrupted: asyncio.Future[InterruptKind] = asyncio.get_running_loop().create_future()
         self._tool_run: ToolRun | None = None
+        self._exchange: Exchange | None = None
+        self._began_s = means.clock.monotonic()
         self._step = 0
         self._unanswered: dict[str, ToolCall] = {}  # calls whose result the watcher has not seen, by id
 
@@ -141,12 +144,22 @@ class _Running:
     async def run(self, started: TurnStarted, *, earlier: Sequence[Message]) -> TurnResult:
         turn, command = Turn.start(started, earlier=earlier)
         self._write(started)
+        limits = started.config.limits
+        time_s = None if limits is None else wall_time_s(limits)
+        alarm = None if time_s is None else self._clock.call_later(time_s, lambda: self.interrupt("deadline"))
+        try:
+            return await self._go_on(turn, command)
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+    async def _go_on(self, turn: Turn, command: Command) -> TurnResult:
         told = len(turn.added)
         while not isinstance(command, FinishTurn):
             try:
-                event = await self._race(command)
+                event = self._stamp(await self._race(command))
             except asyncio.CancelledError:
-                event = self._cut_short("cancel")
+                event = self._cut_short("cancel", command=command)
                 self._write(event)
                 command = turn.receive(event)
                 self._tell_answered(turn.added[told:])
@@ -168,7 +181,7 @@ class _Running:
     async def _race(self, command: PrepareStep | SendRequest | RunTools) -> Event:
         """Do the command, unless an interrupt comes first. What has happened already counts."""
         if self._interrupted.done():
-            return self._cut_short(self._interrupted.result())
+            return self._cut_short(self._interrupted.result(), command=command)
         doing = asyncio.create_task(self._do(command))
         try:
             await asyncio.wait([doing, self._interrupted], return_when=asyncio.FIRST_COMPLETED)
@@ -177,11 +190,25 @@ class _Running:
                 doing.cancel()
                 await asyncio.wait([doing], timeout=SETTLE_S)
         if self._interrupted.done() and (not doing.done() or doing.cancelled()):
-            return self._cut_short(self._interrupted.result())
+            return self._cut_short(self._interrupted.result(), command=command)
         return doing.result()
 
-    def _cut_short(self, kind: InterruptKind) -> Interrupted:
-        return Interrupted(kind=kind, results=self._tool_run.finished if self._tool_run is not None else ())
+    def _cut_short(self, kind: InterruptKind, *, command: Command) -> Interrupted:
+        """With what there is of the command at hand: results, calls that have begun, text that has arrived."""
+        match command:
+            case RunTools() if self._tool_run is None:
+                return Interrupted(kind=kind, started=())
+            case RunTools() if self._tool_run is not None:
+                return Interrupted(kind=kind, results=self._tool_run.finished, started=self._tool_run.started)
+            case SendRequest() if self._exchange is not None:
+                return Interrupted(kind=kind, partial=self._exchange.arrived())
+            case _:
+                return Interrupted(kind=kind)
+
+    def _stamp(self, event: Event) -> Event:
+        if isinstance(event, TurnStarted | Interrupted):
+            return event
+        return msgspec.structs.replace(event, at_s=round(self._clock.monotonic() - self._began_s, 3))
 
     async def _do(self, command: PrepareStep | SendRequest | RunTools) -> Event:
         match command:
@@ -221,7 +248,7 @@ class _Running:
             RequestStarted(number=number, step=command.step, purpose=command.purpose, model=command.request.model)
         )
         began = self._clock.monotonic()
-        exchange = Exchange(
+        exchange = self._exchange = Exchange(
             command,
             endpoint=endpoint,
             transport=self._means.transport,
@@ -230,6 +257,7 @@ class _Running:
             limits=self._means.limits,
         )
         event = await exchange.run(request)
+        self._exchange = None
         response, fault = (
             (event.response, event.response.fault) if isinstance(event, ResponseReceived) else (None, event.fault)
         )

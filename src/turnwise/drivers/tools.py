@@ -65,11 +65,17 @@ class ToolRun:
         self._on_finish = on_finish
         self._settle_s = settle_s
         self._results: dict[int, ToolResult] = {}
+        self._started: list[str] = []
 
     @property
     def finished(self) -> tuple[ToolResult, ...]:
         """In call order, of the calls that have ended."""
         return tuple([self._results[place] for place in sorted(self._results)])
+
+    @property
+    def started(self) -> tuple[str, ...]:
+        """The ids of the calls that have begun."""
+        return tuple(self._started)
 
     async def run(self) -> tuple[ToolResult, ...]:
         """Neighbours run together; an exclusive call runs alone, after those before it and before those after it.
@@ -87,6 +93,7 @@ class ToolRun:
         return self.finished
 
     async def _run_one(self, place: int, planned: PlannedCall) -> None:
+        self._started.append(planned.call.id)
         self._on_start(planned.call)
         tool = self._tools.get(planned.call.name)
         if tool is None or tool.function is None:

@@ -1,12 +1,12 @@
 """The forced answer, and what is said when no answer can be had from the model."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 import msgspec
 
 from turnwise.rules.schema import shorten
-from turnwise.vocab import File, Message, ToolChoice, ToolResult, ToolSpec, calls_of
+from turnwise.vocab import File, Message, Text, ToolChoice, ToolResult, ToolSpec, calls_of
 
 # Stands after the results, as the last user-role text: a changed system prompt or tool list would throw the provider's
 # prompt cache away (measured, gitmost follow-up; promise end:forced-answer).
@@ -49,12 +49,19 @@ def tools_of_history(messages: Sequence[Message]) -> tuple[ToolSpec, ...]:
     return tuple([ToolSpec(name=name, description="Not available any more.") for name in names])
 
 
-def local_answer(why: str, *, said: str, messages: Sequence[Message]) -> str:
-    """An answer of ours: why there is none from the model, what it had said, and the last results of this turn."""
+def local_answer(why: str, *, said: str, messages: Sequence[Message], left_out: Collection[str] = ()) -> str:
+    """An answer of ours: why there is none from the model, what it had said, and the last results of this turn, but for
+    those whose whole text is `left_out`."""
     lines = [why]
     if said.strip():
         lines += ["", "The model had said:", said.strip()]
-    results = [part for message in messages for part in message.parts if isinstance(part, ToolResult)]
+    results = [
+        part
+        for message in messages
+        for part in message.parts
+        if isinstance(part, ToolResult)
+        and "".join([one.text for one in part.content if isinstance(one, Text)]) not in left_out
+    ]
     if results:
         lines += ["", "What the tools had returned:"]
         lines += [f"- {result.name}: {_show(result)}" for result in results[-MAX_RESULTS_SHOWN:]]

@@ -39,6 +39,8 @@ from turnwise.turn.endings import (
     NOT_REPORTED,
     NOT_RUN_FAULT,
     NOT_RUN_REFUSED,
+    NOT_STARTED,
+    SAY_NOTHING,
     refused_text,
     why_failed,
 )
@@ -174,11 +176,11 @@ class Turn(msgspec.Struct, kw_only=True):
                 command = self._take(response)
             case RequestFailed(fault=fault, partial=partial):
                 self._count(partial)
-                command = self._without_reply(fault)
+                command = self._without_reply(fault, arrived=self._text_so_far(partial))
             case ToolsFinished(results=results):
                 command = self._after_tools(results)
-            case Interrupted(kind=kind, results=results):
-                command = self._interrupt(kind, results=results)
+            case Interrupted():
+                command = self._interrupt(event)
         self.state = state_after(self.state, event=event, command=command)
         return command
 
@@ -397,12 +399,12 @@ class Turn(msgspec.Struct, kw_only=True):
             disobeyed=False,
         )
 
-    def _without_reply(self, fault: Fault) -> Command:
+    def _without_reply(self, fault: Fault, *, arrived: str = "") -> Command:
         """A request for more of a cut response failed: make do with what there is, unless the next one must fail too."""
         continuing, retried = self.continuing, self.retrying
         if fault.kind in FATAL or (continuing is None and retried is None):
             self._leave_cut()
-            return self._fail(fault, arrived="")
+            return self._fail(fault, arrived=arrived)
         if continuing is not None:
             return self._go_on(give_up(continuing, why=f"the request failed: {fault.kind}"))
         self.retrying = None
@@ -546,22 +548,39 @@ class Turn(msgspec.Struct, kw_only=True):
     # ends without an answer
 
     def _fail(self, fault: Fault, *, arrived: str) -> FinishTurn:
-        text = local_answer(why_failed(fault), said=arrived or self.said or self.last_text, messages=self.added)
+        text = self._local_answer(why_failed(fault), arrived=arrived)
         return self._finish(StopReason.PROVIDER_FAILED, text=text, local=True, fault=fault)
 
-    def _interrupt(self, kind: str, *, results: Sequence[ToolResult]) -> FinishTurn:
+    def _interrupt(self, event: Interrupted) -> FinishTurn:
+        self._count(event.partial)
+        arrived = self._text_so_far(event.partial)
         self._leave_cut()
         if self.state is State.RUNNING:
             self.pending = ()
-            self._close_calls(results, missing=INTERRUPTED[kind])
-        stop_reason, why = ENDED[kind]
-        text = local_answer(why, said=self.said or self.last_text, messages=self.added)
-        return self._finish(stop_reason, text=text, local=True)
+            if event.started is not None:
+                waited = {call.id for call in self.calls} - self.results.keys() - set(event.started)
+                idle = [call for call in self.calls if call.id in waited]
+                self.results |= {call.id: error_result(call, text=NOT_STARTED[event.kind]) for call in idle}
+            self._close_calls(event.results, missing=INTERRUPTED[event.kind])
+        stop_reason, why = ENDED[event.kind]
+        return self._finish(stop_reason, text=self._local_answer(why, arrived=arrived), local=True)
+
+    def _text_so_far(self, partial: Response | None) -> str:
+        """What the model had said in its paused responses and in the one that broke off; a piece of a cut response stands
+        in that one."""
+        if partial is None or self.continuing is not None:
+            return ""
+        text = text_of(partial.message)
+        return self.said + text if text.strip() else ""
+
+    def _local_answer(self, why: str, *, arrived: str = "") -> str:
+        said = arrived or self.said or self.last_text
+        return local_answer(why, said=said, messages=self.added, left_out=SAY_NOTHING)
 
     def _answer_locally(self, why: str) -> FinishTurn:
         partial = self.asking is not None and self.asking.partial
         circle = why_it_ends(self.guarding.ends) + " " if self.guarding.ends else ""
-        text = local_answer(circle + why, said=self.said or self.last_text, messages=self.added)
+        text = self._local_answer(circle + why)
         return self._finish(self._reason(partial=partial or self.pacing.pace == "stop"), text=text, local=True)
 
     def _reason(self, *, partial: bool) -> StopReason:
