@@ -3,7 +3,12 @@
 import asyncio
 import inspect
 import os
+import select
+import signal
 import stat
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from pathlib import Path
@@ -16,7 +21,7 @@ from hypothesis import strategies as st
 from turnwise.drivers.tools import Tool
 from turnwise.drivers.workspace import workspace_tools
 from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.searching import SearchArguments, search
+from turnwise.drivers.workspace.searching import WORKER, SearchArguments, search
 from turnwise.drivers.workspace.shell import Tape
 from turnwise.drivers.workspace.writing import replace_file
 from turnwise.errors import CallerError, ToolFault
@@ -396,3 +401,53 @@ def test_tape_keeps_both_ends_of_any_stream(chunks: list[bytes]) -> None:
     note = f"\n[... {len(whole) - 16} bytes left out ...]\n".encode()
     expected = whole if len(whole) <= 16 else whole[:8] + note + whole[-8:]
     assert tape.text() == expected.decode("utf-8", "replace")
+
+
+@pytest.mark.promise("wait:cancel")
+@pytest.mark.parametrize("waits", ["sleep 1000", "sleep 1000 & sleep 1000 & wait"], ids=["one", "several"])
+def test_killed_turnwise_leaves_no_command(tmp_path: Path, waits: str) -> None:
+    """kill -9 of our process: nothing is tidied up by us, and yet the command ends with all that it started."""
+    os.mkfifo(tmp_path / "held")
+    program = """
+        import asyncio, sys
+        from pathlib import Path
+        from turnwise.drivers.workspace.paths import Workspace
+        from turnwise.drivers.workspace.shell import BashArguments, bash
+        asyncio.run(bash(Workspace(Path.cwd()), BashArguments(command=sys.argv[1])))
+    """
+    # whatever runs of it holds the pipe open
+    command = f"exec 9>held; echo ready >&9; {waits}"
+    with (
+        subprocess.Popen([sys.executable, "-c", textwrap.dedent(program), command], cwd=tmp_path) as process,
+        (tmp_path / "held").open("rb") as held,
+    ):
+        assert held.readline() == b"ready\n"
+        process.kill()
+        ended, _, _ = select.select([held], [], [], 5)
+        assert ended and held.read() == b""
+
+
+async def test_command_does_not_see_its_guard(hands: Hands) -> None:
+    """It has no input, no further file and no child that it did not start itself; `wait` waits for its own only."""
+    assert await hands.use("bash", command="cat; ls /proc/self/fd | wc -l; wait; jobs; echo $#") == "4\n0\n"
+    assert await hands.use("bash", command="pgrep -c -P $$ || true") == "0\n"
+
+
+def test_search_worker_ends_by_itself(tmp_path: Path) -> None:
+    """In the middle of a hostile match, with nobody there to end it."""
+    (tmp_path / "hostile").write_text("a" * 60 + "!")
+    order = {
+        "pattern": "(a+)+$",
+        "ignore_case": False,
+        "glob": "",
+        "root": str(tmp_path),
+        "start": str(tmp_path),
+        "skipped": [],
+        "max_matches": 1,
+        "max_line": 100,
+        "max_bytes": 1000,
+        "alarm_s": 0.05,
+    }
+    worker = [sys.executable, "-I", "-S", "-X", "utf8", str(WORKER)]
+    ended = subprocess.run(worker, input=msgspec.json.encode(order), timeout=10, check=False)
+    assert ended.returncode == -signal.SIGALRM

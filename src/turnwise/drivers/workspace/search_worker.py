@@ -10,6 +10,7 @@ import fnmatch
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -18,6 +19,8 @@ SNIFFED_BYTES = 8192
 
 def main() -> None:
     order = json.load(sys.stdin)
+    # Nobody ends us if turnwise was killed. The signal's default is to end the process, also in the middle of a match.
+    signal.setitimer(signal.ITIMER_REAL, order["alarm_s"])
     pattern = re.compile(order["pattern"], re.IGNORECASE if order["ignore_case"] else 0)
     matches: list[tuple[str, int, str]] = []
     files = 0

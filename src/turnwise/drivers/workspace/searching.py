@@ -59,6 +59,7 @@ async def _ask_worker(workspace: Workspace, start: Path, given: SearchArguments,
         "max_matches": MAX_MATCHES,
         "max_line": MAX_LINE_CHARACTERS,
         "max_bytes": MAX_FILE_BYTES,
+        "alarm_s": timeout_s + 1,  # after our own end of it, for where we are no more
     }
     answer = bytearray()
     try:
