@@ -10,6 +10,7 @@ import msgspec
 from turnwise._version import __version__
 from turnwise.drivers.transport import HttpRequest
 from turnwise.errors import CallerError, MissingKey
+from turnwise.wire.addresses import path_below
 from turnwise.wire.family import Family, HttpCall
 from turnwise.wire.profiles import Profile
 from turnwise.wire.registry import family as find_family
@@ -121,7 +122,7 @@ def build_http_request(endpoint: Endpoint, call: HttpCall, *, connect_s: float) 
         name, prefix = _AUTH_HEADERS[endpoint.profile.auth]
         headers[name] = prefix + endpoint.key.reveal()
     return HttpRequest(
-        url=_join(endpoint.base_url, call.path),
+        url=_join(endpoint.base_url, path_below(endpoint.base_url, call.path, family=endpoint.profile.family)),
         headers=tuple(headers.items()),
         body=call.body,
         method=call.method,

@@ -1,0 +1,25 @@
+"""Where the version belongs in an address: people give base URLs with it and without."""
+
+import re
+
+from turnwise.wire.profiles import FamilyName
+
+_VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?(?=/|$)")
+
+GEMINI_VERSION = "/v1beta"  # the one of Google's own SDKs
+
+
+def path_below(base_url: str, path: str, *, family: FamilyName) -> str:
+    """The call's path as it has to follow this base URL.
+
+    Anthropic's clients take the base without `/v1` and have it in the path, others' users write it into the base: it is said
+    once. Gemini's path begins at the model, and a base without any version (Google's own host) gets one.
+    """
+    base = base_url.partition("?")[0].rstrip("/")
+    match family:
+        case "anthropic_messages" if path.startswith("/v1/") and base.endswith("/v1"):
+            return path.removeprefix("/v1")
+        case "gemini" if not _VERSION.search(base.partition("://")[2]) and not _VERSION.match(path):
+            return GEMINI_VERSION + path
+        case _:
+            return path
