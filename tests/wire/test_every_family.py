@@ -22,7 +22,7 @@ from turnwise.vocab import (
     Usage,
     UsageReported,
 )
-from turnwise.wire.family import Family
+from turnwise.wire.family import BadRequest, Family
 from turnwise.wire.profiles import FamilyName, Profile
 from turnwise.wire.registry import MODULES, family
 from turnwise.wire.sse import SseParser
@@ -163,3 +163,18 @@ def test_half_a_character_in_a_text_becomes_a_replacement_character(name: Family
     texts = [part for message in found.messages for part in message.parts if isinstance(part, Text | ToolResult)]
     assert found.system[0].text == found.tools[0].description == odd
     assert [part.text if isinstance(part, Text) else part.content for part in texts] == [odd, odd, (Text(odd),)]
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("openai_chat", {"max_completion_tokens": 500, "max_tokens": "x"}),
+        ("openai_chat", {"max_completion_tokens": 500, "max_tokens": True}),
+        ("anthropic_messages", {"max_tokens": 5, "tools": [{"type": ["x"], "name": "t", "input_schema": {}}]}),
+    ],
+)
+def test_a_body_that_could_not_be_written_again_is_a_bad_request(name: str, body: dict[str, object]) -> None:
+    """What is accepted here would be refused after the next encoding, far from who wrote it."""
+    whole = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **body}
+    with pytest.raises(BadRequest):
+        family(name).decode_request(json.dumps(whole).encode(), "/v1/messages")

@@ -179,6 +179,8 @@ def _read_tools(raw: msgspec.Raw | None) -> tuple[ToolSpec, ...]:
 def _read_tool(fields: Fields, where: str) -> ToolSpec:
     kind = string_of(fields, "type")
     name = string_of(fields, "name")
+    if kind is None and not is_null(fields.get("type")):
+        raise BadRequest(f"{where}.type: Input should be a valid string")
     if kind not in (None, "custom"):
         return ToolSpec(name=name or kind, opaque=opaque_from(fields, frozenset()))
     if name is None:

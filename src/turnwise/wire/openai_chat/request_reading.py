@@ -228,6 +228,8 @@ def _settings(fields: Fields) -> Settings:
 
 
 def _integer(fields: Fields, *keys: str) -> int | None:
+    """The first of these that is there; the others are checked all the same."""
+    found: list[int] = []
     for key in keys:
         value = fields.pop(key, None)
         if value is None:
@@ -236,8 +238,8 @@ def _integer(fields: Fields, *keys: str) -> int | None:
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
             raise BadRequest(f"`{key}` must be an integer")
-        return value
-    return None
+        found.append(value)
+    return found[0] if found else None
 
 
 def _number(fields: Fields, key: str) -> float | None:
