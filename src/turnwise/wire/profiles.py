@@ -8,6 +8,9 @@ from typing import Literal
 
 import msgspec
 
+FALLBACK_MAX_TOKENS = 8192
+"""Anthropic's API insists on `max_tokens`; used where neither request nor profile says one: every model since 2024 takes it."""
+
 FamilyName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini"]
 
 
@@ -56,6 +59,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     accepts_prefill: bool = False  # the last message of a request may be an assistant's
     tool_choice_none: Literal["send", "drop_tools"] = "send"  # how tools are forbidden on the last step
     billing: Literal["token", "request", "step", "free", "unknown"] = "unknown"
+
+    @property
+    def sent_max_tokens(self) -> int | None:
+        """The limit of output that goes out where the settings name none."""
+        if self.default_max_tokens is None and self.family == "anthropic_messages":
+            return FALLBACK_MAX_TOKENS
+        return self.default_max_tokens
 
 
 @functools.cache

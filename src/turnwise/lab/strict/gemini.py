@@ -150,16 +150,29 @@ def uneven() -> Rejected:
     )
 
 
-def check_signatures(contents: list[dict[str, Raw]]) -> None:
-    """The first call of each response brings its signature back.
+STAND_INS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 
-    Source: ai.google.dev/gemini-api/docs/thought-signatures, "Strict function calling validation".
+
+def check_signatures(contents: list[dict[str, Raw]]) -> None:
+    """The first call of each response of the current turn brings its signature back, or the documented stand-in for calls
+    that another model made.
+
+    Source: ai.google.dev/gemini-api/docs/thought-signatures, "Strict function calling validation" and FAQ.
     """
+    asked = [
+        position
+        for position, content in enumerate(contents)
+        if text(content.get("role")) != "model"
+        and any(either(part, "functionResponse", "function_response") is None for part in rows(content.get("parts")))
+    ]
     for position, content in enumerate(contents):
+        if asked and position < asked[-1]:
+            continue
         calls = [
             part for part in rows(content.get("parts")) if either(part, "functionCall", "function_call") is not None
         ]
-        if calls and not is_signature(text(either(calls[0], "thoughtSignature", "thought_signature"))):
+        signature = text(either(calls[0], "thoughtSignature", "thought_signature")) if calls else ""
+        if calls and signature not in STAND_INS and not is_signature(signature):
             name = text(table(either(calls[0], "functionCall", "function_call")).get("name"))
             raise Rejected(
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to work "

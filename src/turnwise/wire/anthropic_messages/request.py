@@ -19,24 +19,31 @@ from turnwise.vocab import (
 )
 from turnwise.wire.anthropic_messages.fields import NAME, merged, own_fields
 from turnwise.wire.anthropic_messages.parts import write_blocks
+from turnwise.wire.anthropic_messages.thinking import Way, may_think_by_budget, way_of
 from turnwise.wire.family import HttpCall
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
-from turnwise.wire.json_fields import UNREADABLE, Fields, quote, read_fields, string_of, write_array, write_object
+from turnwise.wire.json_fields import (
+    UNREADABLE,
+    Fields,
+    is_null,
+    quote,
+    read_fields,
+    string_of,
+    write_array,
+    write_object,
+)
 from turnwise.wire.offers import instructions, offered_tools
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import FALLBACK_MAX_TOKENS, Profile
 
 API_VERSION = "2023-06-01"
 """Sent unless the profile names one. The later 2026-10-21 takes away `temperature` and `top_p`, and Amazon Bedrock and most
 compatible servers do not know it (API docs, "Versions" and "Migrating to API version 2026-10-21")."""
 
-FALLBACK_MAX_TOKENS = 8192
-"""The API insists on `max_tokens`; used where neither request nor profile says one: every model since 2024 takes it."""
-
 MIN_BUDGET_TOKENS = 1024  # the least thinking budget that the API takes
 
 EFFORT_WORDS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
 EFFORT_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768}
-"""Thinking budgets for endpoints that know no effort (`reasoning_request = "budget"`): models before Claude Opus 4.5."""
+"""Thinking budgets for models and endpoints that know no effort (`reasoning_request = "budget"`)."""
 
 
 WireRole = Literal["user", "assistant", "system"]
@@ -55,7 +62,10 @@ def encode_request(request: Request, profile: Profile) -> HttpCall:
     fields["messages"] = write_array(encode_messages(request.messages, profile))
     fields |= _step_fields(request, profile, has_tools=bool(tools))
     if profile.body:
-        _put_over(fields, read_fields(profile.body))
+        own = read_fields(profile.body)
+        _put_over(fields, own)
+        for key in [key for key, value in own.items() if is_null(value)]:
+            del fields[key]  # the row takes it away (RFC 7396)
     _put_over(fields, own_fields(request.extra))
     in_body = "anthropic_version" in fields or "anthropic-version" in {key.lower() for key in profile.headers}
     headers = () if in_body else (("anthropic-version", API_VERSION),)
@@ -166,7 +176,10 @@ def _step_fields(request: Request, profile: Profile, *, has_tools: bool) -> dict
     if choice is not None:
         fields["tool_choice"] = choice
     settings = request.settings
-    thinking, max_tokens = _thinking(settings, profile)
+    way = way_of(request.model, profile)
+    thinking, max_tokens = _thinking(settings, profile, way=way)
+    if thinking is not None and b'"enabled"' in thinking and not may_think_by_budget(request.messages):
+        thinking = None
     if has_tools and thinking is not None and _is_forced(request):
         thinking = None  # "Thinking may not be enabled when tool_choice forces tool use."
     if thinking is not None:
@@ -209,14 +222,16 @@ def _tool_choice(request: Request, profile: Profile) -> bytes | None:
     return write_object(fields)
 
 
-def _thinking(settings: Settings, profile: Profile) -> tuple[bytes | None, int]:
+def _thinking(settings: Settings, profile: Profile, *, way: Way) -> tuple[bytes | None, int]:
     """The `thinking` field, and `max_tokens`, which has to be larger than its budget: a limit that the user set stands and
     the budget gives way; one that we chose grows."""
     max_tokens = settings.max_output_tokens
-    default = profile.default_max_tokens or FALLBACK_MAX_TOKENS
+    default = profile.sent_max_tokens or FALLBACK_MAX_TOKENS
     effort = settings.reasoning_effort
     budget = settings.reasoning_tokens
-    if budget is None and profile.reasoning_request == "budget" and effort is not None:
+    if way == "none":
+        return None, max_tokens or default
+    if budget is None and way == "budget" and effort is not None:
         budget = EFFORT_BUDGETS.get(effort)
     if effort == "none":
         return b'{"type":"disabled"}', max_tokens or default
@@ -235,7 +250,7 @@ def _budget(tokens: int) -> bytes:
 def _output_config(request: Request, profile: Profile) -> dict[str, bytes]:
     config: dict[str, bytes] = {}
     effort = request.settings.reasoning_effort
-    if effort in EFFORT_WORDS and profile.reasoning_request != "budget":
+    if effort in EFFORT_WORDS and way_of(request.model, profile) == "adaptive":
         config["effort"] = quote(EFFORT_WORDS[effort])
     if request.output is not None and profile.output == "json_schema":
         config["format"] = b'{"type":"json_schema","schema":' + request.output.schema.encode() + b"}"

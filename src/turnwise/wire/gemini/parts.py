@@ -35,6 +35,12 @@ from turnwise.wire.json_fields import (
     write_object,
 )
 
+# Gemini 3 and later answer 400 to a step of the current turn whose first call has no thought signature. Google's documentation
+# names this stand-in for calls that come from another model (Gemini API, "Thought signatures", FAQ; quoted in
+# elastic/kibana pull request 243463). Past turns need none, but get it too, so that a step's bytes stay as they were.
+NO_SIGNATURE = "skip_thought_signature_validator"
+SIGNATURE = "thoughtSignature"
+
 # Fields of a part that say something about it, beside the one field that says what it is (API reference, `Part`).
 ABOUT_PART = frozenset(
     {"thought", "thoughtSignature", "partMetadata", "mediaResolution", "videoMetadata", "mediaProcessing"}

@@ -12,6 +12,7 @@ Opaque keys of this family on ToolSpec: `{"functionDeclaration": {...}}` holds f
 `response` ...); any other object is one server-side tool (`{"googleSearch":{}}`) and is sent as it is.
 """
 
+import re
 import urllib.parse
 from collections.abc import Sequence
 
@@ -22,8 +23,8 @@ from turnwise.wire.family import HttpCall
 from turnwise.wire.files import left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.gemini.fields import NAME, own_fields, read_fields
-from turnwise.wire.gemini.parts import encode_part
-from turnwise.wire.json_fields import UNREADABLE, Fields, quote, write_array, write_object
+from turnwise.wire.gemini.parts import NO_SIGNATURE, SIGNATURE, encode_part
+from turnwise.wire.json_fields import UNREADABLE, Fields, opaque_of, quote, write_array, write_object
 from turnwise.wire.offers import instructions, offered_tools
 from turnwise.wire.profiles import Profile
 
@@ -39,6 +40,9 @@ BUDGET_MODELS = ("gemini-2.5",)
 # The budgets of Google's own table (Gemini API, "OpenAI compatibility", reasoning_effort); xhigh is not in it.
 EFFORT_BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
 EFFORT_LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "XHIGH"}
+
+# Names of models that refuse calls without a signature, see NO_SIGNATURE.
+_WANTS_SIGNATURES = re.compile(r"gemini-(?:[3-9]|\d\d)")
 
 Tree = dict[str, "bytes | Tree"]
 """Fields of the body that are still being put together; leaves are JSON text."""
@@ -64,9 +68,23 @@ def encode_request(request: Request, profile: Profile) -> HttpCall:
     for fields in (_read_extra(profile.body), own_fields(request.extra)):
         head |= {key: value for key, value in fields.items() if key in ("systemInstruction", "tools")}
         _merge(tail, {key: value for key, value in fields.items() if key not in ("contents", *head)})
-    contents = write_array(_encode_contents(_allowed(request.messages, profile), sends_ids=profile.sends_call_ids))
+    messages = _allowed(request.messages, profile)
+    if _WANTS_SIGNATURES.search(request.model):
+        messages = [_signed(message) for message in messages]
+    contents = write_array(_encode_contents(messages, sends_ids=profile.sends_call_ids))
     body = write_object({**head, "contents": contents, **{key: _write(value) for key, value in tail.items()}})
     return HttpCall(path=_path(request, profile), body=body)
+
+
+def _signed(message: Message) -> Message:
+    """The message with a stand-in on its first call where no call of it brings a signature: another family's model made them,
+    or they were written by hand."""
+    calls = [part for part in message.parts if isinstance(part, ToolCall)]
+    if message.role != "assistant" or not calls or any(SIGNATURE in own_fields(call.opaque) for call in calls):
+        return message
+    own = {**own_fields(calls[0].opaque), SIGNATURE: quote(NO_SIGNATURE)}
+    first = msgspec.structs.replace(calls[0], opaque=opaque_of(own, family=NAME))
+    return Message(message.role, tuple([first if part is calls[0] else part for part in message.parts]))
 
 
 def _path(request: Request, profile: Profile) -> str:

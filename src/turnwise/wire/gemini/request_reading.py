@@ -26,7 +26,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.family import BadRequest
 from turnwise.wire.gemini.fields import NAME, is_false, opaque_from, read_fields, read_float, read_int, read_strings
-from turnwise.wire.gemini.parts import read_item, read_result
+from turnwise.wire.gemini.parts import NO_SIGNATURE, SIGNATURE, read_item, read_result
 from turnwise.wire.gemini.request import DECLARATION, EFFORT_LEVELS, JSON_TYPE, asks_for_thoughts
 from turnwise.wire.gemini.schemas import to_json_schema
 from turnwise.wire.json_fields import (
@@ -311,9 +311,7 @@ class _Contents:
         id = string_of(fields, "id") or self._free_id()
         self._open.setdefault(name, deque()).append(id)
         arguments = text_of_raw(fields.get("args", msgspec.Raw(b"{}")))
-        return ToolCall(
-            id=id, name=name, arguments=arguments, opaque=opaque_from(part, known=frozenset({"functionCall"}))
-        )
+        return ToolCall(id=id, name=name, arguments=arguments, opaque=opaque_from(part, known=_known_of_call(part)))
 
     def _result(self, part: Fields, where: str) -> ToolResult:
         where = f"{where}.functionResponse"
@@ -354,3 +352,9 @@ class _Contents:
             number += 1
         self._taken.add(f"call_{number}")
         return f"call_{number}"
+
+
+def _known_of_call(part: Fields) -> frozenset[str]:
+    """The stand-in for a signature is none, and is written anew where it is needed."""
+    is_stand_in = string_of(part, SIGNATURE) == NO_SIGNATURE
+    return frozenset({"functionCall", SIGNATURE} if is_stand_in else {"functionCall"})
