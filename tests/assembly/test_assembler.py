@@ -212,7 +212,7 @@ def test_of_several_finish_reasons_the_gravest_counts(reasons: list[FinishReason
 
 @pytest.mark.promise("cut:never-run")
 def test_a_last_call_handed_out_as_an_object_at_the_limit_counts_as_cut() -> None:
-    """It may hold just the keys that happened to arrive; the call before it is whole, and text after it clears it."""
+    """It may hold just the keys that happened to arrive, whatever text follows; the call before it is whole."""
     one = ToolCall(id="c1", name="read", arguments='{"path":"a"}')
     two = ToolCall(id="c2", name="write", arguments='{"path":"b"}')
     cut = ToolCall(
@@ -223,7 +223,7 @@ def test_a_last_call_handed_out_as_an_object_at_the_limit_counts_as_cut() -> Non
         reason="the response ended by its limit while this call was being written; keys may be missing",
     )
     assert parts(PartDone("0", one), PartDone("1", two), LENGTH) == (one, cut)
-    assert parts(PartDone("0", one), PartDone("1", two), TextDelta("so", "2"), LENGTH) == (one, two, Text("so"))
+    assert parts(PartDone("0", one), PartDone("1", two), TextDelta("so", "2"), LENGTH) == (one, cut, Text("so"))
     assert parts(PartDone("0", one), PartDone("1", two), STOP) == (one, two)
     assert parts(PartDone("0", one), PartDone("1", two)) == (one, two)  # the connection broke after whole calls
 
@@ -365,16 +365,17 @@ def test_watchers_see_a_call_begin_once_its_name_is_sure_and_only_new_text() -> 
         ToolCallDelta(index=0, id="c1", name="read", arguments=""),
         ToolCallDelta(index=0, id="c1", name="_file", arguments=""),
         ToolCallDelta(index=0, id="c1", arguments='{"path":'),
-        ToolCallDelta(index=0, id="c1", arguments='{"path":"a"}'),
+        ToolCallDelta(index=0, id="c1", arguments='{"path":"a"'),
         ToolCallDelta(index=1, id="", name="list", arguments="{}"),
+        ToolCallDelta(index=0, id="c1", arguments='{"path":"a"}'),
         ToolCallDelta(index=1, arguments='{"path":"b"}'),
         CALLS,
     )
     assert frames == [
         TextDelta("Hm. "),
         ToolCallDelta(block="call:0", index=0, id="c1", name="read_file", arguments='{"path":'),
+        ToolCallDelta(block="call:0", arguments='"a"}'),  # `{"path":{"path":"a"` could have gone on until now
         ToolCallDelta(block="call:1", index=1, id="call_1", name="list", arguments='{"path":"b"}'),
-        ToolCallDelta(block="call:0", arguments='"a"}'),  # `{"path":{"path":"a"}` could have gone on until now
         CALLS,
     ]
 

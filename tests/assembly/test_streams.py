@@ -174,6 +174,12 @@ def test_how_the_stream_ends_changes_nothing(stream: Written) -> None:
     check(stream)
 
 
+@pytest.mark.promise("cut:never-run")
+@of("cut:never-run")
+def test_what_may_be_cut_is_never_complete(stream: Written) -> None:
+    check(stream)
+
+
 @pytest.mark.promise("assembly:kinds")
 @of("assembly:kinds")
 def test_refusals_and_reasoning_survive(stream: Written) -> None:

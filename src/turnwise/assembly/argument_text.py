@@ -1,14 +1,15 @@
 """The argument text of one call, piece by piece: joined as it came, unless that cannot be JSON.
 
-The plain reading (pieces joined) wins wherever it can still become JSON. Only where it cannot, the readings that
-providers are known for are tried: pieces that repeat all so far, the whole once more at the end, `{}` before the real
-object, several whole objects. A piece is suspected only if it begins like the text began (`{`), so the usual piece costs
-one comparison; the scanner reads each character once, so the cost stays linear whatever comes.
+The plain reading (pieces joined) wins wherever it can still become JSON, so arguments that were cut are never taken for
+a whole that repeats its beginning, whatever the finish reason claims. Only where it cannot, the readings that providers
+are known for are tried: pieces that repeat all so far, the whole once more at the end, `{}` before the real object,
+several whole objects. A piece is suspected only if it begins like the text began (`{`), so the usual piece costs one
+comparison; the scanner reads each character once, so the cost stays linear whatever comes.
 """
 
 import json
 import re
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -23,27 +24,32 @@ _decode_values = json.JSONDecoder().raw_decode
 
 
 class Settled(NamedTuple):
-    """What the arguments came to."""
+    """What the arguments came to. `empty`: they said nothing. `repairs` are the kinds of heal.KINDS that it took."""
 
     arguments: str
     state: ArgumentsState
     reason: str | None = None
     alternatives: tuple[str, ...] = ()
+    empty: bool = False
+    repairs: tuple[str, ...] = ()
 
 
 class ArgumentText:
     """Feed with `add` (text as it stood on the wire) and `add_whole` (an object the provider handed out); both return the
-    text that is new for whoever watches. `settle` judges. `repairs` are the kinds of heal.KINDS that were needed.
-    `diverged` holds once what was shown is no longer the beginning of what is true."""
+    text that is new for whoever watches. `settle` judges and changes nothing, so it may be asked before the end is known.
+    `repairs` are the kinds of heal.KINDS that taking the pieces needed. `diverged` holds once what was shown is no longer
+    the beginning of what is true."""
 
     __slots__ = (
         "_careful",
         "_doubt",
         "_first",
+        "_grew",
         "_held",
         "_judged",
         "_length",
         "_pieces",
+        "_repeating",
         "_scanned",
         "_scanner",
         "_shown_before_doubt",
@@ -62,7 +68,9 @@ class ArgumentText:
         self._wholes: list[str] = []  # whole values that came before the one at hand
         self._held = ""  # taken, but not yet shown
         self._doubt = ""  # the last piece, while it may be an addition or a repetition
-        self._shown_before_doubt = 0
+        self._shown_before_doubt: int | None = 0  # None: the doubtful text was shown meanwhile
+        self._repeating = False  # pieces were seen to repeat all so far, where joining them could not be JSON
+        self._grew = False  # an object came again with more in it
         self._scanner: JsonScanner | None = None
         self._scanned = 0  # pieces that the scanner has read
         self._judged: tuple[str, Settled] | None = None  # the text that was judged last, and how
@@ -102,10 +110,11 @@ class ArgumentText:
             self.handed_out = True
             return self._add_with_care(text)
         if self.is_whole():
-            if not _same_value(text, self.joined()):
-                return self._begin_another(text)
-            self.repairs["cumulative"] = None
-            return ""
+            if _same_value(text, self.joined()):
+                self.repairs["cumulative"] = None
+                return ""
+            return self._grow(text) if self.handed_out and self._is_grown(text) else self._begin_another(text)
+        self.handed_out = True
         shown = self._length - len(self._held)
         fits = text.startswith(self.joined())
         self._replace(text)
@@ -135,24 +144,28 @@ class ArgumentText:
         """Whether `text` must belong to what is here, because it is no beginning of its own."""
         return text.lstrip(SPACE)[:1] != self._first or not JsonScanner().feed(text)
 
-    def release(self, *, whole: bool) -> str:
-        """What was held back from those who watch: the call is over. `whole`: the response ended by itself, so of two
-        readings the one that is whole is meant."""
-        if self._doubt and whole and not self.is_whole() and self._doubt_is_whole():
-            self.repairs["cumulative"] = None
-            text, self._held = self._doubt, ""
-            self._replace(text)
-            return text[self._shown_before_doubt :]
+    def release(self) -> str:
+        """What was held back from those who watch. Nothing is decided by it: a piece that comes later may still tell that
+        what was in doubt was a repetition."""
+        if self._doubt:
+            self._shown_before_doubt = None
         return self._take_held()
 
     def _take_held(self) -> str:
         held, self._held = self._held, ""
         return held
 
-    def _doubt_is_whole(self) -> bool:
-        scanner = JsonScanner()
-        scanner.feed(self._doubt)
-        return scanner.whole
+    def _is_grown(self, text: str) -> bool:
+        """Whether the object in `text` is the one at hand and more. `{}` is left to the reading that drops it."""
+        here = _value(self.joined())
+        return isinstance(here, dict) and here != {} and _extends(_value(text), cast(object, here))
+
+    def _grow(self, text: str) -> str:
+        self.repairs["cumulative"] = None
+        self._replace(text)
+        self._held = ""
+        self._grew = self.diverged = self._careful = True
+        return ""
 
     def _add_with_care(self, text: str) -> str:
         if not self._first:
@@ -205,7 +218,7 @@ class ArgumentText:
         if len(text) == before and scanner.whole:
             self.repairs["cumulative"] = None
             return ""
-        if scanner.viable and scanner.feed(text):  # `{"items":[` twice may be a nested object
+        if not self._repeating and scanner.viable and scanner.feed(text):  # `{"items":[` twice may be a nested object
             self._append(text)
             self._scanned = len(self._pieces)
             self._doubt = text
@@ -214,6 +227,7 @@ class ArgumentText:
             self._careful = True
             return ""
         self.repairs["cumulative"] = None
+        self._repeating = True
         held = self._held
         self._replace(text)
         self._held = ""
@@ -230,8 +244,12 @@ class ArgumentText:
             whole = text if repeats else repeated + text
             if JsonScanner().feed(whole):
                 self.repairs["cumulative"] = None
+                self._repeating = True
                 self._held = ""
                 self._replace(whole)
+                if self._shown_before_doubt is None:
+                    self.diverged = self._careful = True
+                    return ""
                 return whole[self._shown_before_doubt :]
         self._append(text)
         self._scanned = len(self._pieces)
@@ -282,28 +300,28 @@ class ArgumentText:
             return Settled(text, ArgumentsState.TRUNCATED, f"cut after {len(text)} characters")
         return Settled(text, ArgumentsState.COMPLETE)
 
-    def settle(self, *, cut_if_empty: bool, cut_if_handed_out: bool) -> Settled:
-        """Judge the arguments. The two flags say what the response's end means for a call whose text cannot show a cut."""
+    def settle(self, *, cut_if_silent: bool, cut_if_growing: bool, cut_if_handed_out: bool) -> Settled:
+        """Judge the arguments. The flags say what the response's end means for a call whose text cannot show a cut:
+        one that said nothing, an object to which more may have come, any object."""
         text = self.joined()
-        if not self._wholes and text.strip(SPACE) in ("", "null"):
-            if cut_if_empty:
-                return Settled("", ArgumentsState.TRUNCATED, "cut before its arguments began")
-            if text.strip(SPACE):
-                self.repairs["null_arguments"] = None
-            return Settled("{}", ArgumentsState.COMPLETE)
-        if self._doubt and not cut_if_empty and not self.is_whole() and self._doubt_is_whole():
-            self.repairs["cumulative"] = None
-            self._replace(self._doubt)
-            text = self.joined()
         if self._judged is None or self._judged[0] is not text:
             self._judged = (text, self._judge(text))
         settled = self._judged[1]
-        if cut_if_handed_out and self.handed_out and settled.state is ArgumentsState.COMPLETE:
+        if settled.state is not ArgumentsState.COMPLETE:
+            return settled
+        placeholder = self.handed_out and settled.arguments == "{}"
+        if (cut_if_silent and settled.empty) or (cut_if_growing and placeholder):
+            return Settled("", ArgumentsState.TRUNCATED, "cut before its arguments began")
+        if self.handed_out and (cut_if_handed_out or (cut_if_growing and self._grew)):
             reason = "the response ended by its limit while this call was being written; keys may be missing"
+            if not cut_if_handed_out:
+                reason = "the response ended while this call was being written; keys may be missing"
             return settled._replace(state=ArgumentsState.TRUNCATED, reason=reason)
         return settled
 
     def _judge(self, text: str) -> Settled:
+        if not self._wholes and (said := text.strip(SPACE)) in ("", "null"):
+            return _nothing("null_arguments" if said else None)
         verdict = None if self._wholes else classify(text)
         match verdict:
             case Complete(value=dict()):
@@ -320,11 +338,10 @@ class ArgumentText:
     def _unpack(self, text: str, inner: str) -> Settled:
         """A JSON string that holds a JSON object was encoded once too often."""
         if inner.strip(SPACE) in ("", "null"):
-            inner = "{}"
+            return _nothing("double_encoded")
         verdict = classify(inner)
         if isinstance(verdict, Complete) and isinstance(verdict.value, dict):
-            self.repairs["double_encoded"] = None
-            return Settled(inner, ArgumentsState.COMPLETE)
+            return Settled(inner, ArgumentsState.COMPLETE, repairs=("double_encoded",))
         return Settled(text, ArgumentsState.INVALID, "arguments must be a JSON object, not a string")
 
     def _choose(self, text: str, reason: str | None) -> Settled:
@@ -344,18 +361,21 @@ class ArgumentText:
                 values.setdefault(value, whole)
         if rest:
             if not values and isinstance(rest_verdict, Truncated) and rest.startswith("{"):
-                self.repairs["empty_then_real"] = None
-                return Settled(rest, ArgumentsState.TRUNCATED, rest_verdict.reason)
+                return Settled(rest, ArgumentsState.TRUNCATED, rest_verdict.reason, repairs=("empty_then_real",))
             return Settled(text, ArgumentsState.INVALID, reason or "an object is followed by a part of another")
         if not values:
-            return Settled("{}", ArgumentsState.COMPLETE)
+            return _nothing(None)
         if len(values) == 1:
-            self.repairs["empty_then_real" if empty_seen else "cumulative"] = None
-            return Settled(next(iter(values.values())), ArgumentsState.COMPLETE)
-        self.repairs["several_objects"] = None
+            repairs = ("empty_then_real" if empty_seen else "cumulative",)
+            return Settled(next(iter(values.values())), ArgumentsState.COMPLETE, repairs=repairs)
         texts = tuple(values.values())
         reason = f"{len(texts)} whole objects stand in one call"
-        return Settled("".join(texts), ArgumentsState.INVALID, reason, texts)
+        return Settled("".join(texts), ArgumentsState.INVALID, reason, texts, repairs=("several_objects",))
+
+
+def _nothing(repair: str | None) -> Settled:
+    """Arguments that say nothing are an empty object, unless the response's end tells that they were cut."""
+    return Settled("{}", ArgumentsState.COMPLETE, empty=True, repairs=() if repair is None else (repair,))
 
 
 def byte_length(text: str) -> int:
@@ -365,6 +385,40 @@ def byte_length(text: str) -> int:
 
 def _same_value(one: str, other: str) -> bool:
     return one == other or ((known := _canonical(one)) is not None and known == _canonical(other))
+
+
+def _value(text: str) -> object:
+    """What the JSON says; None where it says nothing that can be read."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
+        return None
+
+
+def _extends(grown: object, known: object) -> bool:
+    """Whether `grown` is `known` and perhaps more: keys and elements added, strings longer, nothing else changed."""
+    pending = [(grown, known)]
+    while pending:
+        new, old = pending.pop()
+        match old:
+            case dict():
+                ours = cast(dict[str, object], old)
+                if not isinstance(new, dict) or not ours.keys() <= cast(dict[str, object], new).keys():
+                    return False
+                theirs = cast(dict[str, object], new)
+                pending += [(theirs[key], value) for key, value in ours.items()]
+            case list():
+                items = cast(list[object], old)
+                if not isinstance(new, list) or len(cast(list[object], new)) < len(items):
+                    return False
+                pending += zip(cast(list[object], new), items, strict=False)
+            case str():
+                if not isinstance(new, str) or not new.startswith(old):
+                    return False
+            case _:
+                if type(new) is not type(old) or new != old:
+                    return False
+    return True
 
 
 def _canonical(text: str) -> bytes | None:

@@ -41,6 +41,7 @@ from turnwise.vocab import (
 
 MiB = 1024 * 1024
 MAX_PARTS = 4096  # blocks of one response; real ones show a few dozen
+MAX_RELEASES = 16  # times that one call is looked at for those who watch; real streams end a call once or twice
 
 # Of several finish reasons the gravest counts: OpenRouter repeats one, some send `stop` and then `tool_calls`.
 GRAVITY = {
@@ -114,7 +115,11 @@ class Assembler:
         self._call: OpenCall | None = None  # the call that the last unplaced delta went to ...
         self._call_block: Block | None = None
         self._call_index: int | None = None  # ... and the index that it stood on
-        self._last: Block | None = None
+        self._written: Block | None = None  # the call that was written to last
+        self._touched: Block | None = None  # the same, if it is among ...
+        self._unreleased: dict[
+            str, OpenCall
+        ] = {}  # ... those written to since those who watch were shown how they stand
         self._size = 0
         self._id: str | None = None
         self._model: str | None = None
@@ -134,8 +139,9 @@ class Assembler:
         parts: list[Part] = []
         for block in self._blocks.values():
             if block.call is not None:
-                call = self._settle(block, reason=reason, suspect=block in suspects)
-                if call is not None:
+                settled = self._judge(block, block.call, reason=reason, suspect=block in suspects)
+                self._record(block.call, settled, reason=reason, suspect=block in suspects)
+                if (call := self._settled_call(block, settled)) is not None:
                     parts.append(call)
             elif (part := block.part()) is not None:
                 parts.append(part)
@@ -172,7 +178,6 @@ class Assembler:
         if block.final is not None:
             self._note("after_final", block.key)
             return ()
-        self._last = block
         if block.half or not text.isascii():
             whole = self._join_halves(block, text)
             if whole is not text:
@@ -201,15 +206,14 @@ class Assembler:
         if usual and not frame.name and not frame.whole and frame.opaque is None:
             assert block is not None and call is not None
             if block.final is None:
-                self._last = block
+                if block is not self._touched:
+                    self._touch(block, call)
                 return self._argue(call, frame)
         if self._full:
             return ()
         if frame.block is None:
             call = self._table.place(frame)
-            block = (
-                self._blocks[call.block] if call is not None else self._open_call(self._free_key(), index=frame.index)
-            )
+            block = self._blocks[call.block] if call is not None else self._open_unplaced(frame.index)
         elif block is None or block.kind not in (Kind.CALL, Kind.UNKNOWN):
             block = self._open_call(frame.block, index=None)
         return self._overflow() if block is None else self._take_call_delta(frame, block)
@@ -221,7 +225,7 @@ class Assembler:
         if block.final is not None:
             self._note("after_final", block.key)
             return ()
-        self._last = block
+        self._touch(block, call)
         if frame.block is None:
             # An index-less or id-less piece goes to the newest call on its index; with an id, to that id's call.
             newest = not frame.id or self._table.newest_on(frame.index) is call
@@ -276,7 +280,6 @@ class Assembler:
             block = self._open_call(frame.block, index=None) if kind is Kind.CALL else self._open(frame.block, kind)
         if block is None or not self._grow(size_of(part)):
             return self._overflow()
-        self._last = block
         if isinstance(part, ToolCall):
             return self._call_done(block, part)
         if block.take_final(part):
@@ -287,7 +290,8 @@ class Assembler:
         call = block.call
         if call is None:
             call = self._begin_call(block, index=None)
-        if call.text.begun and part.arguments.strip() in ("", "{}") and call.text.is_whole():
+        self._touch(block, call)
+        if call.text.begun and part.arguments.strip() in ("", "{}"):
             # An item that ends poorer than its pieces has lost them on the way.
             part = msgspec.structs.replace(part, arguments=call.text.joined())
         had_pieces = call.text.begun
@@ -303,9 +307,11 @@ class Assembler:
         call.announced = True
         if call in self._waiting:
             self._waiting.remove(call)
-        settled = self._settle(block, reason=FinishReason.STOP, suspect=False)
+        settled = self._settled_call(block, self._judge(block, call, reason=FinishReason.STOP, suspect=False))
+        if settled is None:
+            return ()
         call.shown = settled
-        return (PartDone(block.key, settled),) if settled is not None else ()
+        return (PartDone(block.key, settled),)
 
     def _block_data(self, frame: BlockData) -> Sequence[Frame]:
         block = self._blocks.get(frame.block) or self._open(frame.block, Kind.UNKNOWN)
@@ -326,7 +332,11 @@ class Assembler:
         if block is None:
             return ()
         block.ended = True
-        return (*self._release([block.call] if block.call else [], whole=False), frame)
+        if block.call is None:
+            return (frame,)
+        self._unreleased.pop(block.key, None)
+        self._touched = None
+        return (*self._release(block, block.call, reason=FinishReason.STOP, suspect=False), frame)
 
     # -- the response ------------------------------------------------------------------------------------------------
 
@@ -352,8 +362,7 @@ class Assembler:
             )
         if before is None or GRAVITY[frame.reason] >= GRAVITY[before.reason]:
             self._finish = frame
-        calls = [block.call for block in self._blocks.values() if block.call]
-        return (*self._release(calls, whole=self._reason() in ENDED_BY_ITSELF), frame)
+        return (*self._release_all(), frame)
 
     def _faulted(self, frame: Faulted) -> Sequence[Frame]:
         self._fault = self._fault or frame.fault
@@ -384,19 +393,17 @@ class Assembler:
         return reason
 
     def _suspects(self) -> list[Block]:
-        """The parts that were being written when the response ended: the one begun last and the one written to last."""
-        newest = next(reversed(self._blocks.values()), None)
-        return [block for block in (newest, self._last) if block is not None]
+        """The calls that a limit may have cut: the one begun last and the one written to last, whatever text came after
+        them (a wire need not keep the order of text and calls)."""
+        newest = self._blocks[self._table.calls[-1].block] if self._table.calls else None
+        return [block for block in (newest, self._written) if block is not None]
 
-    def _settle(self, block: Block, *, reason: FinishReason, suspect: bool) -> ToolCall | None:
+    def _settled_call(self, block: Block, settled: Settled) -> ToolCall | None:
+        """The call in its whole form; None where nothing came of it."""
         call = block.call
         assert call is not None
         if not call.name and not call.text.begun:
-            self._table.record("empty_call", call)
             return None
-        settled = self._judge(block, call, reason=reason, suspect=suspect)
-        if settled.state is ArgumentsState.TRUNCATED and reason in ENDED_BY_ITSELF and suspect:
-            self._table.record("finish_hides_cut", call)
         return ToolCall(
             id=self._table.settle_id(call),
             name=call.name,
@@ -408,16 +415,33 @@ class Assembler:
             opaque=block.opaque(),
         )
 
+    def _record(self, call: OpenCall, settled: Settled, *, reason: FinishReason, suspect: bool) -> None:
+        """Note what judging the call took; only now, because until the end a piece may change it."""
+        if not call.name and not call.text.begun:
+            self._table.record("empty_call", call)
+            return
+        call.text.repairs.update(dict.fromkeys(settled.repairs))
+        if settled.state is ArgumentsState.TRUNCATED and reason in ENDED_BY_ITSELF and suspect:
+            self._table.record("finish_hides_cut", call)
+
     def _judge(self, block: Block, call: OpenCall, *, reason: FinishReason, suspect: bool) -> Settled:
-        cut = suspect and reason not in ENDED_BY_ITSELF
+        # What came later shows that a silent call was over only where the wire marks the end of a part: calls may interleave.
+        marked = block.ended or block.final is not None
+        cut_off = reason not in ENDED_BY_ITSELF
+        unmarked = cut_off and not marked
         limited = suspect and reason is FinishReason.LENGTH
         final = block.final
         if isinstance(final, ToolCall) and final.state is not ArgumentsState.COMPLETE:
             return Settled(final.arguments, final.state, final.reason or "the provider calls it incomplete")
         if call.free_form:
-            ended = block.ended or final is not None or call.text.handed_out
-            return call.text.settle_free(cut=limited or (cut and not ended))
-        return call.text.settle(cut_if_empty=cut, cut_if_handed_out=limited)
+            return call.text.settle_free(cut=limited or unmarked)
+        settled = call.text.settle(
+            cut_if_silent=unmarked or (cut_off and suspect), cut_if_growing=unmarked, cut_if_handed_out=limited
+        )
+        if settled.state is ArgumentsState.COMPLETE and self._table.is_doubtful(call):
+            why = "which call these arguments belong to cannot be told: the calls began without an index"
+            return settled._replace(state=ArgumentsState.INVALID, reason=why)
+        return settled
 
     # -- keeping ------------------------------------------------------------------------------------------------------
 
@@ -440,6 +464,12 @@ class Assembler:
         block = self._open(key, Kind.CALL)
         if block is not None and block.call is None:
             self._begin_call(block, index=index)
+        return block
+
+    def _open_unplaced(self, index: int | None) -> Block | None:
+        block = self._open_call(self._free_key(), index=index)
+        if block is not None and block.call is not None and index is None:
+            self._table.note_bare(block.call)
         return block
 
     def _begin_call(self, block: Block, *, index: int | None) -> OpenCall:
@@ -484,22 +514,42 @@ class Assembler:
             free_form=call.free_form,
         )
 
-    def _release(self, calls: Sequence[OpenCall], *, whole: bool) -> list[Frame]:
-        """Show what was held back of these calls, and the true form of those that were shown otherwise."""
+    def _touch(self, block: Block, call: OpenCall) -> None:
+        """The call is being written to."""
+        self._written = self._touched = block
+        self._unreleased[block.key] = call
+
+    def _release_all(self) -> list[Frame]:
+        """Show how the calls stand that were written to since this was done last."""
+        reason = self._reason()
+        suspects = self._suspects()
         frames: list[Frame] = []
-        for call in calls:
-            held = call.text.release(whole=whole)
-            if not call.announced and (call.name or call.text.begun):
-                frames += [*self._announce_older(call), self._announce(call, held)]
-            elif held and call.announced:
-                frames.append(ToolCallDelta(block=call.block, arguments=held))
-            settled = self._settle(self._blocks[call.block], reason=FinishReason.STOP, suspect=False)
-            if settled is None or settled == call.shown:
-                continue
-            as_shown = call.text.joined() in (settled.arguments, "")
-            if call.text.diverged or not as_shown or call.shown != (call.id, call.name):
-                call.shown = settled
-                frames.append(PartDone(call.block, settled))
+        for key, call in self._unreleased.items():
+            block = self._blocks[key]
+            frames += self._release(block, call, reason=reason, suspect=block in suspects)
+        self._unreleased = {}
+        self._touched = None
+        return frames
+
+    def _release(self, block: Block, call: OpenCall, *, reason: FinishReason, suspect: bool) -> list[Frame]:
+        """Show what was held back of the call, and its true form where it was shown otherwise. Nothing is decided here:
+        pieces and a graver reason may still come."""
+        call.releases += 1
+        if call.releases > MAX_RELEASES:
+            return []
+        frames: list[Frame] = []
+        held = call.text.release()
+        if not call.announced and (call.name or call.text.begun):
+            frames += [*self._announce_older(call), self._announce(call, held)]
+        elif held and call.announced:
+            frames.append(ToolCallDelta(block=call.block, arguments=held))
+        settled = self._settled_call(block, self._judge(block, call, reason=reason, suspect=suspect))
+        if settled is None or settled == call.shown:
+            return frames
+        as_shown = call.text.joined() in (settled.arguments, "")
+        if call.text.diverged or not as_shown or call.shown != (call.id, call.name):
+            call.shown = settled
+            frames.append(PartDone(call.block, settled))
         return frames
 
     def _note(self, kind: str, where: str, *, what: str = "") -> None:

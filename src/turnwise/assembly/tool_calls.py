@@ -53,6 +53,7 @@ class OpenCall:
         "index",
         "name",
         "ordinal",
+        "releases",
         "shown",
         "text",
         "wire_id",
@@ -67,6 +68,7 @@ class OpenCall:
         self.name = ""
         self.text = ArgumentText()
         self.free_form = False
+        self.releases = 0  # times it was looked at for those who watch
         self.half = ""  # the first half of a character whose second has yet to come
         self.announced = False  # those who watch know its id and name ...
         self.shown: ToolCall | tuple[str, str] | None = None  # ... and these they are, or its whole form
@@ -80,7 +82,7 @@ class OpenCall:
             self.text.add_free(part.arguments)
         else:
             self.text.add(part.arguments)
-        self.text.release(whole=False)
+        self.text.release()
         self.text.handed_out = not raw
 
 
@@ -96,13 +98,18 @@ class CallTable:
         self._by_id: dict[str, OpenCall] = {}
         self._by_index: dict[int, OpenCall] = {}
         self._last: OpenCall | None = None
+        self._bare: dict[OpenCall, None] = {}  # began without an index, to be placed
+        self._counted = False  # an index found one of several such calls by the order in which they began ...
+        self._count_fails = False  # ... and an index came that no call in that order has
 
     def place(self, delta: ToolCallDelta) -> OpenCall | None:
         """The call that the delta belongs to; None where it begins one."""
         call = self._by_delta_id(delta) if delta.id else self._by_position(delta)
         if call is not None and delta.index is not None and call.index is None:
             call.index = delta.index
-            self._by_index.setdefault(delta.index, call)
+            other = self._by_index.get(delta.index)
+            if other is None or other.ordinal < call.ordinal:  # bare pieces go to the newest call on their index
+                self._by_index[delta.index] = call
         self._last = call
         return call
 
@@ -113,6 +120,10 @@ class CallTable:
         if index is not None:
             self._by_index[index] = call
         return call
+
+    def note_bare(self, call: OpenCall) -> None:
+        """The call began without an index, on a wire that may give one later."""
+        self._bare[call] = None
 
     def newest_on(self, index: int | None) -> OpenCall | None:
         """The call that a piece without id and name on this index goes to."""
@@ -135,6 +146,12 @@ class CallTable:
     def record(self, kind: str, call: OpenCall, *, what: str = "") -> None:
         """Note a repair, once for each call."""
         self.repairs.setdefault((kind, call.block), repair(kind, where=call.block, what=what))
+
+    def is_doubtful(self, call: OpenCall) -> bool:
+        """Whether its arguments may be another call's: indexes had to be counted, yet do not count as we do."""
+        if call.name and call not in self._bare:
+            return False
+        return self._count_fails or (self._counted and 0 not in self._by_index)
 
     def name_is_settled(self, call: OpenCall) -> bool:
         """Whether no further piece can change the name: it is on offer and no longer one begins with it."""
@@ -162,7 +179,7 @@ class CallTable:
         """An id that has not been seen: a new call, a call's late id, or one call whose id changes all the time."""
         call = self._by_index.get(delta.index) if delta.index is not None else self._last
         if call is None:
-            return self._without_index(delta)
+            return self._without_index(delta) or self._strayed(delta)
         arguments = delta.arguments or ""
         if call.wire_id is None:
             late = not delta.name or not call.name or (delta.name == call.name and not call.text.is_whole())
@@ -187,13 +204,25 @@ class CallTable:
         return call if goes_on else None
 
     def _without_index(self, delta: ToolCallDelta) -> OpenCall | None:
-        """The index is new. A call that began without one may get it now."""
-        last = self._last
-        if last is None or last.index is not None or delta.index is None:
+        """The index is new. A call that began without one may get it now: of several the one that it counts."""
+        index = delta.index
+        if index is None or not self._bare:
             return None
-        named_anew = delta.name and last.name
-        id_anew = delta.id and last.wire_id
-        return None if named_anew or id_anew else last
+        several = len(self._bare) > 1
+        call = self._counted_as(index) if several else self._last
+        if call is None or call.index is not None:
+            self._count_fails = self._count_fails or (several and not delta.name and not delta.id)
+            return None
+        named_anew = delta.name and call.name and (delta.name != call.name or call.text.begun)
+        if named_anew or (delta.id and call.wire_id):
+            return None
+        self._counted = self._counted or several
+        return call
+
+    def _counted_as(self, index: int) -> OpenCall | None:
+        """The call that is this one in the order in which they began, if it began without an index."""
+        call = self.calls[index] if 0 <= index < len(self.calls) else None
+        return call if call in self._bare else None
 
     def _by_position(self, delta: ToolCallDelta) -> OpenCall | None:
         """No id: the index tells, else the call at hand; a name may begin another."""
@@ -208,13 +237,21 @@ class CallTable:
         return call if self._same_by_name(call, delta.name, arguments=delta.arguments or "") else None
 
     def _strayed(self, delta: ToolCallDelta) -> OpenCall | None:
-        """A bare piece of arguments on an index of its own is no call: it goes on with the one at hand."""
+        """A nameless piece of arguments on an index of its own is no call: it goes on with the one at hand, unless
+        another call waits for the rest of its arguments too."""
         last = self._last
-        if last is None or delta.name or not delta.arguments or delta.whole:
+        if last is None or delta.name or not delta.arguments or delta.whole or self._count_fails:
             return None
-        if not last.text.begun or last.text.is_whole() or not last.text.continues(delta.arguments):
+        before = self.calls[last.ordinal - 1].text if last.ordinal else None
+        if last.text.begun:
+            if last.text.is_whole() or not last.text.continues(delta.arguments):
+                return None
+            free = before is None or not before.begun or before.is_whole()
+        else:
+            free = bool(delta.id) and bool(last.name) and (before is None or before.is_whole())
+        if not free or last is not self.calls[-1]:
             return None
-        self.record("index_strayed", last)
+        self.record("id_churn" if delta.id else "index_strayed", last)
         return last
 
     def _same_by_name(self, call: OpenCall, name: str, *, arguments: str) -> bool:
