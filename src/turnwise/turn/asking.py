@@ -86,6 +86,17 @@ def build_request(
     )
 
 
+def asking_of(request: Request, *, purpose: Purpose, forced: bool, partial: bool, config: TurnConfig) -> Asking:
+    return Asking(
+        purpose=purpose,
+        forced=forced,
+        partial=partial,
+        tools=() if request.tool_choice == "none" else tuple([tool.name for tool in request.tools]),
+        output=request.output,
+        limit_tokens=limit_of(request.settings, config=config),
+    )
+
+
 def _possible_choice(choice: ToolChoice, *, tools: tuple[ToolSpec, ...]) -> ToolChoice:
     """APIs refuse a choice without tools, and a named tool that is not on offer."""
     if not tools or (isinstance(choice, NamedTool) and all(tool.name != choice.name for tool in tools)):

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from turnwise.rules.budget import LOWER_EFFORT, MIN_REASONING_TOKENS, raised_limit, within_ceiling
+from turnwise.rules.budget import LOWER_EFFORT, MIN_REASONING_TOKENS, more_room_for_answer, raised_limit, within_ceiling
 from turnwise.rules.continuation import Grown, Held, Kind, NoGrowth, NoSeam, ask_to_continue, hold_back, stitch
 from turnwise.rules.last_step import forbid_tools
 from turnwise.rules.truncation import NO_CUT, Cut, find_cut
 from turnwise.turn.asking import Asking
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.vocab import (
+    NO_USAGE,
     ArgumentsState,
     FaultKind,
     File,
@@ -307,6 +308,17 @@ def roomier(
     if highest is None or (limit_tokens is not None and highest < WORTH_RAISING * limit_tokens):
         return None
     return msgspec.structs.replace(request.settings, max_output_tokens=highest)
+
+
+def room_for_answer(settings: Settings, *, response: Response, config: TurnConfig) -> Settings | None:
+    """The settings of the one retry after reasoning ate `response`; None where nothing can be changed."""
+    usage = response.usage or NO_USAGE
+    return more_room_for_answer(
+        settings,
+        limits=within_ceiling(config.model_limits, ceiling_tokens=config.settings.max_output_tokens),
+        prompt_tokens=usage.input_tokens,
+        used_tokens=usage.output_tokens,
+    )
 
 
 def ate_all(response: Response, *, cut: Cut) -> bool:

@@ -1,8 +1,26 @@
 """What is said where the model did not say it: results of calls that did not run, and the ends without an answer."""
 
+from collections.abc import Mapping, Sequence
+
+from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.last_step import NOT_RUN_LAST_STEP
 from turnwise.turn.continuing import NOT_RUN_CONTINUING
-from turnwise.vocab import Fault, FinishReason, Response, StopReason
+from turnwise.vocab import (
+    Fault,
+    File,
+    FinishReason,
+    Message,
+    Repair,
+    Response,
+    StopReason,
+    ToolCall,
+    ToolResult,
+    text_of,
+)
+
+# How a response ended before it was whole; a text that ended so is an answer, but not a complete one.
+UNFINISHED = frozenset({FinishReason.LENGTH, FinishReason.CUT, FinishReason.ERROR, FinishReason.PAUSE})
+REFUSED = frozenset({FinishReason.REFUSAL, FinishReason.CONTENT_FILTER})
 
 NOT_REPORTED = "No result was reported for this call. The tool may or may not have run."
 NOT_RUN_REFUSED = "Not run: the response that asked for it was refused or filtered."
@@ -24,6 +42,33 @@ ENDED = {
 }
 # Results that no tool has returned and that say nothing about the work: an answer of ours does not list them.
 SAY_NOTHING = frozenset({NOT_RUN_LAST_STEP, NOT_RUN_REFUSED, NOT_RUN_FAULT, NOT_RUN_CONTINUING, *NOT_STARTED.values()})
+
+
+def answer_text(message: Message) -> str:
+    """The text, or what came in its place."""
+    text = text_of(message)
+    files = [part.media_type for part in message.parts if isinstance(part, File)]
+    return text if text.strip() or not files else f"(The answer is a file: {', '.join(files)}.)"
+
+
+def in_call_order(
+    calls: Sequence[ToolCall], *, own: Mapping[str, ToolResult], reported: Sequence[ToolResult], missing: str
+) -> tuple[list[ToolResult], list[Repair]]:
+    """One result for each of these calls: ours, the reported one, or the word that it is `missing`."""
+    ordered = {call.id for call in calls} - own.keys()
+    by_id: dict[str, ToolResult] = {}
+    repairs: list[Repair] = []
+    for result in reported:
+        if result.call_id not in ordered or result.call_id in by_id:
+            where = f"call {result.call_id}"
+            repairs.append(Repair("stray_result", where, "left out a result that no call waits for"))
+        else:
+            by_id[result.call_id] = result
+    results: list[ToolResult] = []
+    for call in calls:
+        result = own.get(call.id) or by_id.get(call.id)
+        results.append(error_result(call, text=missing) if result is None else fit_result(result, call=call))
+    return results, repairs
 
 
 def why_failed(fault: Fault) -> str:

@@ -5,14 +5,14 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from turnwise.errors import TurnwiseBug
-from turnwise.rules.budget import ATE_ALL, more_room_for_answer, within_ceiling
-from turnwise.rules.history import error_result, fit_result, heal
+from turnwise.rules.budget import ATE_ALL
+from turnwise.rules.history import error_result, heal
 from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP, SYNTHESIS, local_answer
 from turnwise.rules.limits import Spent, said, stop_reason
 from turnwise.rules.loops import why_it_ends
 from turnwise.rules.output import Fits, judge_output
 from turnwise.rules.truncation import find_cut, hands_out_objects
-from turnwise.turn.asking import PAUSE_GOES_BACK_LAST, Asking, Sent, build_request, limit_of, prefix_changes
+from turnwise.turn.asking import PAUSE_GOES_BACK_LAST, Asking, Sent, asking_of, build_request, limit_of, prefix_changes
 from turnwise.turn.calls import Adopted, adopt, sort_calls
 from turnwise.turn.checks import check_config
 from turnwise.turn.commands import Command, FinishTurn, PrepareStep, Purpose, RunTools, SendRequest
@@ -30,6 +30,7 @@ from turnwise.turn.continuing import (
     give_up,
     go_on,
     least_reasoning,
+    room_for_answer,
     roomier,
 )
 from turnwise.turn.endings import (
@@ -40,7 +41,11 @@ from turnwise.turn.endings import (
     NOT_RUN_FAULT,
     NOT_RUN_REFUSED,
     NOT_STARTED,
+    REFUSED,
     SAY_NOTHING,
+    UNFINISHED,
+    answer_text,
+    in_call_order,
     refused_text,
     why_failed,
 )
@@ -59,7 +64,6 @@ from turnwise.turn.transitions import State, check_legal, state_after
 from turnwise.vocab import (
     NO_USAGE,
     Fault,
-    File,
     FinishReason,
     Message,
     ProviderItem,
@@ -78,11 +82,6 @@ from turnwise.vocab import (
     refusal_of,
     text_of,
 )
-
-# How a response ended before it was whole; a text that ended so is an answer, but not a complete one.
-UNFINISHED = frozenset({FinishReason.LENGTH, FinishReason.CUT, FinishReason.ERROR, FinishReason.PAUSE})
-
-REFUSED = frozenset({FinishReason.REFUSAL, FinishReason.CONTENT_FILTER})
 
 
 class Turn(msgspec.Struct, kw_only=True):
@@ -261,14 +260,7 @@ class Turn(msgspec.Struct, kw_only=True):
             has_called=self.has_called,
         )
         names = tuple([tool.name for tool in request.tools])
-        self.asking = Asking(
-            purpose=self.purpose,
-            forced=forced,
-            partial=partial,
-            tools=() if request.tool_choice == "none" else names,
-            output=request.output,
-            limit_tokens=limit_of(request.settings, config=config),
-        )
+        self.asking = asking_of(request, purpose=self.purpose, forced=forced, partial=partial, config=config)
         self.note, self.purpose, self.request = "", "step", request
         before, self.sent = self.sent, Sent(model=request.model, tools=names, trailing=bool(trailing))
         changes = prefix_changes(before, now=self.sent, pause_settled=self.pause_settled)
@@ -379,15 +371,9 @@ class Turn(msgspec.Struct, kw_only=True):
     def _reasoning_ate_all(self, response: Response) -> Command:
         """Once more with more room for the answer, then the forced answer with the least reasoning, then our own."""
         self.eaten += 1
-        request, usage = self.request, response.usage or NO_USAGE
-        settings = self.config.settings if request is None else request.settings
+        settings = self.config.settings if self.request is None else self.request.settings
         if self.eaten == 1:
-            more = more_room_for_answer(
-                settings,
-                limits=within_ceiling(self.config.model_limits, ceiling_tokens=self.config.settings.max_output_tokens),
-                prompt_tokens=usage.input_tokens,
-                used_tokens=usage.output_tokens,
-            )
+            more = room_for_answer(settings, response=response, config=self.config)
             if more is not None and self._affords(answers=self._is_forced):
                 self.retrying = Settled(response=response)
                 return self._retry(more, note=ATE_ALL)
@@ -432,7 +418,7 @@ class Turn(msgspec.Struct, kw_only=True):
         adopted = adopt(response, offers=self.offers, taken=self.call_ids, family=self.config.family)
         self.repairs += adopted.repairs
         self.call_ids.update([call.id for call in adopted.calls])
-        text = self.said + _answer_text(response.message)
+        text = self.said + answer_text(response.message)
         refusal = refusal_of(response.message)
 
         if response.fault is not None:
@@ -638,20 +624,10 @@ class Turn(msgspec.Struct, kw_only=True):
 
     def _close_calls(self, reported: Sequence[ToolResult], *, missing: str) -> None:
         """Give each call its one result, in call order; those of pending calls are handed in later."""
-        by_id: dict[str, ToolResult] = {}
-        ordered = {call.id for call in self.calls} - self.results.keys() - {call.id for call in self.pending}
-        for result in reported:
-            if result.call_id not in ordered or result.call_id in by_id:
-                self._repair("stray_result", f"call {result.call_id}", "left out a result that no call waits for")
-            else:
-                by_id[result.call_id] = result
         waiting = {call.id for call in self.pending}
-        results: list[ToolResult] = []
-        for call in self.calls:
-            if call.id in waiting:
-                continue
-            result = self.results.get(call.id) or by_id.get(call.id)
-            results.append(error_result(call, text=missing) if result is None else fit_result(result, call=call))
+        calls = [call for call in self.calls if call.id not in waiting]
+        results, repairs = in_call_order(calls, own=self.results, reported=reported, missing=missing)
+        self.repairs += repairs
         self.calls, self.results = (), {}
         self.guarding, told = self.guarding.close(results, offers=self.offers)
         if told:
@@ -674,10 +650,3 @@ class Turn(msgspec.Struct, kw_only=True):
 
     def _repair(self, kind: str, where: str, what: str) -> None:
         self.repairs.append(Repair(kind, where, what))
-
-
-def _answer_text(message: Message) -> str:
-    """The text, or what came in its place."""
-    text = text_of(message)
-    files = [part.media_type for part in message.parts if isinstance(part, File)]
-    return text if text.strip() or not files else f"(The answer is a file: {', '.join(files)}.)"
