@@ -126,7 +126,12 @@ async def test_cut_variants_of_one_write_end_and_a_retry_after_a_split_notice_ru
     family: str, stream: bool, tmp_path: Path
 ) -> None:
     """Four cut attempts and nothing is written; three cut attempts, then pieces or the same call whole, and all is."""
-    options: dict[str, Any] = {"family": family, "stream": stream, "tools": workspace_tools(tmp_path)}
+    options: dict[str, Any] = {
+        "family": family,
+        "stream": stream,
+        "tools": workspace_tools(tmp_path),
+        "recover": "split",
+    }
     async with Lab() as lab:
         circle = await agent_for(lab, "loop-cut-calls", **options).run("Write it.")
         assert not (tmp_path / "big.txt").exists()

@@ -14,7 +14,7 @@ from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family
 
 SCRIPTS = builtin_scripts()
-SHAPES = [name for name, script in SCRIPTS.items() if script.steps[0].wire]
+SHAPES = [name for name, script in SCRIPTS.items() if script.steps and script.steps[0].wire]
 # Whose ids are not those of the wire: there is none, or it comes twice.
 OTHER_IDS = {"id-missing", "id-twice"}
 

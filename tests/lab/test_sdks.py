@@ -13,7 +13,7 @@ from turnwise.lab import Lab, builtin_scripts, numbered_lines
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 
 FAMILIES = tuple(LOOPS)
-HEALTHY = [name for name, script in builtin_scripts().items() if script.healthy]
+HEALTHY = [name for name, script in builtin_scripts().items() if script.healthy and script.writer is None]
 MAX_STEPS = 6
 FILES = {"notes.txt": "title: lab\nstatus: draft\n", "todo.txt": "nothing\n"}
 

@@ -7,7 +7,8 @@ import pytest
 
 from lab.writing import START, Asking, with_results
 from turnwise.lab.reading import Conversation, Offered, Said
-from turnwise.lab.writer import Habit, Room, Writer, file_text, intention, room_of, writer_reply
+from turnwise.lab.script import Habit, Writer
+from turnwise.lab.writer import Room, file_text, intention, room_of, writer_reply
 from turnwise.rules.truncation import Cut
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Reasoning, Text, calls_of, text_of
 

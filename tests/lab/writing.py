@@ -9,7 +9,8 @@ from turnwise.lab import strict
 from turnwise.lab.provider import encoded
 from turnwise.lab.raw import parse
 from turnwise.lab.reading import read
-from turnwise.lab.writer import Writer, room_of, writer_reply
+from turnwise.lab.script import Writer
+from turnwise.lab.writer import room_of, writer_reply
 from turnwise.rules.continuation import Grown, Kind, ask_to_continue, hold_back, stitch
 from turnwise.rules.truncation import Cut, find_cut, hands_out_objects
 from turnwise.vocab import (

@@ -25,7 +25,7 @@ from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.tools import ToolLike, read_tools
 from turnwise.rules.history import check_input, open_calls
 from turnwise.turn.commands import PrepareStep
-from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, TurnConfig
+from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, Recover, TurnConfig
 from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.turn.snapshot import session_messages
 from turnwise.vocab import File, Message, Settings, Text, ToolChoice, ToolResult
@@ -61,6 +61,7 @@ class RunOptions(TypedDict, total=False):
     parallel_tool_calls: bool
     max_steps: int
     settings: Settings
+    recover: Recover
     output_type: object
     prepare_step: StepPreparer
     watch: Watch
@@ -74,7 +75,9 @@ class Agent:
     `api_key_env`, or the provider's usual variable. `instructions` is the system prompt. `output_type` is a pydantic model,
     another type, or a JSON Schema that the answer must fit. `max_steps` caps the model steps of a turn; the last allowed
     one forbids tools and asks for an answer. `allowed` are the effects of tools that may run; a call of another effect
-    gets a result that says so. `extra` are further body fields for the provider.
+    gets a result that says so. `recover` says what is done about a response that the output limit cut: `continue` goes on
+    where it was cut, `split` has the model write smaller pieces in place of a cut call, `off` makes no request for it.
+    `extra` are further body fields for the provider.
 
     `async with Agent(...)` keeps connections open between runs. Raises UnknownModel, MissingKey, BadTool or another
     CallerError where it is set up wrongly.
@@ -89,6 +92,7 @@ class Agent:
         output_type: object = None,
         settings: Settings = Settings(),  # noqa: B008 (frozen)
         max_steps: int = MAX_STEPS,
+        recover: Recover = "continue",
         tool_choice: ToolChoice = "auto",
         parallel_tool_calls: bool | None = None,
         prepare_step: StepPreparer | None = None,
@@ -135,11 +139,13 @@ class Agent:
             extra=_json_of(extra) if extra else "",
             stream=stream,
             max_steps=max_steps,
+            recover=recover,
             allowed=tuple(allowed),
             deadlines=deadlines,
             family=profile.family,
             profile=profile.name,
             accepts_prefill=profile.accepts_prefill,
+            default_max_tokens=profile.sent_max_tokens,
             tool_choice_none=profile.tool_choice_none,
             base_url="".join((base_url or "").partition("?")[:2]),
             api_key_env=api_key_env or "",
@@ -263,6 +269,7 @@ class Agent:
             output=None if output is None else output.schema,
             settings=options.get("settings", config.settings),
             max_steps=options.get("max_steps", config.max_steps),
+            recover=options.get("recover", config.recover),
             prepares_steps=prepares,
         )
 

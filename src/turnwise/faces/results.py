@@ -15,7 +15,9 @@ class RunResult:
     `output` is the parsed value where an `output_type` was asked for and met, else None. `history` are all messages of the
     session: pass them to the next run to go on. `pending` are calls of client-side tools that wait for results: run again
     with `results={call.id: value}`. `prefix_changes` are the requests that began otherwise than the one before, so that the
-    provider's prompt cache missed, and why. `requests` counts HTTP requests; `cost_usd` is None because prices are not known yet.
+    provider's prompt cache missed, and why. `requests` counts HTTP requests; `recovery_usage` is the part of `usage` that went
+    into going on with what the output limit had cut, or asking for it once more. `cost_usd` is None because prices are not
+    known yet.
     """
 
     text: str
@@ -25,6 +27,7 @@ class RunResult:
     steps: int
     requests: int
     usage: Usage
+    recovery_usage: Usage
     reasoning: str
     repairs: tuple[Repair, ...]
     pending: tuple[ToolCall, ...]
@@ -58,6 +61,7 @@ def run_result(
         steps=result.steps,
         requests=result.requests,
         usage=result.usage,
+        recovery_usage=result.recovery_usage,
         reasoning=result.reasoning,
         repairs=repairs,
         pending=result.pending,

@@ -15,6 +15,7 @@ from turnwise.lab.routes import Route
 from turnwise.lab.script import Script
 from turnwise.lab.strict import ModelRules, Rejected
 from turnwise.lab.wire import stream_of
+from turnwise.lab.writer import room_of, writer_reply
 from turnwise.testing.frames import frames_of
 from turnwise.vocab import Frame, Request, Response, Usage, UsageReported, text_of
 from turnwise.wire.family import BadRequest, Family
@@ -63,13 +64,20 @@ class Provider:
             return self._replay(self.recording, conversation=read(family.name, body=raw), kept=kept)
         script = self._script(kept, raw=raw)
         strict.check(family.name, body=raw, rules=ModelRules(prefill=script.prefill, signed=script.thinks))
-        reply = next_reply(
-            script,
-            conversation=read(family.name, body=raw),
-            family=family.name,
-            streamed=kept.streamed,
-            prompt_bytes=len(kept.body),
-        )
+        conversation, size = read(family.name, body=raw), len(kept.body)
+        if script.writer is None:
+            reply = next_reply(
+                script, conversation=conversation, family=family.name, streamed=kept.streamed, prompt_bytes=size
+            )
+        else:
+            reply = writer_reply(
+                script.writer,
+                conversation=conversation,
+                family=family.name,
+                streamed=kept.streamed,
+                room=room_of(family.name, body=raw),
+                prompt_bytes=size,
+            )
         request = kept.request or Request(model=kept.model, messages=(), stream=kept.streamed)
         outgoing = encoded(family, reply=reply, request=request, streamed=kept.streamed)
         if family.name == "gemini" and kept.streamed and "alt=sse" not in target and not reply.fault:

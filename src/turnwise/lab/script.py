@@ -15,6 +15,7 @@ from turnwise.vocab import FinishReason
 FaultName = Literal[
     "status", "html", "error-in-stream", "reset", "stall", "endless-line", "random-bytes", "invalid-utf8"
 ]
+Habit = Literal["repeats", "restarts", "fences", "apologises", "adds", "ignores", "nothing", "calls"]
 PLACEHOLDER = re.compile(r"\{([a-z_]+)(?: ([a-z0-9_]+)-([a-z0-9_]+))?\}")
 BUILTIN_WORDS = frozenset({"n", "result", "results", "example", "lines"})
 
@@ -76,6 +77,24 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     fault: ScriptedFault | None = None
 
 
+class Writer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What it wants to write, and how it behaves. `size` is in bytes; `thinks` are tokens of reasoning before each response;
+    `escapes`: everything but ASCII as JSON escapes; `half`: what is left of a character that the limit cut;
+    `limit`: its own of output tokens, whatever is asked for."""
+
+    writes: Literal["file", "two-files", "beside-read", "patch", "answer"] = "file"
+    path: str = "big.txt"
+    size: int = 40_000
+    seed: int = 1
+    escapes: bool = False
+    thinks: int = 0
+    finish: Literal["true", "tool_calls", "stop", "none"] = "true"
+    habits: tuple[Habit, ...] = ()
+    repeats: int = 40  # characters
+    half: Literal["", "\ufffd"] = ""
+    limit: int | None = None
+
+
 class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`obeys` says when a step's calls give way to `forced` (else the last step's text): `none`, when tool choice is none
     or no tool is on offer; `no-tools`, only when none is on offer; `never`. `nudges` counts each further text of the user
@@ -84,7 +103,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     name: str
     title: str
-    steps: tuple[Step, ...]
+    steps: tuple[Step, ...] = ()
+    writer: Writer | None = None  # in the place of steps: it writes a large file, or answer
     parameters: dict[str, str | int] = {}
     obeys: Literal["none", "no-tools", "never"] = "none"
     forced: str = ""
@@ -100,7 +120,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def thinks(self) -> bool:
-        return any(step.reasoning for step in self.steps)
+        return any(step.reasoning for step in self.steps) or (self.writer is not None and self.writer.thinks > 0)
 
     def with_parameters(self, changed: Mapping[str, str | int]) -> "Script":
         """Raises ScriptError for a parameter that the script does not have."""
@@ -117,8 +137,8 @@ def parse_script(text: str, *, name: str) -> Script:
         script = msgspec.convert({"name": name, **tomllib.loads(text)}, Script)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise ScriptError(f"script `{name}`: {error}") from None
-    if not script.steps:
-        raise ScriptError(f"script `{name}` has no steps")
+    if bool(script.steps) is (script.writer is not None):
+        raise ScriptError(f"script `{name}` has " + ("steps and a writer" if script.steps else "no steps"))
     for number, step in enumerate(script.steps, start=1):
         known = BUILTIN_WORDS | set(script.parameters) | set(step.take)
         said = [step.text, step.reasoning, step.otherwise, *(f"{call.name}{call.arguments}" for call in step.calls)]

@@ -14,16 +14,14 @@ object with the keys that happened to be whole.
 from functools import lru_cache
 from itertools import pairwise
 from random import Random
-from typing import Literal
 
 import msgspec
 
 from turnwise.lab.raw import Raw, dig, dump, either, parse, table, text
 from turnwise.lab.reading import CallSeen, Conversation, Said
 from turnwise.lab.replies import BYTES_A_TOKEN, Reply, thought, tokens
+from turnwise.lab.script import Writer
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Part, Response, Text, ToolCall, Usage
-
-Habit = Literal["repeats", "restarts", "fences", "apologises", "adds", "ignores", "nothing", "calls"]
 
 PIECE_SHARE = 0.7  # of the limit that a piece takes once it was told to write pieces
 OWN_BEGINNING = 16  # characters by which it knows a text as its own
@@ -44,22 +42,6 @@ PHRASES = (
     "```python\nprint('hello')\n```\n",
     '{"key": [1, 2, {"nested": "}]}"}]}\n',
 )
-
-
-class Writer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What it wants to write, and how it behaves. `size` is in bytes; `thinks` are tokens of reasoning before each response;
-    `escapes`: everything but ASCII as JSON escapes; `half`: what is left of a character that the limit cut."""
-
-    writes: Literal["file", "two-files", "beside-read", "patch", "answer"] = "file"
-    path: str = "big.txt"
-    size: int = 40_000
-    seed: int = 1
-    escapes: bool = False
-    thinks: int = 0
-    finish: Literal["true", "tool_calls", "stop", "none"] = "true"
-    habits: tuple[Habit, ...] = ()
-    repeats: int = 40  # characters
-    half: Literal["", "\ufffd"] = ""
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,6 +105,8 @@ def writer_reply(
     writer: Writer, *, conversation: Conversation, family: str, streamed: bool, room: Room, prompt_bytes: int
 ) -> Reply:
     """What the writer says to this conversation."""
+    if writer.limit is not None:
+        room = msgspec.structs.replace(room, output=min(writer.limit, room.output or writer.limit))
     made = sum(1 for one in conversation.said if one.role == "assistant") + 1
     wanted, said = intention(writer, conversation=conversation, limit_tokens=room.output)
     thinking = "thinking " * (writer.thinks * BYTES_A_TOKEN // 9 + 1) if writer.thinks else ""

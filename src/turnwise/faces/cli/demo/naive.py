@@ -139,7 +139,7 @@ async def close_what_was_cut(client: Client, folder: Path, prompt: str) -> str:
         calls: list[Json] = message.get("tool_calls") or []
         if not calls:
             size = (folder / "report.txt").stat().st_size
-            return f"'{message['content']}' The file has {size} of 6400 bytes"
+            return f"'{message['content']}' The file has {size:,} of 40,000 bytes"
         for call in calls:
             arguments = call["function"]["arguments"]
             try:
