@@ -121,7 +121,6 @@ PROMISES: dict[str, Promise] = {
     "cut:named": Promise(
         "Truncated, malformed, unknown tool and schema mismatch are four different outcomes, each told to the model in words it can act on (which argument was cut, after how many characters, which limit).",
         "opencode",
-        CUT,
     ),
     "cut:continued": Promise(
         "A cut call whose prefix can be had is continued: the prefix is kept, only the rest is generated, the stitched whole must parse and validate, and it runs once.",
@@ -177,7 +176,7 @@ PROMISES: dict[str, Promise] = {
     "end:budget": Promise(
         "Limits on requests, tokens, cost, wall time compose (`|`, `&`); the last affordable request is kept for the answer; children share the parent's budget.",
         "Chutes, field",
-        CUT,
+        BILL,
     ),
     "end:no-prefill": Promise(
         "The last message of a request is never an assistant message unless the endpoint is known to accept it.",

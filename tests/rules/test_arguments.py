@@ -34,11 +34,11 @@ def test_every_error_is_told_at_once_with_path_expectation_and_what_came() -> No
         '`$.lines[1]`: expected integer, got "2"',
         '`$.at`: fits none of the allowed forms (`$.at`: expected integer, got "x"; `$.at`: expected null, got "x"), got "x"',
         '`$.kind`: expected "x", got "y"',
-        "`$`: unexpected: `extra`",
+        "`$`: unexpected: `extra` (allowed: `path`, `mode`, `lines`, `at`, `kind`)",
     }
-    assert schema_errors(SCHEMA, value={}) == (
-        "`$`: the property `path` is missing",
-        "`$`: the property `mode` is missing",
+    assert schema_errors(SCHEMA, value={"lines": []}) == (
+        '`$`: the property `path` is missing, got {"lines":[]}',
+        '`$`: the property `mode` is missing, got {"lines":[]}',
     )
 
 
@@ -53,7 +53,23 @@ def test_every_error_is_told_at_once_with_path_expectation_and_what_came() -> No
             '`$`: a property\'s name `$`: breaks `maxLength` (1), got "abc"',
         ),
         ('{"uniqueItems":true}', [1, 1], "`$`: breaks `uniqueItems`, got [1,1]"),
-        ('{"dependentRequired":{"a":["b"]}}', {"a": 1}, "`$`: the property `b` is missing"),
+        ('{"dependentRequired":{"a":["b"]}}', {"a": 1}, '`$`: the property `b` is missing, got {"a":1}'),
+        ('{"properties":{},"additionalProperties":false}', {"a": 1}, "`$`: unexpected: `a` (none is allowed)"),
+        (
+            '{"patternProperties":{"^x":{}},"properties":{"b":{}},"additionalProperties":false}',
+            {"a": 1},
+            "`$`: unexpected: `a`",
+        ),
+        (
+            '{"$defs":{"f":{"properties":{"c":{}},"additionalProperties":false}},"items":{"$ref":"#/$defs/f"}}',
+            [{"a": 1}],
+            "`$[0]`: unexpected: `a` (allowed: `c`)",
+        ),
+        (
+            '{"allOf":[true,{"properties":{"b":{}},"additionalProperties":false}]}',
+            {"a": 1},
+            "`$`: unexpected: `a` (allowed: `b`)",
+        ),
         ('{"unevaluatedItems":false}', [1], '`$`: breaks `unevaluatedItems` (["1"]), got [1]'),
         ('{"pattern":"^(?=(a+)+$)b"}', "a" * 40, f'`$`: breaks `pattern` ("^(?=(a+)+$)b"), got "{"a" * 40}"'),
         ('{"not":{}}', 1, "`$`: breaks `not` ({}), got 1"),
@@ -111,7 +127,8 @@ def test_the_four_ways_to_miss_are_told_apart() -> None:
     [
         ("readFile", " Did you mean `read_file`?"),
         ("READ_FILE", " Did you mean `read_file`?"),
-        ("rite_file", " Did you mean `write_file` or `read_file`?"),
+        ("rite_file", " Did you mean `write_file`?"),
+        ("open_file", " Did you mean `read_file` or `write_file`?"),
         ("zzz", ""),
     ],
 )
@@ -159,3 +176,39 @@ def test_glued_objects_are_split_only_if_all_fit() -> None:
     misfit = ToolCall(id="a", name="read_file", state=ArgumentsState.INVALID, alternatives=(good, "{}"))
     assert split_glued(misfit, spec=READ) == (misfit,)
     assert split_glued(call, spec=None) == (call,)
+
+
+def test_malformed_arguments_are_shown_around_the_place_where_they_stop_being_json() -> None:
+    """The beginning of a long text says nothing of its end; characters are counted, not bytes."""
+    arguments = '{"content":"' + "é" * 5_000 + '", "path": nope, "rest": "' + "z" * 5_000 + '"}'
+    text = unsound(ToolCall(id="a", name="read_file", arguments=arguments)).text
+    assert "Around character 5,0" in text and '", "path": nope, "rest"' in text
+    assert len(text) < 400
+    short = unsound(ToolCall(id="a", name="read_file", arguments="{'path': 1}")).text
+    assert "They began: {'path': 1}." in short
+    endless = unsound(ToolCall(id="a", name="read_file", arguments='{"path":"' + "x" * 9_000)).text
+    assert "They began: " in endless and len(endless) < 400
+
+
+@pytest.mark.parametrize("state", [ArgumentsState.COMPLETE, ArgumentsState.INVALID])
+def test_a_call_without_any_text_is_told_so(state: ArgumentsState) -> None:
+    """Not 'they began:' with nothing behind it."""
+    assert unsound(ToolCall(id="a", name="read_file", arguments=" ", state=state)).text == (
+        "Not run: this call of `read_file` came without arguments. Send it again with one JSON object as its arguments, `{}` "
+        "where it needs none."
+    )
+
+
+@pytest.mark.promise("cut:named")
+def test_all_errors_of_a_call_together_stay_within_2_kb() -> None:
+    """Each is short, and twenty long ones still are too much."""
+    properties = ",".join([f'"{"k" * 150}{number}":{{"type":"integer"}}' for number in range(20)])
+    tool = ToolSpec(name="t", parameters=f'{{"type":"object","properties":{{{properties}}}}}')
+    arguments = "{" + ",".join([f'"{"k" * 150}{number}":"{"v" * 300}"' for number in range(20)]) + "}"
+    verdict = judge_call(
+        ToolCall(id="a", name="t", arguments=arguments), tools={"t": tool}, finish=FinishReason.STOP, limit_tokens=None
+    )
+    assert isinstance(verdict, Unsound) and verdict.kind == "schema_mismatch"
+    assert len(verdict.text) < 2_200
+    shown = verdict.text.count("expected integer")
+    assert shown > 3 and verdict.text.endswith(f"- ... and {20 - shown} more")

@@ -17,6 +17,7 @@ from turnwise.vocab import (
     Message,
     NamedTool,
     OutputSchema,
+    Repair,
     StopReason,
     Text,
     ToolResult,
@@ -51,7 +52,7 @@ def test_every_kind_of_failed_call_has_its_own_words_and_complete_ones_run() -> 
     response = says(
         call("fine"),
         call("denied", "write"),
-        call("unknown", "raed"),
+        call("unknown", "wriet"),
         cut("cut"),
         broken,
         call("mismatch", arguments='{"path": 3, "more": true}'),
@@ -69,7 +70,7 @@ def test_every_kind_of_failed_call_has_its_own_words_and_complete_ones_run() -> 
             "it: run it with `--allow write`. Do not call it again; go on without it, or say what you would have done."
         ),
         "unknown": (
-            "Not run: no tool `raed` is on offer in this step. Did you mean `read`? On offer: `read`, `write`, `client`."
+            "Not run: no tool `wriet` is on offer in this step. Did you mean `write`? On offer: `read`, `write`, `client`."
         ),
         "cut": (
             "Not run: the arguments of this call of `read` were cut off (cut inside the string at `$.path` after 1 character; "
@@ -83,7 +84,7 @@ def test_every_kind_of_failed_call_has_its_own_words_and_complete_ones_run() -> 
         ),
         "mismatch": (
             "Not run: the arguments do not fit the parameters of `read`. Correct all of these and call again:\n"
-            "- `$.path`: expected string, got 3\n- `$`: unexpected: `more`"
+            "- `$.path`: expected string, got 3\n- `$`: unexpected: `more` (allowed: `path`)"
         ),
         "lost": "No result was reported for this call. The tool may or may not have run.",
     }
@@ -96,6 +97,33 @@ def test_every_kind_of_failed_call_has_its_own_words_and_complete_ones_run() -> 
     back = {part.id: part.arguments for part in calls_of(played.requests[1].request.messages[1])}
     assert (back["cut"], back["malformed"], back["fine"]) == ("{}", "{}", PATH)
     assert played.result.stop_reason is StopReason.ANSWERED
+
+
+@pytest.mark.promise("cut:named")
+@pytest.mark.parametrize("name", ["functions.read", " read ", "Read", "raed", "read<|channel|>commentary"])
+def test_a_name_that_can_only_mean_one_tool_that_changes_nothing_runs(name: str) -> None:
+    """Under the right name, which is what goes into history; the repair is recorded."""
+    played = play([says(call("a", name)), says("Done.")])
+    assert [plan.call.name for plan in played.ran[0]] == ["read"]
+    assert [part.name for part in calls_of(played.requests[1].request.messages[1])] == ["read"]
+    assert played.result.repairs == (Repair("tool_name", "call a", f"`{name}` is `read`"),)
+    assert (played.result.requests, played.result.complete) == (2, True)
+
+
+@pytest.mark.promise("cut:named")
+def test_a_name_is_only_suggested_for_a_tool_that_changes_something_or_is_not_on_offer() -> None:
+    """Nothing is written by a guess, and `prepare_step` has the last word about what may be called."""
+    played = play([says(call("a", "functions.write")), says("Done.")])
+    assert not played.ran
+    assert "Did you mean `write`?" in results_in(played.result.messages)["a"]
+    hidden = play(
+        [says(call("a", "Read")), says("Done.")],
+        prepare=[StepPrepared(tools=("write",))],
+        config=replace(CONFIG, prepares_steps=True),
+    )
+    assert not hidden.ran
+    forced = play([says(call("a", "Read")), says("Done.")], config=replace(CONFIG, max_steps=1))
+    assert not forced.ran
 
 
 @pytest.mark.promise("step:incomplete-response")

@@ -3,13 +3,13 @@
 Each way to miss has its own words, which say to the model what to do next (promise cut:named).
 """
 
-import difflib
 from collections.abc import Collection, Mapping
 from typing import Literal, cast
 
 import msgspec
 
-from turnwise.rules.schema import decode_strictly, schema_errors, shorten
+from turnwise.rules.names import Suggested, judge_name
+from turnwise.rules.schema import decode_strictly, fault_position, schema_errors, shorten
 from turnwise.vocab import ArgumentsState, FinishReason, ToolCall, ToolSpec
 
 
@@ -34,10 +34,12 @@ CUT_BECAUSE = {
 }
 # What the model wrote before the cut fitted; half of it leaves room for the rest of a response.
 PIECE_SHARE = 2
+# Characters shown on each side of the place where arguments stop being JSON.
+AROUND = 40
+# Characters of a schema mismatch in all: what the model can mend in one go, whatever its arguments hold.
+MAX_MISMATCH = 2_000
 # More names than this cost more tokens than they help.
 MAX_NAMES = 30
-# Looking for names alike costs the product of their lengths; no API takes a longer name.
-MAX_NAME = 128
 
 
 def judge_call(
@@ -97,25 +99,15 @@ def _judge_complete(call: ToolCall, *, spec: ToolSpec) -> Sound | Unsound:
 
 
 def _unknown_tool(name: str, *, names: Collection[str]) -> str:
-    close = _close_names(name, names=names)
+    # What may be run under another name was corrected before (`turn/calls.py`); here nothing runs, so no effect is asked.
+    judged = judge_name(name, effects=dict.fromkeys(names, "write"))
+    close = judged.names if isinstance(judged, Suggested) else ()
     meant = f" Did you mean {' or '.join([f'`{other}`' for other in close])}?" if close else ""
     if not names:
         return f"Not run: there is no tool `{shorten(name)}`, and none is on offer in this step. Answer in text."
     listed = ", ".join([f"`{other}`" for other in list(names)[:MAX_NAMES]])
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     return f"Not run: no tool `{shorten(name)}` is on offer in this step.{meant} On offer: {listed}{more}."
-
-
-def _close_names(name: str, *, names: Collection[str]) -> list[str]:
-    """The name that differs in case and punctuation only, else up to three that look alike."""
-    folded = {_fold(other): other for other in names}
-    if _fold(name) in folded:
-        return [folded[_fold(name)]]
-    return [folded[match] for match in difflib.get_close_matches(_fold(name[:MAX_NAME]), folded, n=3)]
-
-
-def _fold(name: str) -> str:
-    return "".join([character for character in name.casefold() if character.isalnum()])
 
 
 def _split_notice(call: ToolCall, *, finish: FinishReason, limit_tokens: int | None) -> str:
@@ -143,15 +135,36 @@ def _malformed(call: ToolCall) -> str:
             f"Not run: this call of `{call.name}` held {len(call.alternatives)} JSON objects one after the other, and not all "
             "of them fit the tool. Make one call for each, with one JSON object as its arguments."
         )
+    if not call.arguments.strip():
+        return (
+            f"Not run: this call of `{call.name}` came without arguments. Send it again with one JSON object as its arguments, "
+            "`{}` where it needs none."
+        )
     why = f" ({shorten(call.reason, limit=300)})" if call.reason else ""
     return (
-        f"Not run: the arguments of this call of `{call.name}` are not valid JSON{why}. They began: "
-        f"{shorten(call.arguments)}. Send the call again with one JSON object as its arguments, strings escaped."
+        f"Not run: the arguments of this call of `{call.name}` are not valid JSON{why}. {_where_malformed(call.arguments)} "
+        "Send the call again with one JSON object as its arguments, strings escaped."
     )
+
+
+def _where_malformed(arguments: str) -> str:
+    """The place where they stop being JSON and what stands around it; their beginning where there is no such place."""
+    position = fault_position(arguments)
+    if len(arguments) <= 2 * AROUND or position is None:
+        return f"They began: {shorten(arguments, limit=2 * AROUND)}."
+    start, end = max(position - AROUND, 0), position + AROUND
+    before, after = "..." if start else "", "..." if end < len(arguments) else ""
+    return f"Around character {position:,} they say: {before}{arguments[start:end]}{after}."
 
 
 def _mismatch(name: str, *, errors: Collection[str]) -> str:
-    lines = "\n".join([f"- {error}" for error in errors])
-    return (
-        f"Not run: the arguments do not fit the parameters of `{name}`. Correct all of these and call again:\n{lines}"
-    )
+    lines: list[str] = []
+    room = MAX_MISMATCH
+    for error in errors:
+        room -= len(error)
+        if room < 0 and lines:
+            lines.append(f"- ... and {len(errors) - len(lines)} more")
+            break
+        lines.append(f"- {error}")
+    told = "\n".join(lines)
+    return f"Not run: the arguments do not fit the parameters of `{name}`. Correct all of these and call again:\n{told}"

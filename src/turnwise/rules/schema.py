@@ -1,6 +1,7 @@
 """JSON texts against JSON Schemas: every error at once, in words, values shortened."""
 
 import functools
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:  # the validator is loaded by the first turn with tools, not b
 MAX_ERRORS = 20
 # Long enough to recognise a value, short enough that an error never repeats a file.
 MAX_SHOWN = 80
+# msgspec: "JSON is malformed: trailing comma in object (byte 7)".
+_BYTE = re.compile(r"\(byte (\d+)\)")
 
 
 def decode_strictly(text: str) -> object:
@@ -25,6 +28,20 @@ def decode_strictly(text: str) -> object:
         raise ValueError("holds half of a surrogate pair, which is no character") from None
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from None
+
+
+def fault_position(text: str) -> int | None:
+    """The character at which, or right after which, `text` stops being JSON; None where no place can be named."""
+    try:
+        msgspec.json.decode(text)
+    except UnicodeEncodeError as error:
+        return error.start
+    except RecursionError:
+        return None
+    except msgspec.MsgspecError as error:
+        if found := _BYTE.search(str(error)):
+            return len(text.encode()[: int(found[1])].decode(errors="ignore"))
+    return None
 
 
 def fault_of_schema(schema: str) -> str | None:
@@ -40,7 +57,7 @@ def schema_errors(schema: str, *, value: object) -> tuple[str, ...]:
     """Every way in which `value` misses `schema`, each with path, what was expected and what came; empty if it fits."""
     # A decoded JSON value is what the validator takes; its stub cannot say so of `object`.
     errors = list(_validator(schema).iter_errors(cast("str", value)))
-    shown = [_describe(error) for error in errors[:MAX_ERRORS]]
+    shown = [_describe(error, schema=schema) for error in errors[:MAX_ERRORS]]
     if len(errors) > MAX_ERRORS:
         shown.append(f"... and {len(errors) - MAX_ERRORS} more")
     return tuple(shown)
@@ -56,16 +73,18 @@ def path_of(steps: Iterable[str | int]) -> str:
     return "$" + "".join([f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps])
 
 
-def _describe(error: "jsonschema_rs.ValidationError") -> str:
+def _describe(error: "jsonschema_rs.ValidationError", *, schema: str) -> str:
     path = shorten(path_of(error.instance_path), limit=200)
     rule = cast("dict[str, object]", error.kind.as_dict())
     got = _show(error.instance)
     match error.kind.name:
         case "required":
-            return f"`{path}`: the property `{rule['property']}` is missing"
+            return f"`{path}`: the property `{rule['property']}` is missing, got {got}"
         case "additionalProperties" | "unevaluatedProperties":
-            names = shorten(", ".join([f"`{name}`" for name in cast("list[str]", rule["unexpected"])]), limit=200)
-            return f"`{path}`: unexpected: {names}"
+            names = _listed(cast("list[str]", rule["unexpected"]))
+            known = _properties_at(error.schema_path, schema=schema)
+            allowed = f" (allowed: {_listed(known)})" if known else " (none is allowed)" if known is not None else ""
+            return f"`{path}`: unexpected: {names}{allowed}"
         case "falseSchema":
             return f"`{path}`: nothing may stand here, got {got}"
         case "type":
@@ -75,18 +94,40 @@ def _describe(error: "jsonschema_rs.ValidationError") -> str:
         case "const":
             return f"`{path}`: expected {_show(rule['expected_value'])}, got {got}"
         case "anyOf" | "oneOf":
-            return f"`{path}`: {_forms(rule)}, got {got}"
+            return f"`{path}`: {_forms(rule, schema=schema)}, got {got}"
         case "propertyNames":
-            return f"`{path}`: a property's name {_describe(cast('jsonschema_rs.ValidationError', rule['error']))}"
+            inner = cast("jsonschema_rs.ValidationError", rule["error"])
+            return f"`{path}`: a property's name {_describe(inner, schema=schema)}"
         case name:
             limits = f" ({', '.join([_show(limit) for limit in rule.values()])})" if rule else ""
             return f"`{path}`: breaks `{name}`{limits}, got {got}"
 
 
-def _forms(rule: dict[str, object]) -> str:
+def _listed(names: Iterable[str]) -> str:
+    return shorten(", ".join([f"`{name}`" for name in names]), limit=200)
+
+
+def _properties_at(steps: Iterable[str | int], *, schema: str) -> list[str] | None:
+    """The properties beside the keyword that `steps` lead to; None where other names may be allowed too."""
+    node = decode_strictly(schema)
+    for step in list(steps)[:-1]:
+        match node:
+            case dict():
+                node = cast("dict[str | int, object]", node).get(step)
+            case list() if isinstance(step, int) and step < len(items := cast("list[object]", node)):
+                node = items[step]
+            case _:
+                return None
+    if not isinstance(node, dict) or "patternProperties" in node or "unevaluatedProperties" in node:
+        return None
+    known = cast("dict[str, object]", node).get("properties", {})
+    return list(cast("dict[str, object]", known)) if isinstance(known, dict) else None
+
+
+def _forms(rule: dict[str, object], *, schema: str) -> str:
     """What each form of an anyOf or oneOf missed."""
     forms = cast("list[list[jsonschema_rs.ValidationError]]", rule.get("context") or [])
-    missed = "; ".join([_describe(form[0]) for form in forms if form])
+    missed = "; ".join([_describe(form[0], schema=schema) for form in forms if form])
     return f"fits none of the allowed forms ({shorten(missed, limit=400)})" if missed else "fits more than one form"
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from turnwise.rules.arguments import Sound, Unsound, judge_call, split_glued
 from turnwise.rules.history import error_result, fit_call, fit_parts, unique_id
+from turnwise.rules.names import Corrected, judge_name
 from turnwise.rules.permissions import denial
 from turnwise.turn.asking import Asking
 from turnwise.turn.commands import PlannedCall
@@ -22,8 +23,17 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True):
     repairs: tuple[Repair, ...]
 
 
-def adopt(response: Response, *, offers: Mapping[str, ToolOffer], taken: Collection[str], family: str) -> Adopted:
-    """Split what is two calls in one, make ids unique, make the message fit for history. Changes nothing."""
+def adopt(
+    response: Response,
+    *,
+    offers: Mapping[str, ToolOffer],
+    on_offer: Collection[str],
+    taken: Collection[str],
+    family: str,
+) -> Adopted:
+    """Correct names that can only mean one tool of those `on_offer`, split what is two calls in one, make ids unique, make
+    the message fit for history. Changes nothing."""
+    effects = {name: offers[name].effect for name in on_offer}
     seen = set[str]()
     repairs: list[Repair] = []
     calls: list[ToolCall] = []
@@ -34,6 +44,10 @@ def adopt(response: Response, *, offers: Mapping[str, ToolOffer], taken: Collect
         if not isinstance(part, ToolCall):
             parts.append(part)
             continue
+        judged = judge_name(part.name, effects=effects, call_id=part.id)
+        if isinstance(judged, Corrected):
+            repairs.append(judged.repair)
+            part = msgspec.structs.replace(part, name=judged.name)
         offer = offers.get(part.name)
         pieces = split_glued(part, spec=offer.spec if offer else None)
         if len(pieces) > 1:

@@ -409,13 +409,15 @@ class Turn(msgspec.Struct, kw_only=True):
         self.continuing = self.retrying = None
         if left is None:
             return
-        adopted = adopt(left, offers=self.offers, taken=self.call_ids, family=self.config.family)
+        adopted = adopt(left, offers=self.offers, on_offer=(), taken=self.call_ids, family=self.config.family)
         self.call_ids.update([call.id for call in adopted.calls])
         self.last_text = text_of(left.message) or self.last_text
         self._record(adopted, calls_answer=NOT_RUN_CONTINUING)
 
     def _adopt(self, response: Response, *, asking: Asking) -> Command:
-        adopted = adopt(response, offers=self.offers, taken=self.call_ids, family=self.config.family)
+        adopted = adopt(
+            response, offers=self.offers, on_offer=asking.tools, taken=self.call_ids, family=self.config.family
+        )
         self.repairs += adopted.repairs
         self.call_ids.update([call.id for call in adopted.calls])
         text = self.said + answer_text(response.message)
