@@ -389,3 +389,16 @@ def test_the_official_accumulator_agrees_on_recorded_streams(corpus: Path) -> No
         assert said_to_sdk(final) == said(decode(row)), row.file
         agreed += 1
     assert agreed >= 250, (agreed, refused)
+
+
+@pytest.mark.parametrize("finish", [FinishReason.REFUSAL, FinishReason.CONTENT_FILTER, FinishReason.LENGTH])
+def test_a_call_cut_before_its_arguments_is_the_same_from_stream_and_body(finish: FinishReason) -> None:
+    """Beside a refusal the stream made a complete call without arguments of it, which would have run."""
+    cut = ToolCall(id="a", name="f", arguments="", state=ArgumentsState.TRUNCATED)
+    response = Response(message=Message("assistant", (Refusal("No."), cut)), finish=finish, id="resp_1", model="m")
+    request, profile = Request(model="m", messages=()), builtin_profiles()["openai_responses"]
+    stream = encode_stream(FAMILY, frames_of(response), request=request)
+    streamed = assemble(decode_stream(FAMILY, [stream], profile=profile))
+    whole = assemble(FAMILY.decode_body(FAMILY.encode_body(response, request), profile, DEFAULT_LIMITS))
+    assert streamed == whole
+    assert [call.state for call in calls_of(streamed.message)] == [ArgumentsState.TRUNCATED]

@@ -51,6 +51,9 @@ Kind = Literal["message", "reasoning", "function_call", "custom_tool_call"]
 # An item that has these and no text is reasoning that the provider shows to nobody.
 ENCRYPTED = frozenset(("encrypted_content", "summary", "content"))
 
+# Ends at which a call without arguments is one that had none.
+ENDED_BY_ITSELF = frozenset({FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.PAUSE})
+
 
 class _Block(msgspec.Struct, kw_only=True):
     """One part under way. `item` is None while its kind, or a call's name, is not known."""
@@ -134,7 +137,8 @@ class ResponsesStreamEncoder:
         finish = FinishReason.CUT if self._finished is None else self._finished.reason
         is_cut = finish in (FinishReason.LENGTH, FinishReason.CUT, FinishReason.ERROR) or self._fault is not None
         for item in list(self._items):
-            self._end_item(item, is_cut=is_cut)
+            is_begun_call = item.kind == "function_call" and not any(item.blocks[0].pieces)
+            self._end_item(item, is_cut=finish not in ENDED_BY_ITSELF if is_begun_call else is_cut)
         word = status_for(finish, self._finished.provider_reason if self._finished else None)
         if self._fault is not None:
             self._emit("error", {"error": stream_error(self._fault)})
@@ -346,6 +350,8 @@ class ResponsesStreamEncoder:
                 return  # nothing came of it
         item = block.item
         assert item is not None
+        if item.kind == "function_call" and not any(block.pieces):
+            return  # whether it had no arguments or was cut before they began, only the response's end tells
         block.ended = True
         if item.kind != "message":
             self._end_item(item, is_cut=False)
