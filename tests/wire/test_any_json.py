@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turnwise.assembly.response import Assembler
 from turnwise.testing.wire_conformance import assemble
-from turnwise.vocab import FinishReason, text_of
+from turnwise.vocab import FinishReason, Mended, Repair, text_of
 from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family
@@ -346,3 +347,12 @@ def test_the_undamaged_chunks_are_read(name: str) -> None:
     decoder = family(name).stream_decoder(builtin_profiles()[name], DEFAULT_LIMITS)
     response = assemble(decoder.feed(b"".join([event(chunk, "") for chunk in STREAMS[name]])) + decoder.finish())
     assert response.finish is FinishReason.ERROR and "hi" in text_of(response.message)
+
+
+def test_the_repairs_of_one_response_are_bounded() -> None:
+    """A stream whose every chunk had to be mended tells of the first hundred, at a cost linear in its chunks."""
+    assembler = Assembler()
+    for number in range(5000):
+        assembler.receive(Mended(Repair("chunk_skipped", f"event {number}", "it is no JSON")))
+    repairs = assembler.finish().repairs
+    assert len(repairs) == 101 and repairs[-1].kind == "more_repairs"

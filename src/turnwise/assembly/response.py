@@ -41,6 +41,8 @@ from turnwise.vocab import (
 
 MiB = 1024 * 1024
 MAX_PARTS = 4096  # blocks of one response; real ones show a few dozen
+MAX_REPAIRS = 100  # of one response; what a reader can take in, and no more memory for a stream of broken chunks
+MORE_REPAIRS = Repair("more_repairs", "response", f"and more: only the first {MAX_REPAIRS} are told")
 MAX_RELEASES = 16  # times that one call is looked at for those who watch; real streams end a call once or twice
 
 # Of several finish reasons the gravest counts: OpenRouter repeats one, some send `stop` and then `tool_calls`.
@@ -88,7 +90,7 @@ class Assembler:
         self._id_prefix = id_prefix
         self._call_bytes = call_bytes
         self._response_bytes = response_bytes
-        self._repairs: list[Repair] = []
+        self._repairs: dict[Repair, None] = {}
         self._started = False
         self._fault: Fault | None = None
         self._clear()
@@ -343,7 +345,7 @@ class Assembler:
     def _begin(self, frame: Started) -> Sequence[Frame]:
         if self._started:
             self._clear()
-            self._repairs = [repair("started_again", where="response")]
+            self._repairs = {repair("started_again", where="response"): None}
         self._started = True
         self._id = frame.id
         self._model = frame.model
@@ -369,7 +371,7 @@ class Assembler:
         return (frame,)
 
     def _mended(self, frame: Mended) -> Sequence[Frame]:
-        self._repairs.append(frame.repair)
+        self._keep_repair(frame.repair)
         return (frame,)
 
     def _reason(self) -> FinishReason:
@@ -554,8 +556,13 @@ class Assembler:
 
     def _note(self, kind: str, where: str, *, what: str = "") -> None:
         found = repair(kind, where=where, what=what)
-        if found not in self._repairs:
-            self._repairs.append(found)
+        self._keep_repair(found)
+
+    def _keep_repair(self, found: Repair) -> None:
+        """Past MAX_REPAIRS only that there were more: a stream may need one for every chunk."""
+        if len(self._repairs) >= MAX_REPAIRS and found not in self._repairs:
+            found = MORE_REPAIRS
+        self._repairs[found] = None
 
     def _grow(self, size: int) -> bool:
         """Count bytes; false once the response is past its limit."""
