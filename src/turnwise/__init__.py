@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from turnwise.faces.agent import Agent, RunFinished
     from turnwise.faces.results import RunResult
     from turnwise.faces.tools import FunctionTool, tool
+    from turnwise.rules.limits import MaxRequests, MaxSteps, MaxTokens, MaxWallTime
     from turnwise.turn.commands import PrepareStep as StepView
     from turnwise.turn.config import Deadlines
     from turnwise.turn.events import StepPrepared as StepChanges
@@ -81,6 +82,7 @@ _ROOMS = {
     "turnwise.faces.agent": ("Agent", "RunFinished"),
     "turnwise.faces.results": ("RunResult",),
     "turnwise.faces.tools": ("FunctionTool", "tool"),
+    "turnwise.rules.limits": ("MaxRequests", "MaxSteps", "MaxTokens", "MaxWallTime"),
     "turnwise.turn.commands": ("StepView=PrepareStep",),
     "turnwise.turn.config": ("Deadlines",),
     "turnwise.turn.events": ("StepChanges=StepPrepared",),
@@ -119,6 +121,10 @@ __all__ = [
     "FrameSeen",
     "FunctionTool",
     "Journal",
+    "MaxRequests",
+    "MaxSteps",
+    "MaxTokens",
+    "MaxWallTime",
     "Message",
     "MissingKey",
     "ModelFault",

@@ -24,6 +24,7 @@ from turnwise.faces.results import RunResult, run_result
 from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.tools import ToolLike, read_tools
 from turnwise.rules.history import check_input, open_calls
+from turnwise.rules.limits import Limit
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, Recover, TurnConfig
 from turnwise.turn.events import StepPrepared, TurnStarted
@@ -60,6 +61,7 @@ class RunOptions(TypedDict, total=False):
     tool_choice: ToolChoice
     parallel_tool_calls: bool
     max_steps: int
+    limits: Limit | None
     settings: Settings
     recover: Recover
     output_type: object
@@ -73,11 +75,12 @@ class Agent:
     `model` is `PROVIDER:NAME` (`openai:gpt-5`, `ollama:qwen3:8b`) or `FAMILY:NAME` with `base_url` (`openai_chat:...`,
     `openai_responses:...`, `anthropic_messages:...`, `gemini:...`). The key comes from `api_key`, the variable
     `api_key_env`, or the provider's usual variable. `instructions` is the system prompt. `output_type` is a pydantic model,
-    another type, or a JSON Schema that the answer must fit. `max_steps` caps the model steps of a turn; the last allowed
-    one forbids tools and asks for an answer. `allowed` are the effects of tools that may run; a call of another effect
-    gets a result that says so. `recover` says what is done about a response that the output limit cut: `continue` goes on
-    where it was cut, `split` has the model write smaller pieces in place of a cut call, `off` makes no request for it.
-    `extra` are further body fields for the provider.
+    another type, or a JSON Schema that the answer must fit. `max_steps` caps the model steps of a turn; the last allowed one
+    forbids tools and asks for an answer. `limits` are further ones, `MaxRequests(5) | MaxTokens(20_000)` (either stops) or with
+    `&` (only both together): the last request that they allow is kept for the answer. `allowed` are the effects of tools that
+    may run; a call of another effect gets a result that says so. `recover` says what is done about a response that the output
+    limit cut: `continue` goes on where it was cut, `split` has the model write smaller pieces in place of a cut call, `off`
+    makes no request for it. `extra` are further body fields for the provider.
 
     `async with Agent(...)` keeps connections open between runs. Raises UnknownModel, MissingKey, BadTool or another
     CallerError where it is set up wrongly.
@@ -92,6 +95,7 @@ class Agent:
         output_type: object = None,
         settings: Settings = Settings(),  # noqa: B008 (frozen)
         max_steps: int = MAX_STEPS,
+        limits: Limit | None = None,
         recover: Recover = "continue",
         tool_choice: ToolChoice = "auto",
         parallel_tool_calls: bool | None = None,
@@ -139,6 +143,7 @@ class Agent:
             extra=_json_of(extra) if extra else "",
             stream=stream,
             max_steps=max_steps,
+            limits=limits,
             recover=recover,
             allowed=tuple(allowed),
             deadlines=deadlines,
@@ -269,6 +274,7 @@ class Agent:
             output=None if output is None else output.schema,
             settings=options.get("settings", config.settings),
             max_steps=options.get("max_steps", config.max_steps),
+            limits=options.get("limits", config.limits),
             recover=options.get("recover", config.recover),
             prepares_steps=prepares,
         )

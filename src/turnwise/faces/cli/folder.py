@@ -18,6 +18,9 @@ class FolderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     model: str | None = None
     max_steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)] | None = None
+    max_requests: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_time: Annotated[float, msgspec.Meta(gt=0)] | None = None  # seconds
 
 
 def read_agents_md(folder: Path) -> str | None:

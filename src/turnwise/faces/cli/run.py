@@ -20,10 +20,11 @@ from turnwise.faces.cli.events import JsonLines
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.folder import MOST_STEPS, read_agents_md, read_folder_settings
 from turnwise.faces.cli.screen import Screen, outcome_line
+from turnwise.faces.cli.spending import limits_of
 from turnwise.faces.cli.text import clean, shortened, style
 from turnwise.faces.results import RunResult
 from turnwise.rules.stop import exit_code
-from turnwise.turn.config import MAX_STEPS, Effect, TurnConfig
+from turnwise.turn.config import MAX_STEPS, Effect, Recover, TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import StopReason
 
@@ -60,6 +61,20 @@ Exit codes: 0 answered and complete; 2 usage; 3 answered but not complete (step_
     metavar="N",
     help=f"Model steps at most; the last one must answer. [default: {MAX_STEPS}]",
 )
+@click.option(
+    "--max-requests", type=click.IntRange(1), metavar="N", help="HTTP requests at most; the last one is the answer."
+)
+@click.option(
+    "--max-tokens", type=click.IntRange(1), metavar="N", help="Tokens at most, prompts and answers of all requests."
+)
+@click.option(
+    "--max-time", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Time at most, the answer included."
+)
+@click.option(
+    "--recover",
+    type=click.Choice(["continue", "split", "off"]),
+    help="Where the output limit cuts: go on there, ask for smaller pieces, or do nothing. [default: continue]",
+)
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Work in this folder.")
 @click.option("-c", "--continue", "go_on", is_flag=True, help="Go on with the last session of this folder.")
 @click.option("--session", metavar="ID", help="Go on with this session (see `turnwise sessions list`).")
@@ -77,6 +92,10 @@ def command(
     base_url: str | None,
     api_key_env: str | None,
     max_steps: int | None,
+    max_requests: int | None,
+    max_tokens: int | None,
+    max_time: float | None,
+    recover: Recover | None,
     cwd: Path | None,
     go_on: bool,
     session: str | None,
@@ -113,6 +132,14 @@ def command(
                 instructions=instructions(system, agents_md=agents_md),
                 output_type=output_type,
                 max_steps=max_steps or (last.max_steps if last else None) or settings.max_steps or MAX_STEPS,
+                limits=limits_of(
+                    requests=max_requests,
+                    tokens=max_tokens,
+                    seconds=max_time,
+                    last=last.limits if last else None,
+                    settings=settings,
+                ),
+                recover=recover or (last.recover if last else "continue"),
                 allowed=("none", "read", *(EFFECTS[word] for word in allow)),
                 allow_hint=ALLOW_HINT,
                 stream=not no_stream,

@@ -1,0 +1,101 @@
+"""Limits through the library's face and the lab, in every family: kept exactly, and the last request is the answer."""
+
+import pytest
+
+from turnwise import Agent, CallerError, MaxRequests, MaxSteps, MaxTokens, MaxWallTime, StopReason, tool
+from turnwise.lab import Lab
+from turnwise.rules.limits import Limit
+
+FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+each_family = pytest.mark.parametrize("family", FAMILIES)
+each_way = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+
+
+@tool(effect="read")
+def search(pattern: str) -> str:
+    """Search."""
+    return f"nothing about {pattern}"
+
+
+def agent_for(lab: Lab, script: str, *, family: str = "openai_chat", **options: object) -> Agent:
+    base = f"{lab.url}/v1beta" if family == "gemini" else f"{lab.url}/v1"
+    return Agent(f"{family}:{script}", base_url=base, **options)  # pyright: ignore[reportArgumentType]
+
+
+@each_family
+@each_way
+@pytest.mark.promise("end:budget", "end:forced-answer")
+@pytest.mark.parametrize("requests", [1, 5])
+async def test_so_many_requests_are_made_and_the_last_is_the_answer(requests: int, family: str, stream: bool) -> None:
+    """By the lab's own count; the model goes on for ever otherwise."""
+    async with Lab() as lab:
+        agent = agent_for(lab, "never-stops", family=family, stream=stream, tools=[search])
+        result = await agent.run("Look for it.", limits=MaxRequests(requests))
+        assert (result.requests, lab.count()) == (requests, requests)
+        assert [one.refused for one in lab.requests if one.refused] == []
+    assert (result.stop_reason, result.complete, result.written_locally) == (StopReason.BUDGET, False, False)
+    assert result.text.strip()
+
+
+@each_family
+@pytest.mark.promise("end:budget", "end:never-empty")
+@pytest.mark.parametrize("script", ["never-stops-disobeys", "never-stops-at-all", "disobeys-none", "empty-answer"])
+async def test_disobedient_and_empty_models_get_no_request_beyond_the_limit(script: str, family: str) -> None:
+    """Where the cap on steps allows one more, the limit does not."""
+    async with Lab() as lab:
+        result = await agent_for(lab, script, family=family, tools=[search], limits=MaxRequests(3)).run("Look for it.")
+        assert result.requests == lab.count() <= 3
+    assert (bool(result.text.strip()), result.complete) == (True, False)
+
+
+@each_family
+@each_way
+@pytest.mark.promise("end:budget")
+async def test_a_limit_of_tokens_is_kept_and_ends_with_the_models_answer(family: str, stream: bool) -> None:
+    """With the usage that the lab has counted."""
+    async with Lab() as lab:
+        agent = agent_for(lab, "never-stops", family=family, stream=stream, tools=[search], max_steps=60)
+        result = await agent.run("Look.", limits=MaxTokens(5_000))
+        counted = [one.usage for one in lab.requests if one.usage is not None]
+    assert sum(one.input_tokens + one.output_tokens for one in counted) <= 5_000
+    assert (result.stop_reason, result.complete, result.written_locally) == (StopReason.BUDGET, False, False)
+    assert 3 <= result.requests == len(counted) < 60
+
+
+@pytest.mark.promise("end:budget")
+async def test_limits_compose_and_a_run_may_choose_its_own() -> None:
+    """`|` and `&`, beside `max_steps`; None takes the agent's away."""
+    async with Lab() as lab:
+        agent = agent_for(lab, "never-stops", tools=[search], max_steps=8, limits=MaxRequests(2))
+        made: list[tuple[int, StopReason]] = []
+        chosen: list[Limit | None] = [
+            MaxRequests(4) | MaxTokens(10_000_000) | MaxWallTime(600),
+            MaxRequests(4) & MaxSteps(6),
+            MaxSteps(3),
+            None,
+        ]
+        for limits in chosen:
+            result = await agent.run("Look.", limits=limits)
+            made.append((result.requests, result.stop_reason))
+        result = await agent.run("Look.")
+        made.append((result.requests, result.stop_reason))
+    budget, steps = StopReason.BUDGET, StopReason.STEP_LIMIT
+    assert made == [(4, budget), (6, budget), (3, steps), (8, steps), (2, budget)]
+
+
+@pytest.mark.promise("end:budget")
+async def test_time_that_is_up_ends_a_turn_that_waits_for_a_provider() -> None:
+    """The provider says nothing at all; the limit is shorter than every deadline."""
+    async with Lab() as lab:
+        result = await agent_for(lab, "fault-silence", limits=MaxWallTime(0.2)).run("Hello?")
+    assert (result.stop_reason, result.complete, result.written_locally) == (StopReason.TIME_LIMIT, False, True)
+    assert result.text.startswith("The turn's time was up")
+
+
+@pytest.mark.parametrize("limits", [MaxRequests(0), 5])
+async def test_a_limit_that_cannot_work_is_refused(limits: object) -> None:
+    """Before anything is sent."""
+    async with Lab() as lab:
+        with pytest.raises(CallerError, match="limits"):
+            await agent_for(lab, "plain-answer", limits=limits).run("Hello?")
+        assert lab.count() == 0
