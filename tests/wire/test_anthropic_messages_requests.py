@@ -72,7 +72,7 @@ def test_a_request_looks_as_the_api_documents_it() -> None:
     request = ask(
         user("read a"),
         assistant(Reasoning("hm", opaque=own(signature="sig")), "I read it.", CALL),
-        Message("tool", (RESULT, ToolResult(call_id="toolu_2", name="read", is_error=True))),
+        Message("tool", (RESULT, ToolResult(call_id="toolu_2", name="read", content=(Text("no"),), is_error=True))),
         user("and be quick"),
         system=(Text("Be brief.", opaque=own(cache_control={"type": "ephemeral"})),),
         tools=(ToolSpec(name="read", description="Read a file", parameters='{"type":"object"}', strict=True),),
@@ -103,7 +103,7 @@ def test_a_request_looks_as_the_api_documents_it() -> None:
                     "role": "user",
                     "content": [
                         {"type": "tool_result", "tool_use_id": "toolu_1", "content": "text of a"},
-                        {"type": "tool_result", "tool_use_id": "toolu_2", "is_error": True},
+                        {"type": "tool_result", "tool_use_id": "toolu_2", "content": "no", "is_error": True},
                         {"type": "text", "text": "and be quick"},
                     ],
                 },
@@ -296,21 +296,39 @@ answers = st.lists(
 )
 
 
+def results_of(call: ToolCall, kinds: st.SearchStrategy[Text | File]) -> st.SearchStrategy[ToolResult]:
+    """An error only where all its content is words (a loss)."""
+    return st.lists(kinds, max_size=2).flatmap(
+        lambda content: st.builds(
+            ToolResult,
+            call_id=st.just(call.id),
+            name=st.just(call.name),
+            content=st.just(tuple(content)),
+            is_error=st.booleans() if content and all(isinstance(one, Text) for one in content) else st.just(False),
+        )
+    )
+
+
+def test_an_error_without_words_goes_as_a_plain_result() -> None:
+    """The API refuses `is_error` beside a file and beside nothing."""
+    image = File(media_type="image/png", data=b"x")
+    for content in ((), (image,), (Text("no"), image)):
+        request = ask(
+            user("read"),
+            assistant(CALL),
+            Message("tool", (ToolResult(call_id="toolu_1", name="read", content=content, is_error=True),)),
+        )
+        assert "is_error" not in body_of(request)["messages"][-1]["content"][0]
+
+
 @st.composite
 def conversations(draw: st.DrawFn) -> tuple[Message, ...]:
     """Messages that lose nothing: roles alternate, every call has its result with its name, the user has the last word."""
     messages = [Message("user", tuple(draw(st.lists(plain_texts | images | documents, min_size=1, max_size=3))))]
-    names: dict[str, str] = {}
     for parts in draw(st.lists(answers, max_size=3)):
         messages.append(Message("assistant", tuple(parts)))
-        names |= {part.id: part.name for part in parts if isinstance(part, ToolCall)}
         results = tuple(
-            ToolResult(
-                call_id=part.id,
-                name=names[part.id],
-                content=tuple(draw(st.lists(plain_texts | images, max_size=2))),
-                is_error=draw(st.booleans()),
-            )
+            draw(results_of(part, draw(st.sampled_from([plain_texts | images, plain_texts]))))
             for part in parts
             if isinstance(part, ToolCall)
         )
@@ -399,6 +417,10 @@ LOST: dict[str, tuple[Request, Request]] = {
     "free-form calls": (
         ask(assistant(ToolCall(id="a", name="patch", arguments='say "hi"', free_form=True)), user("x")),
         ask(assistant(ToolCall(id="a", name="patch", arguments='{"input":"say \\"hi\\""}')), user("x")),
+    ),
+    "that a result is an error, where it holds no words or a file": (
+        ask(assistant(CALL), Message("tool", (msgspec.structs.replace(RESULT, content=(), is_error=True),))),
+        ask(assistant(CALL), Message("tool", (msgspec.structs.replace(RESULT, content=()),))),
     ),
     "free-form mark of a result": (
         ask(assistant(CALL), Message("tool", (msgspec.structs.replace(RESULT, free_form=True),))),

@@ -22,6 +22,11 @@ LOSSES: tuple[Loss, ...] = (
     Loss(what="parallel calls allowed or not, under tool choice `none`", direction="request", becomes="left out"),
     Loss(what="free-form tools", direction="request", becomes="a JSON tool with one string parameter `input`"),
     Loss(what="free-form calls", direction="both", becomes='a JSON call: {"input": text}'),
+    Loss(
+        what="that a result is an error, where it holds no words or a file",
+        direction="request",
+        becomes="a plain result: the API refuses it otherwise",
+    ),
     Loss(what="free-form mark of a result", direction="request", becomes="a plain result"),
     Loss(what="arguments of a call that is not complete", direction="request", becomes="`{}`"),
     Loss(what="why a call is not complete", direction="both", becomes="left out"),

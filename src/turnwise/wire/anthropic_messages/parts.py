@@ -283,7 +283,10 @@ def write_tool_result(part: ToolResult, profile: Profile) -> bytes:
             blocks = write_blocks(Message("tool", part.content), profile)
             if blocks:
                 fields["content"] = write_array(blocks)
-    if part.is_error:
+    # "content cannot be empty if `is_error` is true", "all content must be type `text` if `is_error` is true"
+    # (jlevy/markform#153, vellum-assistant#18387)
+    words = [isinstance(inner, Text) and bool(inner.text.strip()) for inner in part.content]
+    if part.is_error and words and all(words):
         fields["is_error"] = b"true"
     return write_object(merged(fields, part.opaque))
 
