@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.history import heal
+from turnwise.rules.limits import MaxRequests, MaxTokens, MaxWallTime
 from turnwise.rules.stop import OUTCOMES
 from turnwise.testing.pairing import pairing_faults
 from turnwise.turn.asking import PREFIX_EXCEPTIONS
@@ -101,13 +102,31 @@ messages = st.builds(
     Message, st.sampled_from(["system", "user", "assistant", "tool"]), st.lists(parts, max_size=4).map(tuple)
 )
 faults = st.builds(Fault, kind=st.sampled_from(FaultKind), message=st.sampled_from(["", "overloaded"]))
-responses = st.builds(
+any_responses = st.builds(
     Response,
     message=st.lists(parts, max_size=4).map(lambda some: Message("assistant", tuple(some))),
     finish=st.sampled_from(FinishReason),
     usage=st.none() | st.just(Usage(input_tokens=1, output_tokens=1)),
     fault=st.sampled_from([None, None, None, None, Fault(kind=FaultKind.SERVER, message="boom")]),
 )
+cut_responses = st.builds(
+    Response,
+    message=st.sampled_from(
+        [
+            (ToolCall(id="a", name="read", arguments=BEGUN, state=ArgumentsState.TRUNCATED),),
+            (
+                ToolCall(id="b", name="read", arguments='{"a":1}'),
+                ToolCall(id="b", name="read", arguments=BEGUN, state=ArgumentsState.TRUNCATED),
+                ToolCall(id="a", name="write", arguments=BEGUN, state=ArgumentsState.TRUNCATED),
+            ),
+            (Text(STORY),),
+            (Reasoning("hm"),),
+            *[(Text(rest),) for rest in RESTS],
+        ]
+    ).map(lambda some: Message("assistant", some)),
+    finish=st.sampled_from([FinishReason.LENGTH, FinishReason.STOP, FinishReason.CUT]),
+)
+responses = any_responses | cut_responses
 choices = st.sampled_from(["auto", "none", "required", NamedTool("read"), NamedTool("gone")])
 outputs = st.none() | st.just(OutputSchema(schema=SCHEMA))
 preparations = st.builds(
@@ -118,7 +137,12 @@ preparations = st.builds(
     parallel_tool_calls=st.none() | st.booleans(),
     instruction=st.none() | st.just("Be brief."),
     output=outputs,
+    at_s=st.sampled_from([0.0, 4.0]),
 )
+limits = st.sampled_from(
+    [None, None, MaxRequests(1), MaxRequests(3), MaxTokens(3_000) | MaxWallTime(20), MaxRequests(2) & MaxTokens(2_500)]
+)
+times = st.sampled_from([0.0, 3.0, 12.0])  # out of order too: a driver's clock is not ours to trust
 configs = st.builds(
     TurnConfig,
     session_id=st.just("s"),
@@ -129,7 +153,8 @@ configs = st.builds(
     parallel_tool_calls=st.none() | st.booleans(),
     output=outputs,
     max_output_corrections=st.integers(0, 2),
-    max_steps=st.integers(1, 5),
+    max_steps=st.integers(1, 8),
+    limits=limits,
     allowed=st.sampled_from([("none", "read"), ("none", "read", "write")]),
     prepares_steps=st.booleans(),
     family=st.sampled_from(FAMILIES),
@@ -152,18 +177,20 @@ def next_event(data: st.DataObject, command: Command) -> Event:
     """Whatever could be reported after `command`: sound, absurd, or an interrupt."""
     if data.draw(st.integers(0, 15)) == 0:
         kind = data.draw(st.sampled_from(["cancel", "deadline"]))
-        return Interrupted(kind=kind, results=tuple(data.draw(st.lists(results, max_size=2))))
+        given = tuple(data.draw(st.lists(results, max_size=2)))
+        started = data.draw(st.none() | st.just(()) | st.just(tuple([result.call_id for result in given])))
+        return Interrupted(kind=kind, results=given, started=started, partial=data.draw(st.none() | responses))
     match command:
         case PrepareStep():
             return data.draw(preparations)
         case SendRequest(number=number):
             if data.draw(st.integers(0, 15)) == 0:
                 return RequestFailed(number=number, fault=data.draw(faults), partial=data.draw(st.none() | responses))
-            return ResponseReceived(number=number, response=data.draw(responses))
+            return ResponseReceived(number=number, response=data.draw(responses), at_s=data.draw(times))
         case RunTools(calls=planned):
             sound = [ToolResult(call_id=plan.call.id, name=plan.call.name, content=(Text("ok"),)) for plan in planned]
             kept = data.draw(st.lists(st.sampled_from(sound), max_size=4, unique_by=lambda some: some.call_id))
-            return ToolsFinished(results=(*kept, *data.draw(st.lists(results, max_size=1))))
+            return ToolsFinished(results=(*kept, *data.draw(st.lists(results, max_size=1))), at_s=data.draw(times))
         case FinishTurn():
             raise AssertionError("nothing follows the end")
 
@@ -210,6 +237,8 @@ def check_end(end: FinishTurn, *, turn: Turn) -> None:
     assert (result.stop_reason, result.complete) in {(row.stop_reason, row.complete) for row in OUTCOMES}
     assert result.requests <= turn.config.max_steps + 1
     assert result.steps <= turn.config.max_steps
+    if isinstance(turn.config.limits, MaxRequests):
+        assert result.requests <= turn.config.limits.requests
     own = result.messages[len(turn.added) - len(result.messages) :]
     assert own == tuple(turn.added)
     pending = [call.id for call in result.pending]
