@@ -6,11 +6,10 @@ import sys
 import turnwise
 
 PUBLIC = """
-Agent BadTool CallAnswered CallerError Deadlines Fault File FinishReason FrameSeen FunctionTool Journal MaxRequests MaxSteps MaxTokens MaxWallTime
-Message MissingKey ModelFault
-NamedTool ProviderFault Repair RequestFinished RequestStarted RunFinished RunResult Settings StepChanges StepStarted
-StepView StopReason Text Tool ToolCall ToolFault ToolFinished ToolResult ToolSpec ToolStarted TurnwiseBug TurnwiseError
-UnknownModel Usage __version__ tool
+Agent BadTool CallAnswered CallerError Deadlines Fault File FinishReason FrameSeen FunctionTool Journal MaxRequests
+MaxSteps MaxTokens MaxWallTime Message MissingKey ModelFault NamedTool ProviderFault Repair RequestFinished
+RequestStarted RunFinished RunResult Settings StepChanges StepStarted StepView StopReason Text Tool ToolCall ToolFault
+ToolFinished ToolResult ToolSpec ToolStarted TurnwiseBug TurnwiseError UnknownModel Usage __version__ tool
 """
 
 
