@@ -46,7 +46,12 @@ class Desk:
             done = len(self.ran)
             return f"{done} of {self.checks}; look again for check {done + 1}" if done < self.checks else "all done"
 
-        return [read, list_, status]
+        @tool
+        def search(pattern: str) -> str:
+            self.ran.append(pattern)
+            return f"{len(self.ran)} places for {pattern}"
+
+        return [read, list_, status, search]
 
 
 @each_family
@@ -111,11 +116,13 @@ async def test_a_tool_that_is_meant_to_be_repeated_may_say_the_same_each_time(fa
 @pytest.mark.promise("end:cap", "loop:repeat")
 @pytest.mark.parametrize("script", ["never-stops", "never-stops-disobeys", "never-stops-at-all"])
 async def test_models_that_never_stop_make_no_more_requests_than_the_cap(script: str, family: str) -> None:
-    """With default settings; a disobedient one at most one more."""
+    """With default settings, where every search finds something else; a disobedient one at most one more."""
     desk = Desk()
     async with Lab() as lab:
         result = await agent_for(lab, script, family=family, tools=desk.tools()).run("Look for it.")
-        assert result.requests == lab.count() <= 20 + (script != "never-stops")
+        assert result.requests == lab.count()
+    assert 20 <= result.requests <= 20 + (script != "never-stops")
+    assert result.stop_reason is StopReason.STEP_LIMIT
     assert (bool(result.text.strip()), result.complete) == (True, False)
 
 
