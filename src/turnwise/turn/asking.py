@@ -6,7 +6,18 @@ from turnwise.rules.last_step import NEEDS_TOOLS_FOR_HISTORY, Forbidden, forbid_
 from turnwise.turn.commands import Purpose
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import StepPrepared
-from turnwise.vocab import Message, NamedTool, Opaque, OutputSchema, Request, Settings, Text, ToolChoice, ToolSpec
+from turnwise.vocab import (
+    Message,
+    NamedTool,
+    Opaque,
+    OutputSchema,
+    Repair,
+    Request,
+    Settings,
+    Text,
+    ToolChoice,
+    ToolSpec,
+)
 
 # A pause is sent back with the provider's content as the last message, by design of that API (Anthropic `pause_turn`).
 # The one exception to promise end:no-prefill; other families get a trailing user text.
@@ -20,6 +31,7 @@ PREFIX_EXCEPTIONS = {
     "tools": "`prepare_step` chose other tools, or the endpoint forbids tools by leaving them out, or the model disobeyed",
     "last message": "a user-role text stood at the end of the request before, for that request only",
     "paused content": "a pause that nothing continues keeps its text only",
+    "compaction": "there was too little room: old results were shortened, or older messages summarised",
 }
 
 
@@ -86,6 +98,22 @@ def build_request(
     )
 
 
+def tools_on_offer(
+    config: TurnConfig, *, prepared: StepPrepared, always: str | None, step: int
+) -> tuple[tuple[ToolSpec, ...], tuple[Repair, ...]]:
+    """The tools of a step; a repair for each name that was asked for and is none. `always` goes with any of them."""
+    specs = tuple([offer.spec for offer in config.tools])
+    if prepared.tools is None:
+        return specs, ()
+    unknown = sorted(frozenset(prepared.tools) - {spec.name for spec in specs})
+    repairs = [
+        Repair("unknown_tool_offered", f"step {step}", f"prepare_step named `{name}`, which is no tool here")
+        for name in unknown
+    ]
+    wanted = {*prepared.tools, always} if prepared.tools else frozenset[str | None]()
+    return tuple([spec for spec in specs if spec.name in wanted]), tuple(repairs)
+
+
 def asking_of(request: Request, *, purpose: Purpose, forced: bool, partial: bool, config: TurnConfig) -> Asking:
     return Asking(
         purpose=purpose,
@@ -113,7 +141,11 @@ def limit_of(settings: Settings, *, config: TurnConfig) -> int | None:
     return config.default_max_tokens + (budget if config.family == "anthropic_messages" else 0)
 
 
-def prefix_changes(before: Sent | None, *, now: Sent, pause_settled: bool) -> tuple[str, ...]:
+def sent_as(request: Request, *, trailing: bool) -> Sent:
+    return Sent(model=request.model, tools=tuple([tool.name for tool in request.tools]), trailing=trailing)
+
+
+def prefix_changes(before: Sent | None, *, now: Sent, pause_settled: bool, compacted: bool) -> tuple[str, ...]:
     """Which of PREFIX_EXCEPTIONS hold between two requests."""
     if before is None:
         return ()
@@ -122,5 +154,6 @@ def prefix_changes(before: Sent | None, *, now: Sent, pause_settled: bool) -> tu
         "tools": before.tools != now.tools,
         "last message": before.trailing,
         "paused content": pause_settled,
+        "compaction": compacted,
     }
     return tuple([what for what, holds in found.items() if holds])

@@ -23,6 +23,7 @@ from turnwise.vocab import (
 
 Effect = Literal["none", "read", "write", "execute"]
 Recover = Literal["continue", "split", "off"]
+Room = Literal["compact", "budget", "off"]
 
 # 8 cut research questions short (gitmost); 20 was the remedy there.
 MAX_STEPS = 20
@@ -76,6 +77,9 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # could be chosen know nothing of it, so it is off where it is not said.
     recover: Recover = "off"
     model_limits: ModelLimits = UNKNOWN_LIMITS
+    # what is done so that the prompt and its answer fit the model. `budget`: each request asks for as much output as there is
+    # room for; `compact`: and what is old gives way before there is too little. Off where it is not said, as `recover`.
+    room: Room = "off"
     prepares_steps: bool = False  # the user gave a `prepare_step`: ask for StepPrepared before each step
     deadlines: Deadlines = Deadlines()
     # facts of the endpoint's profile that rules need

@@ -9,10 +9,20 @@ from turnwise.rules.budget import ATE_ALL
 from turnwise.rules.history import error_result, heal
 from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP, SYNTHESIS, local_answer
 from turnwise.rules.limits import Spent, said, stop_reason
-from turnwise.rules.loops import why_it_ends
+from turnwise.rules.loops import LoopGuard, why_it_ends
 from turnwise.rules.output import Fits, judge_output
 from turnwise.rules.truncation import find_cut, hands_out_objects
-from turnwise.turn.asking import PAUSE_GOES_BACK_LAST, Asking, Sent, asking_of, build_request, limit_of, prefix_changes
+from turnwise.turn.asking import (
+    PAUSE_GOES_BACK_LAST,
+    Asking,
+    Sent,
+    asking_of,
+    build_request,
+    limit_of,
+    prefix_changes,
+    sent_as,
+    tools_on_offer,
+)
 from turnwise.turn.calls import Adopted, adopt, sort_calls
 from turnwise.turn.checks import check_config
 from turnwise.turn.commands import Command, FinishTurn, PrepareStep, Purpose, RunTools, SendRequest
@@ -60,6 +70,7 @@ from turnwise.turn.events import (
 )
 from turnwise.turn.guarding import Guarding
 from turnwise.turn.pacing import Pacing
+from turnwise.turn.room import NO_ROOM, Room, handle_of, with_own_tools
 from turnwise.turn.transitions import State, check_legal, state_after
 from turnwise.vocab import (
     NO_USAGE,
@@ -97,6 +108,7 @@ class Turn(msgspec.Struct, kw_only=True):
     call_ids: set[str]
     offers: dict[str, ToolOffer]
     repairs: list[Repair]
+    room: Room
     state: State = State.READY
     step: int = 0
     requests: int = 0
@@ -110,6 +122,7 @@ class Turn(msgspec.Struct, kw_only=True):
     prepared: StepPrepared = StepPrepared()
     purpose: Purpose = "step"
     note: str = ""  # a user-role text for the next request only
+    noted: str = ""  # that of the request at hand
     sent: Sent | None = None
     pause_settled: bool = False  # since the last request
     prefix_changes: list[str] = []
@@ -144,15 +157,17 @@ class Turn(msgspec.Struct, kw_only=True):
         Raises CallerError for a configuration that cannot work.
         """
         check_config(started.config)
+        config = with_own_tools(started.config)
         given = (*earlier, *started.history, *started.input)
-        names = [offer.spec.name for offer in started.config.tools]
-        healed = heal(given, family=started.config.family, tool_names=frozenset(names), taken_ids=taken_ids)
+        names = [offer.spec.name for offer in config.tools]
+        healed = heal(given, family=config.family, tool_names=frozenset(names), taken_ids=taken_ids)
         turn = cls(
-            config=started.config,
+            config=config,
+            room=Room.of(config),
             messages=list(healed.messages),
             added=list(started.input),
             call_ids=set(healed.call_ids),
-            offers=dict(zip(names, started.config.tools, strict=True)),
+            offers=dict(zip(names, config.tools, strict=True)),
             repairs=list(healed.repairs),
         )
         if all(message.role == "system" for message in turn.messages):
@@ -210,14 +225,7 @@ class Turn(msgspec.Struct, kw_only=True):
     @property
     def _spent(self) -> Spent:
         """Up to the step at hand, whose requests and tokens count as they are made."""
-        used = self.usage
-        return Spent(
-            steps=self.step - 1,
-            requests=self.requests,
-            input_tokens=used.input_tokens,
-            output_tokens=used.output_tokens,
-            elapsed_s=self.pacing.at_s,
-        )
+        return self.pacing.spent(self.usage, steps=self.step - 1, requests=self.requests)
 
     def _affords(self, *, answers: bool) -> bool:
         """Whether the limits allow one request more in this step: one that `answers`, or one before the answer."""
@@ -242,10 +250,13 @@ class Turn(msgspec.Struct, kw_only=True):
             requests=self.requests,
         )
 
-    def _ask(self, prepared: StepPrepared, *, disobeyed: bool = False) -> SendRequest:
+    def _ask(self, prepared: StepPrepared, *, disobeyed: bool = False) -> SendRequest | FinishTurn:
         config = self.config
         self.prepared = prepared
-        forced = self.eaten > 1 or self.guarding.ends is not None or self.pacing.pace != "go"
+        may_ask = not disobeyed and self._affords(answers=False)
+        if self.room.make_room(self.messages, prepared=prepared, config=config, paused=self.paused, may_ask=may_ask):
+            return self._ask_for_summary(prepared)
+        forced = self.eaten > 1 or self.guarding.ends is not None or self.pacing.pace != "go" or bool(self.room.ends)
         # A first step without tools has nothing to sum up, and a correction has its own words (promise end:early).
         partial = forced and not self.correcting and (bool(config.tools) or self.step > 1 or disobeyed)
         trailing = self._trailing(prepared, synthesis=partial)
@@ -259,13 +270,32 @@ class Turn(msgspec.Struct, kw_only=True):
             disobeyed=disobeyed,
             has_called=self.has_called,
         )
-        names = tuple([tool.name for tool in request.tools])
+        budget = self.room.budget(request.settings, config=config, trailing=trailing)
+        if budget is None:
+            return self._answer_locally(NO_ROOM)
+        request = msgspec.structs.replace(request, settings=budget)
         self.asking = asking_of(request, purpose=self.purpose, forced=forced, partial=partial, config=config)
-        self.note, self.purpose, self.request = "", "step", request
-        before, self.sent = self.sent, Sent(model=request.model, tools=names, trailing=bool(trailing))
-        changes = prefix_changes(before, now=self.sent, pause_settled=self.pause_settled)
+        self.noted, self.note, self.purpose, self.request = self.note, "", "step", request
+        return self._send(request, purpose=self.asking.purpose, changes=self._changes(request, trailing=bool(trailing)))
+
+    def _changes(self, request: Request, *, trailing: bool) -> tuple[str, ...]:
+        """In what the request begins otherwise than the one before."""
+        before, self.sent = self.sent, sent_as(request, trailing=trailing)
+        compacted, self.room.changed = self.room.changed, False
+        changes = prefix_changes(before, now=self.sent, pause_settled=self.pause_settled, compacted=compacted)
         self.pause_settled = False
-        return self._send(request, purpose=self.asking.purpose, changes=changes)
+        return changes
+
+    def _ask_for_summary(self, prepared: StepPrepared) -> SendRequest:
+        request = self.room.summary_request(self.config, prepared=prepared, tools=self._tools_on_offer(prepared))
+        self.asking = asking_of(request, purpose="compact", forced=True, partial=False, config=self.config)
+        return self._send(request, purpose="compact", changes=self._changes(request, trailing=True))
+
+    def _summarised(self, response: Response | None) -> Command:
+        """Go on with the request that there was no room for."""
+        self.room.take_summary(self.messages, response=response)
+        self.guarding = msgspec.structs.replace(self.guarding, guard=LoopGuard())
+        return self._ask(self.prepared)
 
     def _send(self, request: Request, *, purpose: Purpose, changes: Sequence[str]) -> SendRequest:
         self.requests += 1
@@ -281,14 +311,10 @@ class Turn(msgspec.Struct, kw_only=True):
         )
 
     def _tools_on_offer(self, prepared: StepPrepared) -> tuple[ToolSpec, ...]:
-        if prepared.tools is None:
-            return tuple([offer.spec for offer in self.config.tools])
-        wanted = frozenset(prepared.tools)
-        for name in sorted(wanted - self.offers.keys()):
-            self._repair(
-                "unknown_tool_offered", f"step {self.step}", f"prepare_step named `{name}`, which is no tool here"
-            )
-        return tuple([offer.spec for offer in self.config.tools if offer.spec.name in wanted])
+        always = handle_of(self.config)
+        tools, repairs = tools_on_offer(self.config, prepared=prepared, always=always, step=self.step)
+        self.repairs += repairs
+        return tools
 
     def _trailing(self, prepared: StepPrepared, *, synthesis: bool) -> tuple[str, ...]:
         """The user-role texts at the end of this request only. Without one the last message must not be an assistant's,
@@ -311,6 +337,8 @@ class Turn(msgspec.Struct, kw_only=True):
             raise TurnwiseBug("a response without a request")
         asking = self.asking
         self._count(response)
+        if self.room.planned is not None:
+            return self._summarised(response)
         self.repairs += response.repairs
         if reasoning := reasoning_of(response.message):
             self.reasonings.append(reasoning)
@@ -339,6 +367,7 @@ class Turn(msgspec.Struct, kw_only=True):
         self.usage += response.usage
         if self.asking is not None and self.asking.purpose in RECOVERY:
             self.recovery_usage += response.usage
+        self.config = self.room.counted(response.usage, asking=self.asking, config=self.config)
 
     def _go_on(self, found: Continuing | Settled) -> Command:
         if isinstance(found, Settled):
@@ -388,6 +417,10 @@ class Turn(msgspec.Struct, kw_only=True):
     def _without_reply(self, fault: Fault, *, arrived: str = "") -> Command:
         """A request for more of a cut response failed: make do with what there is, unless the next one must fail too."""
         continuing, retried = self.continuing, self.retrying
+        if self.room.planned is not None and fault.kind not in FATAL:
+            return self._summarised(None)
+        if continuing is None and retried is None and (learned := self._learned(fault)):
+            return learned
         if fault.kind in FATAL or (continuing is None and retried is None):
             self._leave_cut()
             return self._fail(fault, arrived=arrived)
@@ -400,6 +433,13 @@ class Turn(msgspec.Struct, kw_only=True):
         self.eaten, self.purpose = 2, "answer"
         self.prepared = msgspec.structs.replace(self.prepared, settings=None)
         return self._ask_beyond_cap("The model's reasoning used up the whole output.", disobeyed=False)
+
+    def _learned(self, fault: Fault) -> Command | None:
+        """The same request once more, in the room that the provider's error told of."""
+        if not self._affords(answers=self._is_forced) or not (learned := self.room.learn(fault, config=self.config)):
+            return None
+        self.config, self.note, self.purpose = learned, self.noted, "retry"
+        return self._ask(self.prepared)
 
     def _leave_cut(self) -> None:
         """Record a cut response that nothing will go on with, its calls answered (promise step:every-call-answered)."""
@@ -424,6 +464,8 @@ class Turn(msgspec.Struct, kw_only=True):
         refusal = refusal_of(response.message)
 
         if response.fault is not None:
+            if not adopted.message.parts and (learned := self._learned(response.fault)):
+                return learned
             self._record(adopted, calls_answer=NOT_RUN_FAULT)
             return self._fail(response.fault, arrived=text)
         if response.finish in REFUSED or (refusal.strip() and not adopted.calls):
@@ -448,9 +490,10 @@ class Turn(msgspec.Struct, kw_only=True):
         )
         self.calls, self.has_called = calls_of(adopted.message), True
         self.guarding = self.guarding.judge(adopted.calls)
-        remembered = self.guarding.answers(sorted_.planned, messages=self.messages, offers=self.offers)
-        planned = tuple([plan for plan in sorted_.planned if plan.call.id not in remembered])
-        self.pending, self.results = sorted_.pending, {**sorted_.results, **remembered}
+        read = self.room.read(sorted_.planned, config=self.config)
+        known = {**read, **self.guarding.answers(sorted_.planned, messages=self.messages, offers=self.offers)}
+        planned = tuple([plan for plan in sorted_.planned if plan.call.id not in known])
+        self.pending, self.results = sorted_.pending, {**sorted_.results, **known}
         self.last_text, self.said = text_of(response.message), ""
         self.empties, self.eaten, self.correcting = 0, 0, False
         if planned:
@@ -572,6 +615,8 @@ class Turn(msgspec.Struct, kw_only=True):
         return self._finish(self._reason(partial=partial or self.pacing.pace == "stop"), text=text, local=True)
 
     def _reason(self, *, partial: bool) -> StopReason:
+        if self.room.ends:
+            return StopReason.BUDGET
         if not partial:
             return StopReason.ANSWERED
         if self.guarding.ends is not None:
@@ -633,7 +678,7 @@ class Turn(msgspec.Struct, kw_only=True):
         self.calls, self.results = (), {}
         self.guarding, told = self.guarding.close(results, offers=self.offers)
         if told:
-            self._append(Message("tool", told))
+            self._append(Message("tool", tuple(self.room.enter(results, told=told, config=self.config))))
 
     def _settle_pause(self) -> None:
         """A paused response that nothing will continue keeps its text only: what the provider had begun cannot be ended."""

@@ -69,6 +69,15 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         longest = max(self.longest_output_tokens, usage.output_tokens)
         return msgspec.structs.replace(seen, last=usage, weighed=messages, longest_output_tokens=longest)
 
+    def spent(self, usage: Usage, *, steps: int, requests: int) -> Spent:
+        return Spent(
+            steps=steps,
+            requests=requests,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            elapsed_s=self.at_s,
+        )
+
     def begin_step(self, config: TurnConfig, *, spent: Spent, messages: Sequence[Message]) -> "Pacing":
         """Judge the step that would come next."""
         limit = _limit_of(config)
