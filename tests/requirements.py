@@ -125,25 +125,21 @@ PROMISES: dict[str, Promise] = {
     "cut:continued": Promise(
         "A cut call whose prefix can be had is continued: the prefix is kept, only the rest is generated, the stitched whole must parse and validate, and it runs once.",
         "beyond the field",
-        CUT,
     ),
     "cut:split": Promise(
         "Where continuing fails or is off, the model is told to work in smaller pieces, and a retry after that notice is never blocked as a loop.",
         "opencode",
-        CUT,
     ),
     "cut:complete-sibling": Promise(
-        "A complete call beside a cut one runs; both have results; one follow-up.", "field", CUT
+        "A complete call beside a cut one runs; both have results; one follow-up.", "field"
     ),
     "cut:text-continued": Promise(
         "Text cut by the limit is continued up to a cap and joined into one answer without a repeated or missing character; at the cap the answer is flagged partial.",
         "opencode",
-        CUT,
     ),
     "cut:thinking-ate-all": Promise(
         "Reasoning that used up the whole output leads to one retry with more room for the answer, then to a forced answer; never a silent end.",
         "opencode",
-        CUT,
     ),
     "cut:budget": Promise(
         "`max_tokens = min(model output limit, context window - prompt)`, split into reasoning and answer with a floor for the answer; compaction reserves the same figure; no fixed 32,000 cap.",

@@ -224,3 +224,35 @@ async def test_reasoning_that_ate_all_is_asked_for_less(family: str, stream: boo
     assert result.text.strip()
     if family == "openai_responses":  # plain Chat Completions has no word for less reasoning
         assert (result.text, result.complete, lab.count()) == (file_text(2000).strip(), True, 2)
+
+
+def drawn(result: RunResult, *, lab: Lab) -> str:
+    """The requests of a Chat Completions turn as rows of docs/cut-turn.md."""
+    rows: list[str] = []
+    for one in lab.requests:
+        assert one.usage is not None and one.request is not None
+        messages = json.loads(one.body)["messages"]
+        shown = [
+            f"{message['role']} ({len(message['content']):,} characters)"
+            if message["content"]
+            else f"{message['role']} (one call, {len(message['tool_calls'][0]['function']['arguments']):,} characters)"
+            for message in messages
+        ]
+        purpose = "continue" if one.request.tool_choice == "none" else "step"
+        rows.append(
+            f"| {one.number} | `{purpose}` | {', '.join(shown)} | {one.request.tool_choice} | {one.usage.input_tokens:,} | "
+            f"{one.usage.output_tokens:,} |\n"
+        )
+    usage, again = result.usage, result.recovery_usage
+    rows.append(
+        f"| | | all, of that for going on: {again.input_tokens:,} in, {again.output_tokens:,} out | | "
+        f"{usage.input_tokens:,} | {usage.output_tokens:,} |\n"
+    )
+    return "".join(rows)
+
+
+async def test_the_page_about_a_cut_turn_shows_a_real_one(tmp_path: Path) -> None:
+    """Proves: the table of docs/cut-turn.md is what the lab received."""
+    result, lab = await run(Writer(size=SIZE), family="openai_chat", stream=True, limit=4000, folder=tmp_path)
+    page = Path(__file__).resolve().parents[2] / "docs" / "cut-turn.md"
+    assert drawn(result, lab=lab) in page.read_text(encoding="utf-8"), drawn(result, lab=lab)

@@ -157,6 +157,26 @@ def test_the_split_notice_names_argument_length_and_limit() -> None:
     )
 
 
+@pytest.mark.promise("cut:named", "cut:split")
+@pytest.mark.parametrize(
+    ("arguments", "name", "words"),
+    [
+        ('{"path":"a"}', "append_file", 'what follows {"path":"a"} is missing'),
+        ("", "append_file", "before its arguments began"),
+        ("", "appen", "inside the name of its tool (`appen`)"),
+        ('{"path":"a","text":"The', "append_file", "cut after 23 characters"),
+    ],
+)
+def test_the_split_notice_goes_by_the_limit_where_little_arrived(arguments: str, name: str, words: str) -> None:
+    """A size out of 26 characters says nothing; `append` is spoken of where the tool has it."""
+    append = ToolSpec(name="append_file", parameters='{"type":"object","properties":{"append":{"type":"boolean"}}}')
+    cut = ToolCall(id="a", name=name, arguments=arguments, state=ArgumentsState.TRUNCATED)
+    found = judge_call(cut, tools={"append_file": append}, finish=FinishReason.LENGTH, limit_tokens=2000)
+    assert isinstance(found, Unsound) and found.kind == "truncated"
+    assert words in found.text and "stay under about 4,000 characters" in found.text
+    assert ("with `append` set to true" in found.text) is (name == "append_file")
+
+
 @pytest.mark.promise("cut:never-run")
 @pytest.mark.parametrize("finish", [FinishReason.CUT, FinishReason.ERROR])
 def test_a_broken_connection_is_not_the_models_mistake(finish: FinishReason) -> None:

@@ -75,8 +75,9 @@ def test_every_kind_of_failed_call_has_its_own_words_and_complete_ones_run() -> 
         "cut": (
             "Not run: the arguments of this call of `read` were cut off (cut inside the string at `$.path` after 1 character; "
             "10 characters of the arguments had arrived), because the response reached its limit of output tokens. Nothing "
-            "was changed. The same call would be cut again. Work in smaller pieces: several calls whose arguments stay under "
-            "about 200 characters each, for example the first part now and the rest added by later calls, one response each."
+            "was changed. The same call would be cut again. Work in smaller pieces: several calls whose arguments are much "
+            "shorter; how long a response may get is not known here, for example the first part now and the rest added by "
+            "later calls, one response each."
         ),
         "malformed": (
             "Not run: the arguments of this call of `read` are not valid JSON (unexpected `n` at 9). They began: "

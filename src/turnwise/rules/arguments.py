@@ -26,14 +26,22 @@ class Unsound(msgspec.Struct, frozen=True):
     text: str
 
 
+class _Properties(msgspec.Struct):
+    properties: dict[str, msgspec.Raw] = {}
+
+
 # Why the arguments stop in the middle, by how the response ended.
 CUT_BECAUSE = {
     FinishReason.LENGTH: "the response reached its limit of output tokens",
     FinishReason.CUT: "the connection ended before the response was whole, which was not your mistake",
     FinishReason.ERROR: "the provider broke off the response, which was not your mistake",
 }
-# What the model wrote before the cut fitted; half of it leaves room for the rest of a response.
+# What the model wrote before the cut fitted; half of it leaves room for the rest of a response. Less than this says nothing
+# of how much fits: reasoning, or other calls, may have taken the room.
 PIECE_SHARE = 2
+TELLING_CHARACTERS = 1000
+# Of an output limit in tokens: half of what it holds at the four characters that a token of prose or code has.
+PIECE_CHARACTERS_A_TOKEN = 2
 # Characters shown on each side of the place where arguments stop being JSON.
 AROUND = 40
 # Characters of a schema mismatch in all: what the model can mend in one go, whatever its arguments hold.
@@ -47,14 +55,14 @@ def judge_call(
 ) -> Sound | Unsound:
     """Decide one call. `tools` are those on offer in this step; `limit_tokens` is the output limit that was asked for."""
     spec = tools.get(call.name)
+    if call.state is ArgumentsState.TRUNCATED and (spec is not None or _is_cut_name(call, names=tools)):
+        return Unsound("truncated", _split_notice(call, spec=spec, finish=finish, limit_tokens=limit_tokens))
     if spec is None:
         return Unsound("unknown_tool", _unknown_tool(call.name, names=tools))
     match call.state:
-        case ArgumentsState.TRUNCATED:
-            return Unsound("truncated", _split_notice(call, finish=finish, limit_tokens=limit_tokens))
         case ArgumentsState.INVALID:
             return Unsound("malformed", _malformed(call))
-        case ArgumentsState.COMPLETE:
+        case _:
             return _judge_complete(call, spec=spec)
 
 
@@ -110,23 +118,61 @@ def _unknown_tool(name: str, *, names: Collection[str]) -> str:
     return f"Not run: no tool `{shorten(name)}` is on offer in this step.{meant} On offer: {listed}{more}."
 
 
-def _split_notice(call: ToolCall, *, finish: FinishReason, limit_tokens: int | None) -> str:
+def _is_cut_name(call: ToolCall, *, names: Collection[str]) -> bool:
+    """Whether the limit fell inside the tool's name."""
+    return not call.arguments.strip() and any(name.startswith(call.name) for name in names)
+
+
+def _split_notice(call: ToolCall, *, spec: ToolSpec | None, finish: FinishReason, limit_tokens: int | None) -> str:
     because = CUT_BECAUSE.get(finish, "the response ended in the middle of it")
     limit = f" ({limit_tokens:,} tokens)" if finish is FinishReason.LENGTH and limit_tokens is not None else ""
-    length = len(call.arguments)
-    where = call.reason or f"cut after {length:,} characters"
-    size = f"; {length:,} characters of the arguments had arrived" if call.reason else ""
-    notice = (
-        f"Not run: the arguments of this call of `{call.name}` were cut off ({where}{size}), because {because}{limit}."
-    )
+    notice = f"Not run: {_what_was_cut(call, spec=spec)}, because {because}{limit}."
     if finish in (FinishReason.CUT, FinishReason.ERROR):
         return f"{notice} Nothing was changed. Send the call again, whole."
-    piece = max(length // PIECE_SHARE, 200)
-    return (
-        f"{notice} Nothing was changed. The same call would be cut again. Work in smaller pieces: several calls whose "
-        f"arguments stay under about {piece:,} characters each, for example the first part now and the rest added by "
-        "later calls, one response each."
+    piece = _piece_characters(call, limit_tokens=limit_tokens)
+    size = (
+        "whose arguments are much shorter; how long a response may get is not known here"
+        if piece is None
+        else f"whose arguments stay under about {piece:,} characters each"
     )
+    how = "the first part now and the rest added by later calls"
+    if spec is not None and _can_append(spec):
+        how = "the first part now, then each further part with `append` set to true"
+    return (
+        f"{notice} Nothing was changed. The same call would be cut again. Work in smaller pieces: several calls {size}, for "
+        f"example {how}, one response each."
+    )
+
+
+def _what_was_cut(call: ToolCall, *, spec: ToolSpec | None) -> str:
+    length = len(call.arguments)
+    if spec is None:
+        return f"this call was cut off inside the name of its tool (`{shorten(call.name)}`)"
+    if not call.arguments.strip():
+        return f"this call of `{call.name}` was cut off before its arguments began"
+    # An object that was handed out has the parameters that happened to be whole.
+    as_object = call.reason is None and call.arguments.rstrip().endswith("}") and not call.free_form
+    unsaid = f"what follows {shorten(call.arguments)} is missing" if as_object else f"cut after {length:,} characters"
+    where = call.reason or unsaid
+    size = f"; {length:,} characters of the arguments had arrived" if call.reason else ""
+    return f"the arguments of this call of `{call.name}` were cut off ({where}{size})"
+
+
+def _piece_characters(call: ToolCall, *, limit_tokens: int | None) -> int | None:
+    """How long a piece may be: by the limit, and by what came before the cut; None where neither tells."""
+    length = len(call.arguments)
+    found = [limit_tokens * PIECE_CHARACTERS_A_TOKEN] if limit_tokens is not None else []
+    if length >= TELLING_CHARACTERS:
+        found.append(length // PIECE_SHARE)
+    return min(found) if found else None
+
+
+def _can_append(spec: ToolSpec) -> bool:
+    try:
+        schema = msgspec.json.decode(spec.parameters, type=_Properties)
+    except msgspec.DecodeError:
+        return False
+    return "append" in schema.properties
 
 
 def _malformed(call: ToolCall) -> str:

@@ -51,7 +51,7 @@ MOVES = (
         ResponseReceived,
         SendRequest,
         State.REQUESTING,
-        "no call may run, a pause, an empty answer, a disobedient last step, or output that does not fit",
+        "no call may run, a pause, an empty answer, a disobedient last step, output that does not fit, or a cut response",
     ),
     Move(
         State.REQUESTING, ResponseReceived, PrepareStep, State.PREPARING, "the same, where the user gave a prepare_step"

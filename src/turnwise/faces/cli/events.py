@@ -23,12 +23,16 @@ class JsonLines:
 
     def __init__(self) -> None:
         self._started: set[str] = set()  # ids of calls at hand
+        self._goes_on = False  # the response at hand is the rest of a cut one: JSON, or a text that overlaps
 
     def __call__(self, seen: Seen) -> None:
         match seen:
             case StepStarted(step=step):
                 self._write({"event": "step", "step": step})
+            case FrameSeen() if self._goes_on:
+                pass
             case RequestStarted():
+                self._goes_on = seen.purpose == "continue"
                 self._write(
                     {
                         "event": "request",
@@ -89,6 +93,10 @@ class JsonLines:
                     "reasoning_tokens": usage.reasoning_tokens,
                     "cache_read_tokens": usage.cache_read_tokens,
                     "cache_write_tokens": usage.cache_write_tokens,
+                },
+                "recovery_usage": {
+                    "input_tokens": result.recovery_usage.input_tokens,
+                    "output_tokens": result.recovery_usage.output_tokens,
                 },
                 "cost_usd": result.cost_usd,
                 "repairs": result.repairs,

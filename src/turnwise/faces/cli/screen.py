@@ -66,10 +66,17 @@ class Screen:
         self._spinner: Status | None = None
         self._shown: list[str] = []  # of the response at hand
         self._at_line_start = True
+        self._goes_on = False  # the response at hand is the rest of a cut one: JSON, or a text that overlaps
 
     def __call__(self, seen: Seen) -> None:
         match seen:
+            case RequestStarted(purpose="continue"):
+                self._goes_on = True
+                self._spin("cut by the output limit: going on there")
+            case FrameSeen() if self._goes_on:
+                pass
             case RequestStarted():
+                self._goes_on = False
                 self._shown.clear()
                 self._spin(f"step {seen.step}: waiting for {clean(seen.model)}")
             case FrameSeen(frame=TextDelta(text=text) | RefusalDelta(text=text)):
@@ -122,9 +129,12 @@ class Screen:
 
     def _finish(self, result: TurnResult) -> None:
         self._stop_spinner()
-        if not self._live or "".join(self._shown) != result.text:
-            self._end_line()
-            text = clean(result.text)
+        shown = "".join(self._shown) if self._live else ""
+        if shown != result.text:
+            goes_on = self._goes_on and shown and result.text.startswith(shown)
+            if not goes_on:
+                self._end_line()
+            text = clean(result.text[len(shown) :] if goes_on else result.text)
             sys.stdout.write(text)
             self._at_line_start = text.endswith("\n")
         self._end_line()
