@@ -196,7 +196,7 @@ async def test_prepare_step_changes_one_step_only() -> None:
         requests = [received.request for received in lab.requests]
     assert seen == [1, 2, 3]
     offered = [[spec.name for spec in request.tools] for request in requests if request]
-    assert offered == [["search", "read"], ["read"], ["search", "read"]]
+    assert offered == [["search", "read", "read_result"], ["read", "read_result"], ["search", "read", "read_result"]]
     assert [request.tool_choice for request in requests if request] == ["auto", "required", "none"]
     assert [b"Be quick." in received.body for received in lab.requests] == [False, True, False]
 
@@ -208,7 +208,7 @@ async def test_a_run_may_choose_its_own_tools_choice_and_cap() -> None:
         await agent.run("Hi.", tools=[read], tool_choice="required", parallel_tool_calls=False, max_steps=2)
         (received,) = lab.requests
     assert received.request is not None
-    assert [spec.name for spec in received.request.tools] == ["read"]
+    assert [spec.name for spec in received.request.tools] == ["read", "read_result"]
     assert (received.request.tool_choice, received.request.parallel_tool_calls) == ("required", False)
 
 

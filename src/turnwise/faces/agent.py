@@ -9,6 +9,7 @@ from typing import TypedDict, Unpack, cast
 
 import msgspec
 
+from turnwise.drivers.catalogue import find_limits
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.endpoints import Endpoint
 from turnwise.drivers.ids import TimeOrderedIds
@@ -23,10 +24,11 @@ from turnwise.faces.models import ModelName, open_endpoint, read_model
 from turnwise.faces.results import RunResult, run_result
 from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.tools import ToolLike, read_tools
+from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.history import check_input, open_calls
 from turnwise.rules.limits import Limit
 from turnwise.turn.commands import PrepareStep
-from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, Recover, TurnConfig
+from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, Recover, Room, TurnConfig
 from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.turn.snapshot import session_messages
 from turnwise.vocab import File, Message, Settings, Text, ToolChoice, ToolResult
@@ -80,7 +82,10 @@ class Agent:
     `&` (only both together): the last request that they allow is kept for the answer. `allowed` are the effects of tools that
     may run; a call of another effect gets a result that says so. `recover` says what is done about a response that the output
     limit cut: `continue` goes on where it was cut, `split` has the model write smaller pieces in place of a cut call, `off`
-    makes no request for it. `extra` are further body fields for the provider.
+    makes no request for it. `extra` are further body fields for the provider. `room` says what is done so that a prompt and its
+    answer fit the model: `compact` bounds tool results (a tool `read_result` gives the model the rest), shortens old ones and
+    has older messages summarised where room runs out; `budget` only asks for as much output as there is room for; `off` does
+    neither. `model_limits` stand over what is known of the model.
 
     `async with Agent(...)` keeps connections open between runs. Raises UnknownModel, MissingKey, BadTool or another
     CallerError where it is set up wrongly.
@@ -97,6 +102,8 @@ class Agent:
         max_steps: int = MAX_STEPS,
         limits: Limit | None = None,
         recover: Recover = "continue",
+        room: Room = "compact",
+        model_limits: ModelLimits | None = None,
         tool_choice: ToolChoice = "auto",
         parallel_tool_calls: bool | None = None,
         prepare_step: StepPreparer | None = None,
@@ -145,6 +152,8 @@ class Agent:
             max_steps=max_steps,
             limits=limits,
             recover=recover,
+            room=room,
+            model_limits=model_limits or find_limits(self._model.name, profile=profile.name) or UNKNOWN_LIMITS,
             allowed=tuple(allowed),
             deadlines=deadlines,
             family=profile.family,
