@@ -10,7 +10,7 @@ from turnwise.lab.script import load_scripts
 from turnwise.rules.budget import ModelLimits
 
 SMALL = ModelLimits(context_window_tokens=32_000, max_output_tokens=4_000)
-BASES = {"openai_chat": "/v1", "anthropic_messages": "", "gemini": "/v1beta"}
+BASES = {"openai_chat": "/v1", "openai_responses": "/v1", "anthropic_messages": "", "gemini": "/v1beta"}
 
 
 @tool(effect="read")

@@ -23,6 +23,7 @@ from turnwise.vocab import (
     Usage,
 )
 
+OWN_ID = re.compile(r"call_(\d{1,6})_\d+")
 BYTES_A_TOKEN = 4  # of prompt and output alike: made up, but the same every time, so that tests can sum it
 MAX_EXAMPLE_DEPTH = 8
 
@@ -47,7 +48,7 @@ def next_reply(script: Script, *, conversation: Conversation, family: str, strea
     elif values is None:
         step = Step(text=step.otherwise or "What I was looking for is not in the results.")
     filled = values or base_values(script, conversation=conversation, turn=turn, place=place)
-    made = sum(1 for one in conversation.said if one.role == "assistant") + 1
+    made = made_before(conversation) + 1
     parts = parts_of(step, values=filled, made=made, conversation=conversation, family=family, streamed=streamed)
     finish = step.finish or default_finish(step, family=family)
     response = Response(
@@ -83,6 +84,14 @@ def responses_in(turn: tuple[Said, ...], *, script: Script) -> int:
             if one.role == "user":
                 count += max(0, len(one.texts) - 1) if one is first else len(one.texts)
     return count
+
+
+def made_before(conversation: Conversation) -> int:
+    """How many responses there were: those that are shown, or more, by our own call ids, where a client left some out to
+    save room. An id must not come twice, as OpenAI's Responses refuse it ("Duplicate item found")."""
+    shown = sum(1 for one in conversation.said if one.role == "assistant")
+    ids = [OWN_ID.fullmatch(call.id) for one in conversation.said for call in one.calls]
+    return max([shown, *[int(found[1]) for found in ids if found]])
 
 
 def silenced(script: Script, *, conversation: Conversation) -> bool:
