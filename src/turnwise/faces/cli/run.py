@@ -11,6 +11,7 @@ import msgspec
 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, Session, journal_path
+from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.watching import Seen
 from turnwise.drivers.workspace import workspace_tools
 from turnwise.errors import CallerError
@@ -198,7 +199,7 @@ def run_and_show(agent: Agent, prompt: str, *, options: RunOptions, face: JsonLi
         return await agent.run(prompt, **options)
 
     try:
-        result = asyncio.run(run())
+        result = run_to_end(run())
     finally:
         if watch.error is None:
             face.close()
