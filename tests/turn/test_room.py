@@ -11,7 +11,7 @@ from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn
 from turnwise.turn.room import NO_ROOM
-from turnwise.turn.snapshot import replay
+from turnwise.turn.snapshot import replay, session_messages
 from turnwise.vocab import (
     Fault,
     FaultKind,
@@ -142,10 +142,22 @@ def test_without_a_summary_the_answer_is_forced() -> None:
     assert (played.result.stop_reason, played.result.complete) == (StopReason.BUDGET, False)
 
 
-def _play_with_summaries(script: list[Response], *, summary: str) -> Played:
+@pytest.mark.promise("cut:budget")
+def test_a_session_is_read_again_as_it_was_though_a_turn_summarised_what_was_before() -> None:
+    """Proves: a summary asked for because of earlier turns is not taken for a step when the journals are folded."""
+    first = _play_with_summaries(steps(20), summary="SUMMARY")
+    assert "compact" not in [request.purpose for request in first.requests]
+    earlier = session_messages([first.events])
+    second = _play_with_summaries(steps(30)[20:], summary="SUMMARY", earlier=earlier)
+    assert "compact" in [request.purpose for request in second.requests]
+    folded = session_messages([first.events, second.events])
+    assert folded == (*first.result.messages, *second.result.messages)
+
+
+def _play_with_summaries(script: list[Response], *, summary: str, earlier: tuple[Message, ...] = ()) -> Played:
     """Steps as scripted, then the answer; a summary wherever one is asked for."""
     started = TurnStarted(config=ROOMY, input=(ASK,))
-    turn, command = Turn.start(started)
+    turn, command = Turn.start(started, earlier=earlier)
     events: list[Event] = [started]
     requests: list[SendRequest] = []
     coming = [*script, says("Done.")]

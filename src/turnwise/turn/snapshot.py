@@ -32,8 +32,8 @@ def session_messages(journals: Iterable[Sequence[Event]]) -> tuple[Message, ...]
     """The messages of a session, from the journals of its turns in order; what the next turn starts from.
 
     A turn that was killed in mid-way keeps what it had: its open calls get the result that the run was interrupted and
-    that the tool may or may not have run. Linear: each turn is replayed without the messages of those before it, as what
-    it adds depends on their call ids only.
+    that the tool may or may not have run. Linear where no room is made: a turn is then replayed without the messages of
+    those before it, as what it adds depends on their call ids only. Which requests were summaries depends on all of them.
     """
     messages: list[Message] = []
     taken: frozenset[str] = frozenset()
@@ -46,7 +46,8 @@ def session_messages(journals: Iterable[Sequence[Event]]) -> tuple[Message, ...]
             # Ids are fitted to the family, so another one may have found other ids taken.
             family = started.config.family
             taken = heal(messages, family=family).call_ids
-        turn, _ = restore(events, taken_ids=taken)
+        makes_room = started.config.room != "off"
+        turn, _ = restore(events, earlier=messages if makes_room else (), taken_ids=taken)
         messages += started.history
         messages += turn.left_behind()
         taken = frozenset(turn.call_ids)
