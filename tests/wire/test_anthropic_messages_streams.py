@@ -336,7 +336,7 @@ def test_broken_events_are_mended_or_left_out() -> None:
     assert text_of(assemble(frames).message) == "a\ufffdb\ufffdcd"
     repairs = [frame.repair for frame in frames if isinstance(frame, Mended)]
     assert [repair.kind for repair in repairs] == [
-        "unreadable_json",
+        "invalid_utf8",
         "unreadable_json",
         "glued_json",
         "unreadable_event",

@@ -502,7 +502,7 @@ def test_invalid_utf8_becomes_replacement_characters_and_is_told() -> None:
     line = json.dumps(delta({"content": "a?b"})).encode().replace(b"?", b"\xff")
     answer = respond(line, END)
     assert answer.message.parts == (Text("a\ufffdb"),)
-    assert answer.repairs == (Repair("text_replaced", "event 1", "invalid UTF-8 became replacement characters"),)
+    assert answer.repairs == (Repair("invalid_utf8", "event 1", "invalid UTF-8 became replacement characters"),)
 
 
 def test_halves_of_a_character_in_two_chunks_are_joined() -> None:

@@ -86,3 +86,10 @@ def refused_text(response: Response, *, refusal: str, text: str) -> tuple[str, b
     if said:
         return said, False
     return "The model refused to answer and gave no reason.", True
+
+
+def finish_of(response: Response) -> FinishReason:
+    """How it ended, for the answer's completeness: with bytes of it lost on the way (no UTF-8) it is not whole, whatever
+    the provider says."""
+    lost = any(repair.kind == "invalid_utf8" for repair in response.repairs)
+    return FinishReason.ERROR if lost else response.finish

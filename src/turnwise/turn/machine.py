@@ -55,6 +55,7 @@ from turnwise.turn.endings import (
     SAY_NOTHING,
     UNFINISHED,
     answer_text,
+    finish_of,
     in_call_order,
     refused_text,
     why_failed,
@@ -480,7 +481,7 @@ class Turn(msgspec.Struct, kw_only=True):
         if not text.strip():
             return self._empty(adopted)
         self._record(adopted, calls_answer=NOT_RUN_LAST_STEP)
-        return self._answer(text, finish=response.finish, partial=asking.partial)
+        return self._answer(text, finish=finish_of(response), partial=asking.partial)
 
     def _run(self, adopted: Adopted, *, response: Response, asking: Asking) -> Command:
         """Run what may run; everything else has its result at once."""
@@ -535,7 +536,7 @@ class Turn(msgspec.Struct, kw_only=True):
         """The model called a tool where none was allowed: not executed, its text kept if there is one."""
         self._record(adopted, calls_answer=NOT_RUN_LAST_STEP)
         if text.strip():
-            return self._answer(text, finish=response.finish, partial=True)
+            return self._answer(text, finish=finish_of(response), partial=True)
         self.purpose = "answer"
         return self._ask_beyond_cap("The model called a tool in the last step, where none is allowed.", disobeyed=True)
 

@@ -359,7 +359,7 @@ class MessagesStreamDecoder:
             return  # Chat Completions' end mark, which some gateways add
         if not self._seen and not name and payload[:1] != b"{":
             return  # no event of this format: finish() says what it was instead
-        text, _ = decode_text(payload)
+        text, is_replaced = decode_text(payload)
         found, _ = read_objects(text)
         if not found:
             frames.append(
@@ -368,10 +368,10 @@ class MessagesStreamDecoder:
             return
         if len(found) > 1:
             frames.append(_mended("glued_json", name or "event", f"{len(found)} objects in one event taken apart"))
-        else:
-            frames.append(
-                _mended("unreadable_json", name or "event", "read with replacement characters or looser types")
-            )
+        elif not is_replaced:
+            frames.append(_mended("unreadable_json", name or "event", "read with looser types"))
+        if is_replaced:
+            frames.append(_mended("invalid_utf8", name or "event", "invalid UTF-8 became replacement characters"))
         for source in found:
             try:
                 self._read(_lenient_event.decode(source), source, name, frames)

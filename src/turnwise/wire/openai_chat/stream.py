@@ -426,7 +426,7 @@ class ChatStreamDecoder:
         where = "body" if self._body is not None else f"event {self._events}"
         text, is_replaced = decode_text(line)
         if is_replaced:
-            repair = Repair("text_replaced", where, "invalid UTF-8 became replacement characters")
+            repair = Repair("invalid_utf8", where, "invalid UTF-8 became replacement characters")
             return [Mended(repair), *self._read_text(text, where=where)]
         frames = self._read_text(text, where=where)
         # An object in place of arguments is reported by the assembler, which knows the call.

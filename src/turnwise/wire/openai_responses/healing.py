@@ -10,6 +10,7 @@ class Healed(NamedTuple):
 
     objects: tuple[bytes, ...]
     what: str
+    is_replaced: bool  # bytes were no UTF-8: something of the content is lost
 
 
 def heal(text: bytes) -> Healed:
@@ -22,4 +23,4 @@ def heal(text: bytes) -> Healed:
         done.append(f"{len(objects)} JSON objects in one event read one after the other")
     elif not objects and not done:
         done.append(f"no JSON object, left out: {printable(decoded)}")
-    return Healed(tuple(objects), "; ".join(done) or "JSON that is not strict read leniently")
+    return Healed(tuple(objects), "; ".join(done) or "JSON that is not strict read leniently", is_replaced)

@@ -192,7 +192,8 @@ class ResponsesStreamDecoder:
 
     def _read_damaged(self, event: SseEvent, frames: list[Frame]) -> None:
         healed = heal(event.data)
-        frames.append(Mended(Repair("damaged_event", event.name or "stream", healed.what)))
+        kind = "invalid_utf8" if healed.is_replaced else "damaged_event"
+        frames.append(Mended(Repair(kind, event.name or "stream", healed.what)))
         for clean in healed.objects:
             try:
                 self._read_event(read_fields(clean), event.name, frames)
