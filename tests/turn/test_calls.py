@@ -8,7 +8,7 @@ from turnwise.errors import BadTool, CallerError
 from turnwise.rules.history import check_input, unique_id
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
-from turnwise.turn.events import StepPrepared, ToolsFinished, TurnStarted
+from turnwise.turn.events import ResponseReceived, StepPrepared, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn
 from turnwise.turn.snapshot import restore, session_messages
 from turnwise.vocab import (
@@ -325,3 +325,12 @@ def test_a_choice_that_forces_a_call_holds_until_a_tool_has_been_called() -> Non
     assert [sent.request.tool_choice for sent in played.requests] == [NamedTool("read"), "required"]
     played = play([says("Done.")], config=replace(CONFIG, tool_choice="none"))
     assert [sent.request.tool_choice for sent in played.requests] == ["none"]
+
+
+@pytest.mark.promise("step:every-call-answered")
+def test_a_pending_call_beside_a_running_one_is_answered_too_when_the_run_is_killed() -> None:
+    """After the crash nobody will hand in its result together with the others'."""
+    started = TurnStarted(config=CONFIG, input=(ASK,))
+    turn, _ = Turn.start(started)
+    turn.receive(ResponseReceived(number=1, response=says(call("a"), call("b", "client", "{}"))))
+    assert results_in(turn.left_behind()).keys() == {"a", "b"}
