@@ -7,7 +7,7 @@ import turnwise
 
 PUBLIC = """
 Agent BadTool CallAnswered CallerError Deadlines Fault File FinishReason FrameSeen FunctionTool Journal MaxRequests
-MaxSteps MaxTokens MaxWallTime Message MissingKey ModelFault NamedTool ProviderFault Repair RequestFinished
+MaxSteps MaxTokens MaxWallTime Message MissingKey ModelFault ModelLimits NamedTool ProviderFault Repair RequestFinished
 RequestStarted RunFinished RunResult Settings StepChanges StepStarted StepView StopReason Text Tool ToolCall ToolFault
 ToolFinished ToolResult ToolSpec ToolStarted TurnwiseBug TurnwiseError UnknownModel Usage __version__ tool
 """

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from turnwise.faces.agent import Agent, RunFinished
     from turnwise.faces.results import RunResult
     from turnwise.faces.tools import FunctionTool, tool
+    from turnwise.rules.budget import ModelLimits
     from turnwise.rules.limits import MaxRequests, MaxSteps, MaxTokens, MaxWallTime
     from turnwise.turn.commands import PrepareStep as StepView
     from turnwise.turn.config import Deadlines
@@ -82,6 +83,7 @@ _ROOMS = {
     "turnwise.faces.agent": ("Agent", "RunFinished"),
     "turnwise.faces.results": ("RunResult",),
     "turnwise.faces.tools": ("FunctionTool", "tool"),
+    "turnwise.rules.budget": ("ModelLimits",),
     "turnwise.rules.limits": ("MaxRequests", "MaxSteps", "MaxTokens", "MaxWallTime"),
     "turnwise.turn.commands": ("StepView=PrepareStep",),
     "turnwise.turn.config": ("Deadlines",),
@@ -128,6 +130,7 @@ __all__ = [
     "Message",
     "MissingKey",
     "ModelFault",
+    "ModelLimits",
     "NamedTool",
     "ProviderFault",
     "Repair",

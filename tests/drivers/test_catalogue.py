@@ -13,11 +13,12 @@ from turnwise.drivers.catalogue import (
     LimitRow,
     builtin_catalogue,
     find_limits,
+    limits_over,
     parse_catalogue,
-    parse_overrides,
+    read_rows,
 )
 from turnwise.errors import CallerError
-from turnwise.rules.budget import ModelLimits, output_reserve, prompt_capacity
+from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits, output_reserve, prompt_capacity
 from turnwise.vocab import Settings
 from turnwise.wire.profiles import builtin_profiles
 
@@ -70,7 +71,7 @@ def test_a_server_of_ones_own_is_never_looked_up(profile: str) -> None:
 @pytest.mark.promise("cut:budget")
 def test_the_users_rows_win_field_by_field() -> None:
     """For a model anywhere, or at one endpoint only; whatever is not set stays."""
-    own = parse_overrides('["ollama:qwen3"]\nwindow = 16_000\n\n["claude-opus-4-1"]\noutput = 8_000\n')
+    own = read_rows({"ollama:qwen3": {"window": 16_000}, "claude-opus-4-1": {"output": 8_000}}, named="`f`")
     assert find_limits("qwen3:8b", profile="ollama", overrides=own) == known(16_000)
     assert find_limits("qwen3:8b", profile="vllm", overrides=own) is None
     assert find_limits("claude-opus-4-1", profile="anthropic", overrides=own) == known(200_000, 8_000)
@@ -79,10 +80,45 @@ def test_the_users_rows_win_field_by_field() -> None:
     assert find_limits("qwen3", profile="vllm", overrides=both) == known(1)
 
 
-@pytest.mark.parametrize("text", ["[a]\nwindow = 0", "[a]\nwidow = 1", "[a", 'a = "b"'])
-def test_a_users_file_that_cannot_be_read_is_told(text: str) -> None:
-    with pytest.raises(CallerError, match="the limits of models cannot be read"):
-        parse_overrides(text)
+def test_a_star_at_the_end_leaves_the_rest_of_the_name_open() -> None:
+    """Without it a name ends at a boundary; the longest row still decides."""
+    own = read_rows({"qwen*": {"window": 1}, "qwen3": {"window": 2}, "ollama:*": {"window": 3}}, named="`f`")
+    found = {
+        (profile, name): find_limits(name, profile=profile, overrides=own)
+        for profile, name in [("vllm", "qwen2.5"), ("vllm", "qwen3:8b"), ("vllm", "other"), ("ollama", "any")]
+    }
+    assert found == {
+        ("vllm", "qwen2.5"): known(1),
+        ("vllm", "qwen3:8b"): known(2),
+        ("vllm", "other"): None,
+        ("ollama", "any"): known(3),
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"a": {"window": 0}}, "`f`, `a`: a limit is a number of tokens above 0; a row has `window`, `input`"),
+        ({"a": {"widow": 1}}, "`f`, `a`: Object contains unknown field `widow`; a row has `window`, `input`, `output`"),
+        ({"a": {"window": "1"}}, "`f`, `a`: Expected `int | null`, got `str` - at `$.window`; a row has"),
+        ({"a": 1}, "`f`, `a`: Expected `object`, got `int`; a row has"),
+        ({"a*b": {"window": 1}}, "`f`, `a*b`: `*` may stand at the end of a name only"),
+        (["a"], '`f`: write a table for each model, `"qwen3" = { window = 40_960 }`'),
+    ],
+)
+def test_a_row_of_the_user_that_cannot_be_read_is_told(table: object, said: str) -> None:
+    """Which model, what is wrong, and what a row may say."""
+    with pytest.raises(CallerError) as raised:
+        read_rows(table, named="`f`")
+    assert said in str(raised.value)
+
+
+def test_known_limits_stand_over_others_figure_by_figure() -> None:
+    """What is unknown above stays as it was below."""
+    assert limits_over(None, None) == UNKNOWN_LIMITS
+    assert limits_over(known(9, 5), None) == known(9, 5)
+    assert limits_over(None, known(9, 5)) == known(9, 5)
+    assert limits_over(known(9, 5), known(7)) == known(7, 5)
 
 
 def test_the_file_is_sound_and_in_its_normal_form() -> None:

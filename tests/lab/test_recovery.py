@@ -174,9 +174,9 @@ async def test_an_array_that_would_close_well_is_not_closed(family: str, stream:
     """Proves: every hunk of a cut patch arrives, each once."""
     applied: list[str] = []
 
-    def apply_patch(edits: Annotated[list[dict[str, str]], "The hunks, in order."]) -> str:
+    def apply_patch(edits: Annotated[list[dict[str, str | int]], "The hunks, in order."]) -> str:
         """Apply hunks."""
-        applied.extend([edit["new"] for edit in edits])
+        applied.extend([str(edit["new"]) for edit in edits])
         return f"{len(edits)} applied"
 
     writer = Writer(size=SIZE, writes="patch")

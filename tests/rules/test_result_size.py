@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from turnwise.rules.budget import part_bytes
 from turnwise.rules.result_size import (
+    GONE,
     MIN_RESULT_BYTES,
     OLD_RESULT_BYTES,
     READ_RESULT,
@@ -98,7 +99,7 @@ def test_page_by_page_the_whole_result_comes_back(text: str, page: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ('{"call_id":"other"}', "There is no shortened result of a call `other`. Call the tool itself again."),
+        ('{"call_id":"other"}', GONE.format(id="other")),
         ('{"call_id":"call_1","offset":99}', "The result of `call_1` has 5 characters only."),
     ],
 )

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from turnwise.turn.commands import FinishTurn, PlannedCall, PrepareStep, RunTools, SendRequest
+from turnwise.turn.approvals import Approval
+from turnwise.turn.commands import Command, FinishTurn, PlannedCall, PrepareStep, RunTools, SendRequest
 from turnwise.turn.config import ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import (
     Event,
@@ -89,9 +90,12 @@ def play(
     earlier: tuple[Message, ...] = (),
     run: Callable[[PlannedCall], ToolResult] = done,
     prepare: Sequence[StepPrepared] = (),
+    approvals: tuple[Approval, ...] = (),
+    answer: Callable[[Command], Event] | None = None,
 ) -> Played:
-    """Responses answer requests in order, and so do failures; tools run by `run` unless the script has their event next."""
-    started = TurnStarted(config=config, input=input, history=history)
+    """Responses answer requests in order, and so do failures; tools run by `run` unless the script has their event next.
+    `answer` gives the event to any other command."""
+    started = TurnStarted(config=config, input=input, history=history, approvals=approvals)
     turn, command = Turn.start(started, earlier=earlier)
     events: list[Event] = [started]
     requests: list[SendRequest] = []
@@ -109,6 +113,9 @@ def play(
                 ran.append(planned)
                 reported = coming and isinstance(coming[0], ToolsFinished | Interrupted)
                 event = coming.pop(0) if reported else ToolsFinished(results=tuple([run(plan) for plan in planned]))
+            case _:
+                assert answer is not None, f"nothing answers {command}"
+                event = answer(command)
         events.append(event)
         command = turn.receive(event)
     assert not coming, "the turn ended before its script did"

@@ -2,18 +2,19 @@
 
 import json
 from collections import Counter
+from typing import Literal
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turn.wire_prefix import Wire, check_prefixes, read_wire
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.history import heal
 from turnwise.rules.limits import MaxRequests, MaxTokens, MaxWallTime
 from turnwise.rules.stop import OUTCOMES
 from turnwise.testing.pairing import pairing_faults
-from turnwise.turn.asking import PREFIX_EXCEPTIONS
 from turnwise.turn.commands import Command, FinishTurn, PrepareStep, RunTools, SendRequest
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.continuing import RECOVERY
@@ -50,6 +51,8 @@ from turnwise.vocab import (
     ToolSpec,
     Usage,
 )
+from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.registry import family as find_family
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 SCHEMA = '{"type":"object","properties":{"a":{"type":"integer"}},"additionalProperties":false}'
@@ -176,7 +179,7 @@ starts = st.builds(
 def next_event(data: st.DataObject, command: Command) -> Event:
     """Whatever could be reported after `command`: sound, absurd, or an interrupt."""
     if data.draw(st.integers(0, 15)) == 0:
-        kind = data.draw(st.sampled_from(["cancel", "deadline"]))
+        kind: Literal["cancel", "deadline"] = data.draw(st.sampled_from(["cancel", "deadline"]))
         given = tuple(data.draw(st.lists(results, max_size=2)))
         started = data.draw(st.none() | st.just(()) | st.just(tuple([result.call_id for result in given])))
         return Interrupted(kind=kind, results=given, started=started, partial=data.draw(st.none() | responses))
@@ -217,18 +220,16 @@ def check_command(command: Command, *, turn: Turn) -> None:
             pass
 
 
-def check_prefix(before: SendRequest | None, *, now: SendRequest, changes: list[str]) -> None:
-    """It begins as the one before did, or says why not."""
-    if before is None:
-        return
-    own = [change.split(": ")[1] for change in changes if change.startswith(f"request {now.number}: ")]
-    assert set(own) <= PREFIX_EXCEPTIONS.keys()
-    old, new = before.request, now.request
-    count = len(old.messages) - ("last message" in own) - ("paused content" in own)
-    assert new.messages[:count] == old.messages[:count]
-    assert (old.system, old.extra) == (new.system, new.extra)
-    assert (old.model != new.model) == ("model" in own)
-    assert (old.tools != new.tools) == ("tools" in own)
+def wire_of(sent: SendRequest, *, config: TurnConfig) -> Wire:
+    """The request as it goes out to an endpoint of these facts."""
+    rules = msgspec.structs.replace(
+        builtin_profiles()[config.family],
+        accepts_prefill=config.accepts_prefill,
+        tool_choice_none=config.tool_choice_none,
+        default_max_tokens=config.default_max_tokens,
+    )
+    call = find_family(config.family).encode_request(sent.request, rules)
+    return read_wire(config.family, path=call.path, body=call.body)
 
 
 def check_end(end: FinishTurn, *, turn: Turn) -> None:
@@ -269,19 +270,16 @@ def test_every_sequence_ends_with_an_answer_a_reason_and_all_calls_answered(
     turn, command = Turn.start(started)
     events: list[Event] = [started]
     commands = [command]
-    before: SendRequest | None = None
     while not isinstance(command, FinishTurn):
         check_command(command, turn=turn)
-        if isinstance(command, SendRequest):
-            check_prefix(before, now=command, changes=turn.prefix_changes)
-            if command.purpose != "continue":  # what stands behind its prefix is for that request only
-                before = command
         events.append(next_event(data, command))
         command = turn.receive(events[-1])
         commands.append(command)
         assert len(events) < 100
     check_end(command, turn=turn)
     check_answered(turn, started=started)
+    wires = [wire_of(each, config=started.config) for each in commands if isinstance(each, SendRequest)]
+    check_prefixes(wires, named=command.result.prefix_changes)
     asked = [each.purpose for each in commands if isinstance(each, SendRequest)]
     assert len([purpose for purpose in asked if purpose not in RECOVERY]) <= started.config.max_steps + 1
     assert asked.count("retry") <= started.config.max_steps * 2

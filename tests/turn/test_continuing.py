@@ -74,7 +74,10 @@ def test_two_cut_calls_are_continued_one_after_the_other_and_run_beside_a_whole_
     assert (going_on.tools, going_on.system, going_on.tool_choice) == (step.tools, step.system, "none")
     assert [message.role for message in after.messages] == ["user", "assistant", "tool"]
     assert all(one.state is ArgumentsState.COMPLETE for one in calls_of(after.messages[1]))
-    assert (played.result.steps, played.result.prefix_changes) == (2, ())
+    assert (played.result.steps, played.result.prefix_changes) == (
+        2,
+        ("request 3: last message", "request 4: last message"),
+    )
     commands = replay(played.events)
     assert [one for one in commands if one in played.requests] == played.requests
 

@@ -83,6 +83,7 @@ def test_read_edit_answer_takes_three_requests() -> None:
             complete=True,
             steps=3,
             requests=3,
+            requests_by_purpose={"step": 3},
             usage=Usage(input_tokens=30, output_tokens=3),
             messages=(
                 *so_far,
@@ -100,7 +101,8 @@ def test_an_illegal_event_raises_and_changes_nothing() -> None:
     turn, _ = Turn.start(TurnStarted(config=CONFIG, input=(ASK,)))
     before = msgspec.json.encode(turn)
     with pytest.raises(
-        TurnwiseBug, match="requesting takes Interrupted, RequestFailed, ResponseReceived, not ToolsFinished"
+        TurnwiseBug,
+        match="requesting takes Interrupted, MessageArrived, RequestFailed, ResponseReceived, not ToolsFinished",
     ):
         turn.receive(ToolsFinished(results=()))
     with pytest.raises(TurnwiseBug, match="a response to request 7 came while request 1 is at hand"):

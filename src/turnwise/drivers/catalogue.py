@@ -12,7 +12,7 @@ from importlib import resources
 import msgspec
 
 from turnwise.errors import CallerError
-from turnwise.rules.budget import ModelLimits
+from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 
 # Amazon Bedrock's ids: "us.anthropic.claude-sonnet-4-5-20250929-v1:0". Fine-tuned ones at OpenAI: "ft:gpt-4o-...".
 _FRONT = re.compile(
@@ -64,12 +64,31 @@ def parse_catalogue(text: str) -> Catalogue:
     return msgspec.convert(tomllib.loads(text), Catalogue)
 
 
-def parse_overrides(text: str) -> dict[str, LimitRow]:
-    """The user's own rows: a TOML table a model, `["qwen3"]` or `["ollama:qwen3"]`. Raises CallerError saying what is wrong."""
+def read_rows(table: object, *, named: str) -> dict[str, LimitRow]:
+    """The user's own rows out of a table of tables, a model each: `{"qwen3": {"window": 40960}}`. `named` is what errors call
+    the table. A name is the beginning of the model's, up to a boundary, or up to anywhere with `*` at its end.
+
+    Raises CallerError with the model and what is wrong.
+    """
     try:
-        return msgspec.convert(tomllib.loads(text), dict[str, LimitRow])
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise CallerError(f"the limits of models cannot be read: {error}") from None
+        rows = msgspec.convert(table, dict[str, object])
+    except msgspec.ValidationError:
+        raise CallerError(f'{named}: write a table for each model, `"qwen3" = {{ window = 40_960 }}`') from None
+    found: dict[str, LimitRow] = {}
+    for model, row in rows.items():
+        if "*" in model[:-1]:
+            raise CallerError(f"{named}, `{model}`: `*` may stand at the end of a name only")
+        try:
+            found[model] = msgspec.convert(row, LimitRow)
+        except msgspec.ValidationError as error:
+            known = ", ".join([f"`{field}`" for field in LimitRow.__struct_fields__])
+            raise CallerError(f"{named}, `{model}`: {error}; a row has {known}, each a number of tokens") from None
+    return found
+
+
+def rows_over(below: Mapping[str, LimitRow], above: Mapping[str, LimitRow]) -> dict[str, LimitRow]:
+    """Two sets of rows as one: where both have a model's, figure by figure the one of `above`."""
+    return {**below, **{model: _row_over(below.get(model), row) for model, row in above.items()}}
 
 
 def find_limits(
@@ -85,12 +104,23 @@ def find_limits(
     if profile not in known.own_machine:
         row = _longest(known.hosts.get(profile, {}), name=name) or _longest(known.makers, name=name)
     own = _own_row(overrides or {}, model=model, profile=profile)
-    if own is None:
-        return None if row is None else row.limits()
-    if row is None:
-        return own.limits()
-    set_by_user = {field: value for field, value in msgspec.structs.asdict(own).items() if value is not None}
-    return msgspec.structs.replace(row, **set_by_user).limits()
+    row = row if own is None else _row_over(row, own)
+    return None if row is None else row.limits()
+
+
+def limits_over(below: ModelLimits | None, above: ModelLimits | None) -> ModelLimits:
+    """Figure by figure what `above` knows, else what `below` does."""
+    if below is None or above is None:
+        return above or below or UNKNOWN_LIMITS
+    return msgspec.structs.replace(below, **_known(above))
+
+
+def _row_over(below: LimitRow | None, above: LimitRow) -> LimitRow:
+    return above if below is None else msgspec.structs.replace(below, **_known(above))
+
+
+def _known(figures: LimitRow | ModelLimits) -> dict[str, int]:
+    return {name: value for name, value in msgspec.structs.asdict(figures).items() if value is not None}
 
 
 def plain_name(model: str) -> str:
@@ -108,7 +138,9 @@ def _own_row(overrides: Mapping[str, LimitRow], *, model: str, profile: str) -> 
 def _longest(rows: Mapping[str, LimitRow], *, name: str) -> LimitRow | None:
     found: tuple[int, LimitRow] | None = None
     for key, row in rows.items():
-        prefix = plain_name(key)
-        if name.startswith(prefix) and _BOUNDARY.match(name, len(prefix)) and (not found or len(prefix) > found[0]):
+        is_open = key.endswith("*")  # in the user's rows only
+        prefix = plain_name(key.removesuffix("*"))
+        fits = name.startswith(prefix) and (is_open or _BOUNDARY.match(name, len(prefix)))
+        if fits and (not found or len(prefix) > found[0]):
             found = len(prefix), row
     return None if found is None else found[1]

@@ -107,6 +107,16 @@ class Watchdog:
         self._task.cancel()
 
 
+async def sleep(clock: Clock, *, seconds: float) -> None:
+    """Wait by `clock`; cancelling ends it at once."""
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = clock.call_later(seconds, lambda: over.done() or over.set_result(None))
+    try:
+        await over
+    finally:
+        timer.cancel()
+
+
 async def wait_for_task(task: "asyncio.Task[object]", *, clock: Clock, timeout_s: float) -> bool:
     """Wait until the task is done, at most `timeout_s`; true if it is. The task is not cancelled."""
     if task.done():

@@ -15,9 +15,9 @@ from turnwise.wire.profiles import Profile
 class ResponseReader:
     """Feed the bytes of a streamed response as they come; `finish()` is the whole.
 
-    Nothing that arrives makes it raise. `finished` turns true once the provider has said why the response ended;
-    `faulted` once nothing that may follow can be read (the caller should stop reading then). `frames` counts what the
-    provider really said: keep-alives leave it as it is.
+    Nothing that arrives makes it raise. `finished` turns true once the provider has said why the response ended, `failed`
+    once it has reported an error; `faulted` once nothing that may follow can be read (the caller should stop reading
+    then). `frames` counts what the provider really said: keep-alives leave it as it is.
     """
 
     def __init__(
@@ -31,6 +31,7 @@ class ResponseReader:
         id_prefix: str = "call",
     ) -> None:
         self.finished = False
+        self.failed = False
         self.faulted = False
         self.frames = 0
         self._decoder = family.stream_decoder(profile, limits)
@@ -67,8 +68,9 @@ class ResponseReader:
         for frame in frames:
             if isinstance(frame, Finished):
                 self.finished = True
-            elif isinstance(frame, Faulted) and frame.fault.kind in (FaultKind.PROTOCOL, FaultKind.TOO_LARGE):
-                self.faulted = True
+            elif isinstance(frame, Faulted):
+                self.failed = True
+                self.faulted |= frame.fault.kind in (FaultKind.PROTOCOL, FaultKind.TOO_LARGE)
             healed.extend(receive(frame))
         return healed
 

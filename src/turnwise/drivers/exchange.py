@@ -3,6 +3,8 @@
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
 
+import msgspec
+
 from turnwise.drivers.clock import Clock, Overdue, Watchdog
 from turnwise.drivers.decoding import ResponseReader, read_body
 from turnwise.drivers.endpoints import Endpoint
@@ -12,12 +14,14 @@ from turnwise.errors import ProviderFault
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.events import RequestFailed, ResponseReceived
 from turnwise.vocab import Fault, FaultKind, Frame, Response
+from turnwise.wire.faults import date_s
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 
 ERROR_BYTES = 1024 * 1024  # of an error's body; the largest recorded one has a few KB
 # Late argument pieces and usage come right after the finish reason. A server that leaves the connection open after it
-# (seen in the field: opencode waited 309 s) is not waited for longer than this.
+# (seen in the field: opencode waited 309 s) is not waited for longer than this; nor is one that has reported an error.
 AFTER_FINISH_S = 5.0
+BROKE_OFF = Fault(kind=FaultKind.DISCONNECTED, message="the response ended in the middle of its JSON")
 ERROR_S = 10.0  # for the body of an error: the status says enough to go on with
 
 
@@ -80,8 +84,9 @@ class Exchange:
         if not streamed:
             pieces, limit_bytes = [start], self._limits.response_bytes + 1
             await _collect(chunks, into=pieces, limit_bytes=limit_bytes)
+            body = b"".join(pieces)[:limit_bytes]
             response, frames = read_body(
-                b"".join(pieces)[:limit_bytes],
+                body,
                 family=self._endpoint.family,
                 profile=self._endpoint.profile,
                 limits=self._limits,
@@ -89,6 +94,8 @@ class Exchange:
                 taken_ids=self._order.taken_ids,
                 id_prefix=self._order.id_prefix,
             )
+            if response.fault is not None and response.fault.kind is FaultKind.PROTOCOL and _breaks_off(body):
+                return self._failed(BROKE_OFF)
             self._tell(frames)
             return self._whole(response)
         reader = self._reader = self._open_reader()
@@ -106,10 +113,10 @@ class Exchange:
         return hide_in_response(self._reader.finish(), scrub=self._endpoint.scrub)
 
     def _feed(self, reader: ResponseReader, chunk: bytes, dog: Watchdog) -> None:
-        before, was_finished = reader.frames, reader.finished
+        before, was_over = reader.frames, reader.finished or reader.failed
         frames = reader.feed(chunk)
-        if reader.finished:
-            if not was_finished:
+        if reader.finished or reader.failed:
+            if not was_over:
                 dog.expect("end of the stream", within_s=min(AFTER_FINISH_S, self._order.deadlines.idle_s))
         elif before == 0 and reader.frames:
             dog.expect("next event", within_s=self._order.deadlines.idle_s)
@@ -132,7 +139,7 @@ class Exchange:
         reader = self._reader
         if reader is None or reader.frames == 0:
             return self._failed(fault)
-        if reader.finished:
+        if reader.finished or reader.failed:
             return self._end(reader)
         self._tell(reader.flush())
         return self._failed(fault, partial=hide_in_response(reader.finish(), scrub=self._endpoint.scrub))
@@ -164,9 +171,12 @@ class Exchange:
         scrub = self._endpoint.scrub
         headers = {name: scrub(value) for name, value in refusal.headers.items()}
         body = scrub(b"".join(self._error)[:ERROR_BYTES].decode("utf-8", "surrogateescape"))
-        return self._failed(
-            self._endpoint.family.decode_fault(refusal.status, headers, body.encode("utf-8", "surrogateescape"))
-        )
+        fault = self._endpoint.family.decode_fault(refusal.status, headers, body.encode("utf-8", "surrogateescape"))
+        if fault.retry_after_s is None and fault.retry_at_s is not None:
+            # By the server's own clock where it shows it: ours may be wrong.
+            now_s = date_s(headers.get("date", "")) or self._clock.now()
+            fault = msgspec.structs.replace(fault, retry_after_s=max(0.0, fault.retry_at_s - now_s))
+        return self._failed(fault)
 
     def _open_reader(self) -> ResponseReader:
         return ResponseReader(
@@ -182,6 +192,11 @@ class Exchange:
         if self._on_frame is not None:
             for frame in frames:
                 self._on_frame(hide_in_frame(frame, scrub=self._endpoint.scrub))
+
+
+def _breaks_off(body: bytes) -> bool:
+    """JSON that has begun and does not end: a proxy closed the connection in good order, but too early."""
+    return body.lstrip()[:1] in (b"{", b"[") and body.rstrip()[-1:] not in (b"}", b"]")
 
 
 def _tool_names(order: SendRequest) -> frozenset[str]:

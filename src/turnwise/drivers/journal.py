@@ -306,6 +306,16 @@ class Journal:
             entry.record for entry in self.entries(turn_id) if not isinstance(entry.record, RequestSent | ToolsStarted)
         ]
 
+    def requests_by_purpose(self, turn_id: str) -> dict[str, int]:
+        """How many requests of each purpose a turn has sent, in the order of the first of each."""
+        with self._file.statement() as connection:
+            rows = connection.execute(
+                "select json_extract(body, '$.purpose'), count(*) from event where turn = ? and kind = 'request_sent'"
+                " group by 1 order by min(seq)",
+                (turn_id,),
+            ).fetchall()
+        return dict(rows)
+
     def _load(self, row: SessionRow) -> Session:
         with self._file.statement() as connection:
             rows = connection.execute(

@@ -4,18 +4,22 @@ import asyncio
 import hashlib
 import inspect
 import logging
+import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Literal, assert_never
 
 import msgspec
 
-from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.approvals import Approver, ask
+from turnwise.drivers.circuits import Circuits
+from turnwise.drivers.clock import Clock, SystemClock, sleep
 from turnwise.drivers.endpoints import Endpoint, build_http_request
 from turnwise.drivers.exchange import Exchange
 from turnwise.drivers.journal import Record, RequestSent, ToolsStarted, TurnJournal
 from turnwise.drivers.tools import Tool, ToolRun
 from turnwise.drivers.transport import Transport
 from turnwise.drivers.watching import (
+    AttemptDiscarded,
     CallAnswered,
     FrameSeen,
     RequestFinished,
@@ -29,22 +33,45 @@ from turnwise.drivers.watching import (
 )
 from turnwise.errors import CallerError
 from turnwise.rules.limits import wall_time_s
-from turnwise.turn.commands import Command, FinishTurn, PrepareStep, RunTools, SendRequest
+from turnwise.rules.permission_facts import CallFacts
+from turnwise.turn.carrying import Carried
+from turnwise.turn.commands import (
+    Ask,
+    Command,
+    FinishTurn,
+    InspectCalls,
+    PlannedCall,
+    PrepareStep,
+    RunHooks,
+    RunTools,
+    SendRequest,
+    Wait,
+)
 from turnwise.turn.config import TurnResult
 from turnwise.turn.events import (
+    CallsInspected,
     Event,
+    HookOutcome,
+    HooksRan,
     Interrupted,
+    MessageArrived,
     RequestFailed,
     ResponseReceived,
     StepPrepared,
     ToolsFinished,
     TurnStarted,
+    WaitOver,
 )
 from turnwise.turn.machine import Turn
-from turnwise.vocab import Message, ToolCall, ToolResult
+from turnwise.vocab import FinishReason, Message, ToolCall, ToolResult
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 
 StepPreparer = Callable[[PrepareStep], StepPrepared | Awaitable[StepPrepared | None] | None]
+Doable = PrepareStep | RunHooks | SendRequest | InspectCalls | Ask | RunTools | Wait
+Inspector = Callable[[Sequence[PlannedCall]], Awaitable[Sequence[CallFacts]]]
+"""The facts of calls: resolved paths, parsed shell commands."""
+HookRunner = Callable[[RunHooks], Awaitable[Sequence[HookOutcome]]]
+"""Runs the user's hooks of one point, within their deadlines."""
 InterruptKind = Literal["cancel", "deadline"]
 
 # A cancelled command settles within half a second (tools.SETTLE_S); after this it is left behind. Promise wait:cancel.
@@ -63,13 +90,20 @@ class _Means(msgspec.Struct, frozen=True, kw_only=True):
     prepare_step: StepPreparer | None
     watch: Watch | None
     limits: Limits
+    circuits: Circuits
+    jitter: Callable[[], float]
+    inspect: Inspector | None
+    approver: Approver | None
+    run_hooks: HookRunner | None
+    path: tuple[str, ...]
 
 
 class Runner:
     """Runs turns against one endpoint, one at a time. `tools` are those with an implementation.
 
     `watch` sees everything on a side branch and cannot harm the turn; `prepare_step` is the user's: what it raises is
-    raised by `run`.
+    raised by `run`. `circuits` know which endpoints are to be left alone for a while; who runs many turns shares them.
+    `jitter` gives numbers of [0, 1) that spread the waits before retries.
     """
 
     def __init__(
@@ -82,22 +116,35 @@ class Runner:
         prepare_step: StepPreparer | None = None,
         watch: Watch | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        circuits: Circuits | None = None,
+        jitter: Callable[[], float] = random.random,
+        inspect: Inspector | None = None,
+        approver: Approver | None = None,
+        run_hooks: HookRunner | None = None,
+        path: tuple[str, ...] = (),
     ) -> None:
+        clock = clock or SystemClock()
         self._means = _Means(
             endpoint=endpoint,
             transport=transport,
             tools={tool.name: tool for tool in tools},
-            clock=clock or SystemClock(),
+            clock=clock,
             prepare_step=prepare_step,
             watch=watch,
             limits=limits,
+            circuits=circuits or Circuits(clock=clock),
+            jitter=jitter,
+            inspect=inspect,
+            approver=approver,
+            run_hooks=run_hooks,
+            path=path,
         )
         self._running: _Running | None = None
 
     async def run(
-        self, started: TurnStarted, *, earlier: Sequence[Message] = (), journal: TurnJournal | None = None
+        self, started: TurnStarted, *, earlier: Sequence[Message] | Carried = (), journal: TurnJournal | None = None
     ) -> TurnResult:
-        """Run one turn to its end. `earlier` are the messages of the session's earlier turns.
+        """Run one turn to its end. `earlier` are the messages of the session's earlier turns, or what these carry on.
 
         A provider's failure is in the result. Raises CallerError for a configuration that cannot work or a journal that
         cannot be written, and what `prepare_step` raises. If the task is cancelled, the turn is journalled as cancelled,
@@ -121,6 +168,13 @@ class Runner:
         if self._running is not None:
             self._running.interrupt(kind)
 
+    def say(self, message: Message) -> bool:
+        """Give the turn at hand a word in between: its next request carries it. False: there is none, or it has ended.
+
+        To be called in the event loop's thread.
+        """
+        return self._running is not None and self._running.say(message)
+
 
 class _Running:
     """One turn on its way."""
@@ -135,14 +189,25 @@ class _Running:
         self._exchange: Exchange | None = None
         self._began_s = means.clock.monotonic()
         self._step = 0
+        self._turn: Turn | None = None
         self._unanswered: dict[str, ToolCall] = {}  # calls whose result the watcher has not seen, by id
 
     def interrupt(self, kind: InterruptKind) -> None:
         if not self._interrupted.done():
             self._interrupted.set_result(kind)
 
-    async def run(self, started: TurnStarted, *, earlier: Sequence[Message]) -> TurnResult:
+    def say(self, message: Message) -> bool:
+        """The chair takes it at once; the command at hand goes on."""
+        if self._turn is None or self._turn.result is not None or self._interrupted.done():
+            return False
+        event = self._stamp(MessageArrived(message=message))
+        self._write(event)
+        self._turn.receive(event)
+        return True
+
+    async def run(self, started: TurnStarted, *, earlier: Sequence[Message] | Carried) -> TurnResult:
         turn, command = Turn.start(started, earlier=earlier)
+        self._turn = turn
         self._write(started)
         limits = started.config.limits
         time_s = None if limits is None else wall_time_s(limits)
@@ -167,6 +232,7 @@ class _Running:
                 raise
             self._write(event)
             command = turn.receive(event)
+            self._tell_discarded(event, command=command)
             self._tell_answered(turn.added[told:])
             told = len(turn.added)
         return self._finish(command)
@@ -178,7 +244,7 @@ class _Running:
         self._tell(TurnFinished(command.result))
         return command.result
 
-    async def _race(self, command: PrepareStep | SendRequest | RunTools) -> Event:
+    async def _race(self, command: Doable) -> Event:
         """Do the command, unless an interrupt comes first. What has happened already counts."""
         if self._interrupted.done():
             return self._cut_short(self._interrupted.result(), command=command)
@@ -210,7 +276,7 @@ class _Running:
             return event
         return msgspec.structs.replace(event, at_s=round(self._clock.monotonic() - self._began_s, 3))
 
-    async def _do(self, command: PrepareStep | SendRequest | RunTools) -> Event:
+    async def _do(self, command: Doable) -> Event:
         match command:
             case PrepareStep():
                 return await self._prepare(command)
@@ -218,6 +284,15 @@ class _Running:
                 return await self._send(command)
             case RunTools():
                 return await self._run_tools(command)
+            case Wait(seconds=seconds):
+                await sleep(self._clock, seconds=seconds)
+                return WaitOver()
+            case InspectCalls():
+                return await self._inspect(command)
+            case RunHooks():
+                return await self._hook(command)
+            case Ask():
+                return await ask(command, approver=self._means.approver, clock=self._clock, path=self._means.path)
             case _:
                 assert_never(command)
 
@@ -230,9 +305,22 @@ class _Running:
             prepared = await prepared
         return prepared or StepPrepared()
 
+    async def _inspect(self, command: InspectCalls) -> CallsInspected:
+        if self._means.inspect is None:
+            return CallsInspected(facts=())
+        return CallsInspected(facts=tuple(await self._means.inspect(command.calls)))
+
+    async def _hook(self, command: RunHooks) -> HooksRan:
+        if self._means.run_hooks is None:
+            return HooksRan()
+        return HooksRan(outcomes=tuple(await self._means.run_hooks(command)))
+
     async def _send(self, command: SendRequest) -> ResponseReceived | RequestFailed:
         self._enter_step(command.step)
         endpoint, number = self._means.endpoint, command.number
+        door = (endpoint.base_url, command.request.model)
+        if (closed := self._means.circuits.ask(door)) is not None:
+            return RequestFailed(number=number, fault=closed, jitter=self._jitter(), sent=False)
         call = endpoint.family.encode_request(command.request, endpoint.profile)
         request = build_http_request(endpoint, call, connect_s=command.deadlines.connect_s)
         self._write(
@@ -245,7 +333,13 @@ class _Running:
             )
         )
         self._tell(
-            RequestStarted(number=number, step=command.step, purpose=command.purpose, model=command.request.model)
+            RequestStarted(
+                number=number,
+                step=command.step,
+                purpose=command.purpose,
+                model=command.request.model,
+                retry_of=command.retry_of,
+            )
         )
         began = self._clock.monotonic()
         exchange = self._exchange = Exchange(
@@ -264,7 +358,13 @@ class _Running:
         self._tell(
             RequestFinished(number=number, response=response, fault=fault, seconds=self._clock.monotonic() - began)
         )
-        return event
+        self._means.circuits.saw(door, fault=fault)
+        if fault is None and response is not None and response.finish is not FinishReason.CUT:
+            return event
+        return msgspec.structs.replace(event, jitter=self._jitter())
+
+    def _jitter(self) -> float:
+        return round(self._means.jitter(), 6)
 
     async def _run_tools(self, command: RunTools) -> ToolsFinished:
         began: dict[str, float] = {}
@@ -284,6 +384,14 @@ class _Running:
         results = await self._tool_run.run()
         self._tool_run = None
         return ToolsFinished(results=results)
+
+    def _tell_discarded(self, event: Event, *, command: Command) -> None:
+        """A failed request that is to be sent again is given up, with whatever of it was shown."""
+        given_up = isinstance(command, Wait) or (isinstance(command, SendRequest) and command.retry_of is not None)
+        if given_up and isinstance(event, ResponseReceived | RequestFailed) and getattr(event, "sent", True):
+            seconds = command.seconds if isinstance(command, Wait) else 0.0
+            fault = event.response.fault if isinstance(event, ResponseReceived) else event.fault
+            self._tell(AttemptDiscarded(number=event.number, fault=fault, retry_in_s=seconds))
 
     def _tell_answered(self, messages: Sequence[Message]) -> None:
         """Tell of the results in these new messages that no tool has given."""

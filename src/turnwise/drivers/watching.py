@@ -18,6 +18,7 @@ class RequestStarted(msgspec.Struct, frozen=True, tag="request_started"):
     step: int
     purpose: Purpose
     model: str
+    retry_of: Purpose | None = None  # a further attempt at a request of that purpose
 
 
 class FrameSeen(msgspec.Struct, frozen=True, tag="frame_seen", gc=False):
@@ -34,6 +35,15 @@ class RequestFinished(msgspec.Struct, frozen=True, tag="request_finished"):
     response: Response | None
     fault: Fault | None
     seconds: float
+
+
+class AttemptDiscarded(msgspec.Struct, frozen=True, tag="attempt_discarded"):
+    """Request `number` failed and is given up: what was shown of it counts for nothing. Another attempt follows in
+    `retry_in_s` seconds; `fault` is None where the stream ended without a word."""
+
+    number: int
+    fault: Fault | None
+    retry_in_s: float
 
 
 class ToolStarted(msgspec.Struct, frozen=True, tag="tool_started"):
@@ -62,6 +72,7 @@ Seen = (
     | RequestStarted
     | FrameSeen
     | RequestFinished
+    | AttemptDiscarded
     | ToolStarted
     | ToolFinished
     | CallAnswered

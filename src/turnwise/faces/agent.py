@@ -9,7 +9,7 @@ from typing import TypedDict, Unpack, cast
 
 import msgspec
 
-from turnwise.drivers.catalogue import find_limits
+from turnwise.drivers.catalogue import find_limits, limits_over
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.endpoints import Endpoint
 from turnwise.drivers.ids import TimeOrderedIds
@@ -24,13 +24,14 @@ from turnwise.faces.models import ModelName, open_endpoint, read_model
 from turnwise.faces.results import RunResult, run_result
 from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.tools import ToolLike, read_tools
-from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
+from turnwise.rules.budget import ModelLimits
 from turnwise.rules.history import check_input, open_calls
 from turnwise.rules.limits import Limit
+from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, Recover, Room, TurnConfig
 from turnwise.turn.events import StepPrepared, TurnStarted
-from turnwise.turn.snapshot import session_messages
+from turnwise.turn.snapshot import SessionSoFar, fold_session
 from turnwise.vocab import File, Message, Settings, Text, ToolChoice, ToolResult
 
 Prompt = str | Sequence[str | Text | File] | Message
@@ -85,7 +86,7 @@ class Agent:
     makes no request for it. `extra` are further body fields for the provider. `room` says what is done so that a prompt and its
     answer fit the model: `compact` bounds tool results (a tool `read_result` gives the model the rest), shortens old ones and
     has older messages summarised where room runs out; `budget` only asks for as much output as there is room for; `off` does
-    neither. `model_limits` stand over what is known of the model.
+    neither. `model_limits` stand over what is known of the model, figure by figure.
 
     `async with Agent(...)` keeps connections open between runs. Raises UnknownModel, MissingKey, BadTool or another
     CallerError where it is set up wrongly.
@@ -153,7 +154,7 @@ class Agent:
             limits=limits,
             recover=recover,
             room=room,
-            model_limits=model_limits or find_limits(self._model.name, profile=profile.name) or UNKNOWN_LIMITS,
+            model_limits=limits_over(find_limits(self._model.name, profile=profile.name), model_limits),
             allowed=tuple(allowed),
             deadlines=deadlines,
             family=profile.family,
@@ -231,7 +232,8 @@ class Agent:
         tools = read_tools(options["tools"]) if "tools" in options else self._tools
         output = read_output_type(options["output_type"]) if "output_type" in options else self._output
         prepare_step = options.get("prepare_step", self._prepare_step)
-        earlier, session_id = self._earlier(options)
+        before, session_id = self._before(options)
+        earlier = tuple(before.carried.messages)
         started = TurnStarted(
             config=self._config_of_run(
                 options, tools=tools, output=output, prepares=prepare_step is not None, session_id=session_id
@@ -257,11 +259,11 @@ class Agent:
             )
         self._running.add(runner)
         try:
-            result = await runner.run(started, earlier=() if started.history else earlier, journal=pen)
+            result = await runner.run(started, earlier=() if started.history else before.carried, journal=pen)
         finally:
             self._running.discard(runner)
         kept = session_id if self._journal is not None else ""
-        return run_result(result, output=output, earlier=earlier, session=kept)
+        return run_result(result, output=output, before=before, session=kept)
 
     def _config_of_run(
         self,
@@ -288,17 +290,17 @@ class Agent:
             prepares_steps=prepares,
         )
 
-    def _earlier(self, options: RunOptions) -> tuple[tuple[Message, ...], str]:
-        """The messages before this turn, and the session's id."""
+    def _before(self, options: RunOptions) -> tuple[SessionSoFar, str]:
+        """The session before this turn, and its id."""
         history, session = tuple(options.get("history", ())), options.get("session")
         if not session:
-            return history, self._ids.new()
+            return SessionSoFar(messages=history, carried=Carried(messages=history)), self._ids.new()
         if self._journal is None:
             raise CallerError("`session` needs a journal: Agent(..., journal=Journal.open(...)), or pass `history`")
         if history:
             raise CallerError("give either `session` or `history`, not both: the session has its own messages")
         found = self._journal.find_session(session)
-        return messages_of_session(self._journal, found), found.row.id
+        return read_session(self._journal, found), found.row.id
 
     async def _open_transport(self, stack: contextlib.AsyncExitStack) -> Transport:
         if self._given_transport is not None:
@@ -308,9 +310,9 @@ class Agent:
         return await stack.enter_async_context(AiohttpTransport())
 
 
-def messages_of_session(journal: Journal, session: Session) -> tuple[Message, ...]:
-    """What was said in a session so far; a turn that was killed has its open calls answered."""
-    return session_messages(journal.events(turn.id) for turn in session.turns)
+def read_session(journal: Journal, session: Session) -> SessionSoFar:
+    """What was said in a session, and what its next turn starts from; a turn that was killed has its open calls answered."""
+    return fold_session(journal.events(turn.id) for turn in session.turns)
 
 
 def _input_of(

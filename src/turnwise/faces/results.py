@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from turnwise.faces.schemas import OutputType
 from turnwise.turn.config import TurnResult
+from turnwise.turn.snapshot import SessionSoFar
 from turnwise.vocab import Fault, Message, Repair, StopReason, ToolCall, Usage
 
 
@@ -12,10 +13,13 @@ class RunResult:
     """How a run ended. `text` is never empty (unless it waits); `complete` is false where the answer rests on less than the
     model wanted to know.
 
-    `output` is the parsed value where an `output_type` was asked for and met, else None. `history` are all messages of the
-    session: pass them to the next run to go on. `pending` are calls of client-side tools that wait for results: run again
+    `output` is the parsed value where an `output_type` was asked for and met, else None. `history` is what the next run goes
+    on from: pass it on. It is all that was said, until a run makes room: then summaries and shortened results stand in it
+    for what they replaced. `messages` are all of the session, whole, as far as this run was given them (a journal gives all
+    of them), `new_messages` those of this run. `pending` are calls of client-side tools that wait for results: run again
     with `results={call.id: value}`. `prefix_changes` are the requests that began otherwise than the one before, so that the
-    provider's prompt cache missed, and why. `requests` counts HTTP requests; `recovery_usage` is the part of `usage` that went
+    provider's prompt cache missed, and why. `requests` counts HTTP requests, `requests_by_purpose` of each purpose
+    ("compact": for a summary); `recovery_usage` is the part of `usage` that went
     into going on with what the output limit had cut, or asking for it once more. `cost_usd` is None because prices are not
     known yet.
     """
@@ -26,6 +30,7 @@ class RunResult:
     output: object
     steps: int
     requests: int
+    requests_by_purpose: dict[str, int]
     usage: Usage
     recovery_usage: Usage
     reasoning: str
@@ -34,15 +39,14 @@ class RunResult:
     fault: Fault | None
     written_locally: bool
     history: tuple[Message, ...]
+    messages: tuple[Message, ...]
     new_messages: tuple[Message, ...]
     session: str
     prefix_changes: tuple[str, ...]
     cost_usd: str | None = None
 
 
-def run_result(
-    result: TurnResult, *, output: OutputType | None, earlier: tuple[Message, ...], session: str
-) -> RunResult:
+def run_result(result: TurnResult, *, output: OutputType | None, before: SessionSoFar, session: str) -> RunResult:
     """The turn's result with the answer as a value. A value that fits the schema and that the type's own validators refuse
     leaves `output` None and the result incomplete; a repair says why."""
     value: object = None
@@ -60,6 +64,7 @@ def run_result(
         output=value,
         steps=result.steps,
         requests=result.requests,
+        requests_by_purpose=result.requests_by_purpose,
         usage=result.usage,
         recovery_usage=result.recovery_usage,
         reasoning=result.reasoning,
@@ -67,7 +72,8 @@ def run_result(
         pending=result.pending,
         fault=result.fault,
         written_locally=result.origin == "local",
-        history=(*earlier, *result.messages),
+        history=(*before.carried.messages, *result.messages) if result.history is None else result.history,
+        messages=(*before.messages, *result.messages),
         new_messages=result.messages,
         session=session,
         prefix_changes=result.prefix_changes,

@@ -14,7 +14,7 @@ from turnwise.lab.replies import Reply, next_reply
 from turnwise.lab.routes import Route
 from turnwise.lab.script import Script
 from turnwise.lab.strict import ModelRules, Rejected
-from turnwise.lab.wire import stream_of
+from turnwise.lab.wire import stream_of, unsaid_end
 from turnwise.lab.writer import room_of, writer_reply
 from turnwise.testing.frames import frames_of
 from turnwise.vocab import Frame, Request, Response, Usage, UsageReported, text_of
@@ -163,8 +163,12 @@ def encoded(family: Family, *, reply: Reply, request: Request, streamed: bool) -
         outgoing = Outgoing(status=200, content_type=EVENT_STREAM, pieces=tuple(pieces))
     else:
         encoder = family.stream_encoder(request)
-        written = [encoder.encode(frame) for frame in streamed_frames(family.name, response=response)]
+        written = [
+            encoder.encode(frame) for frame in streamed_frames(family.name, response=response, piece=reply.piece)
+        ]
         written.append(encoder.finish())
+        if reply.ends_unsaid:
+            written.append(unsaid_end(family.name, response=response))
         outgoing = Outgoing(status=200, content_type=EVENT_STREAM, pieces=tuple([piece for piece in written if piece]))
     if reply.fault is None:
         return outgoing
@@ -172,9 +176,9 @@ def encoded(family: Family, *, reply: Reply, request: Request, streamed: bool) -
     return bend(outgoing, fault=reply.fault, family=family.name, streamed=streamed, text=said)
 
 
-def streamed_frames(family: str, *, response: Response) -> list[Frame]:
+def streamed_frames(family: str, *, response: Response, piece: int) -> list[Frame]:
     """Anthropic says the prompt's tokens first, in `message_start`, and the rest at the end."""
-    frames = frames_of(response)
+    frames = frames_of(response, piece=piece)
     if family == "anthropic_messages" and response.usage is not None:
         frames.insert(1, UsageReported(Usage(input_tokens=response.usage.input_tokens, output_tokens=1)))
     return frames

@@ -8,6 +8,7 @@ from turnwise.lab.raw import Raw, dump, rows, table, text
 from turnwise.lab.reading import Conversation, Offered, Said
 from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, Step, fill
 from turnwise.lab.signing import sign
+from turnwise.testing.frames import PIECE
 from turnwise.vocab import (
     ArgumentsState,
     FinishReason,
@@ -29,12 +30,16 @@ MAX_EXAMPLE_DEPTH = 8
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """`step` counts the script's steps from 1; `wire` is the step's own stream for this family, if it has one."""
+    """`step` counts the script's steps from 1; `wire` is the step's own stream for this family, if it has one.
+    `piece` are the characters that a stream sends at a time. `ends_unsaid`: a stream without a finish reason ends as others
+    do, with its usage."""
 
     response: Response
     step: int
     wire: str | None = None
     fault: ScriptedFault | None = None
+    ends_unsaid: bool = False
+    piece: int = PIECE
 
 
 def next_reply(script: Script, *, conversation: Conversation, family: str, streamed: bool, prompt_bytes: int) -> Reply:

@@ -15,7 +15,7 @@ from turnwise.vocab import FinishReason
 FaultName = Literal[
     "status", "html", "error-in-stream", "reset", "stall", "endless-line", "random-bytes", "invalid-utf8"
 ]
-Habit = Literal["repeats", "restarts", "fences", "apologises", "adds", "ignores", "nothing", "calls"]
+Habit = Literal["repeats", "restarts", "fences", "apologises", "adds", "ignores", "nothing", "calls", "insists"]
 PLACEHOLDER = re.compile(r"\{([a-z_]+)(?: ([a-z0-9_]+)-([a-z0-9_]+))?\}")
 BUILTIN_WORDS = frozenset({"n", "result", "results", "example", "lines"})
 
@@ -80,7 +80,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Writer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What it wants to write, and how it behaves. `size` is in bytes; `thinks` are tokens of reasoning before each response;
     `escapes`: everything but ASCII as JSON escapes; `half`: what is left of a character that the limit cut;
-    `limit`: its own of output tokens, whatever is asked for."""
+    `limit`: its own of output tokens, whatever is asked for. `finish` is what it claims where it was cut: `none` ends the
+    stream there, `missing` says everything else that a stream ends with."""
 
     writes: Literal["file", "two-files", "beside-read", "patch", "answer"] = "file"
     path: str = "big.txt"
@@ -88,10 +89,11 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     seed: int = 1
     escapes: bool = False
     thinks: int = 0
-    finish: Literal["true", "tool_calls", "stop", "none"] = "true"
+    finish: Literal["true", "tool_calls", "stop", "none", "missing"] = "true"
     habits: tuple[Habit, ...] = ()
     repeats: int = 40  # characters
     half: Literal["", "\ufffd"] = ""
+    piece: int = 24  # characters that its streams send at a time
     limit: int | None = None
 
 

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from turnwise.drivers.transport import Transport
 from turnwise.errors import CallerError
+from turnwise.lab.memory import MemoryTransport
 from turnwise.lab.provider import Provider
 from turnwise.lab.received import Received, counted
 from turnwise.lab.replay import load_recording
@@ -55,6 +57,10 @@ class Lab:
         if self._site is None:
             raise CallerError("the lab is not running: use `async with Lab() as lab`")
         return f"http://{LOOPBACK}:{self._site.port}"
+
+    def transport(self) -> Transport:
+        """The lab without a network, for `Agent(..., transport=lab.transport())`: no key is asked for, nothing is delayed."""
+        return MemoryTransport(self.provider, requests=self._requests)
 
     @property
     def requests(self) -> tuple[Received, ...]:

@@ -39,6 +39,20 @@ def stream_of(lines: str, *, family: str, response: Response) -> list[bytes]:
     return pieces
 
 
+def unsaid_end(family: str, *, response: Response) -> bytes:
+    """The end of a stream that does not say why it ended, with its usage: nothing where the family tells that anyway."""
+    match family:
+        case "openai_chat":
+            return chat_piece("usage", response=response) + chat_piece("done", response=response)
+        case "anthropic_messages":
+            usage = {"output_tokens": (response.usage or NO_USAGE).output_tokens}
+            delta = {"type": "message_delta", "delta": {"stop_reason": None, "stop_sequence": None}, "usage": usage}
+            stop = encode_event(dump({"type": "message_stop"}), name="message_stop")
+            return encode_event(dump(delta), name="message_delta") + stop
+        case _:
+            return b""
+
+
 def chat_piece(line: str, *, response: Response) -> bytes:
     envelope: dict[str, object] = {
         "id": response.id,

@@ -29,6 +29,13 @@ HUNK_CHARACTERS = 1500
 # What was not done says so first (rules/arguments.py); whoever reads results can tell by nothing else.
 NOT_DONE = "Not run"
 SPLIT_WORDS = "smaller pieces"
+CLAIMS = {
+    "true": FinishReason.LENGTH,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "stop": FinishReason.STOP,
+    "none": FinishReason.CUT,
+    "missing": FinishReason.CUT,
+}
 PHRASES = (
     "for index in range(count):\n    total += values[index]  # \"sum\" of 'all'\n",
     "Füße, Äpfel und größere Öfen: naïve cafés. ",
@@ -137,14 +144,13 @@ def writer_reply(
         id=f"lab-writer-{made}",
         model="writer",
     )
-    return Reply(response=response, step=made)
+    return Reply(response=response, step=made, ends_unsaid=pen.cut and writer.finish == "missing", piece=writer.piece)
 
 
 def finish_of(writer: Writer, *, parts: list[Part], cut: bool) -> FinishReason:
     """The truth, or for a cut response what the writer was told to claim."""
     if cut:
-        claims = {"tool_calls": FinishReason.TOOL_CALLS, "stop": FinishReason.STOP, "none": FinishReason.CUT}
-        return claims.get(writer.finish, FinishReason.LENGTH)
+        return CLAIMS[writer.finish]
     return FinishReason.TOOL_CALLS if any(isinstance(part, ToolCall) for part in parts) else FinishReason.STOP
 
 
@@ -253,7 +259,7 @@ def plan(writer: Writer, *, said: tuple[Said, ...], limit_tokens: int | None) ->
     if writer.writes == "answer":
         return (), file_text(writer.size, seed=writer.seed).strip()
     done = [(call, table(parse(call.arguments))) for call, result in answered(said) if NOT_DONE not in result]
-    pieces = any(SPLIT_WORDS in result for _, result in answered(said))
+    pieces = "insists" not in writer.habits and any(SPLIT_WORDS in result for _, result in answered(said))
     if writer.writes == "patch":
         calls = plan_patch(writer, done=done, limit_tokens=limit_tokens if pieces else None)
     else:
@@ -299,7 +305,7 @@ def plan_patch(
     """One call with all hunks that are missing; in pieces, as many as fit. Closed early, the array would still be valid."""
     content = file_text(writer.size, seed=writer.seed)
     hunks = [
-        {"path": writer.path, "old": "", "new": content[start : start + HUNK_CHARACTERS]}
+        {"path": writer.path, "line": 1 + content.count("\n", 0, start), "new": content[start : start + HUNK_CHARACTERS]}
         for start in range(0, len(content), HUNK_CHARACTERS)
     ]
     applied = "".join([dump(arguments).decode() for _, arguments in done])

@@ -40,6 +40,8 @@ CUT_BECAUSE = {
 # of how much fits: reasoning, or other calls, may have taken the room.
 PIECE_SHARE = 2
 TELLING_CHARACTERS = 1000
+# Of a response that ended without a word: where so much of one call had arrived, it was its size as likely as the connection.
+LONG_CHARACTERS = 4000
 # Of an output limit in tokens: half of what it holds at the four characters that a token of prose or code has.
 PIECE_CHARACTERS_A_TOKEN = 2
 # Characters shown on each side of the place where arguments stop being JSON.
@@ -127,8 +129,9 @@ def _split_notice(call: ToolCall, *, spec: ToolSpec | None, finish: FinishReason
     because = CUT_BECAUSE.get(finish, "the response ended in the middle of it")
     limit = f" ({limit_tokens:,} tokens)" if finish is FinishReason.LENGTH and limit_tokens is not None else ""
     notice = f"Not run: {_what_was_cut(call, spec=spec)}, because {because}{limit}."
-    if finish in (FinishReason.CUT, FinishReason.ERROR):
+    if finish is FinishReason.ERROR or (finish is FinishReason.CUT and not _is_long(call, limit_tokens=limit_tokens)):
         return f"{notice} Nothing was changed. Send the call again, whole."
+    again = "would" if finish is FinishReason.LENGTH else "might"
     piece = _piece_characters(call, limit_tokens=limit_tokens)
     size = (
         "whose arguments are much shorter; how long a response may get is not known here"
@@ -139,7 +142,7 @@ def _split_notice(call: ToolCall, *, spec: ToolSpec | None, finish: FinishReason
     if spec is not None and _can_append(spec):
         how = "the first part now, then each further part with `append` set to true"
     return (
-        f"{notice} Nothing was changed. The same call would be cut again. Work in smaller pieces: several calls {size}, for "
+        f"{notice} Nothing was changed. The same call {again} be cut again. Work in smaller pieces: several calls {size}, for "
         f"example {how}, one response each."
     )
 
@@ -165,6 +168,12 @@ def _piece_characters(call: ToolCall, *, limit_tokens: int | None) -> int | None
     if length >= TELLING_CHARACTERS:
         found.append(length // PIECE_SHARE)
     return min(found) if found else None
+
+
+def _is_long(call: ToolCall, *, limit_tokens: int | None) -> bool:
+    """Whether the call alone had filled half of the output limit (of 2,000 tokens where none was asked for)."""
+    half = LONG_CHARACTERS if limit_tokens is None else limit_tokens * PIECE_CHARACTERS_A_TOKEN
+    return len(call.arguments) >= half
 
 
 def _can_append(spec: ToolSpec) -> bool:

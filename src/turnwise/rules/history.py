@@ -34,6 +34,9 @@ REFUSES_BLANK_TEXT = frozenset({"anthropic_messages"})
 REFUSES_TRAILING_REASONING = frozenset({"anthropic_messages", "openai_responses"})
 # Anthropic: "first message must use the user role". Gemini: a function call has to follow a user turn.
 BEGINS_WITH_USER = frozenset({"anthropic_messages", "gemini"})
+# Gemini: "function call turn comes immediately after a user turn or after a function response turn". Anthropic's encoder makes
+# one message of neighbours, and the others take them as they come.
+JOINS_NEIGHBOURS = frozenset({"gemini"})
 # Anthropic's pattern for `tool_use.id` is [a-zA-Z0-9_-]+. Elsewhere ids are the endpoint's own and go back as they came.
 REFUSED_IN_IDS = {"anthropic_messages": re.compile(r"[^A-Za-z0-9_-]")}
 # OpenAI: "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40", and 64 for
@@ -87,7 +90,11 @@ def heal(
         if not kept:
             repairs.append(Repair("empty_message", f"message {index}", "left out an assistant message without content"))
             continue
-        healed.append(message if kept == message.parts else Message("assistant", kept))
+        if family in JOINS_NEIGHBOURS and healed and healed[-1].role == "assistant":
+            healed[-1] = Message("assistant", (*healed[-1].parts, *kept))
+            repairs.append(Repair("joined_message", f"message {index}", "joined with the assistant message before it"))
+        else:
+            healed.append(message if kept == message.parts else Message("assistant", kept))
         if calls:
             healed.append(
                 _answers(calls_of(healed[-1]), found=answers, messages=messages, index=index, repairs=repairs)

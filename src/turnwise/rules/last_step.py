@@ -45,8 +45,10 @@ def forbid_tools(
 def tools_of_history(messages: Sequence[Message]) -> tuple[ToolSpec, ...]:
     """The tools that were called, by name only, in the order of their first call: for an API that wants them declared
     although none is on offer any more (tool choice none goes with them)."""
-    names = dict.fromkeys(call.name for message in messages for call in calls_of(message) if not call.free_form)
-    return tuple([ToolSpec(name=name, description="Not available any more.") for name in names])
+    called = {call.name: call.free_form for message in messages for call in calls_of(message)}
+    return tuple(
+        [ToolSpec(name=name, description="Not available any more.", free_form=kind) for name, kind in called.items()]
+    )
 
 
 def local_answer(why: str, *, said: str, messages: Sequence[Message], left_out: Collection[str] = ()) -> str:

@@ -185,6 +185,11 @@ def output_tokens_left(limit: Limit, *, spent: Spent, prompt_tokens: int) -> int
             assert_never(limit)
 
 
+def tokens_left(limit: MaxTokens, *, spent: Spent) -> int:
+    """Of the kind that the limit counts. Never below 0."""
+    return max(limit.tokens - _counted(limit, spent=spent), 0)
+
+
 def wall_time_s(limit: Limit) -> float | None:
     """The seconds after which `limit` is over whatever else was spent; None where time alone does not decide."""
     match limit:

@@ -1,6 +1,351 @@
-"""What may run without asking. Finer rules (paths, parsed commands, asks) get their facts as data and stand here too."""
+"""What may run without asking: allow, ask or deny, by ordered rules over the facts of a call.
 
-from collections.abc import Collection
+The last matching rule wins, in the order default, user file, project file, session, command line. A project's file may only
+tighten, unless its folder is trusted: a repository must not grant itself rights.
+
+Some things need more than a general permission, and are asked about (unattended: denied) unless a rule names them: secret
+and protected paths, paths outside the workspace, destructive commands. What runs must be known: a command that cannot be
+parsed, or whose name is not literal, is asked about whatever the rules say.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from typing import Literal
+
+import msgspec
+
+from turnwise.rules.permission_commands import Match, matches_narrowly, matches_widely
+from turnwise.rules.permission_facts import Access, CallFacts, CommandFact, PathFact
+from turnwise.rules.permission_paths import Guard, escape_pattern, guard_of, guard_of_text, may_contain, path_matches
+from turnwise.rules.schema import shorten
+from turnwise.rules.shell_dangers import destroys, steers
+from turnwise.rules.shell_reading import is_reading
+
+Kind = Literal["allow", "ask", "deny"]
+RANK: dict[Kind, int] = {"allow": 0, "ask": 1, "deny": 2}
+Source = Literal["default", "user", "project", "session", "command line"]
+
+
+class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`tool` and `path` are globs, `command` one pattern a word; what is None is not looked at. `where` names file and key."""
+
+    verdict: Kind
+    tool: str = "*"
+    effect: str | None = None
+    path: str | None = None
+    command: tuple[str, ...] | None = None
+    source: Source = "default"
+    where: str = ""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that a verdict needs besides the facts. `workspace` and `home` are resolved absolute paths. Without anybody
+    `attended`, each ask becomes `unattended` at once."""
+
+    rules: tuple[PermissionRule, ...] = ()
+    workspace: str = ""
+    home: str = ""
+    attended: bool = False
+    unattended: Literal["allow", "deny"] = "deny"
+    trusts_project: bool = False
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`why` is a sentence for the model and whoever reads along; `subject` the path, command or tool that decided; `rule` the
+    rule that did, None where a default did."""
+
+    kind: Kind
+    why: str = ""
+    rule: PermissionRule | None = None
+    subject: str = ""
+
+
+def judge_permission(facts: CallFacts, *, policy: Policy) -> Verdict:
+    """The strictest verdict on any part of the call: denied if one part is, allowed only if every part is."""
+    verdict = _strictest(facts, policy=policy)
+    if verdict.kind != "ask" or policy.attended:
+        return verdict
+    if policy.unattended == "allow":
+        return msgspec.structs.replace(
+            verdict, kind="allow", why=f"{verdict.why}; unattended, and the policy allows it"
+        )
+    return msgspec.structs.replace(verdict, kind="deny", why=f"{verdict.why}; nobody is there to be asked")
+
+
+def session_rules(facts: CallFacts, *, policy: Policy) -> tuple[PermissionRule, ...]:
+    """What 'always for this session' adds for an approved call: no broader than what was shown.
+
+    Each command, path or tool that was asked about becomes one rule. Empty where a rule could not hold (a command whose parts
+    are unknown): then only 'once' can be offered.
+    """
+    asked = [part for part in _parts(facts, policy=policy) if part.verdict.kind == "ask"]
+    rules = tuple(part.remembered for part in asked if part.remembered is not None)
+    return rules if len(rules) == len(asked) else ()
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """One subject of a call with its verdict, and the rule that would allow it; None where none could."""
+
+    verdict: Verdict
+    remembered: PermissionRule | None = None
+
+
+def _strictest(facts: CallFacts, *, policy: Policy) -> Verdict:
+    found = Verdict(kind="allow", subject=facts.tool)
+    for part in _parts(facts, policy=policy):
+        if RANK[part.verdict.kind] > RANK[found.kind]:
+            found = part.verdict
+        if found.kind == "deny":
+            break
+    return found
+
+
+def _parts(facts: CallFacts, *, policy: Policy) -> Iterator[_Part]:
+    if facts.shell is None:
+        if not facts.paths or facts.effect not in ("none", "read", "write"):
+            yield _judge_tool(facts, policy=policy)
+        for path in facts.paths:
+            yield _judge_path(path, facts=facts, policy=policy)
+        return
+    if not facts.shell.parsed:
+        why = f"the command cannot be judged: {facts.shell.problem}"
+        base = _by_tool_rules(facts, policy=policy, start=Verdict(kind="ask", why=why, subject=facts.tool))
+        yield _Part(base if base.kind == "deny" else Verdict(kind="ask", why=why, subject=facts.tool))
+    for command in facts.shell.commands:
+        yield from _judge_command(command, facts=facts, policy=policy)
+    for path in facts.paths:
+        yield _judge_path(path, facts=facts, policy=policy)
+
+
+# tools
+
+
+def _judge_tool(facts: CallFacts, *, policy: Policy) -> _Part:
+    kind: Kind = "allow" if facts.effect in ("none", "read") else "ask"
+    start = Verdict(kind=kind, why=f"`{facts.tool}` has the effect `{facts.effect}`", subject=facts.tool)
+    verdict = _by_tool_rules(facts, policy=policy, start=start)
+    return _Part(verdict, PermissionRule(verdict="allow", tool=escape_pattern(facts.tool), source="session"))
+
+
+def _by_tool_rules(facts: CallFacts, *, policy: Policy, start: Verdict) -> Verdict:
+    """The last rule that names the tool, and neither path nor command, decides."""
+    found = start
+    for rule in policy.rules:
+        if rule.path is None and rule.command is None and _names_tool(rule, facts=facts, access=None):
+            found = _by_order(rule, found=found, policy=policy)
+    return found
+
+
+def _names_tool(rule: PermissionRule, *, facts: CallFacts, access: Access | None) -> bool:
+    if rule.effect is not None and rule.effect != facts.effect and (access is None or rule.effect != access):
+        return False
+    return _glob(rule.tool).fullmatch(facts.tool) is not None
+
+
+@lru_cache(maxsize=256)
+def _glob(pattern: str) -> re.Pattern[str]:
+    parts = re.findall(r"\\.|\*|\?|[^\\*?]+|\\", pattern, re.DOTALL)
+    texts = {"*": ".*", "?": "."}
+    return re.compile(
+        "".join(texts.get(part) or re.escape(part[1:] if part[0] == "\\" else part) for part in parts), re.S
+    )
+
+
+def _applied(rule: PermissionRule, *, found: Verdict, kind: Kind | None = None) -> Verdict:
+    kind = kind or rule.verdict
+    why = f"{found.why} ({rule.where or rule.source} says `{rule.verdict}`)" if kind != "allow" else ""
+    return Verdict(kind=kind, why=why.strip(), rule=rule, subject=found.subject)
+
+
+# paths
+
+
+def _judge_path(path: PathFact, *, facts: CallFacts, policy: Policy, named: bool = False) -> _Part:
+    """`named`: the path stands in a command whose own verdict allows it; only what needs more than that is looked at."""
+    access = path.access
+    shown = shorten(path.given)
+    guard = guard_of(path, access=access)
+    kind: Kind = "allow" if named or access == "read" else "ask"
+    if guard is not None:
+        kind = "ask"
+    start = Verdict(kind=kind, why=_why(path, guard=guard), subject=shown)
+    found = start
+    for rule in policy.rules:
+        if rule.command is not None:
+            continue
+        if rule.path is None:
+            if (
+                (guard is None or rule.verdict != "allow")
+                and not named
+                and _names_tool(rule, facts=facts, access=access)
+            ):
+                found = _by_order(rule, found=found, policy=policy)
+            continue
+        match = _path_match(rule, path=path, facts=facts, policy=policy)
+        if match is Match.YES and (rule.verdict != "allow" or _yields(guard, pattern=rule.path, access=access)):
+            found = _by_order(rule, found=found, policy=policy)
+        elif match is Match.MAYBE and found.kind == "allow":
+            found = _applied(rule, found=start, kind="ask")
+    remembered = None
+    if path.resolved:
+        pattern = escape_pattern(path.resolved)
+        effect = access if facts.shell is None else None
+        remembered = PermissionRule(
+            verdict="allow", tool=escape_pattern(facts.tool), effect=effect, path=pattern, source="session"
+        )
+    return _Part(found, remembered)
+
+
+def _path_match(rule: PermissionRule, *, path: PathFact, facts: CallFacts, policy: Policy) -> Match:
+    """A permission has to name the tool and match where the path leads. A prohibition matches the path as written as well, and
+    a shell is held to those for `read` where it reads, and to those for `write` and `edit` where it writes."""
+    pattern = rule.path or ""
+    roots = {"workspace": policy.workspace, "home": policy.home}
+    if rule.verdict == "allow":
+        matched = _names_tool(rule, facts=facts, access=path.access)
+        return Match.YES if matched and path_matches(pattern, path=path.resolved, **roots) else Match.NO
+    if rule.effect is not None and rule.effect not in (path.access, facts.effect):
+        return Match.NO
+    also = {"read": ("read",), "write": ("write", "edit")}[path.access] if facts.shell is not None else ()
+    if not any(_glob(rule.tool).fullmatch(tool) for tool in (facts.tool, *also)):
+        return Match.NO
+    if any(path_matches(pattern, path=one, **roots, any_case=True) for one in (path.resolved, path.lexical)):
+        return Match.YES
+    if path.access == "write" and may_contain(pattern, folder=path.resolved, **roots):
+        return Match.MAYBE
+    return Match.NO
+
+
+def _yields(guard: Guard | None, *, pattern: str, access: Access) -> bool:
+    """Whether a permission is meant for guarded paths: `**/*.pem` is, `src/**` is not, though there is a key in it."""
+    match guard:
+        case None:
+            return True
+        case "outside":
+            return pattern.startswith(("/", "~"))
+        case "unknown":
+            return False
+        case "secret" | "protected":
+            return guard_of_text(pattern.replace("\\", ""), access=access) == guard
+
+
+def _why(path: PathFact, *, guard: Guard | None) -> str:
+    verb = "read" if path.access == "read" else "write"
+    shown = f"`{shorten(path.given)}`"
+    match guard:
+        case None:
+            return f"to {verb} {shown}"
+        case "unknown":
+            return f"where {shown} leads cannot be known before it runs"
+        case "outside":
+            return f"to {verb} {shown}, which leads outside the workspace (`{shorten(path.resolved)}`)"
+        case "secret":
+            return f"to {verb} {shown}, which may hold keys or passwords"
+        case "protected":
+            return f"to write {shown}, which decides what other programs do"
+
+
+# commands
+
+
+def _judge_command(command: CommandFact, *, facts: CallFacts, policy: Policy) -> Iterator[_Part]:
+    shown = shorten(command.text)
+    reading = not command.doubt and not command.opaque and is_reading(command)
+    free = reading or command.carries or command.guessed
+    start = Verdict(kind="allow" if free else "ask", why=f"to run `{shown}`", subject=shown)
+    found, specific = _by_command_rules(command, facts=facts, policy=policy, start=start)
+    remembered = _remember(command, facts=facts)
+    doubt = "" if command.guessed else _doubt(command)
+    if doubt and found.kind == "allow":
+        found = Verdict(kind="ask", why=f"`{shown}`: {doubt}", subject=shown)
+    if doubt:
+        remembered = None
+    if found.kind != "deny" and not specific and destroys(command):
+        kind: Kind = "ask" if policy.attended else "deny"
+        found = Verdict(kind=kind, why=f"`{shown}` may destroy what cannot be brought back", subject=shown)
+    yield _Part(found, remembered)
+    for path in command.redirections:
+        yield _judge_path(path, facts=facts, policy=policy)
+    if command.guessed:
+        return
+    access: Access = "read" if reading else "write"
+    for at, word in enumerate(command.words[1:], start=1):
+        if specific and found.rule is not None and _spells_out(found.rule, at=at):
+            continue
+        for path in word.paths:
+            if path.resolved or guard_of_text(path.given, access=access):
+                path = msgspec.structs.replace(path, access=access)
+                yield _judge_path(path, facts=facts, policy=policy, named=True)
+
+
+def _by_command_rules(
+    command: CommandFact, *, facts: CallFacts, policy: Policy, start: Verdict
+) -> tuple[Verdict, bool]:
+    """The verdict, and whether a rule that spells out the command's name gave it."""
+    found, specific = start, False
+    for rule in policy.rules:
+        if rule.path is not None or not _names_tool(rule, facts=facts, access=None):
+            continue
+        if rule.command is None:
+            if not command.words and rule.verdict == "allow":
+                continue  # assignments and redirections alone: judged by their own parts
+            before = found
+            found = _by_order(rule, found=found, policy=policy)
+            specific = specific and found is before
+        elif rule.verdict == "allow":
+            if matches_narrowly(rule.command, command=command):
+                before = found
+                found = _by_order(rule, found=found, policy=policy)
+                specific = rule.command[0] != "*" if found is not before else specific
+        else:
+            match matches_widely(rule.command, command=command):
+                case Match.YES:
+                    found, specific = _by_order(rule, found=found, policy=policy), False
+                case Match.MAYBE if found.kind == "allow":
+                    found, specific = _applied(rule, found=start, kind="ask"), False
+                case _:
+                    pass
+    return found, specific
+
+
+def _by_order(rule: PermissionRule, *, found: Verdict, policy: Policy) -> Verdict:
+    """The rule's verdict, unless it would loosen what it must not: an untrusted project's rule anything, a general rule what a
+    rule with a pattern says in a layer before it (`--allow execute` leaves the user's `rm *` denied)."""
+    if RANK[rule.verdict] < RANK[found.kind]:
+        if rule.source == "project" and not policy.trusts_project:
+            return found
+        before = found.rule
+        general = rule.path is None and rule.command is None
+        if general and before is not None and before.source != rule.source and (before.path or before.command):
+            return found
+    elif rule.source == "project" and RANK[rule.verdict] == RANK[found.kind]:
+        return found
+    return _applied(rule, found=found)
+
+
+def _doubt(command: CommandFact) -> str:
+    """What no permission can settle, as the command's words do not say what will run."""
+    if command.opaque:
+        return command.opaque
+    if command.words and not command.words[0].literal:
+        return "which program runs is known only when it runs"
+    steering = [assignment.name for assignment in command.assignments if steers(assignment)]
+    if steering:
+        return f"`{steering[0]}=` changes what runs"
+    return ""
+
+
+def _spells_out(rule: PermissionRule, *, at: int) -> bool:
+    pattern = rule.command or ()
+    return at < len(pattern) and re.search(r"(?<!\\)[*?]", pattern[at]) is None
+
+
+def _remember(command: CommandFact, *, facts: CallFacts) -> PermissionRule | None:
+    if not command.words or not all(word.literal for word in command.words):
+        return None
+    pattern = tuple(escape_pattern(word.text) for word in command.words)
+    return PermissionRule(verdict="allow", tool=escape_pattern(facts.tool), command=pattern, source="session")
 
 
 def denial(tool: str, *, effect: str, allowed: Collection[str], hint: str) -> str | None:

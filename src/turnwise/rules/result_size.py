@@ -25,6 +25,11 @@ READ_RESULT = ToolSpec(
     ),
 )
 
+GONE = (
+    "The whole result of a call `{id}` is not at hand: what stands in this conversation is all that is left of it. If you "
+    "need the rest, call the tool itself again."
+)
+
 # Results of one step may take this much of the largest prompt together: the newest step stays untouched, so one step
 # must not be able to fill the window.
 STEP_SHARE = 4
@@ -97,7 +102,7 @@ def read_back(arguments: str, *, originals: Mapping[str, ToolResult], page_bytes
         return f"The arguments of `{READ_RESULT.name}` do not fit: {error}", True
     original = originals.get(given.call_id)
     if original is None:
-        return f"There is no shortened result of a call `{given.call_id}`. Call the tool itself again.", True
+        return GONE.format(id=given.call_id), True
     texts = [part.text if isinstance(part, Text) else _named(part) for part in original.content]
     text = "\n".join(texts)
     start = max(0, given.offset)

@@ -25,22 +25,37 @@ PAUSE_GOES_BACK_LAST = frozenset({"anthropic_messages"})
 
 
 # Why a request may begin otherwise than the one before it, so that the provider's prompt cache misses from there on.
-# Everything else begins with the very same messages, tools and system (promise step:prefix-stable).
+# Everything else begins with the very same messages, tools and system (promise step:prefix-stable). Only the first of the
+# last three that holds is named: whatever stands behind a change is lost with it.
 PREFIX_EXCEPTIONS = {
-    "model": "`prepare_step` named another model",
+    "model": "`prepare_step` named another model, or one that failed gave way to a fallback",
     "tools": "`prepare_step` chose other tools, or the endpoint forbids tools by leaving them out, or the model disobeyed",
-    "last message": "a user-role text stood at the end of the request before, for that request only",
-    "paused content": "a pause that nothing continues keeps its text only",
+    # It stands in the system prompt where the endpoint is told of it in words; OpenAI puts a schema before the system
+    # message ("Prompt caching", structured outputs).
+    "output": "another form of answer was asked for: `prepare_step` chose it, or a summary or a continuation has none",
     "compaction": "there was too little room: old results were shortened, or older messages summarised",
+    "paused content": "a pause that nothing continues keeps its text only",
+    "last message": "what stood at the end of the request before was for that request only: a user-role text, or a cut "
+    "response that was gone on with",
 }
 
 
-class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """How the last request began, and if it ended with a text of its own."""
+def as_last(message: Message) -> Message:
+    """Paused content as it may stand at the end of a request: Anthropic refuses a last text that ends in white space. It stays
+    so afterwards, as a prefix that changes costs the provider's cache."""
+    if not message.parts or not isinstance(last := message.parts[-1], Text):
+        return message
+    text = last.text.rstrip()
+    kept = (msgspec.structs.replace(last, text=text),) if text else ()
+    return message if text == last.text else Message(message.role, (*message.parts[:-1], *kept))
 
-    model: str
-    tools: tuple[str, ...]
-    trailing: bool
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """The last request, and how many of its last messages are no part of the history."""
+
+    request: Request
+    own: int
+    tools: tuple[ToolSpec, ...]  # as they go out
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,19 +156,36 @@ def limit_of(settings: Settings, *, config: TurnConfig) -> int | None:
     return config.default_max_tokens + (budget if config.family == "anthropic_messages" else 0)
 
 
-def sent_as(request: Request, *, trailing: bool) -> Sent:
-    return Sent(model=request.model, tools=tuple([tool.name for tool in request.tools]), trailing=trailing)
+def sent_as(request: Request, *, own: int, config: TurnConfig) -> Sent:
+    left_out = request.tool_choice == "none" and config.tool_choice_none == "drop_tools"
+    return Sent(request=request, own=own, tools=() if left_out else request.tools)
 
 
-def prefix_changes(before: Sent | None, *, now: Sent, pause_settled: bool, compacted: bool) -> tuple[str, ...]:
-    """Which of PREFIX_EXCEPTIONS hold between two requests."""
+def prefix_changes(before: Sent | None, *, now: Sent, compacted: bool) -> tuple[str, ...]:
+    """Which of PREFIX_EXCEPTIONS hold between two requests: by what went out, not by what was meant to change."""
     if before is None:
         return ()
+    old, new = before.request, now.request
+    lost = len(old.messages) - _in_common(old.messages, new.messages)
     found = {
-        "model": before.model != now.model,
+        "model": old.model != new.model,
         "tools": before.tools != now.tools,
-        "last message": before.trailing,
-        "paused content": pause_settled,
-        "compaction": compacted,
+        "output": old.output != new.output,
+        "compaction": lost > before.own and compacted,
+        "paused content": lost > before.own and not compacted,
+        "last message": 0 < lost <= before.own,
     }
     return tuple([what for what, holds in found.items() if holds])
+
+
+def _in_common(old: tuple[Message, ...], new: tuple[Message, ...]) -> int:
+    """How many messages both begin with, by halves: comparing two tuples passes over the very same objects, which nearly
+    all are, so fast that a long turn does not notice."""
+    same, most = 0, min(len(old), len(new))
+    while same < most:
+        middle = (same + most + 1) // 2
+        if old[same:middle] == new[same:middle]:
+            same = middle
+        else:
+            most = middle - 1
+    return same

@@ -8,7 +8,6 @@ from turnwise.rules.arguments import Sound, Unsound, judge_call, split_glued
 from turnwise.rules.history import error_result, fit_call, fit_parts, unique_id
 from turnwise.rules.names import Corrected, judge_name
 from turnwise.rules.permissions import denial
-from turnwise.turn.asking import Asking
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.vocab import FinishReason, Message, Part, Repair, Response, ToolCall, ToolResult
@@ -79,17 +78,19 @@ def sort_calls(
     calls: tuple[ToolCall, ...],
     *,
     finish: FinishReason,
-    asking: Asking,
+    names: Collection[str],
+    limit_tokens: int | None,
     offers: Mapping[str, ToolOffer],
     config: TurnConfig,
 ) -> Sorted:
-    """Every call goes exactly one of three ways: it runs, it is the client's, or it has its result already."""
-    tools = {name: offers[name].spec for name in asking.tools}
+    """Every call goes exactly one of three ways: it runs, it is the client's, or it has its result already. `names` are the
+    tools on offer, `limit_tokens` the output limit that was asked for."""
+    tools = {name: offers[name].spec for name in names}
     planned: list[PlannedCall] = []
     pending: list[ToolCall] = []
     results: dict[str, ToolResult] = {}
     for call in calls:
-        verdict = judge_call(call, tools=tools, finish=finish, limit_tokens=asking.limit_tokens)
+        verdict = judge_call(call, tools=tools, finish=finish, limit_tokens=limit_tokens)
         if isinstance(verdict, Unsound):
             results[call.id] = error_result(call, text=verdict.text)
             continue

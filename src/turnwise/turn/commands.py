@@ -4,8 +4,10 @@ from typing import Literal
 
 import msgspec
 
-from turnwise.turn.config import Deadlines, TurnResult
-from turnwise.vocab import Message, Request, ToolCall, Usage
+from turnwise.rules.limits import Limit
+from turnwise.turn.approvals import OneAsk
+from turnwise.turn.config import Deadlines, HookPoint, TurnResult
+from turnwise.vocab import Message, Request, ToolCall, ToolResult, Usage
 
 Purpose = Literal["step", "retry", "continue", "compact", "title", "child", "answer"]
 
@@ -31,15 +33,50 @@ class SendRequest(msgspec.Struct, frozen=True, kw_only=True, tag="send_request",
     deadlines: Deadlines
     taken_ids: frozenset[str] = frozenset()
     id_prefix: str = "call"
+    retry_of: Purpose | None = (
+        None  # this is a further attempt at a request of that purpose; the one before is given up
+    )
 
 
 class PlannedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A call that passed every check. `arguments` is strictly complete JSON text (or free-form text)."""
+    """A call that passed every check. `arguments` is strictly complete JSON text (or free-form text). `paths` are the
+    resolved paths outside the workspace that were allowed for it; `grant` is a child's share of the turn's limits."""
 
     call: ToolCall
     arguments: str
     timeout_s: float
     exclusive: bool = False
+    paths: tuple[str, ...] = ()
+    grant: Limit | None = None
+
+
+class InspectCalls(msgspec.Struct, frozen=True, kw_only=True, tag="inspect_calls", omit_defaults=True):
+    """Find the facts that a verdict on these calls needs: resolved paths, parsed shell commands. Changes nothing."""
+
+    step: int
+    calls: tuple[PlannedCall, ...]
+
+
+class RunHooks(msgspec.Struct, frozen=True, kw_only=True, tag="run_hooks", omit_defaults=True):
+    """Run the user's hooks of one point, each within `deadlines.hook_s` or a time of its own. `calls` are those that
+    shall run (`before_tool`) or have run (`after_tool`, with their `results`); `request` is the one that shall leave
+    (`before_request`)."""
+
+    step: int
+    point: HookPoint
+    deadlines: Deadlines
+    calls: tuple[PlannedCall, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+    request: "SendRequest | None" = None
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True, tag="ask", omit_defaults=True):
+    """Ask a person: all asks of a step at once, before anything of it runs. What is not answered within `deadline_s`
+    seconds takes its default: an approval is denied, a question left to the model."""
+
+    step: int
+    asks: tuple[OneAsk, ...]
+    deadline_s: float
 
 
 class RunTools(msgspec.Struct, frozen=True, kw_only=True, tag="run_tools", omit_defaults=True):
@@ -49,8 +86,16 @@ class RunTools(msgspec.Struct, frozen=True, kw_only=True, tag="run_tools", omit_
     calls: tuple[PlannedCall, ...]
 
 
+class Wait(msgspec.Struct, frozen=True, kw_only=True, tag="wait", omit_defaults=True):
+    """Let so many seconds pass before request `number`, which failed, is sent again; `why` is for people."""
+
+    number: int
+    seconds: float
+    why: str
+
+
 class FinishTurn(msgspec.Struct, frozen=True, kw_only=True, tag="finish_turn"):
     result: TurnResult
 
 
-Command = PrepareStep | SendRequest | RunTools | FinishTurn
+Command = PrepareStep | RunHooks | SendRequest | InspectCalls | Ask | RunTools | Wait | FinishTurn

@@ -6,6 +6,9 @@ import msgspec
 
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.limits import Limit
+from turnwise.rules.permissions import Policy
+from turnwise.rules.retries import NO_RETRY, RetryPolicy
+from turnwise.turn.approvals import OneAsk
 from turnwise.vocab import (
     NO_USAGE,
     Fault,
@@ -24,6 +27,7 @@ from turnwise.vocab import (
 Effect = Literal["none", "read", "write", "execute"]
 Recover = Literal["continue", "split", "off"]
 Room = Literal["compact", "budget", "off"]
+HookPoint = Literal["before_tool", "after_tool", "before_request"]
 
 # 8 cut research questions short (gitmost); 20 was the remedy there.
 MAX_STEPS = 20
@@ -39,6 +43,9 @@ class ToolOffer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     repeatable: bool = False  # meant to be asked again and again, even while the answer stays the same
     effect: Effect = "none"
     timeout_s: float | None = None
+    inspected: bool = False  # it works on paths or shell commands: a verdict on its calls needs facts
+    asks_user: bool = False  # its calls are questions to the person; the answer is the result
+    child: bool = False  # its calls run agents of their own, on a share of the turn's limits
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -49,6 +56,15 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     idle_s: float = 90.0
     total_s: float = 900.0
     tool_s: float = 120.0
+    ask_s: float = 300.0  # a person may be away from the desk; then the default stands
+    hook_s: float = 10.0  # one hook that names no time of its own
+
+
+class Fallback(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Another model of the same endpoint, asked for the rest of the turn once the one before it has failed."""
+
+    model: str
+    limits: ModelLimits = UNKNOWN_LIMITS
 
 
 class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -80,6 +96,12 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # what is done so that the prompt and its answer fit the model. `budget`: each request asks for as much output as there is
     # room for; `compact`: and what is old gives way before there is too little. Off where it is not said, as `recover`.
     room: Room = "off"
+    # how often a request that failed is sent again. Once only where it is not said, as `recover`.
+    retry: RetryPolicy = NO_RETRY
+    fallbacks: tuple[Fallback, ...] = ()  # in order
+    # permission rules, in order; None: `allowed` alone decides
+    policy: Policy | None = None
+    hooks: tuple[HookPoint, ...] = ()  # where the user gave some
     prepares_steps: bool = False  # the user gave a `prepare_step`: ask for StepPrepared before each step
     deadlines: Deadlines = Deadlines()
     # facts of the endpoint's profile that rules need
@@ -91,6 +113,16 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # where the user sent the turn, for whoever goes on with the session; never the key itself, and no query (it may hold one)
     base_url: str = ""  # empty: the profile's own; it ends with "?" where a query was left out
     api_key_env: str = ""  # the variable's name
+
+
+class ChildReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a child spent of its parent's limits, its own children's part included, and how it ended."""
+
+    call_id: str
+    session_id: str
+    stop_reason: StopReason | None  # None: it did not come to an end
+    requests: int = 0
+    usage: Usage = NO_USAGE
 
 
 class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -107,8 +139,15 @@ class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     output: str | None = None  # JSON text that fits the output schema
     reasoning: str = ""
     repairs: tuple[Repair, ...] = ()
-    pending: tuple[ToolCall, ...] = ()  # calls of client-side tools that wait for results
+    pending: tuple[ToolCall, ...] = ()  # calls that wait: for results of client-side tools, or for an approval (`asks`)
+    asks: tuple[OneAsk, ...] = ()  # those that were left for later
+    unread: tuple[Message, ...] = ()  # words in mid-turn that came too late to be taken up
+    children: tuple[ChildReport, ...] = ()
     recovery_usage: Usage = NO_USAGE  # the part of `usage` that went into requests of purpose `continue` and `retry`
     fault: Fault | None = None
     origin: Literal["model", "local"] = "model"
     prefix_changes: tuple[str, ...] = ()  # "request 3: tools": it does not begin as the one before (PREFIX_EXCEPTIONS)
+    requests_by_purpose: dict[str, int] = {}  # of `requests`: {"step": 12, "compact": 2}
+    # what the next turn goes on from, where room was made in this one: with summaries and shortened results. None where it
+    # was not: then it is all that was said
+    history: tuple[Message, ...] | None = None

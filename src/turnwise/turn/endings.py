@@ -25,6 +25,10 @@ REFUSED = frozenset({FinishReason.REFUSAL, FinishReason.CONTENT_FILTER})
 NOT_REPORTED = "No result was reported for this call. The tool may or may not have run."
 NOT_RUN_REFUSED = "Not run: the response that asked for it was refused or filtered."
 NOT_RUN_FAULT = "Not run: the provider failed before its response was whole."
+NOTHING_LEFT_FOR_CHILD = (
+    "Not run: what the turn's limits leave is too little for a sub-agent, as the rest is kept for the answer. "
+    "Do not call it again; finish with what you have."
+)
 LOST = (
     "The run was interrupted before a result was recorded. The tool may or may not have run: look before you repeat it."
 )
@@ -35,6 +39,7 @@ INTERRUPTED = {
 NOT_STARTED = {
     "cancel": "Not run: cancelled by the user before this call had started.",
     "deadline": "Not run: the turn's time was up before this call had started.",
+    "lost": "Not run: the run was interrupted before this call had started.",
 }
 ENDED = {
     "cancel": (StopReason.CANCELLED, "The turn was cancelled before there was an answer."),

@@ -4,7 +4,9 @@ from typing import Literal
 
 import msgspec
 
-from turnwise.turn.config import TurnConfig
+from turnwise.rules.permission_facts import CallFacts
+from turnwise.turn.approvals import Approval
+from turnwise.turn.config import ChildReport, TurnConfig
 from turnwise.vocab import Fault, Message, OutputSchema, Response, Settings, ToolChoice, ToolResult
 
 
@@ -15,6 +17,7 @@ class TurnStarted(msgspec.Struct, frozen=True, kw_only=True, tag="turn_started",
     config: TurnConfig
     input: tuple[Message, ...]  # the user's message, or results handed in for pending calls
     history: tuple[Message, ...] = ()
+    approvals: tuple[Approval, ...] = ()  # for calls that an earlier run left pending
 
 
 class StepPrepared(msgspec.Struct, frozen=True, kw_only=True, tag="step_prepared", omit_defaults=True):
@@ -34,21 +37,72 @@ class ResponseReceived(msgspec.Struct, frozen=True, kw_only=True, tag="response_
     number: int  # the request's
     response: Response
     at_s: float = 0.0
+    jitter: float = 0.0  # a random number of [0, 1), drawn by the driver: it spreads the wait before a retry
 
 
 class RequestFailed(msgspec.Struct, frozen=True, kw_only=True, tag="request_failed", omit_defaults=True):
-    """The request gave no response that could be taken. `partial` is what had arrived: its text is shown, no call of it runs."""
+    """The request gave no response that could be taken. `partial` is what had arrived: its text is shown, no call of it runs.
+    One that was never `sent` (its endpoint is left alone for a while) does not count as a request."""
 
     number: int
     fault: Fault
     partial: Response | None = None
     at_s: float = 0.0
+    jitter: float = 0.0
+    sent: bool = True
 
 
 class ToolsFinished(msgspec.Struct, frozen=True, kw_only=True, tag="tools_finished", omit_defaults=True):
     """One result for each ordered call, in call order."""
 
     results: tuple[ToolResult, ...]
+    children: tuple[ChildReport, ...] = ()
+    at_s: float = 0.0
+
+
+class CallsInspected(msgspec.Struct, frozen=True, kw_only=True, tag="calls_inspected", omit_defaults=True):
+    """The facts of the calls that were to be inspected."""
+
+    facts: tuple[CallFacts, ...]
+    at_s: float = 0.0
+
+
+class HookOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a hook did about one call: None leaves it as it is. `denied` says why the call may not run (for
+    `before_request`, with an empty `call_id`: why the request may not leave), `arguments` are those to run it with,
+    `result` the one to give the model. `by` names the hook."""
+
+    by: str
+    call_id: str = ""
+    denied: str | None = None
+    arguments: str | None = None
+    result: ToolResult | None = None
+
+
+class HooksRan(msgspec.Struct, frozen=True, kw_only=True, tag="hooks_ran", omit_defaults=True):
+    """What the hooks of a point changed, in the order in which they ran."""
+
+    outcomes: tuple[HookOutcome, ...] = ()
+    at_s: float = 0.0
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True, tag="asked", omit_defaults=True):
+    """One approval for each ask that was answered; for the others the default stands."""
+
+    approvals: tuple[Approval, ...] = ()
+    at_s: float = 0.0
+
+
+class MessageArrived(msgspec.Struct, frozen=True, kw_only=True, tag="message_arrived", omit_defaults=True):
+    """A word from the user (or a parent) in mid-turn. The command at hand goes on; the next request carries it."""
+
+    message: Message
+    at_s: float = 0.0
+
+
+class WaitOver(msgspec.Struct, frozen=True, kw_only=True, tag="wait_over", omit_defaults=True):
+    """The ordered seconds have passed."""
+
     at_s: float = 0.0
 
 
@@ -61,6 +115,19 @@ class Interrupted(msgspec.Struct, frozen=True, kw_only=True, tag="interrupted", 
     results: tuple[ToolResult, ...] = ()
     started: tuple[str, ...] | None = None
     partial: Response | None = None
+    children: tuple[ChildReport, ...] = ()
 
 
-Event = TurnStarted | StepPrepared | ResponseReceived | RequestFailed | ToolsFinished | Interrupted
+Event = (
+    TurnStarted
+    | StepPrepared
+    | HooksRan
+    | ResponseReceived
+    | RequestFailed
+    | CallsInspected
+    | Asked
+    | ToolsFinished
+    | WaitOver
+    | MessageArrived
+    | Interrupted
+)

@@ -20,13 +20,18 @@ from turnwise.rules.limits import (
 )
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import (
+    Asked,
+    CallsInspected,
     Event,
+    HooksRan,
     Interrupted,
+    MessageArrived,
     RequestFailed,
     ResponseReceived,
     StepPrepared,
     ToolsFinished,
     TurnStarted,
+    WaitOver,
 )
 from turnwise.vocab import NO_USAGE, Message, Usage
 
@@ -51,7 +56,15 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         match event:
             case TurnStarted() | Interrupted():
                 return self
-            case StepPrepared(at_s=at_s) | ToolsFinished(at_s=at_s):
+            case (
+                StepPrepared(at_s=at_s)
+                | HooksRan(at_s=at_s)
+                | CallsInspected(at_s=at_s)
+                | Asked(at_s=at_s)
+                | MessageArrived(at_s=at_s)
+                | WaitOver(at_s=at_s)
+                | ToolsFinished(at_s=at_s)
+            ):
                 return msgspec.structs.replace(self, at_s=max(self.at_s, at_s))
             case ResponseReceived(response=response, at_s=at_s):
                 return self._took_in(response.usage, at_s=at_s, messages=messages)
@@ -101,6 +114,10 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         # It is part of the step at hand, and its time is bounded by the driver.
         more = msgspec.structs.replace(more, steps=0, elapsed_s=0.0)
         return not is_over(config.limits, spent=spent + more)
+
+    def answer(self, config: TurnConfig, *, messages: Sequence[Message]) -> Spent:
+        """What the answer after the calls at hand is likely to cost."""
+        return self._forecast(config, messages=messages).answer
 
     def _forecast(self, config: TurnConfig, *, messages: Sequence[Message]) -> Forecast:
         return forecast(

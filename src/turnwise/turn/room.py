@@ -77,6 +77,7 @@ class Room(msgspec.Struct, kw_only=True):
     planned: Summarise | None = None  # the request at hand asks for this summary
     ends: str = ""
     changed: bool = False  # since the last request: it begins otherwise
+    gave_way: bool = False  # history is no longer all that was said
     corrections: int = 0
     overflowed: bool = False  # the provider refused a prompt of this turn
     must_shrink: bool = False  # it did just now, and did not say by how much
@@ -259,7 +260,7 @@ class Room(msgspec.Struct, kw_only=True):
         self.prompt = weighed(self.prompt, sizes=self.sizes, sizes_now=sizes)
         self.sizes = sizes
         messages[:] = after
-        self.changed = True
+        self.changed = self.gave_way = True
 
 
 def reads_results(config: TurnConfig) -> bool:

@@ -1,57 +1,82 @@
 """A turn out of its journal: the same events give the same commands, anywhere, without running anything."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from turnwise.errors import TurnwiseBug
-from turnwise.rules.history import heal
+from turnwise.turn.carrying import Carried, Left
 from turnwise.turn.commands import Command
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.turn.machine import Turn
 from turnwise.vocab import Message
 
 
-def restore(
-    events: Iterable[Event], *, earlier: Sequence[Message] = (), taken_ids: Collection[str] = ()
-) -> tuple[Turn, list[Command]]:
+class SessionSoFar(msgspec.Struct, frozen=True, kw_only=True):
+    """A session between two turns. `messages` are all that its turns brought, whole, whatever was summarised; a result that
+    was too large when it came stands there as the model saw it, and its whole text is in the journal. `carried` is what the
+    next turn starts from."""
+
+    messages: Sequence[Message] = ()
+    carried: Carried = Carried()
+
+
+def restore(events: Iterable[Event], *, earlier: Sequence[Message] | Carried = ()) -> tuple[Turn, list[Command]]:
     """The turn as its journal left it, and every command it gave; the last is the one at hand.
 
-    `earlier` are the messages of the session's earlier turns, as `session_messages` gives them.
+    `earlier` is what the session's earlier turns carry on, as `fold_session` gives it, or their messages.
     Raises TurnwiseBug for a journal that does not begin with TurnStarted, or whose events are no legal sequence.
     """
     journal = iter(events)
-    turn, command = Turn.start(_first(next(journal, None)), earlier=earlier, taken_ids=taken_ids)
+    turn, command = Turn.start(_first(next(journal, None)), earlier=earlier)
     return turn, [command, *[turn.receive(event) for event in journal]]
 
 
-def replay(events: Iterable[Event], *, earlier: Sequence[Message] = ()) -> list[Command]:
+def replay(events: Iterable[Event], *, earlier: Sequence[Message] | Carried = ()) -> list[Command]:
     """Every command that these events led to, in order."""
     return restore(events, earlier=earlier)[1]
 
 
-def session_messages(journals: Iterable[Sequence[Event]]) -> tuple[Message, ...]:
-    """The messages of a session, from the journals of its turns in order; what the next turn starts from.
+def fold_session(journals: Iterable[Sequence[Event]]) -> SessionSoFar:
+    """A session from the journals of its turns in order.
 
     A turn that was killed in mid-way keeps what it had: its open calls get the result that the run was interrupted and
-    that the tool may or may not have run. Linear where no room is made: a turn is then replayed without the messages of
-    those before it, as what it adds depends on their call ids only. Which requests were summaries depends on all of them.
+    that the tool may or may not have run. Linear: a turn takes over what the one before it had healed and weighed.
     """
     messages: list[Message] = []
-    taken: frozenset[str] = frozenset()
-    family: str | None = None
+    carried = Carried(messages=messages)
     for events in journals:
         if not events:
             continue
         started = _first(events[0])
-        if family != started.config.family:
-            # Ids are fitted to the family, so another one may have found other ids taken.
-            family = started.config.family
-            taken = heal(messages, family=family).call_ids
-        makes_room = started.config.room != "off"
-        turn, _ = restore(events, earlier=messages if makes_room else (), taken_ids=taken)
+        turn, _ = restore(events, earlier=carried)
         messages += started.history
         messages += turn.left_behind()
-        taken = frozenset(turn.call_ids)
-    return tuple(messages)
+        carried = _carry_on(carried, turn=turn, started=started, whole=messages)
+    return SessionSoFar(messages=messages, carried=carried)
+
+
+def session_messages(journals: Iterable[Sequence[Event]]) -> tuple[Message, ...]:
+    """All messages of a session, whole: see `SessionSoFar`."""
+    return tuple(fold_session(journals).messages)
+
+
+def _carry_on(before: Carried, *, turn: Turn, started: TurnStarted, whole: list[Message]) -> Carried:
+    left = Left(
+        messages=turn.messages,
+        sizes=turn.room.sizes[: len(turn.messages)],
+        prompt=turn.room.prompt,
+        config=turn.config,
+        given_limits=started.config.model_limits,
+    )
+    gave_way = turn.room.gave_way or before.gave_way
+    return Carried(
+        messages=turn.messages if gave_way else whole,
+        left=left,
+        originals=turn.room.originals,
+        call_ids=frozenset(turn.call_ids),
+        gave_way=gave_way,
+    )
 
 
 def _first(event: Event | None) -> TurnStarted:

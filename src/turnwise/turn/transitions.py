@@ -8,15 +8,30 @@ from enum import StrEnum
 import msgspec
 
 from turnwise.errors import TurnwiseBug
-from turnwise.turn.commands import Command, FinishTurn, PrepareStep, RunTools, SendRequest
+from turnwise.turn.commands import (
+    Ask,
+    Command,
+    FinishTurn,
+    InspectCalls,
+    PrepareStep,
+    RunHooks,
+    RunTools,
+    SendRequest,
+    Wait,
+)
 from turnwise.turn.events import (
+    Asked,
+    CallsInspected,
     Event,
+    HooksRan,
     Interrupted,
+    MessageArrived,
     RequestFailed,
     ResponseReceived,
     StepPrepared,
     ToolsFinished,
     TurnStarted,
+    WaitOver,
 )
 
 
@@ -26,7 +41,11 @@ class State(StrEnum):
     READY = "ready"  # not started
     PREPARING = "preparing"  # StepPrepared
     REQUESTING = "requesting"  # ResponseReceived or RequestFailed
+    INSPECTING = "inspecting"  # CallsInspected
+    HOOKING = "hooking"  # HooksRan
+    ASKING = "asking"  # Asked
     RUNNING = "running"  # ToolsFinished
+    WAITING = "waiting"  # WaitOver
     FINISHED = "finished"  # nothing
 
 
@@ -38,46 +57,97 @@ class Move(msgspec.Struct, frozen=True):
     when: str  # what is true of the event, for people
 
 
-MOVES = (
-    Move(State.READY, TurnStarted, PrepareStep, State.PREPARING, "the user gave a prepare_step"),
-    Move(State.READY, TurnStarted, SendRequest, State.REQUESTING, "else"),
-    Move(State.READY, TurnStarted, FinishTurn, State.FINISHED, "the limits do not allow one request"),
-    Move(State.PREPARING, StepPrepared, SendRequest, State.REQUESTING, "the prompt leaves room for an answer"),
-    Move(State.PREPARING, StepPrepared, FinishTurn, State.FINISHED, "else"),
-    Move(State.PREPARING, Interrupted, FinishTurn, State.FINISHED, "always"),
-    Move(State.REQUESTING, ResponseReceived, RunTools, State.RUNNING, "it holds calls that may run"),
-    Move(
-        State.REQUESTING,
-        ResponseReceived,
-        SendRequest,
-        State.REQUESTING,
-        "no call may run, a pause, an empty answer, a disobedient last step, output that does not fit, or a cut response",
-    ),
-    Move(
-        State.REQUESTING, ResponseReceived, PrepareStep, State.PREPARING, "the same, where the user gave a prepare_step"
-    ),
-    Move(
-        State.REQUESTING,
-        ResponseReceived,
-        FinishTurn,
-        State.FINISHED,
-        "an answer, a refusal, a fault, only pending calls, or no request is left within the limits",
-    ),
-    Move(State.REQUESTING, RequestFailed, RunTools, State.RUNNING, "it was for more of a cut response; calls may run"),
-    Move(State.REQUESTING, RequestFailed, SendRequest, State.REQUESTING, "the same, and no call may run"),
-    Move(State.REQUESTING, RequestFailed, PrepareStep, State.PREPARING, "the same, where the user gave a prepare_step"),
-    Move(State.REQUESTING, RequestFailed, FinishTurn, State.FINISHED, "else"),
-    Move(State.REQUESTING, Interrupted, FinishTurn, State.FINISHED, "always"),
-    Move(State.RUNNING, ToolsFinished, SendRequest, State.REQUESTING, "every call has its result"),
-    Move(State.RUNNING, ToolsFinished, PrepareStep, State.PREPARING, "the same, where the user gave a prepare_step"),
-    Move(
-        State.RUNNING,
-        ToolsFinished,
-        FinishTurn,
-        State.FINISHED,
-        "calls of client-side tools are pending, or no request is left within the limits",
-    ),
-    Move(State.RUNNING, Interrupted, FinishTurn, State.FINISHED, "always"),
+# What the turn waits for follows from what it has ordered.
+WAITS: dict[type[Command], State] = {
+    PrepareStep: State.PREPARING,
+    RunHooks: State.HOOKING,
+    SendRequest: State.REQUESTING,
+    InspectCalls: State.INSPECTING,
+    Ask: State.ASKING,
+    RunTools: State.RUNNING,
+    Wait: State.WAITING,
+    FinishTurn: State.FINISHED,
+}
+
+_Commands = dict[type[Command], str]
+
+_REQUEST: _Commands = {
+    PrepareStep: "the next request; the user gave a prepare_step",
+    RunHooks: "the next request; the user gave hooks for it",
+    SendRequest: "the next request",
+}
+_TOOLS: _Commands = {
+    Ask: "calls may run if a person allows it, or the model asks the person",
+    RunTools: "calls may run",
+}
+_CALLS: _Commands = {
+    RunHooks: "calls may run, and the user gave hooks for tools; or the next request, and hooks for it",
+    InspectCalls: "calls on paths or of a shell may run, and there are rules to judge them by",
+    **_TOOLS,
+}
+_NO_CALL: _Commands = {
+    PrepareStep: "the next request, as none of the calls may run; the user gave a prepare_step",
+    SendRequest: "the next request, as none of the calls may run",
+    FinishTurn: "calls are pending, or no request is left within the limits",
+}
+_AFTER_CALLS: _Commands = {**_REQUEST, FinishTurn: "calls are pending, or no request is left within the limits"}
+_MESSAGE = "always: the command at hand goes on, the next request carries the message"
+
+_TABLE: dict[tuple[State, type[Event]], _Commands] = {
+    (State.READY, TurnStarted): {
+        **_REQUEST,
+        **_CALLS,
+        RunHooks: "the user gave hooks for the next request, or for the pending calls that were answered",
+        FinishTurn: "the limits do not allow one request, or calls stay pending",
+    },
+    (State.PREPARING, StepPrepared): {
+        RunHooks: "the prompt leaves room for an answer; the user gave hooks for requests",
+        SendRequest: "the prompt leaves room for an answer",
+        FinishTurn: "else",
+    },
+    (State.REQUESTING, ResponseReceived): {
+        **_CALLS,
+        PrepareStep: "the same as SendRequest, where the user gave a prepare_step",
+        Wait: "it broke off, and is worth another attempt",
+        SendRequest: "no call may run, a pause, an empty answer, a disobedient last step, output that does not fit, a cut "
+        "response, or a message has come",
+        FinishTurn: "an answer, a refusal, a fault, only pending calls, or no request is left within the limits",
+    },
+    (State.REQUESTING, RequestFailed): {
+        **_CALLS,
+        PrepareStep: "the same as SendRequest, where the user gave a prepare_step",
+        Wait: "the request is worth another attempt",
+        SendRequest: "it was for more of a cut response, and no call may run; another model is to be asked, or less at once",
+        FinishTurn: "else",
+    },
+    (State.HOOKING, HooksRan): {
+        **_NO_CALL,
+        InspectCalls: _CALLS[InspectCalls],
+        **_TOOLS,
+        RunHooks: "the next request; the user gave hooks for it",
+        FinishTurn: "a hook denied the request, calls are pending, or no request is left within the limits",
+    },
+    (State.INSPECTING, CallsInspected): {**_TOOLS, **_NO_CALL, RunHooks: _REQUEST[RunHooks]},
+    (State.ASKING, Asked): {RunTools: _TOOLS[RunTools], **_NO_CALL, RunHooks: _REQUEST[RunHooks]},
+    (State.WAITING, WaitOver): {
+        RunHooks: "always but for the next; the user gave hooks for requests",
+        SendRequest: "always but for the next",
+        FinishTurn: "no request is left within the limits",
+    },
+    (State.RUNNING, ToolsFinished): {
+        **_AFTER_CALLS,
+        RunHooks: "the user gave hooks for results, or for the next request",
+    },
+    **{(state, MessageArrived): {command: _MESSAGE} for command, state in WAITS.items() if state is not State.FINISHED},
+    **{(state, Interrupted): {FinishTurn: "always"} for state in State if state not in (State.READY, State.FINISHED)},
+}
+
+MOVES = tuple(
+    [
+        Move(state, event, command, WAITS[command], when)
+        for (state, event), commands in _TABLE.items()
+        for command, when in commands.items()
+    ]
 )
 
 _LEGAL: dict[tuple[State, type[Event]], dict[type[Command], State]] = {}

@@ -4,7 +4,10 @@ Gateways pass the texts of other providers through, so every family reads every 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from email.utils import mktime_tz, parsedate_tz
+
+import msgspec
 
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.healing import printable
@@ -70,6 +73,23 @@ _TRY_AGAIN = re.compile(
 )
 _SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 
+# When a used-up limit of rates is whole again. OpenAI and Groq send durations ("1s", "6m0s", "2m59.56s", "12ms"; OpenAI docs,
+# "Rate limits in headers"), Anthropic dates ("2025-01-01T00:00:00Z"; its docs, "Rate limits: response headers").
+_RESETS = tuple(
+    (f"{start}-remaining{end}", f"{start}-reset{end}")
+    for start, end in (("x-ratelimit", "-requests"), ("x-ratelimit", "-tokens"))
+)
+_ANTHROPIC_RESETS = tuple(
+    (f"anthropic-ratelimit-{what}-remaining", f"anthropic-ratelimit-{what}-reset")
+    for what in ("requests", "tokens", "input-tokens", "output-tokens")
+)
+_DURATION = re.compile(
+    r"(?=\d)(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,9}(?:\.\d{1,9})?)(ms|s))?", re.IGNORECASE | re.ASCII
+)
+_INTERNET_DATE = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(\.\d{1,9})?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
+)  # RFC 3339
+
 
 def kind_by_message(message: str) -> FaultKind | None:
     return next((kind for pattern, kind in MESSAGES if pattern.search(message)), None)
@@ -81,17 +101,65 @@ def fit_to_show(message: str) -> str:
 
 
 def retry_after_s(headers: Mapping[str, str], *, message: str = "") -> float | None:
-    """Seconds to wait: milliseconds, then seconds, then the message's own words. The date form of the header needs a clock,
-    so it is left to whoever has one."""
+    """Seconds to wait: milliseconds, then seconds, then the message's own words. For the date form of the header, see
+    `timed`."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         if _SECONDS.fullmatch(value):
             return float(value) * unit
     found = _TRY_AGAIN.search(message)
-    if found is None or not any(found.groups()):
+    return None if found is None else _seconds_of(found)
+
+
+def timed(fault: Fault, headers: Mapping[str, str]) -> Fault:
+    """The fault with what only the headers tell of a retry: a date, a used-up limit's end, a plain yes or no.
+
+    `x-should-retry` is what OpenAI's and Anthropic's own clients obey (openai-python `_base_client.py`).
+    """
+    should = {"true": True, "false": False}.get(headers.get("x-should-retry", "").strip().lower())
+    after_s, at_s = fault.retry_after_s, None
+    if after_s is None:
+        at_s = date_s(headers.get("retry-after", ""))
+    if after_s is None and at_s is None and fault.kind is FaultKind.RATE_LIMITED:
+        after_s = max(_used_up(headers, _RESETS, read=_duration_s), default=None)
+        at_s = max(_used_up(headers, _ANTHROPIC_RESETS, read=date_s), default=None) if after_s is None else None
+    return msgspec.structs.replace(fault, retry_after_s=after_s, retry_at_s=at_s, should_retry=should)
+
+
+def date_s(text: str) -> float | None:
+    """Seconds since 1970 of an HTTP date (RFC 9110) or an internet date (RFC 3339); None where it is neither."""
+    found = _INTERNET_DATE.fullmatch(text.strip())
+    try:
+        if found is not None:
+            year, month, day, hour, minute, second = [int(found[place]) for place in range(1, 7)]
+            offset = 60 * (60 * int(found[9] or 0) + int(found[10] or 0)) * (-1 if found[8] == "-" else 1)
+            whole = mktime_tz((year, month, day, hour, minute, second, 0, 1, -1, offset))
+            return whole + float(found[7] or 0)
+        parsed = parsedate_tz(text)
+        return None if parsed is None or parsed[9] is None else float(mktime_tz(parsed))
+    except (ValueError, OverflowError, IndexError):
+        return None
+
+
+def _used_up(
+    headers: Mapping[str, str], pairs: Iterable[tuple[str, str]], *, read: Callable[[str], float | None]
+) -> list[float]:
+    """The ends of those limits of which nothing remains."""
+    ends = [read(headers.get(reset, "")) for remaining, reset in pairs if headers.get(remaining, "").strip() == "0"]
+    return [end for end in ends if end is not None]
+
+
+def _duration_s(text: str) -> float | None:
+    found = _DURATION.fullmatch(text.strip())
+    return None if found is None else _seconds_of(found)
+
+
+def _seconds_of(found: re.Match[str]) -> float | None:
+    """The seconds of hours, minutes, and seconds or milliseconds, as `_TRY_AGAIN` and `_DURATION` find them."""
+    if not any(found.groups()):
         return None
     hours, minutes, amount, unit = found.groups()
-    seconds = float(amount or 0) * (0.001 if unit == "ms" else 1.0)
+    seconds = float(amount or 0) * (0.001 if (unit or "").lower() == "ms" else 1.0)
     return float(hours or 0) * 3600 + float(minutes or 0) * 60 + seconds
 
 

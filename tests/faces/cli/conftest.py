@@ -76,8 +76,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (folder / "todo.txt").write_text("nothing\n")
     monkeypatch.chdir(folder)
     monkeypatch.setenv("TURNWISE_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     names = {name for profile in builtin_profiles().values() for name in profile.api_key_env}
-    for name in {*names, "TURNWISE_MODEL", "TURNWISE_BASE_URL", "NO_COLOR", "FORCE_COLOR"} & set(os.environ):
+    ours = {"TURNWISE_MODEL", "TURNWISE_BASE_URL", "TURNWISE_CONFIG"}
+    for name in {*names, *ours, "NO_COLOR", "FORCE_COLOR"} & set(os.environ):
         monkeypatch.delenv(name)
     yield folder
     end_what_is_left()

@@ -74,9 +74,20 @@ def test_wrong_use_is_one_line_on_standard_error_and_exit_code_2(
     ("file", "content", "said"),
     [
         ("turnwise.toml", b"model = ", "turnwise.toml`: Invalid value (at "),
-        ("turnwise.toml", b"modle = 'x:y'", "turnwise.toml`: Object contains unknown field `modle`"),
-        ("turnwise.toml", b"max_steps = 0", "turnwise.toml`: Expected `int` >= 1 - at `$.max_steps`"),
-        ("turnwise.toml", b"\xff", "turnwise.toml`: "),
+        ("turnwise.toml", b"modle = 'x:y'", "turnwise.toml`: `modle`: no such setting; did you mean `model`?"),
+        (
+            "turnwise.toml",
+            b"max_steps = 0",
+            "turnwise.toml`: `max_steps`: Expected `int` >= 1; correct it, or take it out",
+        ),
+        (
+            "turnwise.toml",
+            b"base_url = 'http://x'",
+            "turnwise.toml`: `base_url`: a file cannot say where your key goes",
+        ),
+        ("turnwise.toml", b"model_limits.a.window = 0", "`model_limits`, `a`: a limit is a number of tokens above 0"),
+        ("pyproject.toml", b"[tool.turnwise]\nx = 1", "pyproject.toml`: `tool.turnwise.x`: no such setting; there are"),
+        ("turnwise.toml", b"\xff", "turnwise.toml` is not UTF-8 (byte 0): save it as UTF-8"),
         ("AGENTS.md", b"\xff", "AGENTS.md` is not UTF-8 (byte 0); leave it out with --no-agents-md"),
         ("AGENTS.md", b"x" * 70_000, "AGENTS.md` has 70000 bytes; 65536 at most, or leave it out with --no-agents-md"),
     ],

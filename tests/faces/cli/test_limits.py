@@ -1,14 +1,21 @@
 """`turnwise run --max-requests`, `--max-tokens`, `--max-time`: who decides, and what is said at the end."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from faces.cli.running import Cli, at
-from turnwise.faces.cli.folder import FolderSettings
-from turnwise.faces.cli.spending import limits_of
+from turnwise.drivers.catalogue import LimitRow
+from turnwise.drivers.settings import Merged, RunSettings, is_table
+from turnwise.faces.cli.folder import settings_of_run
+from turnwise.faces.cli.spending import limits_of, model_limits_of
 from turnwise.lab import Lab
+from turnwise.lab.received import Received
+from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import Limit, MaxRequests, MaxTokens, MaxWallTime
+from turnwise.turn.config import TurnConfig
+from turnwise.vocab import Settings
 
 each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
 
@@ -40,23 +47,102 @@ def test_a_limit_that_allows_nothing_is_a_usage_error(cli: Cli, lab: Lab, option
 
 
 @pytest.mark.parametrize(
-    ("requests", "tokens", "last", "settings", "chosen"),
+    ("settings", "last", "chosen"),
     [
-        (None, None, None, FolderSettings(), None),
-        (3, None, None, FolderSettings(), MaxRequests(3)),
-        (3, None, MaxRequests(9) | MaxTokens(100), FolderSettings(), MaxRequests(3) | MaxTokens(100)),
+        (RunSettings(), None, None),
+        (RunSettings(max_requests=3), None, MaxRequests(3)),
+        (RunSettings(max_requests=3, max_tokens=100), MaxRequests(9), MaxRequests(3) | MaxTokens(100)),
         (
-            None,
-            50,
-            MaxRequests(9),
-            FolderSettings(max_tokens=9, max_time=60),
-            MaxTokens(50) | MaxRequests(9) | MaxWallTime(60),
+            RunSettings(max_requests=9, max_tokens=50, max_time=60),
+            MaxTokens(7) | MaxTokens(8, "output"),
+            MaxRequests(9) | MaxTokens(50) | MaxWallTime(60) | MaxTokens(8, "output"),
         ),
-        (None, None, MaxRequests(9) & MaxTokens(9), FolderSettings(), MaxRequests(9) & MaxTokens(9)),
+        (RunSettings(), MaxRequests(9) & MaxTokens(9), MaxRequests(9) & MaxTokens(9)),
     ],
 )
-def test_each_kind_of_limit_is_chosen_by_itself(
-    requests: int | None, tokens: int | None, last: Limit | None, settings: FolderSettings, chosen: Limit | None
+def test_settings_are_limits_beside_what_only_a_session_can_say(
+    settings: RunSettings, last: Limit | None, chosen: Limit | None
 ) -> None:
-    """The command line, else the session, else the folder."""
-    assert limits_of(requests=requests, tokens=tokens, seconds=None, last=last, settings=settings) == chosen
+    """Each kind by itself; the merged settings have had the session's word on theirs."""
+    assert limits_of(settings, last=last) == chosen
+
+
+@pytest.mark.promise("end:budget", "end:cap")
+def test_user_project_session_and_command_line_stand_over_each_other(folder: Path, tmp_path: Path) -> None:
+    """Each key by itself, and it is known whose word it is."""
+    user, project = tmp_path / "user.toml", folder / "pyproject.toml"
+    user.write_text('model = "a:b"\nmax_steps = 9\nmax_requests = 4\nmax_tokens = 100\n')
+    project.write_text("[tool.turnwise]\nmax_steps = 8\nmax_requests = 5\n")
+    last = TurnConfig(
+        session_id="s", turn_id="t", model="m", limits=MaxTokens(70), settings=Settings(max_output_tokens=12)
+    )
+    env = {"TURNWISE_CONFIG": str(user)}
+    files = settings_of_run(folder, env=env, last=None, given=RunSettings())
+    assert files == Merged(
+        settings=RunSettings(model="a:b", max_steps=8, max_requests=4, max_tokens=100),
+        origins={"model": str(user), "max_steps": str(project), "max_requests": str(user), "max_tokens": str(user)},
+    )
+    assert settings_of_run(folder, env=env, last=last, given=RunSettings(max_steps=3)) == Merged(
+        settings=RunSettings(model="a:b", max_steps=3, max_requests=4, max_tokens=70, max_output_tokens=12),
+        origins={
+            "model": str(user),
+            "max_steps": "command line",
+            "max_requests": str(user),
+            "max_tokens": "session",
+            "max_output_tokens": "session",
+        },
+    )
+
+
+@each_family
+@pytest.mark.promise("cut:budget")
+def test_the_users_limits_of_a_model_stand_in_the_requests(
+    cli: Cli, lab: Lab, folder: Path, tmp_path: Path, family: str
+) -> None:
+    """The user's file for every model that begins so, the project's figure over it, the command line's over both."""
+    config = tmp_path / "config" / "turnwise" / "turnwise.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('[model_limits]\n"plain-*" = { window = 16_000, output = 3_000 }\n')
+
+    def asked(*options: str) -> int:
+        assert cli("run", "Go.", *options, *at(lab, "plain-answer", family=family)).code == 0
+        return output_limit(lab.requests[-1])
+
+    assert asked() == 3_000
+    (folder / "turnwise.toml").write_text(f'[model_limits]\n"{family}:plain-*" = {{ output = 2_500 }}\n')
+    assert asked() == 2_500
+    (folder / "turnwise.toml").write_text('[model_limits]\n"plain-*" = { output = 2_000 }\n')
+    assert asked() == 2_000
+    assert asked("--max-output-tokens", "1500") == 1_500
+    assert asked("--continue") == 1_500
+    assert asked("--max-output-tokens", "9000") == 2_000
+    # too small a window for that: what the prompt leaves of it
+    assert 0 < asked("--context-window", "3000") < 2_000
+
+
+def test_a_window_that_only_the_session_knows_is_kept(folder: Path) -> None:
+    """What the catalogue or the user's files say goes before it; another model has none of it."""
+    last = TurnConfig(
+        session_id="s", turn_id="t", model="qwen3", profile="ollama", model_limits=ModelLimits(context_window_tokens=9)
+    )
+    rows = {"qwen3": LimitRow(output=4)}
+
+    def found(model: str, *, window: int | None = None) -> ModelLimits:
+        settings = RunSettings(model_limits=rows)
+        return model_limits_of(model, settings=settings, context_window=window, last=last)
+
+    assert found("ollama:qwen3") == ModelLimits(context_window_tokens=9, max_output_tokens=4)
+    assert found("ollama:qwen3", window=7) == ModelLimits(context_window_tokens=7, max_output_tokens=4)
+    assert found("vllm:qwen3") == ModelLimits(max_output_tokens=4)
+    rows["ollama:qwen3"] = LimitRow(window=8)
+    assert found("ollama:qwen3") == ModelLimits(context_window_tokens=8)
+
+
+def output_limit(received: Received) -> int:
+    """`max_tokens` of a request, wherever its family puts it."""
+    body: dict[str, object] = json.loads(received.body)
+    config = body.get("generationConfig")
+    fields: dict[str, object] = {**body, **(config if is_table(config) else {})}
+    names = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+    (found,) = [value for name in names if isinstance(value := fields.get(name), int)]
+    return found

@@ -1,11 +1,11 @@
-"""Which model, where, and whose key: the command line's word, else the session's, else the environment's, else the folder's."""
+"""Which model, where, and whose key: the command line's word, else the session's, else the environment's, else the files'."""
 
 from collections.abc import Mapping
 
 import msgspec
 
+from turnwise.drivers.settings import RunSettings
 from turnwise.errors import CallerError
-from turnwise.faces.cli.folder import FolderSettings
 from turnwise.turn.config import TurnConfig
 from turnwise.wire.profiles import builtin_profiles
 
@@ -25,7 +25,7 @@ def choose(
     api_key_env: str | None,
     last: TurnConfig | None,
     env: Mapping[str, str],
-    settings: FolderSettings,
+    settings: RunSettings,
 ) -> Choice:
     """Model, address and key variable of a session go together: with another `--model` none of them is kept.
 

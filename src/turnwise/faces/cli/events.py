@@ -87,6 +87,7 @@ class JsonLines:
                 "complete": result.complete,
                 "steps": result.steps,
                 "requests": result.requests,
+                "requests_by_purpose": result.requests_by_purpose,
                 "usage": {
                     "input_tokens": usage.input_tokens,
                     "output_tokens": usage.output_tokens,

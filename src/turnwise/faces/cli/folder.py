@@ -1,26 +1,14 @@
-"""What a folder says of itself: AGENTS.md and turnwise.toml."""
+"""What a folder brings to a run: its AGENTS.md, and the settings that hold there."""
 
-import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
 
-import msgspec
-
+from turnwise.drivers.settings import Merged, RunSettings, Said, check_layer, merge, read_layers
 from turnwise.errors import CallerError
+from turnwise.faces.cli.spending import leaves_of
+from turnwise.turn.config import TurnConfig
 
 MAX_AGENTS_BYTES = 64 * 1024  # instructions travel with every request
-MOST_STEPS = 10_000  # of --max-steps and `max_steps`: more is a slip of the keyboard
-FILE = "turnwise.toml"
-
-
-class FolderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`turnwise.toml`, or `[tool.turnwise]` of `pyproject.toml`."""
-
-    model: str | None = None
-    max_steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)] | None = None
-    max_requests: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    max_time: Annotated[float, msgspec.Meta(gt=0)] | None = None  # seconds
 
 
 def read_agents_md(folder: Path) -> str | None:
@@ -42,22 +30,23 @@ def read_agents_md(folder: Path) -> str | None:
         raise CallerError(f"`{path}` is not UTF-8 (byte {error.start}); leave it out with --no-agents-md") from error
 
 
-def read_folder_settings(folder: Path) -> FolderSettings:
-    """Raises CallerError naming the file and the field."""
-    for path, keys in ((folder / FILE, ()), (folder / "pyproject.toml", ("tool", "turnwise"))):
-        try:
-            table: object = tomllib.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            continue
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            if keys:  # somebody else's file: its faults are not ours to report
-                continue
-            raise CallerError(f"`{path}`: {error}") from error
-        for key in keys:
-            table = table.get(key) if isinstance(table, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-        if table is not None:
-            try:
-                return msgspec.convert(table, FolderSettings)
-            except msgspec.ValidationError as error:
-                raise CallerError(f"`{path}`: {error}") from error
-    return FolderSettings()
+def settings_of_run(folder: Path, *, env: Mapping[str, str], last: TurnConfig | None, given: RunSettings) -> Merged:
+    """What holds for a run in `folder`: the user's file, the project's, the session's `last` turn, and what was `given` on the
+    command line, the later over the earlier. Raises CallerError in one line, with file and key.
+
+    The session's model is not among it: it goes together with an address and a key (`choose`).
+    """
+    files = [check_layer(layer) for layer in read_layers(folder, env=env)]
+    before = [] if last is None else [Said(source="session", origin="session", settings=_said_by(last))]
+    return merge(*files, *before, Said(source="command line", origin="command line", settings=given))
+
+
+def _said_by(last: TurnConfig) -> RunSettings:
+    requests, tokens, seconds = leaves_of(last.limits)
+    return RunSettings(
+        max_steps=last.max_steps,
+        max_requests=requests,
+        max_tokens=tokens,
+        max_time=seconds,
+        max_output_tokens=last.settings.max_output_tokens,
+    )

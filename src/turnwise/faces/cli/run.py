@@ -12,6 +12,7 @@ import msgspec
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, Session, journal_path
 from turnwise.drivers.own_loop import run_to_end
+from turnwise.drivers.settings import MOST_STEPS, RunSettings
 from turnwise.drivers.watching import Seen
 from turnwise.drivers.workspace import workspace_tools
 from turnwise.errors import CallerError
@@ -19,15 +20,15 @@ from turnwise.faces.agent import Agent, RunOptions
 from turnwise.faces.cli.choice import choose, key_variables
 from turnwise.faces.cli.events import JsonLines
 from turnwise.faces.cli.failures import as_one_line
-from turnwise.faces.cli.folder import MOST_STEPS, read_agents_md, read_folder_settings
+from turnwise.faces.cli.folder import read_agents_md, settings_of_run
 from turnwise.faces.cli.screen import Screen, outcome_line
-from turnwise.faces.cli.spending import limits_of
+from turnwise.faces.cli.spending import limits_of, model_limits_of
 from turnwise.faces.cli.text import clean, shortened, style
 from turnwise.faces.results import RunResult
 from turnwise.rules.stop import exit_code
 from turnwise.turn.config import MAX_STEPS, Effect, Recover, TurnConfig
 from turnwise.turn.events import TurnStarted
-from turnwise.vocab import StopReason
+from turnwise.vocab import Settings, StopReason
 
 MAX_INPUT_BYTES = 4 * 1024 * 1024  # of a prompt from standard input, and of an output schema
 EFFECTS: dict[str, Effect] = {"write": "write", "bash": "execute", "execute": "execute"}
@@ -72,6 +73,18 @@ Exit codes: 0 answered and complete; 2 usage; 3 answered but not complete (step_
     "--max-time", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Time at most, the answer included."
 )
 @click.option(
+    "--max-output-tokens",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Tokens at most of one response, reasoning included.",
+)
+@click.option(
+    "--context-window",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Tokens of prompt and answer that the model takes, where turnwise knows it not or wrongly.",
+)
+@click.option(
     "--recover",
     type=click.Choice(["continue", "split", "off"]),
     help="Where the output limit cuts: go on there, ask for smaller pieces, or do nothing. [default: continue]",
@@ -96,6 +109,8 @@ def command(
     max_requests: int | None,
     max_tokens: int | None,
     max_time: float | None,
+    max_output_tokens: int | None,
+    context_window: int | None,
     recover: Recover | None,
     cwd: Path | None,
     go_on: bool,
@@ -117,13 +132,20 @@ def command(
             raise CallerError("give either --continue or --session, not both")
         folder = (cwd or Path.cwd()).resolve()
         text = read_prompt(prompt, goes_on=go_on or session is not None)
-        settings = read_folder_settings(folder)
+        given = RunSettings(
+            max_steps=max_steps,
+            max_requests=max_requests,
+            max_tokens=max_tokens,
+            max_time=max_time,
+            max_output_tokens=max_output_tokens,
+        )
         agents_md = None if no_agents_md else read_agents_md(folder)
         output_type = read_schema(output_schema)
         clock = SystemClock()
         with Journal.open(journal_path(os.environ), clock=clock) as journal:
             before = find_session(journal, folder=folder, go_on=go_on, session=session)
             last = None if before is None else last_config(journal, before)
+            settings = settings_of_run(folder, env=os.environ, last=last, given=given).settings
             choice = choose(
                 model, base_url=base_url, api_key_env=api_key_env, last=last, env=os.environ, settings=settings
             )
@@ -132,14 +154,10 @@ def command(
                 tools=workspace_tools(folder, hidden_env=key_variables(choice)),
                 instructions=instructions(system, agents_md=agents_md),
                 output_type=output_type,
-                max_steps=max_steps or (last.max_steps if last else None) or settings.max_steps or MAX_STEPS,
-                limits=limits_of(
-                    requests=max_requests,
-                    tokens=max_tokens,
-                    seconds=max_time,
-                    last=last.limits if last else None,
-                    settings=settings,
-                ),
+                settings=Settings(max_output_tokens=settings.max_output_tokens),
+                max_steps=settings.max_steps or MAX_STEPS,
+                limits=limits_of(settings, last=last.limits if last else None),
+                model_limits=model_limits_of(choice.model, settings=settings, context_window=context_window, last=last),
                 recover=recover or (last.recover if last else "continue"),
                 allowed=("none", "read", *(EFFECTS[word] for word in allow)),
                 allow_hint=ALLOW_HINT,

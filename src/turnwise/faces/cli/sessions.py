@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -11,7 +12,7 @@ import msgspec
 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, Session, SessionRow, journal_path
-from turnwise.faces.agent import messages_of_session
+from turnwise.faces.agent import read_session
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.screen import describe_call, describe_result
 from turnwise.faces.cli.text import clean, many, shortened, style
@@ -61,11 +62,13 @@ def show_session(session: str, as_json: bool) -> None:
     """Show what was said and done in SESSION (an id, or its first or last letters)."""
     with as_one_line(), opened() as journal:
         found = journal.find_session(session)
-        messages = messages_of_session(journal, found)
+        messages = read_session(journal, found).messages
+        purposes = {turn.id: journal.requests_by_purpose(turn.id) for turn in found.turns}
         if as_json:
-            _write_json({"session": found.row, "turns": found.turns, "messages": messages})
+            turns = [{**msgspec.structs.asdict(turn), "requests": purposes[turn.id]} for turn in found.turns]
+            _write_json({"session": found.row, "turns": turns, "messages": messages})
             return
-        _show(found, messages)
+        _show(found, messages, requests=sum([Counter(each) for each in purposes.values()], Counter[str]()))
 
 
 @contextmanager
@@ -74,12 +77,16 @@ def opened() -> Generator[Journal]:
         yield journal
 
 
-def _show(session: Session, messages: tuple[Message, ...]) -> None:
+def _show(session: Session, messages: Sequence[Message], *, requests: Mapping[str, int]) -> None:
     row = session.row
     click.echo(style(f"session {row.id}", "bold"))
     click.echo(
         f"{clean(row.folder)}, {_time(row.created)} to {_time(row.updated)}, {many(row.turns, 'turn')}, {_state(row)}"
     )
+    if requests:
+        click.echo(
+            f"{many(sum(requests.values()), 'request')}: {', '.join([f'{n} {word}' for word, n in requests.items()])}"
+        )
     for message in messages:
         for part in message.parts:
             line = _line(message, part)

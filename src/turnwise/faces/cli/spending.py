@@ -1,37 +1,67 @@
-"""What a run may spend, out of the command line, the session and the folder."""
+"""What a run may spend and what its model can give, out of the settings that hold for it."""
 
-from turnwise.faces.cli.folder import FolderSettings
+from turnwise.drivers.catalogue import find_limits, limits_over
+from turnwise.drivers.settings import RunSettings
+from turnwise.faces.models import read_model
+from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import AnyOf, Limit, MaxRequests, MaxTokens, MaxWallTime
+from turnwise.turn.config import TurnConfig
 
 
-def limits_of(
-    *,
-    requests: int | None,
-    tokens: int | None,
-    seconds: float | None,
-    last: Limit | None,
-    settings: FolderSettings,
-) -> Limit | None:
-    """Each kind of limit by itself: the command line's, else the session's, else the folder's. Whichever is reached first
-    ends the turn."""
-    named = _limits(requests=requests, tokens=tokens, seconds=seconds)
-    folder = _limits(requests=settings.max_requests, tokens=settings.max_tokens, seconds=settings.max_time)
-    before = last.limits if isinstance(last, AnyOf) else () if last is None else (last,)
-    chosen = list(named)
-    for source in (before, folder):
-        kinds = {type(one) for one in chosen}
-        chosen += [one for one in source if type(one) not in kinds]
+def limits_of(settings: RunSettings, *, last: Limit | None) -> Limit | None:
+    """The limits that the settings name, and those of the session's `last` turn for which there is no setting (`&`, output
+    tokens alone). Whichever is reached first ends the turn."""
+    chosen: list[Limit] = []
+    if settings.max_requests is not None:
+        chosen.append(MaxRequests(settings.max_requests))
+    if settings.max_tokens is not None:
+        chosen.append(MaxTokens(settings.max_tokens))
+    if settings.max_time is not None:
+        chosen.append(MaxWallTime(settings.max_time))
+    chosen += [one for one in _members(last) if not _has_setting(one)]
     if len(chosen) < 2:
         return chosen[0] if chosen else None
     return AnyOf(tuple(chosen))
 
 
-def _limits(*, requests: int | None, tokens: int | None, seconds: float | None) -> tuple[Limit, ...]:
-    limits: list[Limit] = []
-    if requests is not None:
-        limits.append(MaxRequests(requests))
-    if tokens is not None:
-        limits.append(MaxTokens(tokens))
-    if seconds is not None:
-        limits.append(MaxWallTime(seconds))
-    return tuple(limits)
+def leaves_of(limit: Limit | None) -> tuple[int | None, int | None, float | None]:
+    """The requests, tokens and seconds of a limit that settings could have named; None where it has none."""
+    requests: int | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+    for one in _members(limit):
+        match one:
+            case MaxRequests():
+                requests = one.requests
+            case MaxTokens(counts="all"):
+                tokens = one.tokens
+            case MaxWallTime():
+                seconds = one.seconds
+            case _:
+                pass
+    return requests, tokens, seconds
+
+
+def model_limits_of(
+    model: str, *, settings: RunSettings, context_window: int | None, last: TurnConfig | None
+) -> ModelLimits:
+    """The command line's window, else the user's row, else the catalogue's; what none of them knows, as the session's last
+    turn had it, if that was the same model. Raises UnknownModel.
+
+    Limits are facts and not choices: a session does not hold on to what was thought of its model.
+    """
+    named = read_model(model)
+    known = find_limits(named.name, profile=named.profile.name, overrides=settings.model_limits)
+    if last is not None and (last.profile, last.model) == (named.profile.name, named.name):
+        known = limits_over(last.model_limits, known)
+    return limits_over(known, ModelLimits(context_window_tokens=context_window))
+
+
+def _members(limit: Limit | None) -> tuple[Limit, ...]:
+    if limit is None:
+        return ()
+    return limit.limits if isinstance(limit, AnyOf) else (limit,)
+
+
+def _has_setting(limit: Limit) -> bool:
+    return leaves_of(limit) != (None, None, None)

@@ -10,7 +10,7 @@ import msgspec
 
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire import faults
-from turnwise.wire.faults import MESSAGE_CHARACTERS, fit_to_show, kind_by_message, retry_after_s
+from turnwise.wire.faults import MESSAGE_CHARACTERS, fit_to_show, kind_by_message, retry_after_s, timed
 from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields, read_items, string_of
 
 KIND_BY_TYPE: Mapping[str, FaultKind] = {
@@ -54,7 +54,7 @@ def decode_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     error = _inner(fields)
     code = string_of(error, "type") or string_of(error, "status")
     message = string_of(error, "message") or string_of(fields, "error") or _plain_text(body)
-    return Fault(
+    fault = Fault(
         kind=_kind(code, message, status),
         message=fit_to_show(message) or f"the server answered HTTP {status} without a word",
         status=status,
@@ -62,6 +62,7 @@ def decode_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
         retry_after_s=retry_after_s(headers, message=message),
         request_id=string_of(fields, "request_id") or headers.get("request-id"),
     )
+    return timed(fault, headers)
 
 
 def stream_fault(fields: Fields) -> Fault:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from turnwise.vocab import Fault, FaultKind
-from turnwise.wire.faults import STATUSES, fit_to_show, kind_by_message, retry_after_s
+from turnwise.wire.faults import STATUSES, fit_to_show, kind_by_message, retry_after_s, timed
 from turnwise.wire.healing import printable
 from turnwise.wire.json_fields import NOTHING, UNREADABLE
 
@@ -105,7 +105,7 @@ def fault_in_stream(error: msgspec.Raw) -> Fault:
 def _fault_of(error: _Error, *, status: int | None, headers: Mapping[str, str]) -> Fault:
     message = fit_to_show(error.message or "the provider gave no message")
     details = bytes(error.details).decode("utf-8", "replace")
-    return Fault(
+    fault = Fault(
         kind=_kind_of(status, word=error.status, text=message + details),
         message=message,
         status=status,
@@ -113,6 +113,7 @@ def _fault_of(error: _Error, *, status: int | None, headers: Mapping[str, str]) 
         retry_after_s=_retry_after(headers, message=message, details=error.details),
         request_id=headers.get("x-request-id") or headers.get("x-goog-request-id"),
     )
+    return timed(fault, headers)
 
 
 def _kind_of(status: int | None, *, word: str | None, text: str) -> FaultKind:
@@ -155,13 +156,14 @@ def _retry_delay(details: msgspec.Raw) -> str:
 def _unreadable_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     shown = printable(body)
     text = f"the answer is no error of Gemini's: {shown}" if shown else "the answer has no text"
-    return Fault(
+    fault = Fault(
         kind=_kind_of(status, word=None, text=""),
         message=f"HTTP {status}: {text}",
         status=status,
         retry_after_s=_retry_after(headers, message="", details=NOTHING),
         request_id=headers.get("x-request-id"),
     )
+    return timed(fault, headers)
 
 
 def encode_error(fault: Fault) -> tuple[int, bytes]:

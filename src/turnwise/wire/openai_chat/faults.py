@@ -8,7 +8,7 @@ import msgspec
 
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire import faults
-from turnwise.wire.faults import SPENT_QUOTA, fit_to_show, kind_by_message, retry_after_s
+from turnwise.wire.faults import SPENT_QUOTA, fit_to_show, kind_by_message, retry_after_s, timed
 from turnwise.wire.healing import printable
 from turnwise.wire.json_fields import UNREADABLE
 
@@ -75,7 +75,7 @@ def decode_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     if not message:
         shown = printable(body)
         message = f"HTTP {status}: the answer began with {shown!r}" if shown else f"HTTP {status} with an empty answer"
-    return Fault(
+    fault = Fault(
         kind=_kind(status, message, error),
         message=fit_to_show(message),
         status=status,
@@ -83,6 +83,7 @@ def decode_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
         retry_after_s=retry_after_s(headers, message=message),
         request_id=headers.get("x-request-id") or headers.get("apim-request-id"),
     )
+    return timed(fault, headers)
 
 
 def decode_error_event(raw: bytes) -> Fault:

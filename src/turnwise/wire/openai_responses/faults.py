@@ -7,7 +7,7 @@ import msgspec
 
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire import faults
-from turnwise.wire.faults import SPENT_QUOTA, fit_to_show, kind_by_message, retry_after_s
+from turnwise.wire.faults import SPENT_QUOTA, fit_to_show, kind_by_message, retry_after_s, timed
 from turnwise.wire.healing import decode_text, printable, read_objects
 from turnwise.wire.json_fields import Fields, encode, is_object, read_fields
 from turnwise.wire.limits import MiB
@@ -78,17 +78,19 @@ def decode_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     if found is None:
         said = printable(body)
         message = f"HTTP {status}: {said}" if said else f"HTTP {status} with an empty body"
-        return Fault(
+        fault = Fault(
             kind=kind_of_fault(status=status, codes=(), message=message),
             message=message,
             status=status,
             retry_after_s=retry_after_s(headers, message=message),
             request_id=request_id,
         )
+        return timed(fault, headers)
     fault = fault_of(found, status=status)
-    return msgspec.structs.replace(
+    fault = msgspec.structs.replace(
         fault, retry_after_s=retry_after_s(headers, message=fault.message), request_id=request_id
     )
+    return timed(fault, headers)
 
 
 def _error_fields(body: bytes) -> Fields | None:

@@ -1,0 +1,247 @@
+"""The user's hooks: functions or commands that see calls, results and requests before they take effect, and may change or
+deny them. Each has a deadline of its own. What they did is the `HooksRan` event in the journal.
+
+A hook that guards something and fails (raises, is late, answers nonsense) denies: a guard that can be crashed is none. One
+that only looks at a result leaves it as it is.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Literal, assert_never
+
+import msgspec
+
+from turnwise.drivers.clock import Clock, wait_for_task
+from turnwise.drivers.tool_output import result_of
+from turnwise.turn.commands import PlannedCall, Purpose, RunHooks
+from turnwise.turn.config import Deadlines, HookPoint, TurnResult
+from turnwise.turn.events import HookOutcome
+from turnwise.vocab import Message, ToolResult, text_of
+
+SETTLE_S = 0.5
+
+_log = logging.getLogger("turnwise")
+
+
+class ToolAboutToRun(msgspec.Struct, frozen=True, kw_only=True):
+    """Given to `before_tool`. `arguments` are JSON text (free-form tools: their text)."""
+
+    call_id: str
+    tool: str
+    arguments: str
+    step: int
+
+
+class ToolRan(msgspec.Struct, frozen=True, kw_only=True):
+    """Given to `after_tool`. `text` is the result as the model would read it."""
+
+    call_id: str
+    tool: str
+    arguments: str
+    text: str
+    is_error: bool
+    step: int
+
+
+class RequestAboutToLeave(msgspec.Struct, frozen=True, kw_only=True):
+    """Given to `before_request`. `number` counts the turn's requests from 1."""
+
+    number: int
+    step: int
+    purpose: Purpose
+    model: str
+    messages: tuple[Message, ...]
+
+
+class TurnEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """Given to `turn_ended` and `turn_cancelled`."""
+
+    result: TurnResult
+
+
+class Deny(msgspec.Struct, frozen=True):
+    """The call does not run (its result says why), the request does not leave (the turn ends), the result is withheld."""
+
+    reason: str
+
+
+class ChangeArguments(msgspec.Struct, frozen=True):
+    """Run the call with these instead; they are validated, and judged by the permission rules, as a model's are."""
+
+    arguments: Mapping[str, object]
+
+
+class ChangeResult(msgspec.Struct, frozen=True):
+    """Give the model this instead: text, something JSON-able, or parts, as a tool returns them."""
+
+    value: object
+    is_error: bool = False
+
+
+Says = Deny | ChangeArguments | ChangeResult | None
+Looks = ToolAboutToRun | ToolRan | RequestAboutToLeave | TurnEnded
+Point = Literal["before_tool", "after_tool", "before_request", "turn_ended", "turn_cancelled"]
+
+
+class Hook(msgspec.Struct, frozen=True, kw_only=True):
+    """A hook at a point. `function` (sync ones run in the event loop: be quick) takes what the point looks at and returns
+    what to do about it; `tools` is a glob of tool names that it is for; `timeout_s` are its seconds,
+    None: those of `Deadlines.hook_s`."""
+
+    point: Point
+    function: Callable[[Looks], Says | Awaitable[Says]]
+    name: str
+    tools: str = "*"
+    timeout_s: float | None = None
+
+
+class Hooks:
+    """All hooks of an agent, in the order in which they run."""
+
+    def __init__(self, hooks: Sequence[Hook], *, clock: Clock) -> None:
+        self._hooks = tuple(hooks)
+        self._clock = clock
+
+    @property
+    def points(self) -> tuple[HookPoint, ...]:
+        """The points at which the turn has to wait for a hook."""
+        given = {hook.point for hook in self._hooks}
+        waited: tuple[HookPoint, ...] = ("before_tool", "after_tool", "before_request")
+        return tuple([point for point in waited if point in given])
+
+    async def run(self, order: RunHooks) -> tuple[HookOutcome, ...]:
+        """What the hooks of a point say. Calls are looked at together, the hooks of one call one after the other."""
+        match order.point:
+            case "before_tool":
+                found = await asyncio.gather(*[self._before(plan, order=order) for plan in order.calls])
+                return tuple([outcome for outcomes in found for outcome in outcomes])
+            case "after_tool":
+                plans = {plan.call.id: plan for plan in order.calls}
+                ran = [(plans[one.call_id], one) for one in order.results if one.call_id in plans]
+                found = await asyncio.gather(*[self._after(plan, result=one, order=order) for plan, one in ran])
+                return tuple([outcome for outcomes in found for outcome in outcomes])
+            case "before_request":
+                return await self._request(order)
+            case _:
+                assert_never(order.point)
+
+    async def ended(self, result: TurnResult, *, cancelled: bool, deadlines: Deadlines) -> None:
+        """Tell those that want to know that the turn is over. Nothing that they do changes it."""
+        points: tuple[Point, ...] = ("turn_cancelled", "turn_ended") if cancelled else ("turn_ended",)
+        for point in points:
+            for hook in self._at(point):
+                await self._call(hook, TurnEnded(result=result), deadlines=deadlines)
+
+    def _at(self, point: Point, *, tool: str | None = None) -> list[Hook]:
+        return [hook for hook in self._hooks if hook.point == point and (tool is None or fnmatchcase(tool, hook.tools))]
+
+    async def _before(self, plan: PlannedCall, *, order: RunHooks) -> list[HookOutcome]:
+        outcomes: list[HookOutcome] = []
+        arguments = plan.arguments
+        for hook in self._at("before_tool", tool=plan.call.name):
+            looks = ToolAboutToRun(call_id=plan.call.id, tool=plan.call.name, arguments=arguments, step=order.step)
+            said, fault = await self._call(hook, looks, deadlines=order.deadlines)
+            outcome = HookOutcome(by=hook.name, call_id=plan.call.id)
+            match said:
+                case _ if fault:
+                    outcomes.append(msgspec.structs.replace(outcome, denied=fault))
+                    break
+                case Deny(reason=reason):
+                    outcomes.append(msgspec.structs.replace(outcome, denied=reason))
+                    break
+                case ChangeArguments(arguments=changed):
+                    try:
+                        arguments = msgspec.json.encode(dict(changed)).decode()
+                    except Exception as error:  # noqa: BLE001 (values of the user's, which may be anything)
+                        fault = f"the changed arguments are no JSON: {type(error).__name__}"
+                        outcomes.append(msgspec.structs.replace(outcome, denied=fault))
+                        break
+                    outcomes.append(msgspec.structs.replace(outcome, arguments=arguments))
+                case ChangeResult():
+                    outcomes.append(msgspec.structs.replace(outcome, result=_result(plan, said)))
+                    break
+                case None:
+                    continue
+        return outcomes
+
+    async def _after(self, plan: PlannedCall, *, result: ToolResult, order: RunHooks) -> list[HookOutcome]:
+        outcomes: list[HookOutcome] = []
+        for hook in self._at("after_tool", tool=plan.call.name):
+            looks = ToolRan(
+                call_id=plan.call.id,
+                tool=plan.call.name,
+                arguments=plan.arguments,
+                text=text_of(Message("user", result.content)),
+                is_error=result.is_error,
+                step=order.step,
+            )
+            said, _ = await self._call(hook, looks, deadlines=order.deadlines)
+            outcome = HookOutcome(by=hook.name, call_id=plan.call.id)
+            match said:
+                case Deny(reason=reason):
+                    outcomes.append(msgspec.structs.replace(outcome, denied=reason))
+                    break
+                case ChangeResult():
+                    result = _result(plan, said)
+                    outcomes.append(msgspec.structs.replace(outcome, result=result))
+                case ChangeArguments() | None:
+                    continue
+        return outcomes
+
+    async def _request(self, order: RunHooks) -> tuple[HookOutcome, ...]:
+        assert order.request is not None
+        send = order.request
+        looks = RequestAboutToLeave(
+            number=send.number,
+            step=send.step,
+            purpose=send.purpose,
+            model=send.request.model,
+            messages=send.request.messages,
+        )
+        for hook in self._at("before_request"):
+            said, fault = await self._call(hook, looks, deadlines=order.deadlines)
+            if fault or isinstance(said, Deny):
+                reason = said.reason if isinstance(said, Deny) else fault
+                return (HookOutcome(by=hook.name, denied=reason),)
+        return ()
+
+    async def _call(self, hook: Hook, looks: Looks, *, deadlines: Deadlines) -> tuple[Says, str]:
+        """What the hook says, and what went wrong with it (then it has said nothing)."""
+
+        timeout_s = deadlines.hook_s if hook.timeout_s is None else hook.timeout_s
+
+        async def work() -> object:
+            said = hook.function(looks)
+            return await said if inspect.isawaitable(said) else said
+
+        task = asyncio.create_task(work(), name=f"hook {hook.name}")
+        try:
+            ended = await wait_for_task(task, clock=self._clock, timeout_s=timeout_s)
+        except asyncio.CancelledError:
+            task.cancel()
+            await wait_for_task(task, clock=self._clock, timeout_s=SETTLE_S)
+            raise
+        if not ended:
+            task.cancel()
+            await wait_for_task(task, clock=self._clock, timeout_s=SETTLE_S)
+            return None, self._told(hook, f"it did not answer within {timeout_s:g} s")
+        if task.cancelled():
+            return None, self._told(hook, "it cancelled itself")
+        if (error := task.exception()) is not None:
+            return None, self._told(hook, f"it raised {type(error).__name__}: {error}")
+        said = task.result()
+        if not isinstance(said, Deny | ChangeArguments | ChangeResult | None):  # a stranger returns anything
+            return None, self._told(hook, f"it returned `{type(said).__name__}`, which says nothing to turnwise")
+        return said, ""
+
+    def _told(self, hook: Hook, fault: str) -> str:
+        _log.warning("the hook `%s` (%s) failed: %s", hook.name, hook.point, fault)
+        return f"the hook failed ({fault})"
+
+
+def _result(plan: PlannedCall, said: ChangeResult) -> ToolResult:
+    made = result_of(plan.call, said.value)
+    return msgspec.structs.replace(made, is_error=made.is_error or said.is_error)

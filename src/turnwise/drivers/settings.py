@@ -1,0 +1,249 @@
+"""What the user's files say: `turnwise.toml` of the user, and the one of the project that a folder belongs to.
+
+It stands among the drivers, not at the command line, because every face reads the same files, and so do the rooms that
+have a table of their own in them (permissions).
+"""
+
+import difflib
+import stat
+import tomllib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Annotated, Literal, TypeGuard
+
+import msgspec
+
+from turnwise.drivers.catalogue import LimitRow, read_rows, rows_over
+from turnwise.errors import CallerError
+
+FILE = "turnwise.toml"
+PYPROJECT = "pyproject.toml"
+MAX_FILE_BYTES = 1024 * 1024  # a file of settings is a page; this is somebody else's, or a mistake
+MOST_STEPS = 10_000  # more is a slip of the keyboard
+# What a project may lower and not raise: a folder from elsewhere must not spend what the user would not.
+CAPS = frozenset({"max_steps", "max_requests", "max_tokens", "max_time", "max_output_tokens"})
+# What people may look for in a file, and why it is not there.
+NOT_IN_A_FILE = {
+    "base_url": "a file cannot say where your key goes: give --base-url, or set TURNWISE_BASE_URL",
+    "api_key_env": "a file cannot say whose key is sent: give --api-key-env",
+    "api_key": "keys do not belong into files: set the provider's variable, or name another with --api-key-env",
+    "allow": "what is allowed is said anew for each run: give --allow",
+}
+
+Source = Literal["user", "project", "session", "command line"]
+
+
+class Layer(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one source, as they stand there: nothing is checked yet. `path` is the file; None where it is none.
+
+    `project` is a folder that may have come from elsewhere: it must not widen what the user allows, say where requests go
+    or whose key they take. Who reads a table of it decides by `source`.
+    """
+
+    source: Source
+    table: Mapping[str, object]
+    path: Path | None = None
+
+    def named(self, key: str) -> str:
+        """How an error names a key of this layer, with the file: "`/p/pyproject.toml`: `tool.turnwise.model`"."""
+        if self.path is None:
+            return f"{self.source}: `{key}`"
+        return f"`{self.path}`: `{'tool.turnwise.' if self.path.name == PYPROJECT else ''}{key}`"
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one source says of a run; None is not said. `max_time` is in seconds, `max_tokens` counts all requests of a turn,
+    `max_output_tokens` one response."""
+
+    model: str | None = None
+    max_steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)] | None = None
+    max_requests: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_time: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    model_limits: dict[str, LimitRow] = {}
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """The checked settings of one source. `origin` is how people call it: the file's path, where it is one."""
+
+    source: Source
+    origin: str
+    settings: RunSettings
+
+
+class Merged(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds, and whose word it is: the `origin` of each key that anybody set. A row of model limits is a key of its
+    own, `model_limits.NAME`."""
+
+    settings: RunSettings
+    origins: Mapping[str, str]
+
+
+def merge(*sources: Said) -> Merged:
+    """The settings of all sources, the weakest first: the later word holds, key by key, and of a row of model limits figure
+    by figure. Only a project's CAPS are no higher than the user's, where the user's file has them."""
+    values: dict[str, object] = {}
+    rows: dict[str, LimitRow] = {}
+    origins: dict[str, str] = {}
+    for said in sources:
+        for key, value in _set_in(said.settings).items():
+            before = values.get(key)
+            is_raised = isinstance(value, int | float) and isinstance(before, int | float) and value > before
+            if said.source == "project" and key in CAPS and is_raised:
+                continue
+            values[key], origins[key] = value, said.origin
+        rows = rows_over(rows, said.settings.model_limits)
+        origins |= {f"model_limits.{name}": said.origin for name in said.settings.model_limits}
+    settings = msgspec.structs.replace(RunSettings(), **values, model_limits=rows)
+    return Merged(settings=settings, origins=origins)
+
+
+def check_layer(layer: Layer, *, also: Collection[str] = ()) -> Said:
+    """The settings of a layer, each checked. `also` are keys that the caller reads itself.
+
+    Raises CallerError in one line, with file and key: a key that nobody reads would be thought to hold.
+    """
+    kinds = {field.name: field.type for field in msgspec.structs.fields(RunSettings)}
+    values: dict[str, object] = {}
+    for key, value in layer.table.items():
+        if key in also:
+            continue
+        if key not in kinds:
+            raise CallerError(f"{layer.named(key)}: {_why_not(key, known=[*kinds, *also])}")
+        if key == "model_limits":
+            values[key] = read_rows(value, named=layer.named(key))
+            continue
+        try:
+            values[key] = msgspec.convert(value, kinds[key])
+        except msgspec.ValidationError as error:
+            raise CallerError(f"{layer.named(key)}: {error}; correct it, or take it out") from None
+    settings = msgspec.structs.replace(RunSettings(), **values)
+    return Said(source=layer.source, origin=str(layer.path or layer.source), settings=settings)
+
+
+def _set_in(settings: RunSettings) -> dict[str, object]:
+    keys = [name for name in settings.__struct_fields__ if name != "model_limits"]
+    return {key: value for key in keys if (value := getattr(settings, key)) is not None}
+
+
+def _why_not(key: str, *, known: Collection[str]) -> str:
+    if key in NOT_IN_A_FILE:
+        return NOT_IN_A_FILE[key]
+    near = difflib.get_close_matches(key, known, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join([f'`{name}`' for name in known])}"
+    return f"no such setting; {hint}"
+
+
+def read_layers(folder: Path, *, env: Mapping[str, str]) -> tuple[Layer, ...]:
+    """The layers that there are, the weakest first: the user's file, then the project's.
+
+    The user's is the one that TURNWISE_CONFIG names, else `turnwise/turnwise.toml` in XDG_CONFIG_HOME, else in ~/.config.
+    The project's is the nearest `turnwise.toml`, or `[tool.turnwise]` of a `pyproject.toml`, from `folder` up to the root
+    of its repository (where `.git` is); outside of one `folder` alone is looked at. Raises CallerError in one line, with
+    the file and what to do.
+    """
+    own = _user_file(env)
+    layers: list[Layer] = []
+    if (table := _read_own(own, must_be=bool(env.get("TURNWISE_CONFIG")))) is not None:
+        layers.append(Layer(source="user", table=table, path=own))
+    for place in _up_to_root(folder):
+        if (found := _read_project(place, user_file=own)) is not None:
+            layers.append(found)
+            break
+    return tuple(layers)
+
+
+def is_table(value: object) -> TypeGuard[dict[str, object]]:
+    """Whether a value that was read from TOML is a table: its keys are texts."""
+    return isinstance(value, dict)
+
+
+def _user_file(env: Mapping[str, str]) -> Path:
+    if named := env.get("TURNWISE_CONFIG"):
+        return Path(named).expanduser()
+    base = env.get("XDG_CONFIG_HOME")
+    # "If an implementation encounters a relative path [...] it should [...] ignore it" (XDG Base Directory Specification).
+    folder = Path(base) if base and Path(base).is_absolute() else Path.home() / ".config"
+    return folder / "turnwise" / FILE
+
+
+def _up_to_root(folder: Path) -> list[Path]:
+    """Without a repository there is no saying whose the folders above are: /tmp is everybody's."""
+    above = [folder, *folder.parents]
+    for count, place in enumerate(above, start=1):
+        if (place / ".git").exists():
+            return above[:count]
+    return [folder]
+
+
+def _read_own(path: Path, *, must_be: bool) -> Mapping[str, object] | None:
+    text = _read_text(path)
+    if text is None:
+        if must_be:
+            raise CallerError(f"TURNWISE_CONFIG names `{path}`, which does not exist: create it, or unset the variable")
+        return None
+    return _parse(text, path=path)
+
+
+def _read_project(place: Path, *, user_file: Path) -> Layer | None:
+    path = place / FILE
+    if not _is_same(path, user_file) and (text := _read_text(path)) is not None:
+        return Layer(source="project", table=_parse(text, path=path), path=path)
+    path = place / PYPROJECT
+    try:
+        text = _read_text(path)
+    except CallerError:  # somebody else's file: its faults are not ours to report
+        return None
+    # Most have no table of ours, and are not parsed for it. One that has is ours to complain of.
+    if text is None or "turnwise" not in text:
+        return None
+    try:
+        tools = tomllib.loads(text).get("tool")
+    except tomllib.TOMLDecodeError as error:
+        if "[tool.turnwise" in text:
+            raise CallerError(f"`{path}`: {error}; correct it there") from None
+        return None
+    table = tools.get("turnwise") if is_table(tools) else None
+    if table is None:
+        return None
+    if not is_table(table):
+        raise CallerError(f"`{path}`: `tool.turnwise` is no table: write `[tool.turnwise]` and its keys below")
+    return Layer(source="project", table=table, path=path)
+
+
+def _parse(text: str, *, path: Path) -> Mapping[str, object]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CallerError(f"`{path}`: {error}; correct it there") from None
+    except RecursionError:
+        raise CallerError(f"`{path}` is nested too deeply: settings are keys and tables of keys") from None
+
+
+def _read_text(path: Path) -> str | None:
+    """The text of a file; None where there is none. A pipe would be waited for, so it is refused; /dev/null is empty."""
+    try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
+            raise CallerError(f"`{path}` is no file: put the settings into one, or take it away")
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise CallerError(f"`{path}` cannot be read: {why}; make it readable, or take it away") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise CallerError(f"`{path}` has more than {MAX_FILE_BYTES} bytes: that is no file of settings")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise CallerError(f"`{path}` is not UTF-8 (byte {error.start}): save it as UTF-8") from None
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    try:
+        return path.samefile(other)
+    except OSError:
+        return False

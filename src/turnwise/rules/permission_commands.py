@@ -1,0 +1,97 @@
+"""Which command patterns match a command: over its parsed words, never over its text.
+
+A permission is matched narrowly (each word where the pattern has it), a prohibition widely (whatever the path of the
+program, options before the subcommand, words known only later).
+"""
+
+import re
+from enum import Enum
+from functools import lru_cache
+
+from turnwise.rules.permission_facts import CommandFact, Word
+
+
+class Match(Enum):
+    NO = 0
+    MAYBE = 1
+    """A word known only when it runs could make it match."""
+    YES = 2
+
+
+def matches_narrowly(pattern: tuple[str, ...], *, command: CommandFact) -> bool:
+    """Word for word. A last `*` stands for any further words, also for those known only when the command runs."""
+    words = command.words
+    if not words or not words[0].literal:
+        return False
+    for at, token in enumerate(pattern):
+        if token == "*" and at == len(pattern) - 1 and at > 0:
+            return True
+        if at >= len(words) or not _fits(token, word=words[at]):
+            return False
+    return len(words) == len(pattern) or pattern == ("*",)
+
+
+def matches_widely(pattern: tuple[str, ...], *, command: CommandFact) -> Match:
+    """As a prohibition is meant: `rm *` also is `/bin/rm x`, `git push *` also `git -C . push`."""
+    words = command.words
+    if not words:
+        return Match.NO
+    if not words[0].literal:
+        return Match.MAYBE
+    name = words[0].text
+    names = {name, name.replace("\\", "/").rpartition("/")[2]}
+    if not any(_compiled(pattern[0]).fullmatch(one.casefold()) for one in names):
+        return Match.NO
+    return _rest(pattern[1:], words=words[1:])
+
+
+def _rest(pattern: tuple[str, ...], *, words: tuple[Word, ...]) -> Match:
+    """Positions at which the tokens so far may have ended, moved on token by token: linear in words times tokens."""
+    if not pattern:
+        return Match.YES  # a prohibition of `rm` is one of `rm x`
+    sure = {0}
+    maybe = set[int]()
+    for at, token in enumerate(pattern):
+        if token == "*" and at == len(pattern) - 1:
+            break
+        sure, maybe = _after(token, words=words, sure=sure, maybe=maybe)
+    if sure:
+        return Match.YES
+    return Match.MAYBE if maybe else Match.NO
+
+
+def _after(token: str, *, words: tuple[Word, ...], sure: set[int], maybe: set[int]) -> tuple[set[int], set[int]]:
+    found_sure, found_maybe = set[int](), set[int]()
+    for start in sorted(sure | maybe):
+        at = start
+        while at < len(words):
+            word = words[at]
+            if not word.literal:
+                found_maybe.update(range(at, len(words) + 1))  # it may be any number of words
+                break
+            if _compiled(token).fullmatch(word.text.casefold()):
+                (found_sure if start in sure else found_maybe).add(at + 1)
+            # The value of an option may be passed over, too; any other word ends the search.
+            if not word.text.startswith("-") and (at == start or not words[at - 1].text.startswith("-")):
+                break
+            at += 1
+    return found_sure, found_maybe
+
+
+def _fits(token: str, *, word: Word) -> bool:
+    if not word.literal:
+        return token == "*"
+    return _compiled_exactly(token).fullmatch(word.text) is not None
+
+
+@lru_cache(maxsize=512)
+def _compiled_exactly(token: str) -> re.Pattern[str]:
+    parts: list[str] = []
+    for found in re.finditer(r"\\(.)|\*|\?|[^\\*?]+|\\", token, re.DOTALL):
+        text = found[0]
+        parts.append(re.escape(found[1]) if found[1] else {"*": ".*", "?": "."}.get(text, re.escape(text)))
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _compiled(token: str) -> re.Pattern[str]:
+    return _compiled_exactly(token.casefold())

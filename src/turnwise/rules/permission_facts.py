@@ -1,0 +1,76 @@
+"""What a verdict rests on, as data: the paths that a call touches and the commands that it would run.
+
+Drivers find it out (`drivers/inspection`), the journal keeps it, `rules/permissions` judges it. Nothing here is looked up.
+"""
+
+from typing import Literal
+
+import msgspec
+
+Access = Literal["read", "write"]
+
+
+class PathFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One path of a call. `given` is the text of the call, `lexical` the absolute path that it spells, `resolved` where that
+    leads (symbolic links followed, a missing tail kept). `resolved` is empty where it cannot be known: after a `cd` to an
+    unknown place, or for text that is no path. `inside` is whether it leads into the workspace."""
+
+    given: str
+    resolved: str = ""
+    lexical: str = ""
+    inside: bool = False
+    access: Access = "read"
+
+
+class Word(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One word of a command, quotes removed. Not `literal`: what it will be is known only when the command runs (a variable, a
+    substitution, braces). `paths` are those that the word may name; all matches of a glob."""
+
+    text: str
+    literal: bool = True
+    paths: tuple[PathFact, ...] = ()
+
+
+class Assignment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`NAME=value`, before a command, by itself, or by a builtin that sets variables."""
+
+    name: str
+    value: str = ""
+    literal: bool = True
+
+
+class CommandFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One simple command, wherever in the script it stands. `words[0]` is its name; no words: assignments or redirections alone.
+
+    `within` are the commands that run it, outermost first (`sudo`, `xargs`, `bash -c`). `carries`: it only runs others, which
+    are facts of their own. `guessed`: another command may run it; only prohibitions look at it. `opaque` says why what it runs
+    cannot be known; `doubt` why it may do more than its words say. `redirections` are files that it opens."""
+
+    words: tuple[Word, ...]
+    text: str
+    assignments: tuple[Assignment, ...] = ()
+    redirections: tuple[PathFact, ...] = ()
+    within: tuple[str, ...] = ()
+    carries: bool = False
+    guessed: bool = False
+    opaque: str = ""
+    doubt: str = ""
+
+
+class ShellFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Every command of a script. Not `parsed`: `problem` says why, and `commands` is not the whole truth."""
+
+    commands: tuple[CommandFact, ...] = ()
+    parsed: bool = True
+    problem: str = ""
+
+
+class CallFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One call: its tool, the tool's effect (`none, read, write, execute`), the paths among its arguments and, for a shell,
+    what it would run."""
+
+    call_id: str
+    tool: str
+    effect: str
+    paths: tuple[PathFact, ...] = ()
+    shell: ShellFacts | None = None

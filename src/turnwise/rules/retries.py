@@ -1,0 +1,138 @@
+"""Whether a request that failed is sent again, when, and to whom: judged from the fault, never from who reported it.
+
+A provider or the way to it may fail for a moment; then the same request is worth sending again. What says that the request
+itself is at fault (a wrong key, a prompt that does not fit, a spent quota) fails again however often it is sent. Randomness
+and time come in as data, so that a replayed turn waits as long as it did (promise wait:retry).
+"""
+
+from typing import assert_never
+
+import msgspec
+
+from turnwise.vocab import Fault, FaultKind
+
+
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How often and how long one request is tried. `attempts` counts the first one; `total_s` is the time after the first
+    failure in which a further attempt may begin, waits and failed attempts included. Without a word of the provider's the
+    waits double from `base_s` up to `cap_s`."""
+
+    attempts: int = 4  # the vendors' own clients make 3, and give up in the middle of a short outage
+    base_s: float = 0.5  # theirs
+    cap_s: float = 30.0
+    total_s: float = 180.0  # limits per minute are over by then; who waits longer had better be asked
+
+
+NO_RETRY = RetryPolicy(attempts=1)
+
+# What passes by itself.
+TRANSIENT = frozenset(
+    {
+        FaultKind.UNREACHABLE,
+        FaultKind.TIMEOUT,
+        FaultKind.DISCONNECTED,
+        FaultKind.RATE_LIMITED,
+        FaultKind.OVERLOADED,
+        FaultKind.SERVER,
+    }
+)
+# What the next attempt meets in the same way, whatever status it came with (a spent quota is a 429, too).
+LASTING = frozenset(
+    {
+        FaultKind.AUTH,
+        FaultKind.QUOTA,
+        FaultKind.NOT_FOUND,
+        FaultKind.CONTEXT_OVERFLOW,
+        FaultKind.TOO_LARGE,
+    }
+)
+# Request timeout and conflict: client errors by number, which their own clients send again all the same.
+AGAIN_STATUSES = frozenset({408, 409, 429})
+# What another model of the same endpoint may not meet. Not the key, the request or the way there: those are the same.
+MODEL_BOUND = (TRANSIENT | {FaultKind.QUOTA, FaultKind.NOT_FOUND, FaultKind.PROTOCOL}) - {FaultKind.UNREACHABLE}
+
+
+class WaitThenRetry(msgspec.Struct, frozen=True, kw_only=True):
+    """Send the same request once more, `seconds` from now."""
+
+    seconds: float
+    why: str
+
+
+class TryFallback(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask the next model instead, at once."""
+
+    why: str
+
+
+class GiveUp(msgspec.Struct, frozen=True, kw_only=True):
+    """`why` is a sentence for the result; empty where the fault says all."""
+
+    why: str = ""
+
+
+Verdict = WaitThenRetry | TryFallback | GiveUp
+
+
+def judge_retry(
+    fault: Fault,
+    *,
+    policy: RetryPolicy,
+    attempt: int,
+    waited_s: float,
+    jitter: float,
+    has_fallback: bool = False,
+    left_s: float | None = None,
+) -> Verdict:
+    """What to do after attempt number `attempt` (from 1) ended with `fault`.
+
+    `waited_s` are the seconds since the first attempt failed, `left_s` those that the turn has left (None: no limit), `jitter`
+    is a number of [0, 1) that spreads the waits of many clients.
+    """
+    verdict = _judge(fault, policy=policy, attempt=attempt, waited_s=waited_s, jitter=jitter, left_s=left_s)
+    match verdict:
+        case GiveUp(why=why) if has_fallback and fault.kind in MODEL_BOUND:
+            return TryFallback(why=why or f"{fault.kind}")
+        case WaitThenRetry() | GiveUp():
+            return verdict
+        case _:
+            assert_never(verdict)
+
+
+def is_worth_a_retry(fault: Fault) -> bool:
+    """Whether the same request may well succeed a little later."""
+    if fault.should_retry is not None:
+        return fault.should_retry
+    if fault.kind in LASTING:
+        return False
+    if fault.kind in TRANSIENT:
+        return True
+    return fault.status is not None and (fault.status in AGAIN_STATUSES or fault.status >= 500)
+
+
+def backoff_s(policy: RetryPolicy, *, attempt: int, jitter: float) -> float:
+    """The wait after attempt number `attempt`: between half of the doubled time and all of it."""
+    whole = min(policy.cap_s, policy.base_s * 2.0 ** min(attempt - 1, 30))
+    return whole * (0.5 + 0.5 * jitter)
+
+
+def _judge(
+    fault: Fault, *, policy: RetryPolicy, attempt: int, waited_s: float, jitter: float, left_s: float | None
+) -> WaitThenRetry | GiveUp:
+    if not is_worth_a_retry(fault):
+        return GiveUp()
+    if attempt >= policy.attempts:
+        return GiveUp(why=f"Tried {attempt} times over {waited_s:.1f} s." if attempt > 1 else "")
+    asked_s = fault.retry_after_s or 0.0
+    if asked_s > 0:
+        # Never sooner than it asks for; a little later, as everybody was told the same moment.
+        seconds, why = asked_s + jitter * policy.base_s, f"{fault.kind}; the provider asks for {asked_s:g} s"
+    else:
+        seconds, why = backoff_s(policy, attempt=attempt, jitter=jitter), f"{fault.kind}"
+    if waited_s + seconds > policy.total_s:
+        if asked_s > 0:
+            return GiveUp(why=f"It asks to wait {asked_s:g} s, and the bound for retries is {policy.total_s:g} s.")
+        return GiveUp(why=f"Tried {attempt} times over {waited_s:.1f} s, and the bound is {policy.total_s:g} s.")
+    if left_s is not None and seconds >= left_s:
+        return GiveUp(why=f"A retry in {seconds:.1f} s would come after the turn's time is up.")
+    return WaitThenRetry(seconds=round(seconds, 3), why=why)

@@ -1,0 +1,67 @@
+"""A child's share of its parent's limits: reserved before it is spent, so that all of them together stay within."""
+
+from typing import assert_never
+
+import msgspec
+
+from turnwise.rules.limits import (
+    ANSWER_TOKENS,
+    AllOf,
+    AnyOf,
+    Limit,
+    MaxRequests,
+    MaxSteps,
+    MaxTokens,
+    MaxWallTime,
+    Spent,
+    tokens_left,
+)
+
+
+class Share(msgspec.Struct, frozen=True):
+    """What one child may spend; None: nothing limits it. Not `enough`: too little for one request, so it is not begun."""
+
+    limit: Limit | None
+    enough: bool = True
+
+
+NOTHING_LEFT = Share(None, enough=False)
+
+
+def share_of(limit: Limit, *, spent: Spent, among: int) -> Share:
+    """What each of `among` children that run together may spend of what `spent` leaves; what the parent keeps for its own
+    answer is to be in `spent`. Requests and tokens are divided, time is not, as it passes for all at once; steps are each
+    turn's own."""
+    match limit:
+        case MaxSteps():
+            return Share(None)
+        case MaxRequests(requests):
+            left = (requests - spent.requests) // among
+            return Share(MaxRequests(left)) if left > 0 else NOTHING_LEFT
+        case MaxTokens(counts=counts):
+            left = tokens_left(limit, spent=spent) // among
+            return Share(MaxTokens(left, counts)) if left >= ANSWER_TOKENS else NOTHING_LEFT
+        case MaxWallTime(seconds):
+            left_s = seconds - spent.elapsed_s
+            return Share(MaxWallTime(left_s)) if left_s > 0 else NOTHING_LEFT
+        case AnyOf(limits):
+            found = [share_of(one, spent=spent, among=among) for one in limits]
+            kept = tuple([share.limit for share in found if share.limit is not None])
+            if not all(share.enough for share in found):
+                return NOTHING_LEFT
+            return Share(_of(AnyOf(kept)))
+        case AllOf(limits):
+            # One that is used up stops nothing by itself: the others decide. One that is none of a child's never stops it.
+            found = [share for one in limits if (share := share_of(one, spent=spent, among=among)).enough]
+            if not found:
+                return NOTHING_LEFT
+            kept = tuple([share.limit for share in found if share.limit is not None])
+            return Share(_of(AllOf(kept)) if len(kept) == len(found) else None)
+        case _:
+            assert_never(limit)
+
+
+def _of(limit: AnyOf | AllOf) -> Limit | None:
+    if not limit.limits:
+        return None
+    return limit.limits[0] if len(limit.limits) == 1 else limit

@@ -1,0 +1,364 @@
+"""The few commands that only read, with the options that leave them so. Whatever is not listed here is not allowed by default.
+
+Options are listed by name, not excluded by name: `sort -o`, `git log --output`, `find -fprint`, `date -s`, `tree -o`,
+`rg --pre` write or run, and the next version may bring one more. Long options count in full only, as an abbreviation may come
+to mean another one.
+"""
+
+import msgspec
+
+from turnwise.rules.permission_facts import CommandFact, Word
+from turnwise.rules.shell_dangers import is_harmless, steers
+
+
+class Reader(msgspec.Struct, frozen=True, kw_only=True):
+    """`flags` are letters of options without a value, `valued` of those with one; `long` and `long_valued` likewise. The first
+    `patterns` operands are text; the others are paths, unless `speaks`: then all operands are text. At most `most` operands."""
+
+    flags: str = ""
+    valued: str = ""
+    long: frozenset[str] = frozenset()
+    long_valued: frozenset[str] = frozenset()
+    patterns: int = 0
+    speaks: bool = False
+    most: int | None = None
+
+
+def _reader(
+    flags: str = "", *, valued: str = "", long: str = "", values: str = "", patterns: int = 0, speaks: bool = False,
+    most: int | None = None,
+) -> Reader:  # fmt: skip
+    return Reader(
+        flags=flags,
+        valued=valued,
+        long=frozenset(f"--{name}" for name in long.split()),
+        long_valued=frozenset(f"--{name}" for name in values.split()),
+        patterns=patterns,
+        speaks=speaks,
+        most=most,
+    )
+
+
+_GREP = _reader(
+    "EFGPivwxcLlqsbHhnozaTyU",
+    valued="mABCe",
+    long="""extended-regexp fixed-strings basic-regexp perl-regexp ignore-case no-ignore-case invert-match word-regexp
+    line-regexp count files-without-match files-with-matches only-matching quiet silent no-messages byte-offset
+    with-filename no-filename line-number initial-tab null text color colour""",
+    values="max-count after-context before-context context color colour label binary-files regexp",
+    patterns=1,
+)
+_TEXT_OUT = _reader(speaks=True)
+
+READERS: dict[str, Reader] = {
+    ":": _TEXT_OUT,
+    "true": _TEXT_OUT,
+    "false": _TEXT_OUT,
+    "type": _reader("apPt", speaks=True),
+    "printf": _reader(speaks=True),
+    "pwd": _reader("LP", most=0),
+    "echo": _TEXT_OUT,
+    "whoami": _reader(most=0),
+    "uname": _reader("asnrvmpio", long="all kernel-name nodename kernel-release machine", most=0),
+    "nproc": _reader(long="all", most=0),
+    "arch": _reader(most=0),
+    "which": _reader("as", speaks=True),
+    "basename": _reader("az", valued="s", speaks=True),
+    "dirname": _reader("z", speaks=True),
+    "seq": _reader("w", valued="sf", speaks=True),
+    "sleep": _reader(speaks=True, most=1),
+    "cd": _reader("LP", most=1),
+    "ls": _reader(
+        "aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ1",
+        valued="wTI",
+        long="""all almost-all author escape directory classify file-type full-time group-directories-first no-group
+        human-readable si inode kibibytes dereference numeric-uid-gid literal quote-name reverse recursive size color""",
+        values="color sort time time-style format width indicator-style block-size ignore hide",
+    ),
+    "cat": _reader(
+        "AbeEnstTuv", long="show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting"
+    ),
+    "tac": _reader(),
+    "nl": _reader("p", valued="bdfhilnsvw"),
+    "head": _reader("qvz0123456789", valued="nc", long="quiet silent verbose", values="lines bytes"),
+    "tail": _reader("qvz0123456789", valued="nc", long="quiet silent verbose", values="lines bytes"),
+    "wc": _reader("clLmw", long="bytes chars lines max-line-length words"),
+    "cut": _reader("nsz", valued="bcdf", long="complement only-delimited", values="bytes characters delimiter fields"),
+    "uniq": _reader("cdDiuz", valued="fsw", long="count repeated ignore-case unique", most=1),
+    "sort": _reader(
+        "bdfghiMnRrVcCmsuz",
+        valued="kt",
+        long="""ignore-leading-blanks dictionary-order ignore-case general-numeric-sort human-numeric-sort numeric-sort
+        reverse version-sort check stable unique zero-terminated""",
+        values="key field-separator sort",
+    ),
+    "tr": _reader("cCdst", long="complement delete squeeze-repeats truncate-set1", speaks=True),
+    "rev": _reader(),
+    "fold": _reader("bs", valued="w"),
+    "column": _reader("tx", valued="scN"),
+    "comm": _reader("123z"),
+    "paste": _reader("sz", valued="d"),
+    "diff": _reader(
+        "qsuceyiEZbwBatpTN",
+        valued="UCWI",
+        long="""brief report-identical-files side-by-side ignore-case ignore-all-space ignore-space-change ignore-blank-lines
+        text expand-tabs minimal color suppress-common-lines""",
+        values="unified context width color",
+    ),
+    "cmp": _reader("bls", valued="in"),
+    "stat": _reader("Lft", valued="c", long="dereference file-system terse", values="format printf"),
+    "file": _reader("bihkLNprz0", long="brief mime mime-type mime-encoding dereference"),
+    "du": _reader(
+        "0abchHklmLPsSx",
+        valued="dtB",
+        long="all apparent-size bytes total human-readable summarize",
+        values="max-depth",
+    ),
+    "df": _reader("ahHiklPT", valued="t", long="all human-readable inodes local print-type total"),
+    "realpath": _reader("eLmPqsz", long="canonicalize-existing canonicalize-missing no-symlinks quiet"),
+    "readlink": _reader("femnqsvz", long="canonicalize canonicalize-existing canonicalize-missing"),
+    "md5sum": _reader("btz"),
+    "sha1sum": _reader("btz"),
+    "sha256sum": _reader("btz"),
+    "cksum": _reader(),
+    "hexdump": _reader("bCcdovx", valued="ns"),
+    "od": _reader("abcdfilosxv", valued="ANjtw"),
+    "strings": _reader("ao", valued="nte"),
+    "test": _reader("eNOGLSbcdfghkprstuwxzn", speaks=False),
+    "[": _reader("eNOGLSbcdfghkprstuwxzn", speaks=False),
+    "grep": _GREP,
+    "egrep": _GREP,
+    "fgrep": _GREP,
+    "rg": _reader(
+        "FPisSvwxcloqnNHIUpT0h",
+        valued="mABCetj",
+        long="""fixed-strings pcre2 ignore-case case-sensitive smart-case invert-match word-regexp line-regexp count
+        count-matches files files-with-matches files-without-match only-matching quiet line-number no-line-number
+        with-filename no-filename multiline multiline-dotall pretty no-heading heading column trim json vimgrep stats
+        no-config no-messages type-list version""",
+        values="""max-count after-context before-context context regexp type type-not color colors max-depth max-columns sort
+        sortr threads""",
+        patterns=1,
+    ),
+    "tree": _reader(
+        "adfilpsughDFLnCrtcvUQ",
+        valued="LIP",
+        long="dirsfirst noreport du prune gitignore ignore-case",
+        values="filelimit sort charset",
+    ),
+    "jq": _reader(
+        "cnrjaSCMse",
+        valued="",
+        long="""compact-output null-input raw-output join-output ascii-output sort-keys color-output monochrome-output slurp
+        exit-status tab""",
+        values="indent",
+        patterns=1,
+    ),
+}
+
+# Subcommands of git that read, with their options. Colons are refused beside them: `git show HEAD:.env` names no path.
+_LOG = _reader(
+    "pusrwbMCzicE0123456789",
+    valued="nLSGUlO",
+    long="""oneline graph decorate all branches tags remotes stat shortstat numstat summary patch no-patch name-only
+    name-status abbrev-commit follow merges no-merges first-parent reverse date-order author-date-order topo-order raw
+    full-index cached staged color no-color word-diff minimal patience histogram ignore-all-space ignore-space-change
+    ignore-space-at-eol ignore-blank-lines check no-ext-diff no-textconv no-renames find-renames find-copies exit-code quiet
+    relative left-right cherry-pick cherry-mark simplify-merges pickaxe-regex pickaxe-all regexp-ignore-case
+    merge-base no-prefix compact-summary dirstat""",
+    values="""max-count skip since until after before author committer grep format pretty date decorate stat unified abbrev
+    diff-filter word-diff color inter-hunk-context diff-algorithm min-parents max-parents find-renames submodule""",
+)
+_GIT: dict[str, Reader] = {
+    "status": _reader(
+        "sbvuz",
+        long="short branch show-stash porcelain long verbose ignored no-renames ahead-behind no-ahead-behind",
+        values="porcelain untracked-files ignored ignore-submodules column",
+    ),
+    "log": _LOG,
+    "diff": _LOG,
+    "show": _LOG,
+    "shortlog": _reader("nse", long="numbered summary email", values="since until"),
+    "blame": _reader(
+        "lstwefnCMc", valued="L", long="root show-stats show-name show-number porcelain", values="date abbrev"
+    ),
+    "ls-files": _reader(
+        "cdmoistuz",
+        valued="x",
+        long="cached deleted modified others ignored stage exclude-standard full-name error-unmatch",
+    ),
+    "ls-tree": _reader("drtlz", long="long name-only name-status full-name full-tree"),
+    "rev-parse": _reader(
+        "q",
+        long="verify short abbrev-ref symbolic show-toplevel show-prefix is-inside-work-tree git-dir all branches tags quiet",
+        values="short abbrev-ref",
+    ),
+    "rev-list": _reader("n0123456789", long="count all merges no-merges left-right", values="max-count since until"),
+    "merge-base": _reader("a", long="all is-ancestor"),
+    "describe": _reader("", long="tags all always long dirty contains", values="match abbrev"),
+    "branch": _reader("avrl", long="all remotes list verbose show-current", values="contains merged no-merged", most=0),
+    "tag": _reader("ln", long="list", values="contains", most=0),
+    "remote": _reader("v", long="verbose", most=0),
+    "stash": _reader(most=0),
+    "version": _reader(most=0),
+}
+
+_FIND_FLAGS = frozenset(
+    """-print -print0 -ls -depth -mount -xdev -daystart -empty -readable -writable -executable -prune -quit -not ! -a -o -and
+    -or ( ) -true -false -nouser -nogroup -noleaf -P -H -d""".split()
+)
+_FIND_VALUED = frozenset(
+    """-name -iname -path -ipath -wholename -iwholename -regex -iregex -type -size -mtime -mmin -ctime -cmin -atime -amin
+    -newer -maxdepth -mindepth -perm -user -group -links -inum -regextype -printf""".split()
+)
+_ASKS_VERSION = frozenset(
+    """python python3 node npm npx yarn pnpm bun deno ruby perl go rustc cargo java javac gcc g++ clang make cmake uv pip pip3
+    git docker ruff mypy pyright pytest tsc bash""".split()
+)
+
+
+def is_reading(command: CommandFact) -> bool:
+    """Whether the command, as far as its words go, changes nothing, runs nothing else and reaches no network.
+
+    That its paths are harmless is another question; that they are known is part of this one.
+    """
+    if not command.words:
+        return not any(steers(assignment) for assignment in command.assignments)
+    if not all(is_harmless(assignment) for assignment in command.assignments):
+        return False
+    if not all(_is_plain(word) for word in command.words):
+        return False
+    name, *rest = command.words
+    texts = [word.text for word in rest]
+    if name.paths and len(name.paths) > 1:  # a glob for a name
+        return False
+    if name.text in _ASKS_VERSION and texts in (["--version"], ["-V"]):
+        return True
+    if name.text == "git":
+        return _git_reads(rest)
+    if name.text == "find":
+        return _find_reads(rest)
+    if name.text in ("[", "test"):
+        return _test_reads(rest, closed=name.text == "[")
+    if name.text == "date":
+        return all(text in ("-u", "-R", "-I", "--utc") or text.startswith("+") for text in texts)
+    if name.text == "command":
+        return len(texts) > 1 and texts[0] in ("-v", "-V")
+    if name.text in ("rg", "cd") and any(_is_hidden(word) for word in rest):
+        return False
+    if name.text == "jq" and any("env" in text.casefold() or "clude" in text or "import" in text for text in texts):
+        return False
+    reader = READERS.get(name.text)
+    return reader is not None and _fits(rest, reader=reader)
+
+
+def _is_plain(word: Word) -> bool:
+    return word.literal and "\0" not in word.text
+
+
+def _fits(words: list[Word], *, reader: Reader) -> bool:
+    """Read the options as getopt does; whatever is not listed fails."""
+    operands: list[Word] = []
+    patterns = reader.patterns
+    at = 0
+    ended = False
+    while at < len(words):
+        text = words[at].text
+        at += 1
+        if ended or not text.startswith("-") or text == "-":
+            operands.append(words[at - 1])
+        elif text == "--":
+            ended = True
+        else:
+            taken = _option(text, reader=reader)
+            if taken is None:
+                return _speaks_dashes(reader)
+            if taken and at < len(words) and _is_option(words[at].text):
+                return False  # where the value may be left out, this is an option of its own
+            at += taken
+            if text.startswith(("-e", "--regexp")):
+                patterns = 0
+            if at > len(words):
+                return False
+    if reader.most is not None and len(operands) > reader.most:
+        return False
+    if reader.speaks:
+        return True
+    return all(_is_known(word) for word in operands[patterns:])
+
+
+def _is_option(text: str) -> bool:
+    return text.startswith("-") and not text[1:2].isdigit()
+
+
+def _is_hidden(word: Word) -> bool:
+    """Whether it names a hidden folder: searching it, or working in it, shows what is otherwise passed over."""
+    segments = word.text.split("/") + [part for path in word.paths for part in path.resolved.split("/")]
+    return any(part.startswith(".") and part not in (".", "..") for part in segments)
+
+
+def _speaks_dashes(reader: Reader) -> bool:
+    """`echo --anything` prints it."""
+    return reader is _TEXT_OUT
+
+
+def _option(text: str, *, reader: Reader) -> int | None:
+    """How many further words the option takes; None where it is not listed."""
+    if text.startswith("--"):
+        name, equals, _ = text.partition("=")
+        if equals:
+            return 0 if name in reader.long_valued else None
+        if name in reader.long:
+            return 0
+        return 1 if name in reader.long_valued else None
+    for at, letter in enumerate(text[1:], start=1):
+        if letter in reader.valued:
+            return 1 if at == len(text) - 1 else 0
+        if letter not in reader.flags:
+            return None
+    return 0
+
+
+def _is_known(word: Word) -> bool:
+    """Whether it is known where the operand leads. `-` is standard input."""
+    return word.text == "-" or (bool(word.paths) and all(path.resolved for path in word.paths))
+
+
+def _git_reads(words: list[Word]) -> bool:
+    texts = [word.text for word in words]
+    while texts and texts[0] in ("--no-pager", "-P", "--no-optional-locks"):
+        texts, words = texts[1:], words[1:]
+    if not texts:
+        return False
+    if texts[0] == "stash":
+        return texts in (["stash", "list"],)
+    if texts[0] == "remote":
+        return texts in (["remote"], ["remote", "-v"], ["remote", "--verbose"])
+    reader = _GIT.get(texts[0])
+    if reader is None or any(":" in text for text in texts[1:] if not text.startswith(("--format=", "--pretty="))):
+        return False
+    return _fits(words[1:], reader=reader)
+
+
+def _find_reads(words: list[Word]) -> bool:
+    at = 0
+    while at < len(words):
+        text = words[at].text
+        at += 1
+        if text in _FIND_FLAGS:
+            continue
+        if text in _FIND_VALUED:
+            if at < len(words) and _is_option(words[at].text):
+                return False
+            at += 1
+        elif text.startswith("-") or not _is_known(words[at - 1]):
+            return False
+    return at == len(words)
+
+
+def _test_reads(words: list[Word], *, closed: bool) -> bool:
+    """`-v` and `-R` read a variable by name, whose subscript is evaluated; they are left out."""
+    texts = [word.text for word in words]
+    if closed and (not texts or texts[-1] != "]"):
+        return False
+    return not any(text in ("-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-t") for text in texts)

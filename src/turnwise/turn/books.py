@@ -1,0 +1,134 @@
+"""What a turn knows: its history, its counts, the request and the calls at hand."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from turnwise.rules.history import error_result
+from turnwise.rules.permission_facts import CallFacts
+from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.asking import Asking, Sent
+from turnwise.turn.calls import Adopted
+from turnwise.turn.commands import Command, PlannedCall, Purpose, SendRequest
+from turnwise.turn.config import ChildReport, ToolOffer, TurnConfig, TurnResult
+from turnwise.turn.continuing import RECOVERY, Continuing, Settled
+from turnwise.turn.endings import in_call_order
+from turnwise.turn.events import StepPrepared
+from turnwise.turn.guarding import Guarding
+from turnwise.turn.pacing import Pacing
+from turnwise.turn.room import Room
+from turnwise.turn.transitions import State
+from turnwise.vocab import NO_USAGE, Message, Repair, Request, Response, Text, ToolCall, ToolResult, Usage, calls_of
+
+
+class Books(msgspec.Struct, kw_only=True):
+    """The plain data of a turn, and how its history is kept. The floors above decide."""
+
+    config: TurnConfig
+    messages: list[Message]
+    added: list[Message]
+    call_ids: set[str]
+    offers: dict[str, ToolOffer]
+    repairs: list[Repair]
+    room: Room
+    state: State = State.READY
+    step: int = 0
+    requests: int = 0
+    purposes: dict[str, int] = {}  # of these, how many of each
+    usage: Usage = NO_USAGE
+    recovery_usage: Usage = NO_USAGE  # the part of it that went into requests of RECOVERY
+    reasonings: list[str] = []
+
+    # the request at hand, and the next one
+    asking: Asking | None = None
+    request: Request | None = None
+    prepared: StepPrepared = StepPrepared()
+    purpose: Purpose = "step"
+    note: str = ""  # a user-role text for the next request only
+    noted: str = ""  # that of the request at hand
+    sent: Sent | None = None
+    prefix_changes: list[str] = []
+    paused: bool = False  # the last message is the provider's paused content
+    said: str = ""  # the text of paused responses, to which the next one belongs
+
+    # the calls of the response at hand, as they stand in history
+    has_called: bool = False  # a step of this turn had calls
+    calls: tuple[ToolCall, ...] = ()
+    planned: tuple[PlannedCall, ...] = ()  # those on their way to run
+    facts: dict[str, CallFacts] = {}
+    asks: tuple[OneAsk, ...] = ()  # that wait for an answer, or were left for later
+    approved: tuple[Approval, ...] = ()  # answers that the turn was started with
+    pending: tuple[ToolCall, ...] = ()
+    results: dict[str, ToolResult] = {}
+    last_text: str = ""  # what the model said beside its last calls
+    guarding: Guarding = Guarding()
+    pacing: Pacing = Pacing()
+
+    children: tuple[ChildReport, ...] = ()
+    inbox: tuple[Message, ...] = ()  # words in mid-turn that no request carries yet
+    at_hand: Command | None = None  # the command at hand
+    held: SendRequest | None = None  # a request that waits for the hooks before it
+
+    continuing: Continuing | None = None  # a cut response that is not taken in yet
+    asked_again: Settled | None = None  # one that is asked for once more, with more room
+    eaten: int = 0  # responses in a row of which reasoning left nothing
+    empties: int = 0  # empty responses in a row
+    corrections: int = 0
+    correcting: bool = False
+    extra_used: bool = False  # the one request beyond the cap
+    result: TurnResult | None = None
+
+    @property
+    def _is_forced(self) -> bool:
+        return self.asking is not None and self.asking.forced
+
+    def _count(self, response: Response | None) -> None:
+        if response is None or response.usage is None:
+            return
+        self.usage += response.usage
+        if self.asking is not None and self.asking.purpose in RECOVERY:
+            self.recovery_usage += response.usage
+        self.config = self.room.counted(response.usage, asking=self.asking, config=self.config)
+
+    # history
+
+    def _append(self, message: Message) -> None:
+        self.messages.append(message)
+        self.added.append(message)
+        self.paused = False
+
+    def _record(self, adopted: Adopted, *, calls_answer: str) -> None:
+        """Keep a response whose calls, if any, do not run."""
+        if adopted.message.parts:
+            self._append(adopted.message)
+        if adopted.calls:
+            results = [error_result(call, text=calls_answer) for call in calls_of(adopted.message)]
+            self._append(Message("tool", tuple(results)))
+
+    def _close_calls(self, reported: Sequence[ToolResult], *, missing: str) -> None:
+        """Give each call its one result, in call order; those of pending calls are handed in later."""
+        waiting = {call.id for call in self.pending}
+        calls = [call for call in self.calls if call.id not in waiting]
+        results, repairs = in_call_order(calls, own=self.results, reported=reported, missing=missing)
+        self.repairs += repairs
+        self.calls, self.results = (), {}
+        self.guarding, told = self.guarding.close(results, offers=self.offers)
+        if told:
+            self._append(Message("tool", tuple(self.room.enter(results, told=told, config=self.config))))
+
+    def _settle_pause(self) -> None:
+        """A paused response that nothing will continue keeps its text only: what the provider had begun cannot be ended."""
+        if not self.paused:
+            return
+        self.paused = False
+        parts = self.messages[-1].parts
+        kept = tuple([part for part in parts if isinstance(part, Text) and part.text.strip()])
+        if kept == parts:
+            return
+        self.messages.pop()
+        self.added.pop()
+        if kept:
+            self._append(Message("assistant", kept))
+
+    def _repair(self, kind: str, where: str, what: str) -> None:
+        self.repairs.append(Repair(kind, where, what))

@@ -1,0 +1,180 @@
+"""The calls of a response: which run, and what comes after them.
+
+A call goes one way: the hooks before tools, the facts that a verdict needs, the verdict, the person, the tool, the hooks
+after tools. Each stop is a command only where there is something to do at it.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from turnwise.rules.history import error_result, fit_result
+from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.shares import share_of
+from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.asking import Asking
+from turnwise.turn.calls import Adopted, sort_calls
+from turnwise.turn.commands import Ask, Command, InspectCalls, PlannedCall, RunHooks, RunTools
+from turnwise.turn.config import ChildReport
+from turnwise.turn.endings import NOT_REPORTED, NOTHING_LEFT_FOR_CHILD
+from turnwise.turn.events import HookOutcome
+from turnwise.turn.retrying import Retrying
+from turnwise.turn.verdicts import Sifted, after_hooks, answered, changed_results, judge_calls, questions, remembered
+from turnwise.vocab import FinishReason, Response, StopReason, ToolCall, ToolResult, calls_of, text_of
+
+
+class Calling(Retrying, kw_only=True):
+    """The tool calls of a turn."""
+
+    def _run(self, adopted: Adopted, *, response: Response, asking: Asking) -> Command:
+        """Run what may run; everything else has its result at once."""
+        self._append(adopted.message)
+        sorted_ = sort_calls(
+            adopted.calls,
+            finish=response.finish,
+            names=asking.tools,
+            limit_tokens=asking.limit_tokens,
+            offers=self.offers,
+            config=self.config,
+        )
+        self.calls, self.has_called = calls_of(adopted.message), True
+        self.guarding = self.guarding.judge(adopted.calls)
+        read = self.room.read(sorted_.planned, config=self.config)
+        known = {**read, **self.guarding.answers(sorted_.planned, messages=self.messages, offers=self.offers)}
+        self.planned = tuple([plan for plan in sorted_.planned if plan.call.id not in known])
+        self.pending, self.results = sorted_.pending, {**sorted_.results, **known}
+        self.last_text, self.said = text_of(response.message), ""
+        self.empties, self.eaten, self.correcting = 0, 0, False
+        return self._hook_before()
+
+    def _resume(self, calls: tuple[ToolCall, ...], *, approvals: tuple[Approval, ...]) -> Command:
+        """Take up the calls that an earlier run left pending, now that they are answered."""
+        sorted_ = sort_calls(
+            calls,
+            finish=FinishReason.TOOL_CALLS,
+            names=tuple(self.offers),
+            limit_tokens=None,
+            offers=self.offers,
+            config=self.config,
+        )
+        self.calls, self.has_called, self.approved = calls, True, approvals
+        self.planned, self.pending, self.results = sorted_.planned, sorted_.pending, sorted_.results
+        return self._hook_before()
+
+    # before they run
+
+    def _hook_before(self) -> Command:
+        if self.planned and "before_tool" in self.config.hooks:
+            return RunHooks(step=self.step, point="before_tool", deadlines=self.config.deadlines, calls=self.planned)
+        return self._inspect()
+
+    def _hooked_before(self, outcomes: Sequence[HookOutcome]) -> Command:
+        specs = {name: offer.spec for name, offer in self.offers.items()}
+        self._sift(after_hooks(self.planned, outcomes=outcomes, tools=specs))
+        return self._inspect()
+
+    def _inspect(self) -> Command:
+        inspected = tuple([plan for plan in self.planned if self.offers[plan.call.name].inspected])
+        if inspected and self.config.policy is not None:
+            return InspectCalls(step=self.step, calls=inspected)
+        return self._judge(())
+
+    def _judge(self, facts: Sequence[CallFacts]) -> Command:
+        policy = self.config.policy
+        self.facts = {found.call_id: found for found in facts}
+        asked = questions(self.planned, offers=self.offers, attended=policy is not None and policy.attended)
+        self._sift(asked)
+        asks = asked.asks
+        if policy is not None:
+            judged = judge_calls(
+                self.planned, facts=self.facts, policy=policy, offers=self.offers, hint=self.config.allow_hint
+            )
+            self._sift(judged)
+            asks += judged.asks
+        if not asks:
+            return self._start_tools()
+        approved = {approval.call_id for approval in self.approved}
+        self.asks = asks
+        if all(ask.call.id in approved for ask in asks):
+            return self._asked(self.approved)
+        return Ask(step=self.step, asks=self._unanswered(asks), deadline_s=self.config.deadlines.ask_s)
+
+    def _unanswered(self, asks: Sequence[OneAsk]) -> tuple[OneAsk, ...]:
+        approved = {approval.call_id for approval in self.approved}
+        return tuple([ask for ask in asks if ask.call.id not in approved])
+
+    def _asked(self, approvals: Sequence[Approval]) -> Command:
+        if self.config.policy is not None:
+            policy = remembered(
+                self.config.policy, approvals=approvals, planned=self.planned, facts=self.facts, offers=self.offers
+            )
+            self.config = msgspec.structs.replace(self.config, policy=policy)
+        found = answered(self.planned, asks=self.asks, approvals=(*self.approved, *approvals))
+        later = {call.id for call in found.pending}
+        self.asks = tuple([ask for ask in self.asks if ask.call.id in later])
+        self._sift(found)
+        return self._start_tools()
+
+    def _start_tools(self) -> Command:
+        self.approved = ()
+        children = [plan.call.id for plan in self.planned if self.offers[plan.call.name].child]
+        if children:
+            self._grant(children)
+        if self.planned:
+            return RunTools(step=self.step, calls=self.planned)
+        return self._after_tools(())
+
+    def _grant(self, children: Sequence[str]) -> None:
+        """Give each child its share of what the limits leave, before it is spent (promise end:budget)."""
+        if self.config.limits is None:
+            return
+        spent = self._spent + self.pacing.answer(self.config, messages=self.messages)
+        share = share_of(self.config.limits, spent=spent, among=len(children))
+        planned: list[PlannedCall] = []
+        refused: dict[str, ToolResult] = {}
+        for plan in self.planned:
+            if plan.call.id not in children:
+                planned.append(plan)
+            elif share.enough:
+                planned.append(msgspec.structs.replace(plan, grant=share.limit))
+            else:
+                refused[plan.call.id] = error_result(plan.call, text=NOTHING_LEFT_FOR_CHILD)
+        self._sift(Sifted(planned=tuple(planned), results=refused))
+
+    # after they ran
+
+    def _ran(self, results: Sequence[ToolResult], *, children: Sequence[ChildReport]) -> Command:
+        self.children = (*self.children, *children)
+        if self.planned and "after_tool" in self.config.hooks:
+            calls = {plan.call.id: plan.call for plan in self.planned}
+            reported = {
+                one.call_id: fit_result(one, call=calls[one.call_id]) for one in results if one.call_id in calls
+            }
+            self.results = {**self.results, **reported}
+            return RunHooks(
+                step=self.step,
+                point="after_tool",
+                deadlines=self.config.deadlines,
+                calls=self.planned,
+                results=tuple(reported.values()),
+            )
+        return self._after_tools(results)
+
+    def _hooked_after(self, outcomes: Sequence[HookOutcome]) -> Command:
+        results = [self.results[plan.call.id] for plan in self.planned if plan.call.id in self.results]
+        self.results = {**self.results, **changed_results(self.planned, results=results, outcomes=outcomes)}
+        return self._after_tools(())
+
+    def _after_tools(self, reported: Sequence[ToolResult]) -> Command:
+        self._close_calls(reported, missing=NOT_REPORTED)
+        self.planned, self.facts = (), {}
+        if not self.pending:
+            return self._begin_step()
+        return self._finish(StopReason.WAITING, text=self.last_text, pending=self.pending)
+
+    def _sift(self, sifted: Sifted) -> None:
+        self.planned = sifted.planned
+        self.results = {**self.results, **sifted.results}
+        if sifted.pending:
+            waiting = {call.id for call in (*self.pending, *sifted.pending)}
+            self.pending = tuple([call for call in self.calls if call.id in waiting])

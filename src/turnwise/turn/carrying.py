@@ -1,0 +1,104 @@
+"""What a session's turns hand on to one another, so that none begins with what an earlier one had summarised.
+
+Beside the messages it is the work that is done on them already: they are healed, weighed and counted once, not in every turn.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from turnwise.rules.budget import ModelLimits, PromptSize, grown
+from turnwise.rules.compaction import weighed
+from turnwise.rules.history import Healed, heal
+from turnwise.turn.config import TurnConfig
+from turnwise.turn.room import Room
+from turnwise.vocab import Message, ToolResult, calls_of
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """How a turn left its history: `messages` as its next request would have carried them, healed for `config`.
+
+    `sizes` are the bytes of the first of them, `prompt` the size of these with system and tools. `given_limits` are the
+    model's limits that the turn began with; those of `config` hold what its provider told since.
+    """
+
+    messages: Sequence[Message]
+    sizes: Sequence[int]
+    prompt: PromptSize
+    config: TurnConfig
+    given_limits: ModelLimits
+
+    def is_healed_for(self, config: TurnConfig) -> bool:
+        return (self.config.family, self.config.tools) == (config.family, config.tools)
+
+    def is_counted_for(self, config: TurnConfig) -> bool:
+        before = self.config
+        return self.is_healed_for(config) and (before.model, before.system) == (config.model, config.system)
+
+
+class Carried(msgspec.Struct, frozen=True, kw_only=True):
+    """What the next turn of a session starts from.
+
+    `messages` are all that were said, until a turn makes room: then what its summaries and shortened results left of them.
+    `originals` are the whole results of shortened ones, by call id; `call_ids` those that the session has used, the ones of
+    messages that are gone too. `gave_way`: some are. Without `left` the messages are healed and weighed anew.
+    """
+
+    messages: Sequence[Message] = ()
+    left: Left | None = None
+    originals: dict[str, ToolResult] = {}
+    call_ids: frozenset[str] = frozenset()
+    gave_way: bool = False
+
+    def fit(self, config: TurnConfig) -> TurnConfig:
+        """The configuration with the limits that the provider told an earlier turn, where it is the same model's."""
+        left = self.left
+        if left is None or config.room == "off" or not left.is_counted_for(config):
+            return config
+        if left.given_limits != config.model_limits or left.config.model_limits == config.model_limits:
+            return config
+        return msgspec.structs.replace(config, model_limits=left.config.model_limits)
+
+    def begin(self, new: Sequence[Message], *, config: TurnConfig) -> tuple[Healed, Room]:
+        """The messages with `new` behind them as `config` may send them, and the room of a turn that starts with them.
+
+        What a turn left healed and weighed stays as it is up to the last of the user's messages: what is open stands
+        behind that.
+        """
+        names = frozenset([offer.spec.name for offer in config.tools])
+        room = Room.of(config)
+        room.originals = dict(self.originals)
+        left = self.left
+        if left is None or not left.is_healed_for(config):
+            taken = self.call_ids - _ids_in(self.messages) if self.gave_way else ()
+            return heal((*self.messages, *new), family=config.family, tool_names=names, taken_ids=taken), room
+        before = left.messages
+        start = next((at for at in range(len(before) - 1, -1, -1) if before[at].role == "user"), 0)
+        behind = before[start:]
+        taken = self.call_ids - _ids_in(behind)
+        healed = heal((*behind, *new), family=config.family, tool_names=names, taken_ids=taken)
+        known = min(len(left.sizes), start + _same_beginning(behind, messages=healed.messages))
+        room.sizes = list(left.sizes[:known])
+        if not left.is_counted_for(config):
+            room.prompt = grown(room.prompt, added_bytes=sum(room.sizes))
+        elif known == len(left.sizes):
+            room.prompt = left.prompt
+        else:
+            room.prompt = weighed(left.prompt, sizes=left.sizes, sizes_now=room.sizes)
+        return Healed((*before[:start], *healed.messages), healed.repairs, healed.call_ids), room
+
+
+def carried_of(earlier: "Sequence[Message] | Carried") -> Carried:
+    return earlier if isinstance(earlier, Carried) else Carried(messages=tuple(earlier))
+
+
+def _same_beginning(before: Sequence[Message], *, messages: Sequence[Message]) -> int:
+    """How many of the messages `before` stand at the beginning of `messages`."""
+    for place, (old, new) in enumerate(zip(before, messages, strict=False)):
+        if old is not new and old != new:
+            return place
+    return min(len(before), len(messages))
+
+
+def _ids_in(messages: Sequence[Message]) -> set[str]:
+    return {call.id for message in messages for call in calls_of(message)}

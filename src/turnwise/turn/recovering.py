@@ -1,0 +1,113 @@
+"""A response that is cut, eaten by reasoning, or did not come: what is asked for in its place."""
+
+import msgspec
+
+from turnwise.errors import TurnwiseBug
+from turnwise.rules.budget import ATE_ALL
+from turnwise.turn.asking import Asking, limit_of
+from turnwise.turn.calls import adopt
+from turnwise.turn.commands import Command
+from turnwise.turn.continuing import (
+    FATAL,
+    NOT_RUN_CONTINUING,
+    Continuing,
+    Settled,
+    as_far_as_it_came,
+    continue_request,
+    give_up,
+    least_reasoning,
+    room_for_answer,
+)
+from turnwise.turn.requesting import Requesting
+from turnwise.vocab import Fault, Response, Settings, text_of
+
+
+class Recovering(Requesting, kw_only=True):
+    """Recovery of a response before the turn takes it in."""
+
+    def _adopt(self, response: Response, *, asking: Asking) -> Command:
+        """Take the response in."""
+        raise NotImplementedError
+
+    def _go_on(self, found: Continuing | Settled) -> Command:
+        if isinstance(found, Settled):
+            asking = self.asking if self.continuing is None else self.continuing.asking
+            if asking is None:
+                raise TurnwiseBug("a response without a request")
+            self.continuing, self.asking = None, asking
+            self.repairs += found.repairs
+            return self._adopt(found.response, asking=asking)
+        if not self._affords(answers=found.asking.forced or found.place is None):
+            return self._go_on(give_up(found, why="the limits leave no room for another request"))
+        self.continuing = found
+        request = continue_request(found, config=self.config)
+        self.asking = msgspec.structs.replace(
+            found.asking,
+            purpose="continue",
+            tools=(),
+            output=None,
+            limit_tokens=limit_of(request.settings, config=self.config),
+        )
+        return self._send(request, purpose="continue", own=len(request.messages) - len(found.request.messages))
+
+    def _retry(self, settings: Settings, *, note: str = "") -> Command:
+        """The same request once more, in the same step, with more room."""
+        self.purpose, self.note = "retry", note
+        return self._ask(msgspec.structs.replace(self.prepared, settings=settings))
+
+    def _reasoning_ate_all(self, response: Response) -> Command:
+        """Once more with more room for the answer, then the forced answer with the least reasoning, then our own."""
+        self.eaten += 1
+        settings = self.config.settings if self.request is None else self.request.settings
+        if self.eaten == 1:
+            more = room_for_answer(settings, response=response, config=self.config)
+            if more is not None and self._affords(answers=self._is_forced):
+                self.asked_again = Settled(response=response)
+                return self._retry(more, note=ATE_ALL)
+            self.eaten += 1
+        self.note, self.purpose = ATE_ALL, "answer"
+        self.prepared = msgspec.structs.replace(self.prepared, settings=least_reasoning(settings))
+        return self._ask_beyond_cap(
+            "The model's reasoning used up the whole output more than once, so there is no answer of its own.",
+            disobeyed=False,
+        )
+
+    def _without_reply(self, fault: Fault, *, arrived: str = "") -> Command:
+        """A request for more of a cut response failed: make do with what there is, unless the next one must fail too."""
+        continuing, retried = self.continuing, self.asked_again
+        if self.room.planned is not None and fault.kind not in FATAL:
+            return self._summarised(None)
+        if continuing is None and retried is None and (learned := self._learned(fault)):
+            return learned
+        if fault.kind in FATAL or (continuing is None and retried is None):
+            self._leave_cut()
+            return self._fail(fault, arrived=arrived)
+        if continuing is not None:
+            return self._go_on(give_up(continuing, why=f"the request failed: {fault.kind}"))
+        self.asked_again = None
+        assert retried is not None
+        if not self.eaten:
+            return self._go_on(retried)
+        self.eaten, self.purpose = 2, "answer"
+        self.prepared = msgspec.structs.replace(self.prepared, settings=None)
+        return self._ask_beyond_cap("The model's reasoning used up the whole output.", disobeyed=False)
+
+    def _learned(self, fault: Fault) -> Command | None:
+        """The same request once more, in the room that the provider's error told of."""
+        if not self._affords(answers=self._is_forced) or not (learned := self.room.learn(fault, config=self.config)):
+            return None
+        self.config, self.note, self.purpose = learned, self.noted, "retry"
+        return self._ask(self.prepared)
+
+    def _leave_cut(self) -> None:
+        """Record a cut response that nothing will go on with, its calls answered (promise step:every-call-answered)."""
+        left = None if self.continuing is None else as_far_as_it_came(self.continuing)
+        if self.asked_again is not None and not self.eaten:
+            left = self.asked_again.response
+        self.continuing = self.asked_again = None
+        if left is None:
+            return
+        adopted = adopt(left, offers=self.offers, on_offer=(), taken=self.call_ids, family=self.config.family)
+        self.call_ids.update([call.id for call in adopted.calls])
+        self.last_text = text_of(left.message) or self.last_text
+        self._record(adopted, calls_answer=NOT_RUN_CONTINUING)

@@ -1,0 +1,147 @@
+"""What a turn asks for: the next request, within the limits and the room."""
+
+import msgspec
+
+from turnwise.rules.last_step import GO_ON, SYNTHESIS
+from turnwise.rules.limits import Spent, said
+from turnwise.rules.loops import LoopGuard, why_it_ends
+from turnwise.turn.asking import PAUSE_GOES_BACK_LAST, asking_of, build_request, prefix_changes, sent_as, tools_on_offer
+from turnwise.turn.commands import Command, FinishTurn, PrepareStep, Purpose, SendRequest
+from turnwise.turn.events import StepPrepared
+from turnwise.turn.finishing import Finishing
+from turnwise.turn.room import NO_ROOM, handle_of
+from turnwise.vocab import Request, Response, ToolSpec
+
+
+class Requesting(Finishing, kw_only=True):
+    """The requests of a turn."""
+
+    @property
+    def _spent(self) -> Spent:
+        """Up to the step at hand, whose requests and tokens count as they are made."""
+        return self._spent_in(self.step - 1)
+
+    def _spent_in(self, steps: int) -> Spent:
+        """What so many steps have spent, those of their children included."""
+        usage, requests = self.usage, self.requests
+        for child in self.children:
+            usage, requests = usage + child.usage, requests + child.requests
+        return self.pacing.spent(usage, steps=steps, requests=requests)
+
+    def _affords(self, *, answers: bool) -> bool:
+        """Whether the limits allow one request more in this step: one that `answers`, or one before the answer."""
+        return self.pacing.affords(self.config, spent=self._spent, messages=self.messages, answers=answers)
+
+    def _may_go_on(self) -> bool:
+        """Whether the limits allow one more step like any other."""
+        return self.pacing.begin_step(self.config, spent=self._spent_in(self.step), messages=self.messages).pace == "go"
+
+    def _begin_step(self) -> Command:
+        self.step += 1
+        self.pacing = self.pacing.begin_step(self.config, spent=self._spent, messages=self.messages)
+        if self.pacing.bound is not None and self.pacing.pace == "stop":
+            self.step -= 1
+            return self._answer_locally(said(self.pacing.bound, spent=self._spent))
+        if self.paused and self.pacing.pace == "answer":
+            self._settle_pause()
+            self.note = ""
+        if not self.config.prepares_steps:
+            return self._ask(StepPrepared())
+        return PrepareStep(
+            step=self.step,
+            max_steps=self.config.max_steps,
+            messages=tuple(self.messages),
+            usage=self.usage,
+            requests=self.requests,
+        )
+
+    def _read_inbox(self) -> None:
+        """Take up the words that came in mid-turn; nothing may come between a pause and what goes on with it."""
+        if self.paused:
+            return
+        for message in self.inbox:
+            self._append(message)
+        self.inbox = ()
+
+    def _ask(self, prepared: StepPrepared, *, disobeyed: bool = False) -> SendRequest | FinishTurn:
+        self._read_inbox()
+        config = self.config
+        self.prepared = prepared
+        may_ask = not disobeyed and self._affords(answers=False)
+        if self.room.make_room(self.messages, prepared=prepared, config=config, paused=self.paused, may_ask=may_ask):
+            return self._ask_for_summary(prepared)
+        forced = self.eaten > 1 or self.guarding.ends is not None or self.pacing.pace != "go" or bool(self.room.ends)
+        # A first step without tools has nothing to sum up, and a correction has its own words (promise end:early).
+        partial = forced and not self.correcting and (bool(config.tools) or self.step > 1 or disobeyed)
+        trailing = self._trailing(prepared, synthesis=partial)
+        request = build_request(
+            config,
+            messages=tuple(self.messages),
+            trailing=trailing,
+            tools=self._tools_on_offer(prepared),
+            prepared=prepared,
+            forced=forced,
+            disobeyed=disobeyed,
+            has_called=self.has_called,
+        )
+        budget = self.room.budget(request.settings, config=config, trailing=trailing)
+        if budget is None:
+            return self._answer_locally(NO_ROOM)
+        request = msgspec.structs.replace(request, settings=budget)
+        self.asking = asking_of(request, purpose=self.purpose, forced=forced, partial=partial, config=config)
+        self.noted, self.note, self.purpose, self.request = self.note, "", "step", request
+        return self._send(request, purpose=self.asking.purpose, own=1 if trailing else 0)
+
+    def _ask_beyond_cap(self, why: str, *, disobeyed: bool) -> Command:
+        if self.extra_used or not self._affords(answers=True):
+            return self._answer_locally(why)
+        self.extra_used = True
+        return self._ask(self.prepared, disobeyed=disobeyed)
+
+    def _ask_for_summary(self, prepared: StepPrepared) -> SendRequest:
+        request = self.room.summary_request(self.config, prepared=prepared, tools=self._tools_on_offer(prepared))
+        self.asking = asking_of(request, purpose="compact", forced=True, partial=False, config=self.config)
+        return self._send(request, purpose="compact", own=1)
+
+    def _summarised(self, response: Response | None) -> Command:
+        """Go on with the request that there was no room for."""
+        self.room.take_summary(self.messages, response=response)
+        self.guarding = msgspec.structs.replace(self.guarding, guard=LoopGuard())
+        return self._ask(self.prepared)
+
+    def _send(self, request: Request, *, purpose: Purpose, own: int) -> SendRequest:
+        """Its last messages that are no part of the history are `own` ones."""
+        self.requests += 1
+        before, self.sent = self.sent, sent_as(request, own=own, config=self.config)
+        compacted, self.room.changed = self.room.changed, False
+        changes = prefix_changes(before, now=self.sent, compacted=compacted)
+        self.prefix_changes += [f"request {self.requests}: {change}" for change in changes]
+        self.purposes[purpose] = self.purposes.get(purpose, 0) + 1
+        return SendRequest(
+            number=self.requests,
+            step=self.step,
+            purpose=purpose,
+            request=request,
+            deadlines=self.config.deadlines,
+            taken_ids=frozenset(self.call_ids),
+            id_prefix=f"call_{self.requests}",
+        )
+
+    def _tools_on_offer(self, prepared: StepPrepared) -> tuple[ToolSpec, ...]:
+        always = handle_of(self.config)
+        tools, repairs = tools_on_offer(self.config, prepared=prepared, always=always, step=self.step)
+        self.repairs += repairs
+        return tools
+
+    def _trailing(self, prepared: StepPrepared, *, synthesis: bool) -> tuple[str, ...]:
+        """The user-role texts at the end of this request only. Without one the last message must not be an assistant's,
+        unless the endpoint is known to accept it (promise end:no-prefill)."""
+        goes_back_last = self.paused and self.config.family in PAUSE_GOES_BACK_LAST
+        if goes_back_last:
+            if prepared.instruction:
+                self._repair("instruction_dropped", f"step {self.step}", "nothing may follow a paused response")
+            return ()
+        circle = why_it_ends(self.guarding.ends) if synthesis and self.guarding.ends else None
+        texts = [text for text in (self.note, prepared.instruction, circle, SYNTHESIS if synthesis else None) if text]
+        ends_open = self.messages[-1].role == "assistant" and not self.config.accepts_prefill
+        return tuple(texts or ([GO_ON] if ends_open else []))

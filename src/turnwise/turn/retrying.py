@@ -1,0 +1,163 @@
+"""A request that failed, sent again: after a wait, to the same model or the next one (promise wait:retry).
+
+Every attempt is a request of its own in every count. Nothing of one that is given up enters the history or the result.
+"""
+
+import msgspec
+
+from turnwise.errors import TurnwiseBug
+from turnwise.rules.limits import wall_time_s
+from turnwise.rules.retries import GiveUp, TryFallback, WaitThenRetry, judge_retry
+from turnwise.rules.truncation import find_cut
+from turnwise.turn.commands import Command, FinishTurn, Purpose, SendRequest, Wait
+from turnwise.turn.continuing import RECOVERY
+from turnwise.turn.recovering import Recovering
+from turnwise.vocab import Fault, FaultKind, FinishReason, Request, Response
+
+# A server that ends its stream in good order without a finish reason did so on purpose, or was told to by a gateway. Once
+# may be chance; after that what has come is gone on from, or the model is told to write less at once.
+SILENT_ENDS = 2
+DROPPED = Fault(kind=FaultKind.DISCONNECTED, message="the stream ended in the middle of the response")
+
+
+class Trying(msgspec.Struct, frozen=True, kw_only=True):
+    """The request at hand, which has failed before. `attempt` is its last one's number, `failed_s` when the first one had
+    failed, `fault` how the last one did."""
+
+    attempt: int
+    failed_s: float
+    fault: Fault
+
+
+class Retrying(Recovering, kw_only=True):
+    """Further attempts at a request."""
+
+    ordered: Purpose = "step"  # that of the request at hand
+    trying: Trying | None = None
+    silent_ends: int = 0  # responses of this turn that ended without a word
+    gave_up: str = ""  # why there was no further attempt
+
+    def _send(self, request: Request, *, purpose: Purpose, own: int) -> SendRequest:
+        self.ordered, self.trying, self.gave_up = purpose, None, ""
+        return super()._send(request, purpose=purpose, own=own)
+
+    def _not_sent(self) -> None:
+        """The request at hand never went out: its endpoint is left alone for a while."""
+        self.requests -= 1
+        self.purposes[self.ordered] -= 1
+        if not self.purposes[self.ordered]:
+            del self.purposes[self.ordered]
+
+    def _count(self, response: Response | None) -> None:
+        super()._count(response)
+        counted = self.asking is not None and self.asking.purpose in RECOVERY
+        if response is not None and response.usage is not None and self.trying is not None and not counted:
+            self.recovery_usage += response.usage
+
+    def _fail(self, fault: Fault, *, arrived: str) -> FinishTurn:
+        if self.gave_up:
+            fault = msgspec.structs.replace(fault, message=f"{fault.message.rstrip('. ')}. {self.gave_up}")
+        return super()._fail(fault, arrived=arrived)
+
+    def _broken_off(self, response: Response, *, jitter: float) -> Command | None:
+        """What to do in place of taking in a response that the provider or the connection broke off; None: take it."""
+        if response.fault is not None:
+            return self._try_again(response.fault, jitter=jitter)
+        limit_tokens = None if self.asking is None else self.asking.limit_tokens
+        if response.finish is not FinishReason.CUT or response.provider_finish is not None:
+            return None
+        cut = find_cut(response, limit_tokens=limit_tokens, hands_out_objects=False)
+        if cut is not None and cut.limited:
+            return None
+        self.silent_ends += 1
+        return None if self.silent_ends >= SILENT_ENDS else self._try_again(DROPPED, jitter=jitter)
+
+    def _try_again(self, fault: Fault, *, jitter: float) -> Command | None:
+        """The wait before another attempt, or the request to the next model; None where this failure stands."""
+        before = self.trying
+        trying = Trying(
+            attempt=1 if before is None else before.attempt,
+            failed_s=self.pacing.at_s if before is None else before.failed_s,
+            fault=fault,
+        )
+        verdict = judge_retry(
+            fault,
+            policy=self.config.retry,
+            attempt=trying.attempt,
+            waited_s=self.pacing.at_s - trying.failed_s,
+            jitter=jitter,
+            has_fallback=bool(self.config.fallbacks) and self._is_plain,
+            left_s=self._left_s,
+        )
+        match verdict:
+            case GiveUp(why=why):
+                self.gave_up = why
+            case TryFallback(why=why):
+                if self._affords(answers=True):
+                    return self._learned(fault) or self._fall_back(why)
+                self.gave_up = "The limits leave no room for another request."
+            case WaitThenRetry(seconds=seconds, why=why):
+                if self._affords_again:
+                    self.trying = trying
+                    return Wait(number=self.requests, seconds=seconds, why=why)
+                self.gave_up = "The limits leave no room for another request."
+        return None
+
+    def _send_again(self) -> Command:
+        """After the wait: the same request, or the forced answer where the limits have room for that only."""
+        trying, sent, asking = self.trying, self.sent, self.asking
+        if trying is None or sent is None or asking is None:
+            raise TurnwiseBug("a wait without a request that failed")
+        if self._is_plain and not asking.forced and self.config.limits is not None:
+            self.pacing = self.pacing.begin_step(self.config, spent=self._spent, messages=self.messages)
+            if self.pacing.pace == "stop":
+                return self._fail(trying.fault, arrived="")
+            if self.pacing.pace == "answer":
+                return self._ask_again()
+        order = self._send(sent.request, purpose="retry", own=sent.own)
+        self.trying = msgspec.structs.replace(trying, attempt=trying.attempt + 1)
+        return msgspec.structs.replace(order, retry_of=asking.purpose)
+
+    def _fall_back(self, why: str) -> Command:
+        """The next model takes over for the rest of the turn: one that has just failed so often is not asked in each step."""
+        (fallback, *rest), asked = self.config.fallbacks, self.prepared.model or self.config.model
+        self._repair(
+            "model_fallback", f"request {self.requests}", f"`{asked}` failed ({why}); asked `{fallback.model}`"
+        )
+        self.config = msgspec.structs.replace(
+            self.config, model=fallback.model, model_limits=fallback.limits, fallbacks=tuple(rest)
+        )
+        if self.prepared.model is not None:
+            self.prepared = msgspec.structs.replace(self.prepared, model=fallback.model)
+        if self.config.limits is not None and not self._is_forced:
+            self.pacing = self.pacing.begin_step(self.config, spent=self._spent, messages=self.messages)
+        return self._ask_again()
+
+    def _ask_again(self) -> Command:
+        """The request at hand, built anew: for another model, or as the forced answer."""
+        of = "step" if self.asking is None else self.asking.purpose
+        self.note, self.purpose = self.noted, "retry"
+        command = self._ask(self.prepared)
+        if isinstance(command, SendRequest) and command.purpose == "retry":
+            return msgspec.structs.replace(command, retry_of=of)
+        return command
+
+    @property
+    def _is_plain(self) -> bool:
+        """The request at hand is the turn's own: neither for more of a cut response nor for a summary."""
+        return self.continuing is None and self.asked_again is None and self.room.planned is None
+
+    @property
+    def _affords_again(self) -> bool:
+        """A plain request may use the last one that the limits allow, as the answer; another must leave that."""
+        if self._is_plain:
+            return self._affords(answers=True)
+        continuing = self.continuing
+        writes_answer = continuing is not None and (continuing.asking.forced or continuing.place is None)
+        return self._affords(answers=writes_answer)
+
+    @property
+    def _left_s(self) -> float | None:
+        limits = self.config.limits
+        total_s = None if limits is None else wall_time_s(limits)
+        return None if total_s is None else total_s - self.pacing.at_s

@@ -1,0 +1,230 @@
+"""What becomes of calls before they run: hooks that change or deny them, rules that judge them, questions to the person."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from turnwise.rules.arguments import Unsound, judge_call
+from turnwise.rules.history import error_result, fit_result
+from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.permissions import Policy, judge_permission, session_rules
+from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.commands import PlannedCall
+from turnwise.turn.config import ToolOffer
+from turnwise.turn.events import HookOutcome
+from turnwise.vocab import ArgumentsState, FinishReason, Text, ToolCall, ToolResult, ToolSpec
+
+# What nobody answered is not asked again in other words.
+DECIDE_YOURSELF = "Decide yourself, say which assumption you made, and do not ask this again."
+NOBODY_THERE = f"There is nobody to ask in this run. {DECIDE_YOURSELF}"
+NO_ANSWER = f"The user gave no answer in time. {DECIDE_YOURSELF}"
+WILL_NOT_SAY = f"The user does not want to answer this. {DECIDE_YOURSELF}"
+GO_ON_WITHOUT = "Do not call it again with these arguments; go on without it, or say what you would have done."
+CHANGED_SINCE = (
+    "Denied: what this call would touch is no longer what the user was shown and allowed, so it was not run. "
+    "Look again before you ask for it once more."
+)
+
+
+class Sifted(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls that may go on, and the results of those that may not."""
+
+    planned: tuple[PlannedCall, ...]
+    results: dict[str, ToolResult]
+    asks: tuple[OneAsk, ...] = ()
+    pending: tuple[ToolCall, ...] = ()
+
+
+def after_hooks(
+    planned: Sequence[PlannedCall],
+    *,
+    outcomes: Sequence[HookOutcome],
+    tools: Mapping[str, ToolSpec],
+) -> Sifted:
+    """The calls as the hooks left them. Changed arguments are validated as those of a model are."""
+    kept: list[PlannedCall] = []
+    results: dict[str, ToolResult] = {}
+    for plan in planned:
+        call, arguments = plan.call, plan.arguments
+        for outcome in outcomes:
+            if outcome.call_id != call.id or call.id in results:
+                continue
+            if outcome.denied is not None:
+                text = f"Denied by the hook `{outcome.by}`: {outcome.denied or 'no reason was given'}. {GO_ON_WITHOUT}"
+                results[call.id] = error_result(call, text=text)
+            elif outcome.result is not None:
+                results[call.id] = fit_result(outcome.result, call=call)
+            elif outcome.arguments is not None:
+                changed = msgspec.structs.replace(
+                    call, arguments=outcome.arguments, state=ArgumentsState.COMPLETE, reason=None, alternatives=()
+                )
+                verdict = judge_call(changed, tools=tools, finish=FinishReason.TOOL_CALLS, limit_tokens=None)
+                if isinstance(verdict, Unsound):
+                    words = f"Not run: the hook `{outcome.by}` changed the arguments, and they are not usable now. "
+                    results[call.id] = error_result(call, text=words + verdict.text)
+                else:
+                    arguments = verdict.arguments
+        if call.id not in results:
+            kept.append(plan if arguments == plan.arguments else msgspec.structs.replace(plan, arguments=arguments))
+    return Sifted(planned=tuple(kept), results=results)
+
+
+def changed_results(
+    planned: Sequence[PlannedCall], *, results: Sequence[ToolResult], outcomes: Sequence[HookOutcome]
+) -> dict[str, ToolResult]:
+    """The results as the hooks after the tools left them, by call id."""
+    calls = {plan.call.id: plan.call for plan in planned}
+    changed = {result.call_id: result for result in results if result.call_id in calls}
+    for outcome in outcomes:
+        call = calls.get(outcome.call_id)
+        if call is None:
+            continue
+        if outcome.denied is not None:
+            text = f"The tool ran, but the hook `{outcome.by}` withholds its result: {outcome.denied}"
+            changed[call.id] = error_result(call, text=text)
+        elif outcome.result is not None:
+            changed[call.id] = fit_result(outcome.result, call=call)
+    return changed
+
+
+def questions(planned: Sequence[PlannedCall], *, offers: Mapping[str, ToolOffer], attended: bool) -> Sifted:
+    """Take the model's questions out of the calls; where nobody is there they are answered at once (promise wait:ask)."""
+    asks: list[OneAsk] = []
+    kept: list[PlannedCall] = []
+    results: dict[str, ToolResult] = {}
+    for plan in planned:
+        if not offers[plan.call.name].asks_user:
+            kept.append(plan)
+        elif attended:
+            kept.append(plan)
+            asks.append(_question(plan))
+        else:
+            results[plan.call.id] = _said(plan.call, NOBODY_THERE)
+    return Sifted(planned=tuple(kept), results=results, asks=tuple(asks))
+
+
+def judge_calls(
+    planned: Sequence[PlannedCall],
+    *,
+    facts: Mapping[str, CallFacts],
+    policy: Policy,
+    offers: Mapping[str, ToolOffer],
+    hint: str,
+) -> Sifted:
+    """What the rules say of each call; questions have been taken care of."""
+    kept: list[PlannedCall] = []
+    results: dict[str, ToolResult] = {}
+    asks: list[OneAsk] = []
+    for plan in planned:
+        call = plan.call
+        if offers[call.name].asks_user:
+            kept.append(plan)
+            continue
+        known = facts_of(plan, facts=facts, offers=offers)
+        verdict = judge_permission(known, policy=policy)
+        if verdict.kind == "deny":
+            results[call.id] = error_result(call, text=_denied(call, why=verdict.why, hint=hint, offers=offers))
+            continue
+        if verdict.kind == "ask":
+            asks.append(OneAsk(call=call, arguments=plan.arguments, subject=verdict.subject, why=verdict.why))
+        outside = tuple(dict.fromkeys([path.resolved for path in known.paths if path.resolved and not path.inside]))
+        kept.append(msgspec.structs.replace(plan, paths=outside) if outside else plan)
+    return Sifted(planned=tuple(kept), results=results, asks=tuple(asks))
+
+
+def facts_of(plan: PlannedCall, *, facts: Mapping[str, CallFacts], offers: Mapping[str, ToolOffer]) -> CallFacts:
+    """The facts that were found, or those that are known without looking."""
+    name = plan.call.name
+    return facts.get(plan.call.id) or CallFacts(call_id=plan.call.id, tool=name, effect=offers[name].effect)
+
+
+def answered(planned: Sequence[PlannedCall], *, asks: Sequence[OneAsk], approvals: Sequence[Approval]) -> Sifted:
+    """The calls after the asks were answered. An ask without an answer takes its default."""
+    answers = {approval.call_id: approval for approval in reversed(approvals)}  # the first one counts
+    asked = {ask.call.id: ask for ask in asks}
+    kept: list[PlannedCall] = []
+    results: dict[str, ToolResult] = {}
+    pending: list[ToolCall] = []
+    for plan in planned:
+        ask = asked.get(plan.call.id)
+        if ask is None:
+            kept.append(plan)
+            continue
+        approval = answers.get(plan.call.id) or Approval(call_id=plan.call.id, verdict="deny", by="default")
+        if approval.verdict == "later":
+            pending.append(plan.call)
+        elif ask.kind == "question":
+            results[plan.call.id] = _said(plan.call, _answer(approval))
+        elif approval.verdict == "deny":
+            results[plan.call.id] = error_result(plan.call, text=_not_allowed(approval, ask=ask))
+        elif approval.subject and approval.subject != ask.subject:
+            results[plan.call.id] = error_result(plan.call, text=CHANGED_SINCE)
+        else:
+            kept.append(plan)
+    return Sifted(planned=tuple(kept), results=results, pending=tuple(pending))
+
+
+def remembered(
+    policy: Policy,
+    *,
+    approvals: Sequence[Approval],
+    planned: Sequence[PlannedCall],
+    facts: Mapping[str, CallFacts],
+    offers: Mapping[str, ToolOffer],
+) -> Policy:
+    """The policy with what was allowed always; no broader than what was shown."""
+    plans = {plan.call.id: plan for plan in planned}
+    rules = policy.rules
+    for approval in approvals:
+        plan = plans.get(approval.call_id)
+        if plan is None or not approval.always or approval.verdict != "allow":
+            continue
+        known = facts_of(plan, facts=facts, offers=offers)
+        rules += session_rules(known, policy=msgspec.structs.replace(policy, rules=rules))
+    return policy if rules == policy.rules else msgspec.structs.replace(policy, rules=rules)
+
+
+class _Asked(msgspec.Struct):
+    question: str = ""
+    options: list[str] = []
+
+
+def _question(plan: PlannedCall) -> OneAsk:
+    try:
+        asked = msgspec.json.decode(plan.arguments, type=_Asked)
+    except msgspec.DecodeError:
+        asked = _Asked(question=plan.arguments)
+    return OneAsk(
+        call=plan.call,
+        arguments=plan.arguments,
+        subject=asked.question,
+        kind="question",
+        options=tuple(asked.options),
+    )
+
+
+def _answer(approval: Approval) -> str:
+    if approval.verdict == "allow" and approval.text.strip():
+        return approval.text
+    return NO_ANSWER if approval.by == "default" else WILL_NOT_SAY
+
+
+def _said(call: ToolCall, text: str) -> ToolResult:
+    return ToolResult(call_id=call.id, name=call.name, content=(Text(text),), free_form=call.free_form)
+
+
+def _denied(call: ToolCall, *, why: str, hint: str, offers: Mapping[str, ToolOffer]) -> str:
+    how = hint.replace("{tool}", call.name).replace("{effect}", offers[call.name].effect)
+    return f"Denied: `{call.name}` was not run. {why} Only the user can allow it: {how}. {GO_ON_WITHOUT}"
+
+
+def _not_allowed(approval: Approval, *, ask: OneAsk) -> str:
+    said = f" They said: {approval.text}" if approval.text.strip() else ""
+    match approval.by:
+        case "default":
+            who = "nobody answered in time, and what is not answered is denied"
+        case "program":
+            who = "the program that runs this turn denied it"
+        case "person":
+            who = "the user denied it"
+    return f"Denied: `{ask.call.name}` was not run, because {who}.{said} {GO_ON_WITHOUT}"

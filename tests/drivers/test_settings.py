@@ -1,0 +1,189 @@
+"""The files of settings: which are read, in which order, and what is said of a bad one."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from turnwise.drivers.catalogue import LimitRow
+from turnwise.drivers.settings import MAX_FILE_BYTES, Layer, Merged, RunSettings, Said, check_layer, merge, read_layers
+from turnwise.errors import CallerError
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "config" / "turnwise").mkdir(parents=True)
+    return tmp_path
+
+
+def env_of(home: Path, **more: str) -> dict[str, str]:
+    return {"XDG_CONFIG_HOME": str(home / "config"), **more}
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_the_users_file_comes_first_then_the_nearest_of_the_project(home: Path) -> None:
+    """From the folder up to the root of its repository, and no further: one file a layer, as it stands there."""
+    own = write(home / "config" / "turnwise" / "turnwise.toml", 'model = "a:b"')
+    write(home / "turnwise.toml", "max_steps = 1")
+    (home / "repo" / ".git").mkdir(parents=True)
+    folder = home / "repo" / "a" / "b"
+    folder.mkdir(parents=True)
+    user = Layer(source="user", table={"model": "a:b"}, path=own)
+    assert read_layers(folder, env=env_of(home)) == (user,)
+    root = write(home / "repo" / "pyproject.toml", '[project]\nname = "x"\n[tool.turnwise]\nmax_steps = 2')
+    assert read_layers(folder, env=env_of(home)) == (
+        user,
+        Layer(source="project", table={"max_steps": 2}, path=root),
+    )
+    near = write(home / "repo" / "a" / "turnwise.toml", "[permissions]\nallow = ['read']")
+    write(home / "repo" / "a" / "b" / "pyproject.toml", "[tool.other]\nturnwise = 1")
+    project = Layer(source="project", table={"permissions": {"allow": ["read"]}}, path=near)
+    assert read_layers(folder, env=env_of(home)) == (user, project)
+
+
+def test_outside_of_a_repository_the_folder_alone_is_looked_at(home: Path) -> None:
+    """The folders above may be anybody's."""
+    write(home / "turnwise.toml", "max_steps = 1")
+    folder = home / "plain"
+    folder.mkdir()
+    assert read_layers(folder, env=env_of(home)) == ()
+    path = write(folder / "turnwise.toml", "max_steps = 3")
+    assert read_layers(folder, env=env_of(home)) == (Layer(source="project", table={"max_steps": 3}, path=path),)
+
+
+def test_the_variable_names_another_file_of_the_user(home: Path) -> None:
+    """In place of the usual one; /dev/null is none of them; a name that is wrong is said."""
+    write(home / "config" / "turnwise" / "turnwise.toml", "max_steps = 1")
+    other = write(home / "other.toml", "max_steps = 2")
+    (home / "f").mkdir()
+    named = read_layers(home / "f", env=env_of(home, TURNWISE_CONFIG=str(other)))
+    assert named == (Layer(source="user", table={"max_steps": 2}, path=other),)
+    (empty,) = read_layers(home / "f", env=env_of(home, TURNWISE_CONFIG=os.devnull))
+    assert empty.table == {}
+    with pytest.raises(CallerError, match=r"TURNWISE_CONFIG names `.*gone.toml`, which does not exist: create it, or"):
+        read_layers(home / "f", env=env_of(home, TURNWISE_CONFIG=str(home / "gone.toml")))
+
+
+def test_the_users_own_folder_of_settings_is_no_project(home: Path) -> None:
+    """Working in ~/.config/turnwise, the file there stays the user's."""
+    own = write(home / "config" / "turnwise" / "turnwise.toml", "max_steps = 1")
+    assert read_layers(own.parent, env=env_of(home)) == (Layer(source="user", table={"max_steps": 1}, path=own),)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("turnwise.toml", b"model = ", "turnwise.toml`: Invalid value (at end of document); correct it there"),
+        ("turnwise.toml", b"\xff", "turnwise.toml` is not UTF-8 (byte 0): save it as UTF-8"),
+        ("turnwise.toml", b"#" * (MAX_FILE_BYTES + 1), "turnwise.toml` has more than 1048576 bytes: that is no file"),
+        ("turnwise.toml", b"a = " + b"[" * 100_000, "turnwise.toml`"),
+        (
+            "pyproject.toml",
+            b"[tool.turnwise]\nmodel = ",
+            "pyproject.toml`: Invalid value (at end of document); correct",
+        ),
+        ("pyproject.toml", b"[tool]\nturnwise = 1", "`tool.turnwise` is no table: write `[tool.turnwise]`"),
+    ],
+)
+def test_a_bad_file_is_named_in_one_line_with_what_to_do(home: Path, file: str, content: bytes, said: str) -> None:
+    """Which file, what is wrong with it, and where."""
+    (home / file).write_bytes(content)
+    with pytest.raises(CallerError) as raised:
+        read_layers(home, env=env_of(home))
+    assert said in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("content", [b"[tool.poetry]\nname = ", b"\xff turnwise", b"tool = 1 # turnwise", b""])
+def test_what_is_wrong_with_a_pyproject_of_others_is_not_our_business(home: Path, content: bytes) -> None:
+    """It has no table of ours."""
+    (home / "pyproject.toml").write_bytes(content)
+    assert read_layers(home, env=env_of(home)) == ()
+
+
+def test_a_pipe_is_refused_and_never_waited_for(home: Path) -> None:
+    """Reading one would wait for whoever writes it."""
+    os.mkfifo(home / "turnwise.toml")
+    with pytest.raises(CallerError, match=r"turnwise.toml` is no file: put the settings into one, or take it away"):
+        read_layers(home, env=env_of(home))
+
+
+def test_the_later_word_holds_and_each_key_knows_whose_it_is() -> None:
+    """User, project, session, command line; a row of model limits figure by figure."""
+    user = RunSettings(
+        model="a:b",
+        max_steps=9,
+        max_time=60.0,
+        model_limits={"qwen3": LimitRow(window=8_192, output=1_024), "glm": LimitRow(window=5)},
+    )
+    project = RunSettings(model="c:d", max_steps=5, model_limits={"qwen3": LimitRow(window=4_096)})
+    merged = merge(
+        Said(source="user", origin="/u.toml", settings=user),
+        Said(source="project", origin="/p.toml", settings=project),
+        Said(source="session", origin="session", settings=RunSettings(max_steps=12)),
+        Said(source="command line", origin="command line", settings=RunSettings(max_tokens=1)),
+    )
+    assert merged == Merged(
+        settings=RunSettings(
+            model="c:d",
+            max_steps=12,
+            max_tokens=1,
+            max_time=60.0,
+            model_limits={"qwen3": LimitRow(window=4_096, output=1_024), "glm": LimitRow(window=5)},
+        ),
+        origins={
+            "model": "/p.toml",
+            "max_steps": "session",
+            "max_tokens": "command line",
+            "max_time": "/u.toml",
+            "model_limits.qwen3": "/p.toml",
+            "model_limits.glm": "/u.toml",
+        },
+    )
+    assert merge() == Merged(settings=RunSettings(), origins={})
+
+
+def test_a_project_may_lower_what_the_user_caps_and_never_raise_it() -> None:
+    """A folder from elsewhere does not spend what its user would not; the session and the command line may."""
+    user = Said(source="user", origin="u", settings=RunSettings(max_tokens=50, max_requests=5, max_output_tokens=9))
+    project = Said(source="project", origin="p", settings=RunSettings(max_tokens=60, max_requests=4, max_steps=100))
+    line = Said(source="command line", origin="line", settings=RunSettings(max_tokens=70))
+    assert merge(user, project) == Merged(
+        settings=RunSettings(max_steps=100, max_requests=4, max_tokens=50, max_output_tokens=9),
+        origins={"max_tokens": "u", "max_requests": "p", "max_output_tokens": "u", "max_steps": "p"},
+    )
+    assert merge(user, project, line).settings.max_tokens == 70
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"modle": "a:b"}, "`modle`: no such setting; did you mean `model`?"),
+        ({"x": 1}, "`x`: no such setting; there are `model`, `max_steps`, `max_requests`, "),
+        ({"max_steps": 0}, "`max_steps`: Expected `int` >= 1; correct it, or take it out"),
+        ({"max_time": "1"}, "`max_time`: Expected `float | null`, got `str`; correct it, or take it out"),
+        ({"base_url": "http://evil"}, "`base_url`: a file cannot say where your key goes: give --base-url"),
+        ({"api_key_env": "X"}, "`api_key_env`: a file cannot say whose key is sent: give --api-key-env"),
+        ({"api_key": "sk-1"}, "`api_key`: keys do not belong into files"),
+        ({"permissions": {}}, "`permissions`: no such setting; there are"),
+        ({"model_limits": {"a": {"window": 0}}}, "`model_limits`, `a`: a limit is a number of tokens above 0"),
+    ],
+)
+def test_a_key_that_nobody_reads_is_named_with_its_file(table: dict[str, object], said: str) -> None:
+    """And what to do; what it holds is not shown, it may be a key."""
+    with pytest.raises(CallerError) as raised:
+        check_layer(Layer(source="user", table=table, path=Path("/u/turnwise.toml")))
+    assert str(raised.value).startswith("`/u/turnwise.toml`: ") and said in str(raised.value)
+    assert "sk-1" not in str(raised.value)
+
+
+def test_a_table_of_another_room_is_left_to_it() -> None:
+    """The caller says which it reads itself; a key of pyproject.toml is named as it stands there."""
+    layer = Layer(source="project", table={"permissions": 1, "max_steps": 2}, path=Path("/p/pyproject.toml"))
+    checked = check_layer(layer, also={"permissions"})
+    assert checked == Said(source="project", origin="/p/pyproject.toml", settings=RunSettings(max_steps=2))
+    assert layer.named("permissions") == "`/p/pyproject.toml`: `tool.turnwise.permissions`"

@@ -1,0 +1,141 @@
+"""What two requests of a turn have in common, judged by the bytes that went out and by nothing else (done-when 7)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from turnwise.turn.asking import PREFIX_EXCEPTIONS
+
+MESSAGES = {
+    "openai_chat": "messages",
+    "openai_responses": "input",
+    "anthropic_messages": "messages",
+    "gemini": "contents",
+}
+SYSTEM = ("system", "instructions", "systemInstruction")
+# Where the body says in which form the answer is wanted.
+OUTPUT = ("response_format", "text", "output_config.format", "generationConfig.responseMimeType")
+OUTPUT += ("generationConfig.responseJsonSchema",)
+# What may stand before the messages.
+STATIC = frozenset({"model", "tools", *SYSTEM, "store", "include"})
+# What would have to be read again at full price if it got lost: nothing of it may stand in what is for one request only.
+DEAR = (b'"tool_calls"', b'"tool_call_id"', b'"function_call', b'"tool_use"', b'"tool_result"', b'"functionCall"')
+DEAR += (b'"functionResponse"', b'"thinking"', b'"reasoning"', b'"thought"')
+ONE_OF = ("compaction", "paused content", "last message")
+
+
+class Wire(NamedTuple):
+    """One request: its path, its fields in order, and its messages as the smallest pieces that providers cache by: Anthropic's
+    content blocks, the others' messages and items. `ends` are the places in the body behind each of them."""
+
+    path: str
+    body: bytes
+    head: dict[str, bytes]
+    tail: dict[str, bytes]
+    system: tuple[bytes, ...]
+    blocks: tuple[bytes, ...]
+    ends: tuple[int, ...]
+
+
+def read_wire(family: str, *, path: str, body: bytes) -> Wire:
+    fields = {key: bytes(raw) for key, raw in msgspec.json.decode(body, type=dict[str, msgspec.Raw]).items()}
+    keys = list(fields)
+    at = keys.index(MESSAGES[family])
+    head = {key: fields[key] for key in keys[:at]}
+    assert head.keys() <= STATIC, "what changes stands before the messages"
+    assert not {"model", "tools", *SYSTEM} & set(keys[at:]), "what stays the same stands behind the messages"
+    place = len(b",".join(_pair(key, value) for key, value in head.items()))
+    blocks: list[bytes] = []
+    ends: list[int] = []
+    for raw in msgspec.json.decode(fields[keys[at]], type=list[msgspec.Raw]):
+        start = body.index(bytes(raw), place)
+        place = start + len(bytes(raw))
+        for piece in _pieces(bytes(raw), family=family):
+            start = body.index(piece, start)
+            blocks.append(piece)
+            ends.append(start + len(piece))
+            start = ends[-1]
+    leading = next((n for n, block in enumerate(blocks) if _role(block) not in ("system", "developer")), len(blocks))
+    system = (*[head[key] for key in SYSTEM if key in head], *blocks[:leading])
+    return Wire(
+        path=path,
+        body=body,
+        head=head,
+        tail={key: fields[key] for key in keys[at + 1 :]},
+        system=system,
+        blocks=tuple(blocks[leading:]),
+        ends=tuple(ends[leading:]),
+    )
+
+
+def _pair(key: str, value: bytes) -> bytes:
+    return msgspec.json.encode(key) + b":" + value
+
+
+def _pieces(message: bytes, *, family: str) -> list[bytes]:
+    if family != "anthropic_messages":
+        return [message]
+    content = msgspec.json.decode(message, type=dict[str, msgspec.Raw])["content"]
+    return [bytes(block) for block in msgspec.json.decode(content, type=list[msgspec.Raw])]
+
+
+def _role(block: bytes) -> object:
+    return msgspec.json.decode(block, type=dict[str, object]).get("role")
+
+
+def changes_between(before: Wire, *, after: Wire) -> frozenset[str]:
+    """What of PREFIX_EXCEPTIONS the bytes show; of a loss among the messages only that there is one ("messages")."""
+    found: set[str] = set()
+    if (before.path, before.head.get("model")) != (after.path, after.head.get("model")):
+        found.add("model")
+    if before.head.get("tools") != after.head.get("tools"):
+        found.add("tools")
+    if before.system != after.system or _output(before) != _output(after):
+        found.add("output")
+    if lost_blocks(before, after=after):
+        found.add("messages")
+    if found.isdisjoint(("model", "tools")) and before.system == after.system:
+        # The bytes themselves, whatever the fields look like.
+        kept = len(before.blocks) - len(lost_blocks(before, after=after))
+        end = before.ends[kept - 1] if kept else 0
+        assert after.body[:end] == before.body[:end], (before.body, after.body)
+        assert before.head == after.head
+    return frozenset(found)
+
+
+def lost_blocks(before: Wire, *, after: Wire) -> tuple[bytes, ...]:
+    """What the first request's messages end with and the second one's do not begin with."""
+    pairs = zip(before.blocks, after.blocks, strict=False)
+    same = next((n for n, (old, new) in enumerate(pairs) if old != new), min(len(before.blocks), len(after.blocks)))
+    return before.blocks[same:]
+
+
+def _output(wire: Wire) -> tuple[bytes | None, ...]:
+    found: list[bytes | None] = []
+    for name in OUTPUT:
+        key, _, inner = name.partition(".")
+        value = wire.tail.get(key)
+        if inner and value is not None:
+            raw = msgspec.json.decode(value, type=dict[str, msgspec.Raw]).get(inner)
+            value = None if raw is None else bytes(raw)
+        found.append(value)
+    return tuple(found)
+
+
+def check_prefixes(wires: Sequence[Wire], *, named: Sequence[str]) -> None:
+    """Every byte-level break is named, everything named is a byte-level break, and neither is counted twice."""
+    by_request = [
+        [change.split(": ")[1] for change in named if change.startswith(f"request {number}: ")]
+        for number in range(1, len(wires) + 1)
+    ]
+    assert sum([len(own) for own in by_request]) == len(named)
+    assert not by_request or by_request[0] == []
+    for number, (before, after, own) in enumerate(zip(wires, wires[1:], by_request[1:], strict=False), start=2):
+        assert set(own) <= PREFIX_EXCEPTIONS.keys()
+        seen = {"messages" if name in ONE_OF else name for name in own}
+        assert len(seen) == len(own), own
+        assert seen == changes_between(before, after=after), (number, own, before.body, after.body)
+        if "last message" in own:
+            lost = lost_blocks(before, after=after)
+            assert not any(dear in block for block in lost for dear in DEAR), (number, lost)
