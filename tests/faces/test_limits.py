@@ -1,9 +1,24 @@
 """Limits through the library's face and the lab, in every family: kept exactly, and the last request is the answer."""
 
+from pathlib import Path
+
 import pytest
 
-from turnwise import Agent, CallerError, MaxRequests, MaxSteps, MaxTokens, MaxWallTime, StopReason, tool
+from turnwise import (
+    Agent,
+    CallerError,
+    MaxRequests,
+    MaxSteps,
+    MaxTokens,
+    MaxWallTime,
+    ModelLimits,
+    Settings,
+    StopReason,
+    tool,
+)
+from turnwise.drivers.workspace import workspace_tools
 from turnwise.lab import Lab
+from turnwise.lab.writer import file_text
 from turnwise.rules.limits import Limit
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
@@ -60,6 +75,66 @@ async def test_a_limit_of_tokens_is_kept_and_ends_with_the_models_answer(family:
     assert sum(one.input_tokens + one.output_tokens for one in counted) <= 5_000
     assert (result.stop_reason, result.complete, result.written_locally) == (StopReason.BUDGET, False, False)
     assert 3 <= result.requests == len(counted) < 60
+
+
+GUESSED = 64  # tokens: the first prompt has been counted by nobody, and the lab counts the whole body
+
+
+def spent_at(lab: Lab) -> int:
+    """By the lab's own count."""
+    return sum(one.usage.input_tokens + one.usage.output_tokens for one in lab.requests if one.usage is not None)
+
+
+@each_family
+@each_way
+@pytest.mark.promise("end:budget")
+@pytest.mark.parametrize(
+    ("tokens", "known", "reasoning"),
+    [(6_000, None, None), (12_000, 64_000, None), (12_000, 64_000, 4_000), (3_000, 64_000, 2_000)],
+)
+async def test_an_answer_ends_where_a_limit_of_tokens_does(
+    tokens: int, known: int | None, reasoning: int | None, family: str, stream: bool
+) -> None:
+    """30,000 tokens are wanted: the answer takes what the limit leaves, reasoning included, and is off by the guess alone."""
+    async with Lab() as lab:
+        agent = agent_for(
+            lab,
+            "writer-answer",
+            family=family,
+            stream=stream,
+            limits=MaxTokens(tokens),
+            model_limits=ModelLimits(max_output_tokens=known),
+            settings=Settings(reasoning_tokens=reasoning),
+        )
+        result = await agent.run("Write it, please.")
+        assert [one.refused for one in lab.requests if one.refused] == []
+        assert 0.85 * tokens <= spent_at(lab) <= tokens + GUESSED
+    assert (result.written_locally, result.complete) == (False, False)
+    assert file_text(120_000).startswith(result.text)
+
+
+@each_family
+@each_way
+@pytest.mark.promise("end:budget", "end:forced-answer", "cut:never-run")
+@pytest.mark.parametrize("known", [None, 64_000])
+async def test_a_file_longer_than_a_limit_of_tokens_leaves_room_for_the_answer(
+    known: int | None, family: str, stream: bool, tmp_path: Path
+) -> None:
+    """10,000 tokens are wanted of 8,000: the cut call never runs, and the model still says so itself."""
+    async with Lab() as lab:
+        agent = agent_for(
+            lab,
+            "writer-file",
+            family=family,
+            stream=stream,
+            limits=MaxTokens(8_000),
+            model_limits=ModelLimits(max_output_tokens=known),
+            tools=workspace_tools(tmp_path),
+        )
+        result = await agent.run("Write it, please.")
+        assert [one.refused for one in lab.requests if one.refused] == []
+        assert spent_at(lab) <= 8_000
+    assert (result.stop_reason, result.complete, result.written_locally) == (StopReason.BUDGET, False, False)
 
 
 @pytest.mark.promise("end:budget")

@@ -192,13 +192,52 @@ def test_a_response_as_long_as_what_is_left_breaks_nothing(limit: Limit, spent: 
         assert not is_over(limit, spent=asked + Spent(output_tokens=10**9))
 
 
+@pytest.mark.parametrize(
+    ("limit", "left"),
+    [
+        (MaxTokens(2_200), 50),  # of 1,000 left: 300 of prompt, twice, and the response, twice, and 300
+        (MaxTokens(2_099), 0),
+        (MaxTokens(600, "output"), 100),
+        (MaxTokens(1_700, "input"), 100),
+        (MaxTokens(1_599, "input"), 0),
+        (MaxSteps(9), None),
+        (MaxSteps(9) | MaxTokens(2_200) | MaxTokens(1_700, "input"), 50),
+        (MaxTokens(2_200) & MaxTokens(1_700, "input"), 100),
+        (MaxSteps(9) & MaxTokens(2_200), None),
+    ],
+)
+def test_what_is_left_for_a_response_before_the_answer(limit: Limit, left: int | None) -> None:
+    """Proves: a step cannot eat what is kept for the answer, whose prompt holds the step."""
+    assert output_tokens_left(limit, spent=SPENT, prompt_tokens=300, keep_tokens=300) == left
+
+
+tokens_limits = st.builds(MaxTokens, st.integers(1, 20_000), st.sampled_from(["all", "input", "output"]))
+
+
+@pytest.mark.promise("end:budget")
+@given(limit=tokens_limits, spent=amounts, prompt=st.integers(0, 2_000), keep=st.integers(0, 2_000))
+def test_a_step_as_long_as_what_is_left_still_goes_at_its_pace(
+    limit: MaxTokens, spent: Spent, prompt: int, keep: int
+) -> None:
+    """Proves: what is left for a step is the longest response after which the answer is affordable, and no less."""
+    left = output_tokens_left(limit, spent=spent, prompt_tokens=prompt, keep_tokens=keep)
+    assert left is not None
+
+    def is_affordable(response: int) -> bool:
+        step = Spent(input_tokens=prompt, output_tokens=response)
+        return not is_over(limit, spent=spent + step + Spent(input_tokens=prompt + response, output_tokens=keep))
+
+    assert is_affordable(left) or (left == 0 and not is_affordable(0))
+    assert not is_affordable(left + 1)
+
+
 def test_the_forecast_is_made_of_what_was() -> None:
     """Proves: the next prompt is the last one, its response and what was added; the answer after a step reads that step."""
     assert prompt_tokens_of(Usage(input_tokens=100, output_tokens=20), added_bytes=31) == 131
     next_ = forecast(prompt_tokens=131, longest_output_tokens=50, longest_step_s=4.0, longest_request_s=3.0)
     assert next_ == Forecast(
         step=Spent(steps=1, requests=1, input_tokens=131, output_tokens=50, elapsed_s=4.0),
-        answer=Spent(steps=1, requests=1, input_tokens=131, output_tokens=1_000, elapsed_s=3.0),
+        answer=Spent(steps=1, requests=1, input_tokens=131, output_tokens=256, elapsed_s=3.0),
         answer_after=Spent(steps=1, requests=1, input_tokens=181, output_tokens=1_000, elapsed_s=3.0),
     )
     assert forecast(prompt_tokens=1, longest_output_tokens=0).step.output_tokens == 1_000

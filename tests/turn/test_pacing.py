@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from turn.playing import CONFIG, Played, call, done, play, says
+from turn.playing import CONFIG, READ, Played, call, done, play, says
 from turnwise.errors import CallerError
+from turnwise.rules.budget import ModelLimits
 from turnwise.rules.continuation import hold_back
 from turnwise.rules.last_step import SYNTHESIS
 from turnwise.rules.limits import AllOf, Limit, MaxRequests, MaxSteps, MaxTokens, MaxWallTime
@@ -15,7 +16,7 @@ from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, ResponseReceived, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn
 from turnwise.turn.snapshot import replay
-from turnwise.vocab import FinishReason, Message, Response, StopReason, Text, ToolResult, Usage
+from turnwise.vocab import FinishReason, Message, Response, Settings, StopReason, Text, ToolResult, Usage
 
 
 def limited(limits: Limit, **more: object) -> TurnConfig:
@@ -172,6 +173,70 @@ def test_a_cut_response_is_gone_on_with_as_far_as_the_limits_allow() -> None:
     assert (ends(alone), alone.result.text) == ((1, StopReason.ANSWERED, False), whole[:900])
     both = play(script, config=limited(MaxRequests(2), recover="continue", tools=()))
     assert (ends(both), both.result.text) == ((2, StopReason.ANSWERED, True), whole)
+
+
+def asked(played: Played) -> list[tuple[int | None, int | None]]:
+    """What each request allowed: output, and reasoning of it."""
+    found = [sent.request.settings for sent in played.requests]
+    return [(one.max_output_tokens, one.reasoning_tokens) for one in found]
+
+
+KNOWN = ModelLimits(context_window_tokens=200_000, max_output_tokens=64_000)
+
+
+@pytest.mark.promise("end:budget")
+def test_each_request_asks_for_no_more_than_its_limit_leaves() -> None:
+    """A step half of what two prompts and the least answer leave, as its response is read again; the answer all of it."""
+    script = [counted(says(call("a")), 2_000, 500), counted(says(call("b")), 2_600, 500), says("So.")]
+    for room in ("compact", "budget", "off"):
+        config = limited(MaxTokens(13_600), room=room, model_limits=KNOWN, tools=(READ,))
+        played = play(script, config=config)
+        steps = [tokens for tokens, _ in asked(played)]
+        assert choices(played) == ["auto", "auto", "none"]
+        assert steps[0] is not None and 5_500 < steps[0] <= (13_600 - 1_000) // 2
+        # 11,100 left; its prompt 2,500 and what the result takes
+        assert steps[1] is not None and 2_500 <= steps[1] <= (11_100 - 2 * 2_500 - 1_000) // 2
+        # 8,000 left; its prompt 3,100 and what the result and the synthesis take
+        assert steps[2] is not None and 4_700 <= steps[2] <= 8_000 - 3_100
+
+
+@pytest.mark.promise("end:budget")
+def test_reasoning_of_a_bounded_answer_leaves_room_for_its_words() -> None:
+    """A budget that no longer fits shrinks, and goes where its least would not fit; the user's own ceiling stands."""
+
+    def last(tokens: int, settings: Settings) -> tuple[int | None, int | None]:
+        config = limited(MaxTokens(tokens, "output"), room="off", settings=settings)
+        script = [counted(says(call("a")), 100, 1_000), says("So.")]
+        return asked(play(script, config=config))[-1]
+
+    assert last(2_900, Settings(reasoning_tokens=8_000)) == (1_900, None)
+    assert last(5_900, Settings(reasoning_tokens=8_000, max_output_tokens=16_000)) == (3_900, 3_900 - 1_024)
+    assert last(2_000, Settings(max_output_tokens=500)) == (500, None)
+
+
+def test_a_high_limit_stays_unsaid_where_nobody_knows_what_the_model_can_give() -> None:
+    """A server refuses more than its model's own; what every model takes is said."""
+    assert asked(play([says("Hi.")], config=limited(MaxTokens(100_000), room="compact"))) == [(None, None)]
+    ((low, _),) = asked(play([says("Hi.")], config=limited(MaxTokens(6_000), room="compact")))
+    assert low is not None and low < 6_000
+
+
+@pytest.mark.promise("end:budget", "cut:text-continued")
+def test_what_goes_on_with_a_cut_answer_stays_within_the_limit() -> None:
+    """The word to go on is counted; the model could give far more."""
+    whole = " ".join([f"word {number}" for number in range(200)])
+    held = hold_back(whole[:900], kind="text")
+    assert held is not None
+    script = [
+        counted(says(whole[:900], finish=FinishReason.LENGTH), 1_000, 900),
+        counted(says(held.held + whole[900:]), 2_000, 400),
+    ]
+    config = limited(MaxTokens(6_000), recover="continue", tools=(), room="compact", model_limits=KNOWN)
+    played = play(script, config=config)
+    assert (ends(played), played.result.text) == ((2, StopReason.ANSWERED, True), whole)
+    first, second = [tokens for tokens, _ in asked(played)]
+    assert first is not None and 5_000 < first < 6_000
+    assert second is not None and 1_500 <= second <= 6_000 - 1_900 - 1_900
 
 
 @pytest.mark.parametrize("limits", [MaxRequests(0), MaxTokens(5) | MaxWallTime(-1), AllOf(())])

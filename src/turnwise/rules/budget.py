@@ -223,6 +223,21 @@ def raised_limit(limits: ModelLimits, *, settings: Settings, prompt_tokens: int,
     return most if most > before else None
 
 
+def kept_below(settings: Settings, *, tokens: int, sent_tokens: int | None) -> Settings:
+    """The settings of a request whose response may hold `tokens` at most, because a limit of the turn leaves no more.
+
+    `sent_tokens` is the limit of output that would go out; where none would (nobody knows the model's) a high one stays
+    unsaid: a server refuses more than its model can give. Reasoning that was given a budget leaves the answer its floor.
+    """
+    if tokens >= (UNKNOWN_OUTPUT_TOKENS + 1 if sent_tokens is None else sent_tokens):
+        return settings
+    changes: dict[str, object] = {"max_output_tokens": tokens}
+    if settings.reasoning_tokens:
+        share = min(settings.reasoning_tokens, tokens - min(MIN_ANSWER_TOKENS, tokens))
+        changes["reasoning_tokens"] = share if share >= min(MIN_REASONING_TOKENS, settings.reasoning_tokens) else None
+    return msgspec.structs.replace(settings, **changes)
+
+
 def within_ceiling(limits: ModelLimits, *, ceiling_tokens: int | None) -> ModelLimits:
     """The limits under a user's own `max_output_tokens`."""
     if ceiling_tokens is None or (limits.max_output_tokens is not None and limits.max_output_tokens <= ceiling_tokens):

@@ -13,6 +13,9 @@ from turnwise.vocab import StopReason, Usage
 
 # Kept for the answer where nobody said how long it may get; a synthesis of a turn is a page or two.
 ANSWER_TOKENS = 1_000
+# Less is not worth a request: a paragraph. What lies between is for results that were longer than thought: the answer gets
+# what they leave of ANSWER_TOKENS (`output_tokens_left`).
+LEAST_ANSWER_TOKENS = 256
 # Kept for the answer's request where none was timed yet.
 ANSWER_S = 10.0
 # "UTF-8 bytes / 3 for what was added since" the provider's own count (docs/architecture.md, tokens).
@@ -41,7 +44,8 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """What the next request costs if it is a step (its tools included), and what the answer does, now or after that step."""
+    """What the next request costs if it is a step (its tools included), what an answer of the least length does now, and one
+    of full length after that step."""
 
     step: Spent
     answer: Spent
@@ -164,19 +168,27 @@ def said(limit: Leaf, *, spent: Spent) -> str:
             return f"The limit of {seconds:g} s leaves no time for another step ({spent.elapsed_s:.0f} s passed)."
 
 
-def output_tokens_left(limit: Limit, *, spent: Spent, prompt_tokens: int) -> int | None:
-    """What the next response may hold without breaking `limit`; None where nothing limits it. Never below 0."""
+def output_tokens_left(limit: Limit, *, spent: Spent, prompt_tokens: int, keep_tokens: int | None = None) -> int | None:
+    """What the next response may hold without breaking `limit`; None where nothing limits it. Never below 0.
+
+    With `keep_tokens` an answer of so many has to be affordable after it, in a request whose prompt holds this one's and the
+    response.
+    """
     match limit:
         case MaxTokens(tokens, counts):
-            used = _counted(limit, spent=spent)
-            if counts == "input":
-                return None if used + prompt_tokens <= tokens else 0
-            return max(tokens - used - (prompt_tokens if counts == "all" else 0), 0)
+            left = tokens - _counted(limit, spent=spent)
+            return _response_tokens(left, counts=counts, prompt_tokens=prompt_tokens, keep_tokens=keep_tokens)
         case AnyOf(limits):
-            left = [output_tokens_left(one, spent=spent, prompt_tokens=prompt_tokens) for one in limits]
-            return min([one for one in left if one is not None], default=None)
+            each = [
+                output_tokens_left(one, spent=spent, prompt_tokens=prompt_tokens, keep_tokens=keep_tokens)
+                for one in limits
+            ]
+            return min([one for one in each if one is not None], default=None)
         case AllOf(limits):
-            left = [output_tokens_left(one, spent=spent, prompt_tokens=prompt_tokens) for one in limits]
+            left = [
+                output_tokens_left(one, spent=spent, prompt_tokens=prompt_tokens, keep_tokens=keep_tokens)
+                for one in limits
+            ]
             # One that does not count tokens and is not over holds the stop back by itself.
             return max([one for one in left if one is not None], default=None) if None not in left else None
         case MaxSteps() | MaxRequests() | MaxWallTime():
@@ -246,7 +258,7 @@ def forecast(
             output_tokens=longest_output_tokens,
             elapsed_s=longest_step_s or longest_request_s,
         ),
-        answer=answer,
+        answer=msgspec.structs.replace(answer, output_tokens=min(answer_tokens, LEAST_ANSWER_TOKENS)),
         answer_after=msgspec.structs.replace(answer, input_tokens=prompt_tokens + longest_output_tokens),
     )
 
@@ -254,6 +266,24 @@ def forecast(
 def prompt_tokens_of(last: Usage, *, added_bytes: int) -> int:
     """Tokens of the next prompt: the last request's own count, and `added_bytes` of text that came since."""
     return last.input_tokens + last.output_tokens + -(-added_bytes // BYTES_A_TOKEN)
+
+
+def _response_tokens(
+    left: int, *, counts: Literal["all", "input", "output"], prompt_tokens: int, keep_tokens: int | None
+) -> int | None:
+    """Of `left` tokens, those that a response may have: where an answer is kept its prompt holds the response once more."""
+    kept = keep_tokens or 0
+    match counts:
+        case "output":
+            return max(left - kept, 0)
+        case "all" if keep_tokens is None:
+            return max(left - prompt_tokens, 0)
+        case "all":
+            return max((left - 2 * prompt_tokens - kept) // 2, 0)
+        case "input" if keep_tokens is None:
+            return None if prompt_tokens <= left else 0
+        case "input":
+            return max(left - 2 * prompt_tokens, 0)
 
 
 def _binding(limit: Limit, *, spent: Spent) -> Leaf | None:

@@ -6,6 +6,9 @@ import msgspec
 
 from turnwise.rules.budget import message_bytes, request_bytes
 from turnwise.rules.limits import (
+    ANSWER_TOKENS,
+    BYTES_A_TOKEN,
+    LEAST_ANSWER_TOKENS,
     Forecast,
     Leaf,
     Limit,
@@ -15,6 +18,7 @@ from turnwise.rules.limits import (
     binding,
     forecast,
     is_over,
+    output_tokens_left,
     pace,
     prompt_tokens_of,
 )
@@ -115,9 +119,29 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         more = msgspec.structs.replace(more, steps=0, elapsed_s=0.0)
         return not is_over(config.limits, spent=spent + more)
 
+    def output_left(
+        self, config: TurnConfig, *, spent: Spent, messages: Sequence[Message], own: Sequence[Message], answers: bool
+    ) -> int | None:
+        """The tokens that the response to the next request may hold: one that `answers` has all that is left, another one
+        leaves the answer after it; `own` are messages of that request alone. None where nothing limits it.
+
+        Never less than the least answer, or a step of that length: `pace` and `affords` have found room for them, but for
+        what guesses differ by.
+        """
+        if config.limits is None:
+            return None
+        added = sum([message_bytes(one) for one in own])
+        left = output_tokens_left(
+            config.limits,
+            spent=spent,
+            prompt_tokens=self._prompt_tokens(config, messages=messages) + -(-added // BYTES_A_TOKEN),
+            keep_tokens=None if answers else ANSWER_TOKENS,
+        )
+        return None if left is None else max(left, LEAST_ANSWER_TOKENS if answers else ANSWER_TOKENS)
+
     def answer(self, config: TurnConfig, *, messages: Sequence[Message]) -> Spent:
         """What the answer after the calls at hand is likely to cost."""
-        return self._forecast(config, messages=messages).answer
+        return msgspec.structs.replace(self._forecast(config, messages=messages).answer, output_tokens=ANSWER_TOKENS)
 
     def _forecast(self, config: TurnConfig, *, messages: Sequence[Message]) -> Forecast:
         return forecast(

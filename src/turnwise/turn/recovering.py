@@ -41,6 +41,8 @@ class Recovering(Requesting, kw_only=True):
             return self._go_on(give_up(found, why="the limits leave no room for another request"))
         self.continuing = found
         request = continue_request(found, config=self.config)
+        own = len(request.messages) - len(found.request.messages)
+        request = self._kept_below(request, own=own, answers=found.asking.forced or found.place is None)
         self.asking = msgspec.structs.replace(
             found.asking,
             purpose="continue",
@@ -48,7 +50,7 @@ class Recovering(Requesting, kw_only=True):
             output=None,
             limit_tokens=limit_of(request.settings, config=self.config),
         )
-        return self._send(request, purpose="continue", own=len(request.messages) - len(found.request.messages))
+        return self._send(request, purpose="continue", own=own)
 
     def _retry(self, settings: Settings, *, note: str = "") -> Command:
         """The same request once more, in the same step, with more room."""

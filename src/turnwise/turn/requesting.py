@@ -2,10 +2,19 @@
 
 import msgspec
 
+from turnwise.rules.budget import kept_below
 from turnwise.rules.last_step import GO_ON, SYNTHESIS
 from turnwise.rules.limits import Spent, said
 from turnwise.rules.loops import LoopGuard, why_it_ends
-from turnwise.turn.asking import PAUSE_GOES_BACK_LAST, asking_of, build_request, prefix_changes, sent_as, tools_on_offer
+from turnwise.turn.asking import (
+    PAUSE_GOES_BACK_LAST,
+    asking_of,
+    build_request,
+    limit_of,
+    prefix_changes,
+    sent_as,
+    tools_on_offer,
+)
 from turnwise.turn.commands import Command, FinishTurn, PrepareStep, Purpose, SendRequest
 from turnwise.turn.events import StepPrepared
 from turnwise.turn.finishing import Finishing
@@ -31,6 +40,23 @@ class Requesting(Finishing, kw_only=True):
     def _affords(self, *, answers: bool) -> bool:
         """Whether the limits allow one request more in this step: one that `answers`, or one before the answer."""
         return self.pacing.affords(self.config, spent=self._spent, messages=self.messages, answers=answers)
+
+    def _kept_below(self, request: Request, *, own: int, answers: bool) -> Request:
+        """The request with no more output than the limits leave; its last `own` messages are no part of the history."""
+        # what the assistant had said stands in the usage of the response that it is of
+        extra = [message for message in request.messages[len(request.messages) - own :] if message.role == "user"]
+        left = self.pacing.output_left(
+            self.config, spent=self._spent, messages=self.messages, own=extra, answers=answers
+        )
+        if left is None:
+            return request
+        ceiling = request.settings.max_output_tokens
+        if ceiling is None and self.config.room != "off":
+            ceiling = self.config.model_limits.max_output_tokens
+        if ceiling is None:
+            ceiling = limit_of(request.settings, config=self.config)
+        settings = kept_below(request.settings, tokens=left, sent_tokens=ceiling)
+        return request if settings is request.settings else msgspec.structs.replace(request, settings=settings)
 
     def _may_go_on(self) -> bool:
         """Whether the limits allow one more step like any other."""
@@ -84,6 +110,7 @@ class Requesting(Finishing, kw_only=True):
             disobeyed=disobeyed,
             has_called=self.has_called,
         )
+        request = self._kept_below(request, own=1 if trailing else 0, answers=forced or not request.tools)
         budget = self.room.budget(request.settings, config=config, trailing=trailing)
         if budget is None:
             return self._answer_locally(NO_ROOM)
@@ -100,6 +127,7 @@ class Requesting(Finishing, kw_only=True):
 
     def _ask_for_summary(self, prepared: StepPrepared) -> SendRequest:
         request = self.room.summary_request(self.config, prepared=prepared, tools=self._tools_on_offer(prepared))
+        request = self._kept_below(request, own=1, answers=False)
         self.asking = asking_of(request, purpose="compact", forced=True, partial=False, config=self.config)
         return self._send(request, purpose="compact", own=1)
 
