@@ -144,7 +144,6 @@ PROMISES: dict[str, Promise] = {
     "cut:budget": Promise(
         "`max_tokens = min(model output limit, context window - prompt)`, split into reasoning and answer with a floor for the answer; compaction reserves the same figure; no fixed 32,000 cap.",
         "opencode",
-        CUT,
     ),
     "cut:not-blamed": Promise(
         "A dropped connection is retried as a transport fault and never reported to the model as its own mistake.",
@@ -172,7 +171,7 @@ PROMISES: dict[str, Promise] = {
     "end:budget": Promise(
         "Limits on requests, tokens, cost, wall time compose (`|`, `&`); the last affordable request is kept for the answer; children share the parent's budget.",
         "Chutes, field",
-        BILL,
+        f"requests, tokens and wall time hold; cost comes with: {BILL}; children with: {WAIT}",
     ),
     "end:no-prefill": Promise(
         "The last message of a request is never an assistant message unless the endpoint is known to accept it.",

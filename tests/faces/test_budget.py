@@ -10,9 +10,7 @@ from turnwise.lab import Lab
 from turnwise.lab.received import Received
 
 each_way = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-each_family = pytest.mark.parametrize(
-    "family", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"]
-)
+each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
 LIMIT_NAMES = (
     "max_tokens",
     "max_completion_tokens",
@@ -72,32 +70,24 @@ def fields_of(received: Received) -> dict[str, object]:
 @each_family
 @each_way
 @pytest.mark.promise("cut:budget")
-async def test_the_models_limit_goes_out_and_no_other(
-    family: str, stream: bool
-) -> None:
+async def test_the_models_limit_goes_out_and_no_other(family: str, stream: bool) -> None:
     """No fixed 32,000; the user's own ceiling goes before it; of an unknown model nothing is said unless the API insists."""
 
     async def asked(limits: ModelLimits, **settings: int) -> int | None:
-        (one,) = await bodies(
-            family, stream=stream, limits=limits, settings=Settings(**settings)
-        )  # pyright: ignore[reportArgumentType]
+        (one,) = await bodies(family, stream=stream, limits=limits, settings=Settings(**settings))  # pyright: ignore[reportArgumentType]
         return output_limit(one)
 
     large = ModelLimits(context_window_tokens=400_000, max_output_tokens=128_000)
     assert await asked(large) == 128_000
     assert await asked(large, max_output_tokens=700) == 700
     assert await asked(large, max_output_tokens=900_000) == 128_000
-    assert await asked(ModelLimits()) == (
-        8_192 if family == "anthropic_messages" else None
-    )
+    assert await asked(ModelLimits()) == (8_192 if family == "anthropic_messages" else None)
 
 
 @each_family
 @each_way
 @pytest.mark.promise("cut:budget")
-async def test_what_the_prompt_leaves_of_the_window_goes_out(
-    family: str, stream: bool
-) -> None:
+async def test_what_the_prompt_leaves_of_the_window_goes_out(family: str, stream: bool) -> None:
     """A long prompt, and one that grows from step to step: prompt and output never exceed the window together, by the
     provider's own count, and all that is left is asked for as far as the count is known."""
     window = 24_000

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from turn.playing import ASK, CONFIG, Played, call, play, says
-from turnwise.rules.budget import ModelLimits
+from turnwise.rules.budget import ModelLimits, message_bytes, output_reserve, prompt_capacity, window_of
 from turnwise.rules.compaction import LEFT_OUT, SUMMARY_HEAD
 from turnwise.turn.commands import FinishTurn, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
@@ -245,3 +245,26 @@ def test_the_providers_count_stands_over_our_guess() -> None:
     asked = played.requests[1].request.settings.max_output_tokens
     assert asked is not None
     assert 4_500 < asked < 5_000
+
+
+@pytest.mark.promise("cut:budget")
+@pytest.mark.parametrize(("over", "purposes"), [(0, ["step"]), (1, ["compact", "step"])])
+def test_compaction_begins_where_the_response_would_have_less_than_its_reserve(over: int, purposes: list[str]) -> None:
+    """One figure for both: the largest prompt that is left alone leaves just what its request asks for."""
+    limits = ModelLimits(context_window_tokens=30_000, max_output_tokens=4_000)
+    config = msgspec.structs.replace(CONFIG, room="compact", model_limits=limits, tools=(), system=())
+    pair = (Message("user", (Text("x" * 3_000),)), Message("assistant", (Text("x" * 3_000),)))
+    earlier = [one for _ in range(10) for one in pair]
+    capacity = prompt_capacity(limits, settings=Settings())
+    assert capacity == 30_000 - 4_000 == window_of(limits) - output_reserve(limits, settings=Settings())
+    last = capacity * 3 - sum([message_bytes(one) for one in earlier]) - message_bytes(Message("user", (Text(""),)))
+    ask = Message("user", (Text("y" * (last + over)),))
+    played = play(
+        [*[says("What was said.") for _ in purposes[:-1]], says("Hi.")],
+        config=config,
+        earlier=tuple(earlier),
+        input=(ask,),
+    )
+    assert [sent.purpose for sent in played.requests] == purposes
+    if not over:
+        assert played.requests[0].request.settings.max_output_tokens == 4_000
