@@ -21,8 +21,31 @@ ERROR_BYTES = 1024 * 1024  # of an error's body; the largest recorded one has a 
 # Late argument pieces and usage come right after the finish reason. A server that leaves the connection open after it
 # (seen in the field: opencode waited 309 s) is not waited for longer than this; nor is one that has reported an error.
 AFTER_FINISH_S = 5.0
+BROKE_OFF_STREAM = Fault(kind=FaultKind.DISCONNECTED, message="the stream ended in the middle of its first event")
 BROKE_OFF = Fault(kind=FaultKind.DISCONNECTED, message="the response ended in the middle of its JSON")
 ERROR_S = 10.0  # for the body of an error: the status says enough to go on with
+
+
+class FirstEvent:
+    """Whether a stream broke off within its first event: it began as one, and no blank line has come."""
+
+    def __init__(self) -> None:
+        self._start = b""
+        self._tail = b""
+        self._ended = False
+
+    @property
+    def is_torn(self) -> bool:
+        return self._start.startswith((b"data:", b"event:", b"id:")) and not self._ended
+
+    def feed(self, chunk: bytes) -> None:
+        if self._ended:
+            return
+        if len(self._start) < len(b"event:"):
+            self._start = (self._start + chunk[:16]).lstrip()
+        joined = self._tail + chunk
+        self._ended = b"\n\n" in joined or b"\n\r\n" in joined
+        self._tail = joined[-2:]
 
 
 class Exchange:
@@ -45,6 +68,7 @@ class Exchange:
         self._on_frame = on_frame
         self._limits = limits
         self._reader: ResponseReader | None = None
+        self._first = FirstEvent()
         self._refusal: HttpReply | None = None  # an answer that is an error
         self._error: list[bytes] = []  # its body so far
 
@@ -113,6 +137,7 @@ class Exchange:
         return hide_in_response(self._reader.finish(), scrub=self._endpoint.scrub)
 
     def _feed(self, reader: ResponseReader, chunk: bytes, dog: Watchdog) -> None:
+        self._first.feed(chunk)
         before, was_over = reader.frames, reader.finished or reader.failed
         frames = reader.feed(chunk)
         if reader.finished or reader.failed:
@@ -126,7 +151,11 @@ class Exchange:
 
     def _end(self, reader: ResponseReader) -> ResponseReceived | RequestFailed:
         self._tell(reader.flush())
-        return self._whole(reader.finish())
+        response = reader.finish()
+        fault = response.fault
+        if fault is not None and fault.kind is FaultKind.PROTOCOL and self._first.is_torn:
+            return self._failed(BROKE_OFF_STREAM)
+        return self._whole(response)
 
     def _whole(self, response: Response) -> ResponseReceived | RequestFailed:
         response = hide_in_response(response, scrub=self._endpoint.scrub)

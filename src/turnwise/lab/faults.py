@@ -1,14 +1,16 @@
 """What goes wrong on purpose: a reply's pieces, and how they end, bent as a script's fault says."""
 
 import random
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
-from turnwise.lab.raw import dump
-from turnwise.lab.script import ScriptedFault
+from turnwise.lab.raw import dump, parse, table
+from turnwise.lab.script import Point, ScriptedFault
 from turnwise.lab.strict import Rejected
 from turnwise.lab.strict.verdicts import error_object
+from turnwise.vocab import Finished, Frame, TextDelta, ToolCallDelta
 from turnwise.wire.sse import encode_event
 
 EVENT_STREAM = "text/event-stream"
@@ -20,26 +22,44 @@ HTML = (
 )
 BROKEN_BYTE = b"\xff"  # never part of UTF-8
 
-Ending = Literal["close", "reset", "stall"]
+# What keeps a connection alive and says nothing. Anthropic's stream has an event for it (docs, "Streaming: ping events"),
+# others send comments, and gateways white space before a body.
+COMMENT = b": keep-alive\n\n"
+PING = encode_event(b'{"type":"ping"}', name="ping")
+BLANK = b" "
+
+Ending = Literal["close", "reset", "stall", "pings"]
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     """A reply as it goes over the wire. `ending` is what happens after the last piece; where it is not `close` and no piece
-    is left, not even the headers are sent."""
+    is left, not even the headers are sent. With `pings` these go on until the client closes."""
 
     status: int
     content_type: str
     pieces: tuple[bytes, ...]
     headers: tuple[tuple[str, str], ...] = ()
     ending: Ending = "close"
+    ping: bytes = b""
 
 
-def bend(healthy: Outgoing, *, fault: ScriptedFault, family: str, streamed: bool, text: str) -> Outgoing:
-    """`healthy` with the fault in it. `text` is what the response says, for the faults that hit it."""
+def bend(
+    healthy: Outgoing,
+    *,
+    fault: ScriptedFault,
+    family: str,
+    streamed: bool,
+    text: str,
+    before: tuple[bytes, ...] | None = None,
+) -> Outgoing:
+    """`healthy` with the fault in it. `text` is what the response says, for the faults that hit it; `before` are the pieces
+    of a stream that go out before it, where the fault has a place."""
     replace = msgspec.structs.replace
+    if fault.at is not None and fault.kind in ("error-in-stream", "reset", "eof", "stall", "pings"):
+        return broken_at(healthy, fault=fault, family=family, streamed=streamed, before=before)
     match fault.kind:
         case "status":
-            return refusal(family, rejected=failure(fault), retry_after_s=fault.retry_after_s)
+            return refused(fault, family=family)
         case "error-in-stream":
             if not streamed:
                 return refusal(family, rejected=failure(fault), retry_after_s=fault.retry_after_s)
@@ -47,8 +67,11 @@ def bend(healthy: Outgoing, *, fault: ScriptedFault, family: str, streamed: bool
             return replace(healthy, pieces=(*whole, error_event(family, rejected=failure(fault))))
         case "html":
             return Outgoing(status=200, content_type="text/html; charset=utf-8", pieces=(HTML,))
-        case "reset" | "stall":
-            return replace(healthy, pieces=sent_before(healthy.pieces, after=fault.after), ending=fault.kind)
+        case "eof":
+            return replace(healthy, pieces=sent_before(healthy.pieces, after=fault.after))
+        case "reset" | "stall" | "pings":
+            ping = ping_of(family, streamed=streamed)
+            return replace(healthy, pieces=sent_before(healthy.pieces, after=fault.after), ending=fault.kind, ping=ping)
         case "endless-line":
             start = b"data: {" if streamed else b'{"'
             return replace(healthy, pieces=(start, *[b"x" * 65536] * (ENDLESS_BYTES // 65536)))
@@ -57,6 +80,79 @@ def bend(healthy: Outgoing, *, fault: ScriptedFault, family: str, streamed: bool
         case "invalid-utf8":
             word = text[:4].encode()
             return replace(healthy, pieces=tuple([piece.replace(word, BROKEN_BYTE + word) for piece in healthy.pieces]))
+
+
+def refused(fault: ScriptedFault, *, family: str) -> Outgoing:
+    """The status with everything that it says of a retry."""
+    outgoing = refusal(family, rejected=failure(fault), retry_after_s=fault.retry_after_s)
+    headers = (*outgoing.headers, *fault.headers.items())
+    if fault.retry_delay is None:
+        return msgspec.structs.replace(outgoing, headers=headers)
+    error = table(parse(outgoing.pieces[0])).get("error")
+    details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": fault.retry_delay}]
+    return msgspec.structs.replace(
+        outgoing, headers=headers, pieces=(dump({"error": {**table(error), "details": details}}),)
+    )
+
+
+def broken_at(
+    healthy: Outgoing, *, fault: ScriptedFault, family: str, streamed: bool, before: tuple[bytes, ...] | None
+) -> Outgoing:
+    """The response as far as its place, and then what goes wrong. Before the first event something that says nothing is sent,
+    so that there are headers."""
+    replace = msgspec.structs.replace
+    silence = COMMENT if streamed else BLANK
+    pieces = before if before is not None else body_until(fault.at, body=b"".join(healthy.pieces))
+    if fault.at == "start":
+        pieces = (silence,)
+    match fault.kind:
+        case "error-in-stream" if streamed:
+            # An error is an event of its own: no torn one stands before it.
+            pieces = tuple([piece for piece in pieces if piece.endswith(b"\n")])
+            return replace(healthy, pieces=(*pieces, error_event(family, rejected=failure(fault))))
+        case "error-in-stream":
+            return replace(healthy, pieces=(dump(error_object(family, rejected=failure(fault))),))
+        case "reset" | "stall":
+            return replace(healthy, pieces=pieces, ending=fault.kind)
+        case "pings":
+            ping = ping_of(family, streamed=streamed)
+            return replace(healthy, pieces=pieces or (ping,), ending="pings", ping=ping)
+        case _:
+            return replace(healthy, pieces=pieces)
+
+
+def ping_of(family: str, *, streamed: bool) -> bytes:
+    if not streamed:
+        return BLANK
+    return PING if family == "anthropic_messages" else COMMENT
+
+
+def sent_until(at: Point, *, frames: Sequence[Frame], written: Sequence[bytes]) -> tuple[bytes, ...]:
+    """The pieces that go out before `at`; `written` are those of the frames in order, and the end.
+
+    Where the place lies within a piece (Gemini sends a call whole), half of that piece goes out.
+    """
+    if at in ("headers", "start"):
+        return ()
+    kind = {"text": TextDelta, "arguments": ToolCallDelta, "finish": Finished}[at]
+    places = [place for place, frame in enumerate(frames) if isinstance(frame, kind)] or [0]
+    middle = places[len(places) // 2]
+    whole = [piece for piece in written[: middle + 1] if piece]
+    if any(written[places[0] : middle + 1]):
+        return tuple(whole)
+    held = next((piece for piece in written[middle + 1 :] if piece), b"")
+    return (*whole, held if at == "finish" else held[: len(held) // 2])
+
+
+def body_until(at: Point | None, *, body: bytes) -> tuple[bytes, ...]:
+    """A body has no events: its middle stands for every place within it."""
+    match at:
+        case "headers" | "start":
+            return ()
+        case "finish":
+            return (body,)
+        case _:
+            return (body[: len(body) // 2],)
 
 
 def sent_before(pieces: tuple[bytes, ...], *, after: int) -> tuple[bytes, ...]:

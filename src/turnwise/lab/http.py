@@ -1,6 +1,7 @@
 """The lab on the network: HTTP in, the provider's pieces out."""
 
 import asyncio
+import contextlib
 import hmac
 
 from aiohttp import web
@@ -14,6 +15,7 @@ from turnwise.lab.strict import Rejected
 # Long histories with files in them are part of what gets tested; whoever reaches loopback can fill the memory anyway.
 MAX_REQUEST_BYTES = 256 * 1024 * 1024
 SHUTDOWN_S = 1.0
+PING_EVERY_S = 0.02
 KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
 
 
@@ -104,11 +106,20 @@ class Site:
             if number and self._chunk_delay_s:
                 await asyncio.sleep(self._chunk_delay_s)
             await response.write(piece)
+        if outgoing.ending == "pings":
+            await self._ping(response, ping=outgoing.ping)
         if outgoing.ending == "close":
             await response.write_eof()
         else:
             await self._end(request, outgoing=outgoing)
         return response
+
+    async def _ping(self, response: web.StreamResponse, *, ping: bytes) -> None:
+        """Keep-alives until the client goes (which cancels this) or the lab closes."""
+        while not self._closing.is_set():
+            await response.write(ping)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), PING_EVERY_S)
 
     async def _end(self, request: web.Request, *, outgoing: Outgoing) -> None:
         """Break the connection, or hold it until the client closes it (which cancels this) or the lab does."""
@@ -122,6 +133,7 @@ class Site:
 
     async def _forget_requests(self, _: web.Request) -> web.Response:
         self._requests.clear()
+        self._provider.forget()
         return web.Response(status=204)
 
     async def _list_scripts(self, _: web.Request) -> web.Response:

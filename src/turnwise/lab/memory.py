@@ -49,6 +49,9 @@ class MemoryTransport:
 async def _chunks(outgoing: Outgoing) -> AsyncGenerator[bytes]:
     for chunk in _gathered(outgoing.pieces):
         yield chunk
+    while outgoing.ending == "pings":
+        yield outgoing.ping
+        await asyncio.sleep(0)
     await _end(outgoing)
 
 
@@ -69,7 +72,7 @@ async def _end(outgoing: Outgoing) -> None:
     match outgoing.ending:
         case "close":
             return
-        case "stall":
+        case "stall" | "pings":
             await asyncio.Event().wait()
         case "reset":
             raise ProviderFault(Fault(kind=FaultKind.DISCONNECTED, message="the connection was reset"))

@@ -1,11 +1,13 @@
 """The provider itself, without a network: a request's path and body in, a reply's pieces out."""
 
+import hashlib
+from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
 
 from turnwise.lab import strict
-from turnwise.lab.faults import EVENT_STREAM, JSON, Outgoing, bend, refusal
+from turnwise.lab.faults import EVENT_STREAM, JSON, Outgoing, bend, refusal, sent_until
 from turnwise.lab.raw import Raw, dump, parse, table, text
 from turnwise.lab.reading import Conversation, read
 from turnwise.lab.received import Received
@@ -28,11 +30,17 @@ CREATED_AT = "2025-10-09T08:53:20Z"  # the same
 
 
 class Provider:
-    """Answers requests by scripts, or by one recording. Remembers nothing of the requests before."""
+    """Answers requests by scripts, or by one recording. Of the requests before it remembers only how often the very same one
+    came, for the steps that fail at first."""
 
     def __init__(self, *, scripts: Mapping[str, Script], recording: Recording | None = None) -> None:
         self.scripts = scripts
         self.recording = recording
+        self._receipts: Counter[tuple[str, bytes]] = Counter()
+
+    def forget(self) -> None:
+        """Every step that fails at first does so again."""
+        self._receipts.clear()
 
     def answer(self, route: Route, *, target: str, body: bytes, number: int) -> tuple[Outgoing, Received]:
         """The reply to one request, and what is kept of both. `target` is the path with its query."""
@@ -66,9 +74,16 @@ class Provider:
         strict.check(family.name, body=raw, rules=ModelRules(prefill=script.prefill, signed=script.thinks))
         conversation, size = read(family.name, body=raw), len(kept.body)
         if script.writer is None:
+            same = (script.name, hashlib.sha256(kept.path.encode() + kept.body).digest())
             reply = next_reply(
-                script, conversation=conversation, family=family.name, streamed=kept.streamed, prompt_bytes=size
+                script,
+                conversation=conversation,
+                family=family.name,
+                streamed=kept.streamed,
+                prompt_bytes=size,
+                receipt=self._receipts[same],
             )
+            self._receipts[same] += 1
         else:
             reply = writer_reply(
                 script.writer,
@@ -82,7 +97,8 @@ class Provider:
         outgoing = encoded(family, reply=reply, request=request, streamed=kept.streamed)
         if family.name == "gemini" and kept.streamed and "alt=sse" not in target and not reply.fault:
             outgoing = as_array(outgoing)
-        return outgoing, msgspec.structs.replace(kept, step=reply.step, usage=reply.response.usage)
+        usage = reply.response.usage if reply.fault is None else None
+        return outgoing, msgspec.structs.replace(kept, step=reply.step, usage=usage)
 
     def _script(self, kept: Received, *, raw: Raw) -> Script:
         """The script that the model's name asks for; the judge looks first where there is none, as the APIs do."""
@@ -156,6 +172,7 @@ def unknown_model(family: str, *, model: str) -> Rejected:
 
 def encoded(family: Family, *, reply: Reply, request: Request, streamed: bool) -> Outgoing:
     response = reply.response
+    before: tuple[bytes, ...] | None = None
     if not streamed:
         outgoing = Outgoing(status=200, content_type=JSON, pieces=(family.encode_body(response, request),))
     elif reply.wire is not None:
@@ -163,9 +180,11 @@ def encoded(family: Family, *, reply: Reply, request: Request, streamed: bool) -
         outgoing = Outgoing(status=200, content_type=EVENT_STREAM, pieces=tuple(pieces))
     else:
         encoder = family.stream_encoder(request)
-        written = [
-            encoder.encode(frame) for frame in streamed_frames(family.name, response=response, piece=reply.piece)
-        ]
+        frames = streamed_frames(family.name, response=response, piece=reply.piece)
+        written = [encoder.encode(frame) for frame in frames]
+        if reply.fault is not None and reply.fault.at is not None:
+            before = sent_until(reply.fault.at, frames=frames, written=[*written, encoder.finish()])
+            encoder = family.stream_encoder(request)
         written.append(encoder.finish())
         if reply.ends_unsaid:
             written.append(unsaid_end(family.name, response=response))
@@ -173,7 +192,7 @@ def encoded(family: Family, *, reply: Reply, request: Request, streamed: bool) -
     if reply.fault is None:
         return outgoing
     said = text_of(response.message)
-    return bend(outgoing, fault=reply.fault, family=family.name, streamed=streamed, text=said)
+    return bend(outgoing, fault=reply.fault, family=family.name, streamed=streamed, text=said, before=before)
 
 
 def streamed_frames(family: str, *, response: Response, piece: int) -> list[Frame]:

@@ -42,8 +42,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     piece: int = PIECE
 
 
-def next_reply(script: Script, *, conversation: Conversation, family: str, streamed: bool, prompt_bytes: int) -> Reply:
-    """What the script says to this conversation."""
+def next_reply(
+    script: Script, *, conversation: Conversation, family: str, streamed: bool, prompt_bytes: int, receipt: int = 0
+) -> Reply:
+    """What the script says to this conversation; `receipt` counts the very same requests before this one."""
     turn = this_turn(conversation.said, script=script)
     place = responses_in(turn, script=script)
     step = script.steps[min(place, len(script.steps) - 1)]
@@ -52,6 +54,9 @@ def next_reply(script: Script, *, conversation: Conversation, family: str, strea
         step = Step(text=script.forced or script.steps[-1].text)
     elif values is None:
         step = Step(text=step.otherwise or "What I was looking for is not in the results.")
+    fault = step.faults[receipt] if receipt < len(step.faults) else step.fault
+    if fault is not None and (fault.text or fault.calls):
+        step = msgspec.structs.replace(step, text=fault.text, calls=fault.calls)
     filled = values or base_values(script, conversation=conversation, turn=turn, place=place)
     made = made_before(conversation) + 1
     parts = parts_of(step, values=filled, made=made, conversation=conversation, family=family, streamed=streamed)
@@ -63,7 +68,7 @@ def next_reply(script: Script, *, conversation: Conversation, family: str, strea
         id=f"lab-{script.name}-{made}",
         model=script.name,
     )
-    return Reply(response=response, step=place + 1, wire=step.wire.get(family) if streamed else None, fault=step.fault)
+    return Reply(response=response, step=place + 1, wire=step.wire.get(family) if streamed else None, fault=fault)
 
 
 def this_turn(said: tuple[Said, ...], *, script: Script) -> tuple[Said, ...]:

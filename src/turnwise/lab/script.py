@@ -13,8 +13,18 @@ from turnwise.errors import CallerError
 from turnwise.vocab import FinishReason
 
 FaultName = Literal[
-    "status", "html", "error-in-stream", "reset", "stall", "endless-line", "random-bytes", "invalid-utf8"
+    "status",
+    "html",
+    "error-in-stream",
+    "reset",
+    "eof",
+    "stall",
+    "pings",
+    "endless-line",
+    "random-bytes",
+    "invalid-utf8",
 ]
+Point = Literal["headers", "start", "text", "arguments", "finish"]
 Habit = Literal["repeats", "restarts", "fences", "apologises", "adds", "ignores", "nothing", "calls", "insists"]
 PLACEHOLDER = re.compile(r"\{([a-z_]+)(?: ([a-z0-9_]+)-([a-z0-9_]+))?\}")
 BUILTIN_WORDS = frozenset({"n", "result", "results", "example", "lines"})
@@ -45,10 +55,18 @@ class ScriptedItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ScriptedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What goes wrong. `after` counts pieces of the stream that are sent before it does."""
+    """What goes wrong. `after` counts pieces of the stream that are sent before it does; `at` is a place in it instead: not
+    even headers are sent, headers only, the middle of the text or of the arguments, or behind the finish reason. `text` and
+    `calls` are said in place of the step's own by the response that fails. `headers` go out with a refusal; `retry_delay` is
+    Google's `RetryInfo`."""
 
     kind: FaultName
     after: int = 0
+    at: Point | None = None
+    text: str = ""
+    calls: tuple[ScriptedCall, ...] = ()
+    headers: dict[str, str] = {}
+    retry_delay: str | None = None
     status: int = 500
     message: str = "The lab was told to fail here."
     code: str | None = None
@@ -61,7 +79,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     `take` looks for each of its patterns in the results at hand and keeps the first group under its name; where one is
     not found, the step says `otherwise` and calls nothing. `continues`: a text of this step does not end the turn, what
     the user says next belongs to it. `wire` is the stream of a family, line by line, in place of what its encoder writes
-    (see `wire.py`); `calls` then say what it means.
+    (see `wire.py`); `calls` then say what it means. `faults` are met by the first, second ... receipt of the very same
+    request; the one after them is answered well. `fault` is met by all.
     """
 
     text: str = ""
@@ -75,6 +94,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     continues: bool = False
     wire: dict[str, str] = {}
     fault: ScriptedFault | None = None
+    faults: tuple[ScriptedFault, ...] = ()
 
 
 class Writer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

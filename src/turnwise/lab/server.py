@@ -72,8 +72,9 @@ class Lab:
         return counted(self._requests, model=model, family=family, status=status)
 
     def reset(self) -> None:
-        """Forget the requests so far. No reply depends on them."""
+        """Forget the requests so far; steps that fail at first do so again."""
         self._requests.clear()
+        self.provider.forget()
 
     async def __aenter__(self) -> Self:
         from turnwise.lab.http import Site  # aiohttp's server is loaded by those who start one

@@ -91,7 +91,7 @@ def judge_retry(
     """
     verdict = _judge(fault, policy=policy, attempt=attempt, waited_s=waited_s, jitter=jitter, left_s=left_s)
     match verdict:
-        case GiveUp(why=why) if has_fallback and fault.kind in MODEL_BOUND:
+        case GiveUp(why=why) if has_fallback and _may_be_the_models(fault):
             return TryFallback(why=why or f"{fault.kind}")
         case WaitThenRetry() | GiveUp():
             return verdict
@@ -108,6 +108,12 @@ def is_worth_a_retry(fault: Fault) -> bool:
     if fault.kind in TRANSIENT:
         return True
     return fault.status is not None and (fault.status in AGAIN_STATUSES or fault.status >= 500)
+
+
+def _may_be_the_models(fault: Fault) -> bool:
+    if fault.kind in MODEL_BOUND:
+        return True
+    return fault.kind is not FaultKind.UNREACHABLE and is_worth_a_retry(fault)
 
 
 def backoff_s(policy: RetryPolicy, *, attempt: int, jitter: float) -> float:

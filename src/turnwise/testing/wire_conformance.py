@@ -102,14 +102,16 @@ def check_foreign_bytes_never_raise(family: Family, blob: bytes, *, profile: Pro
 
 
 def check_foreign_answer_is_a_protocol_fault(family: Family, blob: bytes, *, profile: Profile, shown: str = "") -> None:
-    """HTML, random bytes or nothing in place of a response: one fault that shows how it begins, and no answer."""
+    """HTML or random bytes in place of a response: one fault that shows how it begins, and no answer. Nothing at all is a
+    connection that broke."""
     for frames in (
         decode_stream(family, [blob], profile=profile),
         decode_stream(family, byte_by_byte(blob), profile=profile),
         family.decode_body(blob, profile, DEFAULT_LIMITS),
     ):
         faults = [frame.fault for frame in frames if isinstance(frame, Faulted)]
-        assert [fault.kind for fault in faults] == [FaultKind.PROTOCOL], frames
+        kind = FaultKind.DISCONNECTED if shown == "the response was empty" else FaultKind.PROTOCOL
+        assert [fault.kind for fault in faults] == [kind], frames
         assert shown in faults[0].message, faults[0].message
         assert not any(isinstance(frame, Finished) for frame in frames)
 

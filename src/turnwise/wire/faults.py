@@ -168,7 +168,8 @@ def too_large(limit_bytes: int) -> Fault:
 
 
 def no_response(head: bytes, *, expected: str) -> Fault:
-    """Something else arrived in place of a response; `head` is how it began."""
+    """Something else arrived in place of a response, or nothing but keep-alive comments; `head` is how it began."""
     shown = printable(head)
-    message = f"expected {expected}, but what came begins with: {shown}" if shown else "the response was empty"
-    return Fault(kind=FaultKind.PROTOCOL, message=message)
+    if all(not line or line.startswith(b":") for line in head.strip().splitlines()):
+        return Fault(kind=FaultKind.DISCONNECTED, message="the response was empty")
+    return Fault(kind=FaultKind.PROTOCOL, message=f"expected {expected}, but what came begins with: {shown}")
