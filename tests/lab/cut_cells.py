@@ -21,12 +21,14 @@ from turnwise.turn.config import MAX_STEPS, Recover
 from turnwise.vocab import calls_of
 
 MODELS = {
-    "openai_chat": "openai_chat",
-    "openai_responses": "openai_responses",
-    "anthropic_messages": "anthropic",  # the profile that asks for raw argument pieces
-    "gemini": "gemini",
+    "openai_chat": "openai_chat:writer",
+    "openai_responses": "openai_responses:writer",
+    "anthropic_messages": "anthropic:writer",  # the profile that asks for raw argument pieces
+    "gemini": "gemini:writer",
+    "gemini on Vertex AI": "vertex-gemini:gemini-3-writer",  # the one that asks for Gemini's, where the model gives them
 }
 WAYS = [(family, stream) for family in MODELS for stream in (True, False)]
+WAYS.remove(("gemini on Vertex AI", False))  # its body is that of `gemini`
 # Bodies of Anthropic, and Gemini's unless its stream was asked for pieces, hand out objects: no prefix can be had.
 RAW = [way for way in WAYS if way[0] != "gemini" and way != ("anthropic_messages", False)]
 OBJECTS = [way for way in WAYS if way not in RAW]
@@ -109,13 +111,14 @@ async def ask_writer(
     settings: Settings = Settings(),  # noqa: B008 (frozen)
 ) -> tuple[RunResult, tuple[Received, ...]]:
     """One turn over no network, with the workspace's tools, and what the lab received. Nothing may have been refused."""
-    script = Script(name="writer", title="writes", writer=writer, prefill=False)
+    name = MODELS[family].partition(":")[2]
+    script = Script(name=name, title="writes", writer=writer, prefill=False)
     received: list[Received] = []
     agent = Agent(
-        f"{MODELS[family]}:writer",
+        MODELS[family],
         base_url="http://lab/v1",
         api_key="lab",
-        transport=MemoryTransport(Provider(scripts={"writer": script}), requests=received),
+        transport=MemoryTransport(Provider(scripts={name: script}), requests=received),
         tools=workspace_tools(folder) if tools is None else tools,
         settings=replace(settings, max_output_tokens=limit),
         stream=stream,

@@ -74,7 +74,7 @@ def said_by(family: str, *, told: Told, streamed: bool) -> bytes:
 
 
 @pytest.mark.promise("cut:never-run")
-@pytest.mark.parametrize(("family", "streamed"), WAYS)
+@pytest.mark.parametrize(("family", "streamed"), [way for way in WAYS if way[0] in WORDS])
 def test_the_lab_tells_the_truth_and_lies_in_each_familys_words(family: str, streamed: bool) -> None:
     """Proves: what the matrix calls a false or missing finish reason is one on the wire."""
     words: dict[Told, bytes] = {told: both[0 if streamed else 1] for told, both in WORDS[family].items()}
@@ -98,7 +98,7 @@ async def test_a_cap_of_steps_ends_a_write_in_pieces_honestly_and_the_next_turn_
     writer = Writer(size=200_000)
     lab = Lab([Script(name="writer", title="writes", writer=writer, prefill=False)])
     agent = Agent(
-        f"{MODELS[family]}:writer",
+        MODELS[family],
         base_url="http://lab/v1",
         api_key="lab",
         transport=lab.transport(),

@@ -28,7 +28,7 @@ from turnwise.vocab import (
     ToolSpec,
 )
 from turnwise.wire.gemini import FAMILY
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import Profile, builtin_profiles
 from wire.gemini_requests import (
     CALL,
     FAILED,
@@ -434,6 +434,29 @@ def test_profiles_decide_about_schemas_and_forbidden_tools() -> None:
     body = body_of(request, plain)
     assert body["generationConfig"] == {"responseMimeType": "application/json"}
     assert (body.get("tools"), body.get("toolConfig"), body["labels"]) == (None, None, {"a": "b"})
+
+
+@pytest.mark.promise("cut:continued")
+@pytest.mark.parametrize(
+    ("model", "stream", "choice", "sent"),
+    [
+        ("gemini-3-flash-preview", True, "auto", {"mode": "AUTO", "streamFunctionCallArguments": True}),
+        ("gemini-3.1-pro-preview", True, "required", {"mode": "ANY", "streamFunctionCallArguments": True}),
+        ("gemini-3-flash-preview", True, "none", {"mode": "NONE"}),
+        ("gemini-3-flash-preview", False, "auto", None),
+        ("gemini-2.5-pro", True, "auto", None),
+    ],
+)
+def test_arguments_are_asked_for_in_pieces_where_profile_and_model_give_them(
+    model: str, stream: bool, choice: Any, sent: dict[str, Any] | None
+) -> None:
+    """Vertex AI streams them since Gemini 3; the Gemini Developer API has no such field."""
+    vertex, plain = (builtin_profiles()[name] for name in ("vertex-gemini", "gemini"))
+    request = Request(
+        model=model, messages=(user("x"),), tools=(ToolSpec(name="a"),), tool_choice=choice, stream=stream
+    )
+    assert body_of(request, vertex).get("toolConfig", {}).get("functionCallingConfig") == sent
+    assert "streamFunctionCallArguments" not in str(body_of(request, plain))
 
 
 # Prefix

@@ -11,7 +11,7 @@ only stop.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from turnwise.lab.raw import dump
 from turnwise.vocab import (
@@ -37,12 +37,9 @@ SCALAR = re.compile(r"[^\s,\]}]+")
 
 def stream_in_pieces(response: Response, *, piece: int) -> str:
     """The events, a line each (see `wire.py`). `piece` are the characters of a string that come at a time."""
-    events: list[dict[str, object]] = []
+    events: list[Mapping[str, object]] = []
     for part in response.message.parts:
-        events += [
-            {"candidates": [candidate(said)]}
-            for said in parts_in_pieces(part, piece=piece)
-        ]
+        events += [{"candidates": [candidate(said)]} for said in parts_in_pieces(part, piece=piece)]
     word = FINISH_WORDS.get(response.finish)
     usage = response.usage or NO_USAGE
     counted = {
@@ -54,29 +51,21 @@ def stream_in_pieces(response: Response, *, piece: int) -> str:
     last = candidate({"text": ""}) | ({} if word is None else {"finishReason": word})
     events.append({"candidates": [last], "usageMetadata": counted})
     about = {"modelVersion": response.model, "responseId": response.id}
-    return "\n".join([dump(event | about).decode() for event in events])
+    return "\n".join([dump({**event, **about}).decode() for event in events])
 
 
-def candidate(part: dict[str, object]) -> dict[str, object]:
+def candidate(part: Mapping[str, object]) -> dict[str, object]:
     return {"content": {"role": "model", "parts": [part]}}
 
 
-def parts_in_pieces(part: Part, *, piece: int) -> Iterator[dict[str, object]]:
+def parts_in_pieces(part: Part, *, piece: int) -> Iterator[Mapping[str, object]]:
     match part:
         case Text(text=text):
-            yield from [
-                {"text": text[start : start + piece]}
-                for start in range(0, len(text), piece)
-            ]
+            yield from [{"text": text[start : start + piece]} for start in range(0, len(text), piece)]
         case Reasoning(text=text):
-            yield from [
-                {"text": text[start : start + piece], "thought": True}
-                for start in range(0, len(text), piece)
-            ]
+            yield from [{"text": text[start : start + piece], "thought": True} for start in range(0, len(text), piece)]
         case ToolCall():
-            yield {
-                "functionCall": {"id": part.id, "name": part.name, "willContinue": True}
-            }
+            yield {"functionCall": {"id": part.id, "name": part.name, "willContinue": True}}
             for path, value in values_of(part.arguments):
                 for arg in args_of(path, value, piece=piece):
                     yield {"functionCall": {"partialArgs": [arg], "willContinue": True}}
@@ -92,7 +81,7 @@ class Open(str):
     __slots__ = ()
 
 
-def args_of(path: str, value: object, *, piece: int) -> Iterator[dict[str, object]]:
+def args_of(path: str, value: object, *, piece: int) -> Iterator[Mapping[str, object]]:
     match value:
         case str():
             for start in range(0, len(value), piece):
@@ -115,29 +104,33 @@ def values_of(text: str) -> Iterator[tuple[str, object]]:
     """Each value that is no container, by its path, of the beginning of a JSON object that has no white space."""
     at = 0
     path: list[str | int] = []
+    awaits_key = False
     while at < len(text):
         match text[at]:
             case "{":
                 path.append("")
+                awaits_key = True
             case "[":
                 path.append(0)
+                awaits_key = False
             case "}" | "]":
                 path.pop()
-            case "," if path and isinstance(path[-1], int):
-                path[-1] += 1
-            case "," | ":":
-                pass
+            case ",":
+                awaits_key = isinstance(path[-1], str)
+                if isinstance(path[-1], int):
+                    path[-1] += 1
+            case ":":
+                awaits_key = False
             case '"':
                 found = STRING.match(text, at)
                 assert found is not None
                 at = found.end()
                 ended = text.startswith('"', at)
-                inner = found[1] if ended else HALF_PAIR.sub("", found[1])
-                if ended and text.startswith(":", at + 1):
-                    path[-1] = inner
-                elif path[-1] != "" and (ended or not is_key(text, at=found.start())):
-                    said: str = json.loads(f'"{inner}"')
+                said: str = json.loads(f'"{found[1] if ended else HALF_PAIR.sub("", found[1])}"')
+                if not awaits_key:
                     yield path_of(path), said if ended else Open(said)
+                elif ended:
+                    path[-1] = said
             case _:
                 found = SCALAR.match(text, at)
                 assert found is not None
@@ -147,29 +140,5 @@ def values_of(text: str) -> Iterator[tuple[str, object]]:
         at += 1
 
 
-def is_key(text: str, *, at: int) -> bool:
-    """Whether the string that begins there stands where a key does: not behind a colon, nor in an array."""
-    before = text[at - 1]
-    if before in ":[":
-        return False
-    return before == "{" or not in_array(text[:at])
-
-
-def in_array(before: str) -> bool:
-    """Whether the innermost container that is open there is an array."""
-    depth = 0
-    stripped = re.sub(r'"(?:[^"\\]|\\.)*"', "", before)
-    for character in reversed(stripped):
-        if character in "]}":
-            depth += 1
-        elif character in "[{":
-            if depth == 0:
-                return character == "["
-            depth -= 1
-    return False
-
-
 def path_of(path: list[str | int]) -> str:
-    return "$" + "".join(
-        [f"[{key}]" if isinstance(key, int) else f".{key}" for key in path]
-    )
+    return "$" + "".join([f"[{key}]" if isinstance(key, int) else f".{key}" for key in path])

@@ -39,7 +39,8 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
-    """`forbids` is tool choice none. `eager` holds the tools whose arguments Anthropic streams raw. `sealed`: Responses
+    """`forbids` is tool choice none. `eager` holds the tools whose arguments a stream gives as they come
+    (Anthropic's `eager_input_streaming`; Gemini's `streamFunctionCallArguments` is about all). `sealed`: Responses
     hands out `encrypted_content` only to those who ask for it."""
 
     said: tuple[Said, ...]
@@ -245,13 +246,16 @@ def read_gemini(body: dict[str, Raw]) -> Conversation:
         if spoken or files:
             said.append(Said(role="user", texts=spoken, files=files))
     config = either(body, "toolConfig", "tool_config")
-    mode = text(table(either(config, "functionCallingConfig", "function_calling_config")).get("mode"))
+    calling = table(either(config, "functionCallingConfig", "function_calling_config"))
+    streamed = either(calling, "streamFunctionCallArguments", "stream_function_call_arguments") is True
+    declared = tuple(gemini_tools(body))
     generation = either(body, "generationConfig", "generation_config")
     schemas = ("responseJsonSchema", "response_json_schema", "_responseJsonSchema", "responseSchema", "response_schema")
     return Conversation(
         said=join(said),
-        tools=tuple(gemini_tools(body)),
-        forbids=mode.upper() == "NONE",
+        tools=declared,
+        forbids=text(calling.get("mode")).upper() == "NONE",
+        eager=frozenset([tool.name for tool in declared]) if streamed else frozenset(),
         output_schema=either(generation, *schemas),
     )
 

@@ -7,8 +7,8 @@ already it reads from the calls and results in the request.
 
 How each API hands out a call that its limit cut. Chat Completions and Responses: the raw text so far, streamed and not
 (OpenAI API reference, `length` and `incomplete`). Anthropic's stream: a parameter is held back until it is whole, unless the
-tool asks for `eager_input_streaming` (docs.anthropic.com, "Fine-grained tool streaming"); its body, and Gemini always: an
-object with the keys that happened to be whole.
+tool asks for `eager_input_streaming` (docs.anthropic.com, "Fine-grained tool streaming"); its body, and Gemini: an object
+with the keys that happened to be whole, unless its stream is asked for pieces (`gemini_pieces.py`).
 """
 
 from functools import lru_cache
@@ -17,6 +17,7 @@ from random import Random
 
 import msgspec
 
+from turnwise.lab.gemini_pieces import stream_in_pieces
 from turnwise.lab.raw import Raw, dig, dump, either, parse, table, text
 from turnwise.lab.reading import CallSeen, Conversation, Said
 from turnwise.lab.replies import BYTES_A_TOKEN, Reply, thought, tokens
@@ -114,6 +115,9 @@ def writer_reply(
     """What the writer says to this conversation."""
     if writer.limit is not None:
         room = msgspec.structs.replace(room, output=min(writer.limit, room.output or writer.limit))
+    pieces = family == "gemini" and streamed and bool(conversation.eager)
+    if pieces:
+        writer = msgspec.structs.replace(writer, escapes=False)  # values have no spelling there
     made = sum(1 for one in conversation.said if one.role == "assistant") + 1
     wanted, said = intention(writer, conversation=conversation, limit_tokens=room.output)
     thinking = "thinking " * (writer.thinks * BYTES_A_TOKEN // 9 + 1) if writer.thinks else ""
@@ -144,7 +148,10 @@ def writer_reply(
         id=f"lab-writer-{made}",
         model="writer",
     )
-    return Reply(response=response, step=made, ends_unsaid=pen.cut and writer.finish == "missing", piece=writer.piece)
+    wire = stream_in_pieces(response, piece=writer.piece) if pieces else None
+    return Reply(
+        response=response, step=made, wire=wire, ends_unsaid=pen.cut and writer.finish == "missing", piece=writer.piece
+    )
 
 
 def finish_of(writer: Writer, *, parts: list[Part], cut: bool) -> FinishReason:
@@ -204,7 +211,9 @@ def intention(
     shown, earlier = shown_text(conversation.said)
     if shown:
         calls, said = plan(writer, said=earlier, limit_tokens=limit_tokens)
-        own = [call.json for call in calls] or [said]
+        # It goes on in the spelling that it is shown: an API that hands out values has spelt them its own way.
+        plainly, _ = plan(msgspec.structs.replace(writer, escapes=False), said=earlier, limit_tokens=limit_tokens)
+        own = [call.json for call in (*calls, *plainly)] or [said]
         whole = max(own, key=lambda one: shared(one, shown))
         if shared(whole, shown) >= min(OWN_BEGINNING, len(shown)) and shown != said:
             return go_on(writer, whole=whole, shown=shown, calls=calls)
@@ -305,7 +314,11 @@ def plan_patch(
     """One call with all hunks that are missing; in pieces, as many as fit. Closed early, the array would still be valid."""
     content = file_text(writer.size, seed=writer.seed)
     hunks = [
-        {"path": writer.path, "line": 1 + content.count("\n", 0, start), "new": content[start : start + HUNK_CHARACTERS]}
+        {
+            "path": writer.path,
+            "line": 1 + content.count("\n", 0, start),
+            "new": content[start : start + HUNK_CHARACTERS],
+        }
         for start in range(0, len(content), HUNK_CHARACTERS)
     ]
     applied = "".join([dump(arguments).decode() for _, arguments in done])

@@ -47,7 +47,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     document_part: Literal["file", "document_url"] = "file"  # Chat Completions: how documents go (Mistral: the latter)
     seed_field: str = "seed"  # Mistral: "random_seed"
     free_form_tools: bool = True  # takes tools of free-form text (OpenAI's custom tools); else see wire/free_form.py
-    fine_grained_tool_streaming: bool = False  # Anthropic: raw prefixes of arguments instead of whole values
+    fine_grained_tool_streaming: bool = False  # prefixes of arguments, not whole values (Anthropic, Vertex AI)
     sends_call_ids: bool = True  # Gemini: functionCall.id and functionResponse.id are taken
     stateless: bool = True  # Responses: takes `store: false` and `include: ["reasoning.encrypted_content"]`
     body: str = ""  # further body fields for every request, JSON object as text

@@ -44,6 +44,9 @@ EFFORT_LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high":
 # Names of models that refuse calls without a signature, see NO_SIGNATURE.
 _WANTS_SIGNATURES = re.compile(r"gemini-(?:[3-9]|\d\d)")
 
+# Vertex AI, "Function calling", streaming of arguments: Gemini 3 and later; recorded of 3.1-pro and 3-flash.
+_STREAMS_ARGUMENTS = re.compile(r"gemini-(?:[3-9]|\d\d)")
+
 Tree = dict[str, "bytes | Tree"]
 """Fields of the body that are still being put together; leaves are JSON text."""
 
@@ -60,6 +63,8 @@ def encode_request(request: Request, profile: Profile) -> HttpCall:
         head["tools"] = write_array(encoded_tools)
     tail: Tree = {}
     choice = _encode_choice(request) if declares else {}
+    if declares and profile.fine_grained_tool_streaming and request.stream and request.tool_choice != "none":
+        choice = _in_pieces(choice, model=request.model)
     if choice:
         tail["toolConfig"] = {"functionCallingConfig": choice}
     generation = _encode_generation(request, profile)
@@ -192,6 +197,13 @@ def _encode_choice(request: Request) -> Tree:
             return {"mode": b'"ANY"'}
         case NamedTool(name=name):
             return {"mode": b'"ANY"', "allowedFunctionNames": write_array([quote(name)])}
+
+
+def _in_pieces(choice: Tree, *, model: str) -> Tree:
+    """The choice that asks for arguments piece by piece, where the model gives them so."""
+    if not _STREAMS_ARGUMENTS.search(model):
+        return choice
+    return {"mode": b'"AUTO"', **choice, "streamFunctionCallArguments": b"true"}
 
 
 def _encode_generation(request: Request, profile: Profile) -> Tree:
