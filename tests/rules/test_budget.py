@@ -212,10 +212,7 @@ def test_reasoning_that_ate_all_is_told_from_other_cuts() -> None:
             Settings(max_output_tokens=4_000, reasoning_effort="high"),
             Settings(max_output_tokens=8_000, reasoning_effort="low"),
         ),
-        (
-            Settings(max_output_tokens=8_000, reasoning_effort="low"),
-            Settings(max_output_tokens=8_000, reasoning_effort="minimal"),
-        ),
+        (Settings(max_output_tokens=8_000, reasoning_effort="low"), None),
         (
             Settings(max_output_tokens=8_000, reasoning_tokens=6_000),
             Settings(max_output_tokens=8_000, reasoning_tokens=2_000),

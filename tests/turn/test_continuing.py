@@ -192,7 +192,7 @@ def test_reasoning_that_ate_all_twice_leads_to_the_forced_answer_and_then_to_wor
     thought = Response(message=Message("assistant", (Reasoning("hmm"),)), finish=FinishReason.LENGTH)
     played = play([thought, thought, says("Forty-two.")], config=config)
     assert purposes(played) == ["step", "retry", "answer"]
-    assert [one.request.settings.reasoning_effort for one in played.requests] == ["high", "low", "minimal"]
+    assert [one.request.settings.reasoning_effort for one in played.requests] == ["high", "low", "low"]
     assert played.requests[1].request.messages[-1] == Message("user", (Text(ATE_ALL),))
     assert played.requests[2].request.tool_choice == "none"
     assert (played.result.text, played.result.stop_reason, played.result.complete) == (

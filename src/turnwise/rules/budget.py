@@ -48,12 +48,13 @@ PART_BYTES = 24  # role, separators and call framing that templates put around e
 FILE_BYTES = 1600 * BYTES_A_TOKEN  # an image of full size at Anthropic; a file that only its provider has is not known
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
-# What a retry asks for after reasoning ate all. "none" is no step down: many models refuse to be told not to think.
+# What a retry asks for after reasoning ate all: no less than "low", the least word that every model with efforts knows. Many
+# refuse "none", and OpenAI's o-series, MiniMax and others "minimal" (openai_dart #760; OpenAI docs, "Reasoning models").
 LOWER_EFFORT: dict[Effort, Effort] = {
     "xhigh": "low",
     "high": "low",
     "medium": "low",
-    "low": "minimal",
+    "low": "low",
     "minimal": "minimal",
     "none": "none",
 }
