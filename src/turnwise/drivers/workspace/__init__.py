@@ -1,27 +1,32 @@
-"""The tools that work in one folder: read, write, edit, list, search, bash."""
+"""The tools that work in one folder: read, write, edit, multi_edit, list, search, bash."""
 
 from pathlib import Path
 
 from turnwise.drivers.tools import Tool
-from turnwise.drivers.workspace import editing, listing, reading, searching, shell, writing
+from turnwise.drivers.workspace import editing, listing, reading, searching, writing
 from turnwise.drivers.workspace.offers import make_tool
 from turnwise.drivers.workspace.paths import Workspace
+from turnwise.drivers.workspace.shell import MAX_S, BashArguments, Shell
 
 SPARE_S = 5.0  # `bash` and `search` end by their own deadline, with what they have; the turn's comes after it
 
 
-def workspace_tools(root: Path | str, *, hidden_env: frozenset[str] = frozenset()) -> tuple[Tool, ...]:
-    """The six tools, confined to `root`. `hidden_env` are variables that `bash` does not pass on.
+def workspace_tools(
+    root: Path | str, *, hidden_env: frozenset[str] = frozenset(), shell: Shell | None = None
+) -> tuple[Tool, ...]:
+    """The six tools, confined to `root`. `hidden_env` are variables that `bash` does not pass on; a `shell`
+    says more of how its commands run.
 
     What changes something is exclusive, so calls of one step that depend on each other's order keep it.
     """
     workspace = Workspace(root)
+    commands = shell if shell is not None else Shell(workspace.root, hidden_env=hidden_env)
 
     async def search(given: searching.SearchArguments) -> str:
         return await searching.search(workspace, given)
 
-    async def bash(given: shell.BashArguments) -> str:
-        return await shell.bash(workspace, given, hidden=hidden_env)
+    async def bash(given: BashArguments) -> str:
+        return await commands.run(given)
 
     return (
         make_tool(
@@ -49,6 +54,14 @@ def workspace_tools(root: Path | str, *, hidden_env: frozenset[str] = frozenset(
             exclusive=True,
         ),
         make_tool(
+            "multi_edit",
+            description=editing.MULTI_DESCRIPTION,
+            takes=editing.MultiEditArguments,
+            function=lambda given: editing.multi_edit(workspace, given),
+            effect="write",
+            exclusive=True,
+        ),
+        make_tool(
             "list",
             description=listing.DESCRIPTION,
             takes=listing.ListArguments,
@@ -67,11 +80,11 @@ def workspace_tools(root: Path | str, *, hidden_env: frozenset[str] = frozenset(
         ),
         make_tool(
             "bash",
-            description=shell.DESCRIPTION,
-            takes=shell.BashArguments,
+            description=commands.description,
+            takes=BashArguments,
             function=bash,
             effect="execute",
             exclusive=True,
-            timeout_s=shell.MAX_S + SPARE_S,
+            timeout_s=MAX_S + SPARE_S,
         ),
     )

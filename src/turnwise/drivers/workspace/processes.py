@@ -7,13 +7,17 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from turnwise.drivers.sandbox.keeper import descendants, send
+
 TERM_GRACE_S = 0.2  # within the half second that a cancelled tool has to settle
+KEEPER_S = 0.2  # for one that ends by itself what it started; then it is ended like any other
 LAST_OUTPUT_S = 0.1
 
 # A guard in the child's group waits for the end of a pipe that we alone hold open, and then ends the group: `kill -9` of us
 # lets us tidy up nothing. (Linux's PR_SET_PDEATHSIG reaches the first process only, not what it started.) It is nobody's
 # child (a subshell between them has ended) and holds no output. Costs 3 ms.
-_GUARDED = 'exec 3<&0 </dev/null; ( (read -r _ <&3; kill -9 0) >/dev/null 2>&1 & ); exec 3<&-; exec "$@"'
+_GUARDED = 'exec {n}<&0 </dev/null; ( (read -r _ <&{n}; kill -9 0) >/dev/null 2>&1 & ); exec {n}<&-; exec "$@"'
+_DESCRIPTORS = range(3, 10)  # a shell is sure to know numbers of one digit
 
 
 class _Child(asyncio.SubprocessProtocol):
@@ -44,14 +48,20 @@ async def run_group(
     timeout_s: float,
     on_output: Callable[[bytes], None],
     given: bytes = b"",
+    descriptors: Sequence[int] = (),
+    supervised: bool = False,
+    watches: bool = False,
 ) -> int:
     """Run it to its end and return its exit code (negative: the signal that ended it).
 
     `given` is its standard input; `on_output` gets standard output and error as they come. Raises TimeoutError after
     `timeout_s`. Whatever happens, nothing of its group runs afterwards; where `given` is empty, not even if we are killed.
+
+    `descriptors` are passed on. `supervised`: it is a sandbox around the command, so a polite signal is for those below it
+    only. `watches`: it ends all that it started when its standard input, which then is a pipe, closes.
     """
-    if not given:
-        command = ["/bin/sh", "-c", _GUARDED, "sh", *command]
+    if not given and not watches:
+        command = ["/bin/sh", "-c", _guard(descriptors), "sh", *command]
     transport, child = await asyncio.get_running_loop().subprocess_exec(
         lambda: _Child(on_output),
         *command,
@@ -61,30 +71,48 @@ async def run_group(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         start_new_session=True,
+        pass_fds=descriptors,
     )
     try:
         if given:
-            stdin = transport.get_pipe_transport(0)
-            assert isinstance(stdin, asyncio.WriteTransport)
-            stdin.write(given)
-            stdin.close()
+            _input_of(transport).write(given)
+            _input_of(transport).close()
         ended, _ = await asyncio.wait([child.exited], timeout=timeout_s)
         if not ended:
             raise TimeoutError
     finally:
-        await _end(transport, child)
+        await _end(transport, child, supervised=supervised, watches=watches)
     code = transport.get_returncode()
     assert code is not None, "the process has exited"
     return code
 
 
-async def _end(transport: asyncio.SubprocessTransport, child: _Child) -> None:
+def _guard(descriptors: Sequence[int]) -> str:
+    """The script of the guard, whose pipe gets a number that is none of `descriptors`."""
+    return _GUARDED.format(n=next(number for number in _DESCRIPTORS if number not in descriptors))
+
+
+def _input_of(transport: asyncio.SubprocessTransport) -> asyncio.WriteTransport:
+    pipe = transport.get_pipe_transport(0)
+    assert isinstance(pipe, asyncio.WriteTransport)
+    return pipe
+
+
+async def _end(transport: asyncio.SubprocessTransport, child: _Child, *, supervised: bool, watches: bool) -> None:
     group = transport.get_pid()
     try:
         if not child.exited.done():
-            _signal(group, signal.SIGTERM)
+            if supervised:
+                send(signal.SIGTERM, to=descendants(group))
+            else:
+                _signal(group, signal.SIGTERM)
             await asyncio.wait([child.exited], timeout=TERM_GRACE_S)
+        if watches and not child.exited.done():
+            _input_of(transport).close()
+            await asyncio.wait([child.exited], timeout=KEEPER_S)
     finally:
+        if watches and not child.exited.done():  # it did not manage: what left its group can still be found below it
+            send(signal.SIGKILL, to=descendants(group))
         _signal(group, signal.SIGKILL)  # also what it left in the background
         await asyncio.wait([child.exited])
         # A child that made a session of its own may hold the output open: what it says later is not waited for.

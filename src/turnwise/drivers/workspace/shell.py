@@ -1,14 +1,17 @@
-"""The tool `bash`: a command in the workspace, with a deadline, a bounded output and no process left behind."""
+"""The tool `bash`: a command in the workspace, in a sandbox where there is one, with a deadline and a bounded output."""
 
 import os
 import shutil
-from collections import deque
+import signal
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from turnwise.drivers.workspace.paths import Workspace
+from turnwise.drivers.sandbox import GitGuard, Sandbox, Scratch, find_sandbox
+from turnwise.drivers.workspace.output import MAX_FILES, Tape
 from turnwise.drivers.workspace.processes import run_group
 from turnwise.errors import ToolFault
 
@@ -19,9 +22,8 @@ KEPT_BYTES = 24 * 1024  # of the head and of the tail each; below the cap on res
 DESCRIPTION = """Run a command with bash in the workspace folder. Its output (standard output and error together) is \
 returned, and its exit code where that is not 0. It has no terminal and no standard input. When it ends or runs out of \
 time, everything that it started is ended too."""
-
-# A pager or a password prompt would wait for a person for ever.
-QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
+_CONFINED = """ It runs in a sandbox: it can write in the workspace and in $TMPDIR only, {network}, and what git executes \
+(.git/config, .git/hooks) stays as it is."""
 
 
 class BashArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,57 +31,126 @@ class BashArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     timeout_s: Annotated[int, Meta(ge=1, le=MAX_S, description="Seconds after which it is ended")] = DEFAULT_S
 
 
-class Tape:
-    """The head and the tail of a byte stream, with a count of what fell out between."""
+class Shell:
+    """The commands of one session in one folder.
 
-    def __init__(self, *, kept_bytes: int) -> None:
-        self._kept = kept_bytes
-        self._head = bytearray()
-        self._tail: deque[bytes] = deque()
-        self._tail_bytes = 0
-        self._total = 0
+    `sandbox` is how they are kept apart (else the best there is here). They may write in `root`, in `writable` and in a
+    private temporary folder; they reach the network with `network` only. They see the usual variables, those in `also_env`,
+    and none of `hidden_env`: the provider's key is none of their business. `private` are files that they must not read.
+    """
 
-    def write(self, chunk: bytes) -> None:
-        self._total += len(chunk)
-        room = self._kept - len(self._head)
-        if room > 0:
-            self._head += chunk[:room]
-            chunk = chunk[room:]
-        if chunk:
-            self._tail.append(chunk)
-            self._tail_bytes += len(chunk)
-            while self._tail_bytes - len(self._tail[0]) >= self._kept:
-                self._tail_bytes -= len(self._tail.popleft())
+    def __init__(
+        self,
+        root: Path,
+        *,
+        sandbox: Sandbox | None = None,
+        network: bool = False,
+        writable: Iterable[Path] = (),
+        also_env: frozenset[str] = frozenset(),
+        hidden_env: frozenset[str] = frozenset(),
+        private: Iterable[Path] = (),
+    ) -> None:
+        self.root = root
+        self.sandbox = sandbox or find_sandbox()
+        self.network = network
+        self._writable = tuple(writable)
+        self._also_env = also_env
+        self._hidden_env = hidden_env
+        self._private = tuple(private)
+        self._scratch = Scratch()
+        self._count = 0
 
-    def text(self) -> str:
-        tail = b"".join(self._tail)[-self._kept :]
-        left_out = self._total - len(self._head) - len(tail)
-        note = f"\n[... {left_out:,} bytes left out ...]\n".encode() if left_out else b""
-        return (bytes(self._head) + note + tail).decode("utf-8", "replace")
+    @property
+    def said(self) -> str:
+        """One line for people on how commands run here, to be shown before the first."""
+        return self.sandbox.said(workspace=self.root, network=self.network)
+
+    @property
+    def description(self) -> str:
+        if not self.sandbox.files:
+            return DESCRIPTION
+        network = "it can use the network" if self.network or not self.sandbox.network else "it has no network"
+        return DESCRIPTION + _CONFINED.format(network=network)
+
+    @property
+    def outputs(self) -> Path:
+        """The folder with the outputs that were too long to show."""
+        return self._scratch.outputs
+
+    async def run(self, given: BashArguments) -> str:
+        """Its output. Raises ToolFault with the output and the reason where it failed or ran out of time."""
+        program = shutil.which("bash") or shutil.which("sh")
+        if program is None:
+            raise ToolFault("there is no bash on this machine")
+        if "\0" in given.command:
+            raise ToolFault("a command must not hold a NUL character")
+        tape = Tape(kept_bytes=KEPT_BYTES, spill=self._next_output())
+        guard = GitGuard(self.root) if self.sandbox.files else None
+        changed: tuple[str, ...] = ()
+        notes: list[str] = []
+        try:
+            code = await self._run([program, "-c", given.command], timeout_s=given.timeout_s, tape=tape)
+            if code:
+                notes.append(f"[exit code {_shown(code)}]")
+        except TimeoutError:
+            notes.append(f"[timed out after {given.timeout_s} s; it and what it started were ended]")
+        finally:
+            if guard is not None:
+                changed = guard.put_back()
+        failed = bool(notes)
+        if changed:
+            notes.append(f"[{', '.join(changed)}: put back as before; a command may not change what git executes]")
+        text = (_with_break(tape.text()) if notes else tape.text()) + "\n".join(notes)
+        if failed:
+            raise ToolFault(text)
+        return text
+
+    async def _run(self, argv: list[str], *, timeout_s: float, tape: Tape) -> int:
+        try:
+            wrapped = self.sandbox.wrap(
+                argv,
+                workspace=self.root,
+                scratch=self._scratch,
+                writable=self._writable,
+                network=self.network,
+                also_env=self._also_env,
+                hidden_env=self._hidden_env,
+                own=self._private,
+            )
+        except OSError as error:  # nothing runs without the sandbox that was promised
+            raise ToolFault(f"the command was not run, as its sandbox could not be made: {error}") from None
+        try:
+            return await run_group(
+                wrapped.argv,
+                cwd=self.root,
+                env=wrapped.env,
+                timeout_s=timeout_s,
+                on_output=tape.write,
+                descriptors=wrapped.descriptors,
+                supervised=wrapped.supervised,
+                watches=wrapped.watches,
+            )
+        except TimeoutError:  # an OSError too
+            raise
+        except OSError as error:
+            raise ToolFault(f"the command could not be started: {error.strerror}") from None
+        finally:
+            for descriptor in wrapped.descriptors:
+                os.close(descriptor)
+
+    def _next_output(self) -> Path:
+        self._count += 1
+        (self.outputs / f"bash-{self._count - MAX_FILES}.txt").unlink(missing_ok=True)
+        return self.outputs / f"bash-{self._count}.txt"
 
 
-async def bash(workspace: Workspace, given: BashArguments, *, hidden: frozenset[str] = frozenset()) -> str:
-    """`hidden` are variables that the command does not see: the provider's key is none of its business."""
-    shell = shutil.which("bash") or shutil.which("sh")
-    if shell is None:
-        raise ToolFault("there is no bash on this machine")
-    if "\0" in given.command:
-        raise ToolFault("a command must not hold a NUL character")
-    tape = Tape(kept_bytes=KEPT_BYTES)
+def _shown(code: int) -> str:
+    """With the signal's name: shells and sandboxes say 128 + its number of a process that a signal ended."""
+    number = -code if code < 0 else code - 128
     try:
-        code = await run_group(
-            [shell, "-c", given.command],
-            cwd=workspace.root,
-            env={name: value for name, value in os.environ.items() if name not in hidden} | QUIET,
-            timeout_s=given.timeout_s,
-            on_output=tape.write,
-        )
-    except TimeoutError:
-        ended = f"[timed out after {given.timeout_s} s; it and what it started were ended]"
-        raise ToolFault(_with_break(tape.text()) + ended) from None
-    if code:
-        raise ToolFault(f"{_with_break(tape.text())}[exit code {code}]")
-    return tape.text()
+        return f"{128 + number} ({signal.Signals(number).name})"
+    except ValueError:
+        return str(code)
 
 
 def _with_break(text: str) -> str:

@@ -1,0 +1,9 @@
+"""Running commands apart from the rest: in bubblewrap, else under Landlock with a seccomp filter, else so and saying so."""
+
+from turnwise.drivers.sandbox.choosing import Sandbox, find_sandbox
+from turnwise.drivers.sandbox.environment import command_environment, is_secret
+from turnwise.drivers.sandbox.git import GitGuard
+from turnwise.drivers.sandbox.kinds import Kind, Wrapped
+from turnwise.drivers.sandbox.scratch import Scratch
+
+__all__ = ["GitGuard", "Kind", "Sandbox", "Scratch", "Wrapped", "command_environment", "find_sandbox", "is_secret"]

@@ -1,0 +1,48 @@
+"""What a command sees of the environment: an allow-list, because nobody can list the names of all secrets."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+# Where programs lie, who and where the user is, and how text looks. HOME stays the user's own: toolchains live there.
+_NAMES = frozenset(
+    """PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ NO_COLOR CI SOURCE_DATE_EPOCH
+    VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV PYENV_ROOT PYENV_VERSION PYTHONPATH PYTHONHOME
+    NVM_DIR NVM_BIN NODE_PATH PNPM_HOME BUN_INSTALL VOLTA_HOME DENO_DIR
+    GOPATH GOROOT GOFLAGS GOTOOLCHAIN CARGO_HOME RUSTUP_HOME RUSTUP_TOOLCHAIN
+    JAVA_HOME MAVEN_HOME GRADLE_HOME ANDROID_HOME ANDROID_SDK_ROOT DOTNET_ROOT
+    GEM_HOME GEM_PATH RBENV_ROOT RBENV_VERSION ASDF_DIR ASDF_DATA_DIR MISE_DATA_DIR SDKMAN_DIR
+    CC CXX CFLAGS CXXFLAGS CPPFLAGS LDFLAGS LD_LIBRARY_PATH PKG_CONFIG_PATH CMAKE_PREFIX_PATH MAKEFLAGS
+    SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE NIX_PATH NIX_SSL_CERT_FILE NIX_PROFILES LOCALE_ARCHIVE""".split()
+)
+_PREFIXES = ("LC_",)
+# The last word of a name like OPENAI_API_KEY, or a word in it like AWS_SECRET_ACCESS_KEY's. Never passed on, asked for or not.
+_SECRET = re.compile(
+    r"(KEY|KEYS|TOKEN|TOKENS|PASS|PASSWD|PASSPHRASE|COOKIE|AUTH|PAT|DSN)$|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE
+)
+# A pager or a password prompt would wait for a person for ever.
+_QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable's name says that its value is a secret."""
+    return _SECRET.search(name) is not None
+
+
+def command_environment(
+    outer: Mapping[str, str], *, temporary: Path | None, also: frozenset[str] = frozenset(), hidden: frozenset[str]
+) -> dict[str, str]:
+    """The variables of a command.
+
+    `also` are names that the user lets through beside the usual ones; `hidden` and names of secrets stay out even so.
+    `temporary` is the folder for what it throws away: TMPDIR, and the caches that would lie in the home folder.
+    """
+    seen = {
+        name: value
+        for name, value in outer.items()
+        if (name in _NAMES or name in also or name.startswith(_PREFIXES)) and name not in hidden and not is_secret(name)
+    }
+    if temporary is not None:
+        cache = temporary / ".cache"
+        seen |= {"TMPDIR": str(temporary), "XDG_CACHE_HOME": str(cache), "npm_config_cache": str(cache / "npm")}
+    return seen | _QUIET

@@ -1,0 +1,68 @@
+"""What a command says: its head and tail for the model, and all of it, within limits, in a file."""
+
+import contextlib
+from collections import deque
+from pathlib import Path
+
+MAX_FILE_BYTES = 64 * 1024 * 1024  # of one command's output on disk
+MAX_FILES = 16  # of one run; the oldest is given up first
+
+
+class Tape:
+    """The head and the tail of a byte stream, with a count of what fell out between.
+
+    Where that is something, the stream from its beginning is in the file `spill`, up to `spilled_bytes` of it.
+    """
+
+    def __init__(self, *, kept_bytes: int, spill: Path | None = None, spilled_bytes: int = MAX_FILE_BYTES) -> None:
+        self._kept = kept_bytes
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._tail_bytes = 0
+        self._total = 0
+        self._spill = spill
+        self._spill_room = spilled_bytes
+        self._spilled = False
+
+    def write(self, chunk: bytes) -> None:
+        if self._spill is not None and self._total + len(chunk) > 2 * self._kept:
+            if not self._spilled:  # until here nothing has fallen out
+                self._spilled = True
+                self._add_to_file(bytes(self._head) + b"".join(self._tail))
+            self._add_to_file(chunk)
+        self._total += len(chunk)
+        room = self._kept - len(self._head)
+        if room > 0:
+            self._head += chunk[:room]
+            chunk = chunk[room:]
+        if chunk:
+            self._tail.append(chunk)
+            self._tail_bytes += len(chunk)
+            while self._tail_bytes - len(self._tail[0]) >= self._kept:
+                self._tail_bytes -= len(self._tail.popleft())
+
+    def text(self) -> str:
+        tail = b"".join(self._tail)[-self._kept :]
+        left_out = self._total - len(self._head) - len(tail)
+        note = f"\n[... {left_out:,} bytes left out{self._where()} ...]\n".encode() if left_out else b""
+        return (bytes(self._head) + note + tail).decode("utf-8", "replace")
+
+    def _where(self) -> str:
+        if self._spill is None:
+            return ""
+        extent = "all of it is" if self._spill_room > 0 else "the beginning is"
+        return f"; {extent} in {self._spill}: look there with grep or sed -n"
+
+    def _add_to_file(self, chunk: bytes) -> None:
+        """A full disk must not end the command: the file is given up then."""
+        if self._spill is None or self._spill_room <= 0:
+            return
+        chunk = chunk[: self._spill_room]
+        self._spill_room -= len(chunk)
+        try:
+            with self._spill.open("ab") as file:
+                file.write(chunk)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._spill.unlink(missing_ok=True)
+            self._spill = None
