@@ -6,7 +6,6 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import msgspec
@@ -218,7 +217,7 @@ async def test_edit_that_does_not_fit_says_why_and_changes_nothing(hands: Hands)
         "aa": "stands 2 times",
         "if x:\n    return 1": "(line 2 is indented by 1 tab, `old` by nothing). They are exactly:\n\tif x:\n\t\treturn 1",
         "     5\tdef g():\n     6\t    return 22": "without the line numbers",
-        "    return 23": "The nearest line is 6:\n    return 22",
+        "    return 23": "The nearest line is 6 (also like it: line 3):\n    return 22",
         "völlig anders": "Read the file again",
         "": "`old` is empty",
         "same": "are equal",

@@ -1,7 +1,7 @@
 """A typed function over a struct of arguments -> a tool; the struct is the one source of the schema."""
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar, cast
 
 import msgspec
@@ -46,6 +46,24 @@ def make_tool(
 
 def _schema(takes: type[msgspec.Struct]) -> str:
     """The struct's JSON Schema without indirection: providers differ in what they make of `$ref`."""
-    (definition,) = msgspec.json.schema(takes)["$defs"].values()
-    del definition["title"]
-    return msgspec.json.encode(definition).decode()
+    definitions = msgspec.json.schema(takes)["$defs"]
+    return msgspec.json.encode(_inlined(definitions[takes.__name__], definitions=definitions)).decode()
+
+
+def _inlined(node: object, *, definitions: Mapping[str, object]) -> object:
+    """With every reference replaced by what it refers to; our structs do not hold themselves."""
+    match node:
+        case {"$ref": str(reference)}:
+            return _inlined(definitions[reference.rpartition("/")[2]], definitions=definitions)
+        case dict():
+            fields = cast("dict[str, object]", node)
+            # a text under "title" is the struct's own name, which says nothing; a schema there is a property of that name
+            return {
+                name: _inlined(value, definitions=definitions)
+                for name, value in fields.items()
+                if not (name == "title" and isinstance(value, str))
+            }
+        case list():
+            return [_inlined(value, definitions=definitions) for value in cast("list[object]", node)]
+        case _:
+            return node

@@ -1,9 +1,19 @@
-"""One folder that tools may touch, and the way to every path in it."""
+"""One folder that tools may touch, the way to every path in it, and what was read there."""
 
+import difflib
+import hashlib
 import os
 import stat
+import threading
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
+from turnwise.drivers.workspace.changes import FileChanges
+from turnwise.drivers.workspace.disk import Attributes, Disk, Stamp, attributes_of, open_file, stamp_of
+from turnwise.drivers.workspace.grants import was_judged
 from turnwise.errors import CallerError, ToolFault
 
 # Folders that hold other people's files or a tool's own: listing and searching pass them over.
@@ -11,79 +21,192 @@ SKIPPED_FOLDERS = frozenset(
     """.git .hg .svn .jj node_modules __pycache__ .venv venv .tox .nox .mypy_cache .ruff_cache .pytest_cache
     .hypothesis .gradle .terraform .next .nuxt .direnv .eggs""".split()
 )
+# Files that usually hold secrets: `search` shows no line of them unless one is named as its path, which is judged by itself.
+WITHHELD_FILES = tuple(
+    ".env .env.* *.pem *.key *.p12 *.pfx id_rsa id_ed25519 id_ecdsa id_dsa .netrc .npmrc .pypirc credentials.json".split()
+)
 MAX_READ_BYTES = 32 * 1024 * 1024
 SHOWN_CHARACTERS = 200
-SNIFFED_BYTES = 8192  # git looks at the first 8,000 bytes for a NUL as well
+NAMES_COMPARED = 2000  # of a folder, for a near miss
+BUSY_S = 10.0  # a change that takes longer hangs on a dead network file system
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A regular file as it was when it was opened. `names` counts its hard links."""
+
+    path: Path
+    content: bytes
+    attributes: Attributes
+    stamp: Stamp
+    names: int
+    writable: bool
 
 
 class Workspace:
-    """The root that confines every path of the workspace tools.
+    """The root that confines every path of the workspace tools, and the memory of one session.
 
-    A path is resolved first (`..`, symbolic links) and judged afterwards, by the hand that opens it.
+    A path is resolved first (`..`, symbolic links) and judged afterwards; the resolved path is then opened without following
+    a link, so it cannot lead elsewhere meanwhile. `outside` says which resolved paths beyond the root may be used by any
+    call; one call's own leave is given by `judged_paths`. One workspace is one session's: it remembers what was read.
     """
 
-    def __init__(self, root: Path | str) -> None:
+    def __init__(
+        self,
+        root: Path | str,
+        *,
+        outside: Callable[[Path], bool] | Collection[Path] = (),
+        changes: FileChanges | None = None,
+        withheld: Collection[str] = WITHHELD_FILES,
+        disk: Disk | None = None,
+    ) -> None:
         try:
             self.root = Path(root).resolve(strict=True)
         except OSError:
             raise CallerError(f"the workspace folder `{root}` does not exist") from None
         if not self.root.is_dir():
             raise CallerError(f"the workspace `{root}` is not a folder")
+        self._outside = outside if callable(outside) else frozenset(outside).__contains__
+        self.changes = changes if changes is not None else FileChanges()
+        self.withheld = tuple(withheld)
+        self.disk = disk or Disk()
+        self._seen: dict[Path, bytes] = {}
+        self._lock = threading.Lock()
 
     def resolve(self, text: str) -> Path:
-        """The real path of `text`, relative to the root or absolute. Raises ToolFault where it leads outside."""
+        """The real path of `text`, relative to the root or absolute. Raises ToolFault where it may not be used."""
+        path = self.real_path(text)
+        judged = was_judged(path)
+        if judged is False:
+            raise ToolFault(
+                f"`{shorten(text)}` does not lead to what was judged (it is `{self.show(path)}` now): look at it again"
+            )
+        if not (judged or self.is_inside(path) or self._outside(path)):
+            raise ToolFault(
+                f"`{shorten(text)}` is outside the workspace `{self.root}`; only paths inside it can be used"
+            )
+        return path
+
+    def real_path(self, text: str) -> Path:
+        """Where `text` leads, inside or not; nothing is judged. Raises ToolFault for what is no path."""
         if "\0" in text:
             raise ToolFault("a path must not hold a NUL character")
         try:
             path = (self.root / text).resolve()
             path.exists()
-        except (OSError, RuntimeError):  # RuntimeError: a loop of symbolic links, before Python 3.13
-            shown = text if len(text) < SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
-            raise ToolFault(f"`{shown}` is no path (too long, or a loop of symbolic links)") from None
-        if path != self.root and self.root not in path.parents:
-            raise ToolFault(f"`{text}` is outside the workspace `{self.root}`; only paths inside it can be used")
+        except PermissionError:
+            raise ToolFault(f"`{shorten(text)}` cannot be reached: a folder on the way may not be entered") from None
+        except (OSError, RuntimeError, ValueError):  # RuntimeError: a loop of links, before Python 3.13
+            raise ToolFault(f"`{shorten(text)}` is no path (too long, or a loop of symbolic links)") from None
         return path
+
+    def is_inside(self, path: Path) -> bool:
+        return path == self.root or self.root in path.parents
+
+    def base_of(self, path: Path) -> Path:
+        """From where the walk to it begins."""
+        return self.root if self.is_inside(path) else Path(path.anchor)
 
     def show(self, path: Path) -> str:
         """How the path is called in results: relative to the root, printable whatever its bytes are."""
-        relative = path.relative_to(self.root).as_posix() if path != self.root else "."
-        return os.fsencode(relative).decode("utf-8", "replace")
+        if path == self.root:
+            return "."
+        shown = path.relative_to(self.root).as_posix() if self.is_inside(path) else str(path)
+        return os.fsencode(shown).decode("utf-8", "replace")
 
     def existing(self, text: str) -> Path:
         path = self.resolve(text)
         if not path.exists():
-            raise ToolFault(f"`{text}` does not exist{_nearest(path)}")
+            raise ToolFault(f"`{shorten(text)}` does not exist{self._nearest(path)}")
         return path
 
-    def read_bytes(self, text: str) -> tuple[Path, bytes]:
-        """A regular file's bytes. Raises ToolFault for a folder, a device or pipe, a binary or a file that is too large."""
-        path = self.existing(text)
-        if path.is_dir():
-            raise ToolFault(f"`{text}` is a folder: use `list`")
+    def find(self, text: str) -> Found:
+        """A regular file and its bytes. Raises ToolFault for a missing one, a folder, a device or pipe, one too large."""
+        found = self.look_at(self.existing(text), name=text)
+        if found is None:
+            raise ToolFault(f"`{shorten(text)}` does not exist (it was removed meanwhile)")
+        return found
+
+    def look_at(self, path: Path, *, name: str) -> Found | None:
+        """The regular file at a resolved path; None where there is nothing. Raises ToolFault naming it `name`."""
+        name = shorten(name)
+        if path == self.root or path.is_dir():
+            raise ToolFault(f"`{name}` is a folder: use `list`")
         try:
-            # NONBLOCK: opening a named pipe would wait for its writer. NOFOLLOW: the resolved path has no link left in it.
-            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+            with self.disk.folder(path.parent, base=self.base_of(path)) as folder:
+                descriptor = open_file(path.name, folder=folder)
+        except FileNotFoundError:
+            return None
         except OSError as error:
-            raise ToolFault(f"`{text}` cannot be opened: {error.strerror}") from None
+            raise ToolFault(f"`{name}` cannot be opened: {error.strerror}") from None
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise ToolFault(f"`{text}` is no regular file (a device, pipe or socket)")
+                raise ToolFault(f"`{name}` is no regular file (a device, pipe or socket)")
             if status.st_size > MAX_READ_BYTES:
                 raise ToolFault(
-                    f"`{text}` has {status.st_size:,} bytes, more than {MAX_READ_BYTES:,}: "
+                    f"`{name}` has {status.st_size:,} bytes, more than {MAX_READ_BYTES:,}: "
                     f"use `search`, or `bash` with head or tail"
                 )
-            content = file.read(MAX_READ_BYTES + 1)
-        if b"\0" in content[:SNIFFED_BYTES]:
-            raise ToolFault(f"`{text}` is a binary file ({len(content):,} bytes)")
-        return path, content
+            try:
+                content = file.read(MAX_READ_BYTES + 1)
+            except OSError as error:
+                raise ToolFault(f"`{name}` cannot be read: {error.strerror}") from None
+            return Found(
+                path=path,
+                content=content,
+                attributes=attributes_of(descriptor, status=status),
+                stamp=stamp_of(status),
+                names=status.st_nlink,
+                writable=os.access(path, os.W_OK),
+            )
+
+    def remember(self, path: Path, content: bytes | None) -> None:
+        """What the model has seen of a file, or written into it; None: it is gone."""
+        if content is None:
+            self._seen.pop(path, None)
+        else:
+            self._seen[path] = hashlib.sha256(content).digest()
+
+    def knows(self, path: Path) -> bool:
+        """Whether the model has read or written the file."""
+        return path in self._seen
+
+    def is_as_seen(self, found: Found) -> bool:
+        """Whether the file is what the model saw last."""
+        return self._seen.get(found.path) == hashlib.sha256(found.content).digest()
+
+    @contextmanager
+    def writing(self) -> Generator[None]:
+        """One change at a time, also where a call out of time goes on in its thread. Raises ToolFault if one hangs."""
+        if not self._lock.acquire(timeout=BUSY_S):
+            raise ToolFault("another change of this workspace has not ended yet; nothing was changed")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _nearest(self, path: Path) -> str:
+        """What was probably meant: a name like it in that folder, or a folder like the one that is missing."""
+        folder, name = path.parent, path.name
+        while not folder.exists():
+            folder, name = folder.parent, folder.name
+        if not (self.is_inside(folder) or self._outside(folder)):
+            return ""
+        shown = ", ".join(f"`{self.show(folder / near)}`" for near in near_names(name, folder=folder))
+        return f"; there is {shown}" if shown else ""
 
 
-def _nearest(path: Path) -> str:
-    """The names beside it that differ in case only: the usual mistake."""
+def near_names(name: str, *, folder: Path) -> list[str]:
+    """Up to three of the folder's names that are like this one, those that differ in case only first."""
     try:
-        same = sorted(name for name in os.listdir(path.parent) if name.lower() == path.name.lower())  # noqa: PTH208
+        names = sorted([path.name for path in folder.iterdir()])[:NAMES_COMPARED]
     except OSError:
-        return ""
-    return f"; there is `{same[0]}` in that folder" if same else ""
+        return []
+    same = [one for one in names if one.lower() == name.lower()]
+    lower = {one.lower(): one for one in names}
+    close = [lower[one] for one in difflib.get_close_matches(name.lower(), list(lower), n=3)]
+    return list(dict.fromkeys(same + close))[:3]
+
+
+def shorten(text: str) -> str:
+    return text if len(text) < SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."

@@ -1,18 +1,22 @@
-"""The tool `read`: lines of a text file, numbered."""
+"""The tool `read`: lines of a text file, numbered; or an image, to be looked at."""
 
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from turnwise.drivers.workspace.content import FileText, image_type, kind_of, printable, text_of
 from turnwise.drivers.workspace.paths import Workspace
+from turnwise.errors import ToolFault
+from turnwise.vocab import File, Text
 
 MAX_LINES = 2000
 MAX_LINE_CHARACTERS = 2000  # minified files have lines of a megabyte
 MAX_CHARACTERS = 60 * 1024  # below the cap on results, so that the note about the rest is never cut away
+MAX_IMAGE_BYTES = 3_750_000  # 5 MB in base64, the least that a large provider takes (Anthropic docs, "Vision")
 
-DESCRIPTION = """Read a text file. Each line is shown as its number, a tab, and its text. At most 2000 lines at a time: \
-use `offset` and `limit` for the rest."""
+DESCRIPTION = """Read a text file: each line as its number, a tab, and its text. At most 2000 lines at a time: use `offset` \
+and `limit` for the rest. An image (PNG, JPEG, GIF, WebP) is shown as it is."""
 
 
 class ReadArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -21,10 +25,33 @@ class ReadArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     limit: Annotated[int, Meta(ge=1, le=MAX_LINES, description="How many lines to read")] = MAX_LINES
 
 
-def read(workspace: Workspace, given: ReadArguments) -> str:
-    _, content = workspace.read_bytes(given.path)
-    text = content.decode("utf-8-sig", "replace")
-    lines = text.replace("\r\n", "\n").split("\n")
+def read(workspace: Workspace, given: ReadArguments) -> str | list[Text | File]:
+    found = workspace.find(given.path)
+    media_type, text = image_type(found.content), text_of(found.content)
+    if media_type is not None:
+        shown = _image(given.path, found.content, media_type=media_type)
+    elif text is not None:
+        shown = _numbered(text, given=given)
+    else:
+        raise ToolFault(f"`{given.path}` is {kind_of(found.content)} ({len(found.content):,} bytes)")
+    workspace.remember(found.path, found.content)
+    return shown
+
+
+def _image(path: str, content: bytes, *, media_type: str) -> list[Text | File]:
+    size = f"{len(content):,} bytes"
+    if len(content) > MAX_IMAGE_BYTES:
+        raise ToolFault(
+            f"`{path}` is an image ({media_type}) of {size}, more than {MAX_IMAGE_BYTES:,}: make a smaller copy"
+        )
+    return [
+        Text(f"`{path}` ({media_type}, {size})"),
+        File(media_type=media_type, data=content, name=path.rpartition("/")[2]),
+    ]
+
+
+def _numbered(text: FileText, *, given: ReadArguments) -> str:
+    lines = printable(text.text).replace("\r\n", "\n").split("\n")
     if lines[-1] == "":
         lines.pop()
     if not lines:
@@ -35,9 +62,8 @@ def read(workspace: Workspace, given: ReadArguments) -> str:
     characters = 0
     for number, line in enumerate(lines[given.offset - 1 : given.offset - 1 + given.limit], start=given.offset):
         if len(line) > MAX_LINE_CHARACTERS:
-            line = (
-                f"{line[:MAX_LINE_CHARACTERS]} [... {len(line) - MAX_LINE_CHARACTERS:,} more characters in this line]"
-            )
+            rest = len(line) - MAX_LINE_CHARACTERS
+            line = f"{line[:MAX_LINE_CHARACTERS]} [... {rest:,} more characters in this line]"
         characters += len(line) + 8
         if characters > MAX_CHARACTERS and shown:
             break
@@ -45,4 +71,16 @@ def read(workspace: Workspace, given: ReadArguments) -> str:
     last = given.offset + len(shown) - 1
     if last < len(lines):
         shown.append(f"[lines {given.offset} to {last} of {len(lines)}; go on with offset={last + 1}]")
-    return "\n".join(shown)
+    return "\n".join(shown + _oddities(text))
+
+
+def _oddities(text: FileText) -> list[str]:
+    """What the numbered lines do not show, and who edits the file should know."""
+    told: list[str] = []
+    if text.encoding != "utf-8":
+        told.append(f"[the file is {text.encoding.upper()}; `edit` and `write` keep that]")
+    if broken := text.broken:
+        told.append(f"[bytes that are no UTF-8: {broken:,}, shown as \ufffd; `edit` leaves them as they are]")
+    if text.line_ends == "mixed":
+        told.append("[some lines end as Windows ends them, some do not]")
+    return told

@@ -1,85 +1,97 @@
-"""The tool `write`, and the one way in which the workspace tools put bytes into a file: whole or not at all."""
+"""The tool `write`: a whole file, or something at its end."""
 
 import os
 import stat
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from turnwise.drivers.workspace.paths import Workspace
+from turnwise.drivers.workspace.content import FileText, kind_of, text_of, with_line_ends
+from turnwise.drivers.workspace.paths import Found, Workspace
+from turnwise.drivers.workspace.plans import Plan, carry_out, making, refuse_write_protected, replacing
 from turnwise.errors import ToolFault
 
-DESCRIPTION = """Write a file, replacing what was in it; missing folders are made. With `append` the content is added at \
-the end: use that to write a long file in several calls."""
+DESCRIPTION = """Write a file; missing folders are made. A file that exists must have been read before, and not have changed \
+since, or `overwrite` must be set. Line ends and byte order mark of a replaced file are kept. With `append` the content is \
+added at the end: use that to write a long file in several calls."""
 
 
 class WriteArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="The file, relative to the workspace")]
     content: Annotated[str, Meta(description="The text to write")]
     append: Annotated[bool, Meta(description="Add to the end instead of replacing")] = False
+    overwrite: Annotated[bool, Meta(description="Replace the file though it was not read, or changed since")] = False
 
 
 def write(workspace: Workspace, given: WriteArguments) -> str:
+    with workspace.writing():
+        return carry_out(workspace, plan_write(workspace, given))
+
+
+def plan_write(workspace: Workspace, given: WriteArguments) -> Plan:
     path = workspace.resolve(given.path)
-    if path.is_dir():
-        raise ToolFault(f"`{given.path}` is a folder")
-    content = given.content.encode("utf-8", "surrogatepass")
-    existed = path.exists()
-    before = workspace.read_bytes(given.path)[1] if given.append and existed else b""
+    _refuse_special(path, name=given.path)
+    found = workspace.look_at(path, name=given.path)
+    lines = given.content.count("\n") + (not given.content.endswith("\n"))
+    if found is None:
+        content = FileText(text="").with_text(given.content)
+        said = f"wrote `{given.path}` ({len(content):,} bytes, {lines} lines)"
+        return Plan(changes=(making(workspace, path, after=content),), said=said)
+    refuse_write_protected(found, name=given.path)
+    text = text_of(found.content)
+    if given.append:
+        if text is None:
+            raise ToolFault(f"`{given.path}` is {kind_of(found.content)}: nothing can be added to it")
+        added = _added(text, given.content)
+        content = found.content + added
+        said = f"added {len(added):,} bytes, {lines} lines to `{given.path}`, which has {len(content):,} bytes now"
+    else:
+        _refuse_unseen(workspace, found, given=given)
+        content = _replaced(text or FileText(text=""), given.content)
+        said = f"replaced `{given.path}` ({len(content):,} bytes, {lines} lines{_kept(text, given.content)})"
+    return Plan(changes=(replacing(workspace, found, after=content),), said=said)
+
+
+def _refuse_special(path: Path, *, name: str) -> None:
+    """A device, pipe or socket is never opened for writing; opening alone may do something."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise ToolFault(f"`{given.path}` cannot be made: a file stands where its folder would be") from None
-    except OSError as error:
-        raise ToolFault(f"the folder of `{given.path}` cannot be made: {error.strerror}") from None
-    replace_file(path, before + content, name=given.path)
-    size = f"{len(content):,} bytes, {given.content.count(chr(10)) + (not given.content.endswith(chr(10)))} lines"
-    if given.append and existed:
-        return f"added {size} to `{given.path}`, which has {len(before) + len(content):,} bytes now"
-    return f"{'replaced' if existed else 'wrote'} `{given.path}` ({size})"
-
-
-def replace_file(path: Path, content: bytes, *, name: str) -> None:
-    """Afterwards `path` holds `content` with its mode kept, or is as it was: a reader never sees half of it.
-
-    Written beside it and moved over it (`os.replace` is atomic within a file system). Raises ToolFault naming `name`.
-    """
-    mode = _mode_of(path, name=name)
-    try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".turnwise-", suffix=".tmp")
-    except OSError as error:
-        raise ToolFault(f"`{name}` cannot be written: {error.strerror}") from None
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, mode)  # noqa: PTH101
-        os.replace(temporary, path)  # noqa: PTH105
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise ToolFault(f"`{name}` cannot be written: {error.strerror}") from None
-
-
-def _mode_of(path: Path, *, name: str) -> int:
-    try:
-        status = path.stat()
+        mode = os.lstat(path).st_mode
     except FileNotFoundError:
-        return 0o666 & ~_umask()
-    if not stat.S_ISREG(status.st_mode):
+        return
+    except OSError:
+        raise ToolFault(f"`{name}` cannot be made: a file stands where its folder would be") from None
+    if stat.S_ISDIR(mode):
+        raise ToolFault(f"`{name}` is a folder")
+    if not stat.S_ISREG(mode):
         raise ToolFault(f"`{name}` is no regular file (a device, pipe or socket)")
-    if not os.access(path, os.W_OK):
-        raise ToolFault(f"`{name}` is write-protected")  # moving over it would get round that
-    return stat.S_IMODE(status.st_mode)
 
 
-def _umask() -> int:
-    """Read where it can be read without changing it for the other threads."""
-    try:
-        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-            if line.startswith("Umask:"):
-                return int(line.split()[1], 8)
-    except (OSError, ValueError):
-        return 0o022
-    return 0o022
+def _refuse_unseen(workspace: Workspace, found: Found, *, given: WriteArguments) -> None:
+    if given.overwrite or not found.content or workspace.is_as_seen(found):
+        return
+    why = "changed since you read it" if workspace.knows(found.path) else "exists, and you have not read it"
+    raise ToolFault(
+        f"`{given.path}` {why}: `read` it first, or change a part of it with `edit`. "
+        f"Set `overwrite` only if what it holds now may be lost"
+    )
+
+
+def _replaced(before: FileText, text: str) -> bytes:
+    """In the encoding, with the byte order mark and the line ends of what was there."""
+    text = text.removeprefix("\ufeff") if before.mark else text
+    return before.with_text(with_line_ends(text, ends=before.line_ends))
+
+
+def _added(before: FileText, text: str) -> bytes:
+    return msgspec.structs.replace(before, mark=b"").with_text(with_line_ends(text, ends=before.line_ends))
+
+
+def _kept(before: FileText | None, text: str) -> str:
+    kept: list[str] = []
+    if before is not None and before.line_ends == "\r\n" and "\n" in text.replace("\r\n", ""):
+        kept.append("Windows line ends")
+    if before is not None and before.mark:
+        kept.append(f"{before.encoding.upper()} with byte order mark")
+    return f"; kept its {' and '.join(kept)}" if kept else ""

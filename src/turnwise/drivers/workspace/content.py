@@ -1,0 +1,118 @@
+"""Bytes of a file -> text and back without losing a byte, or what they are if they are no text."""
+
+import codecs
+from typing import Literal
+
+import msgspec
+
+from turnwise.errors import ToolFault
+
+SNIFFED_BYTES = 8192  # git looks at the first 8,000 bytes for a NUL as well
+
+LineEnds = Literal["\n", "\r\n", "mixed", ""]
+Encoding = Literal["utf-8", "utf-16-le", "utf-16-be"]
+
+_MARKS: tuple[tuple[bytes, Encoding], ...] = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_NO_MARK: tuple[bytes, Encoding] = (b"", "utf-8")
+_UTF32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+_IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+_KINDS = (
+    (b"%PDF-", "a PDF document"),
+    (b"PK\x03\x04", "a ZIP archive (or an office document, which is one)"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"BZh", "bzip2 data"),
+    (b"\xfd7zXZ\0", "xz data"),
+    (b"\x28\xb5\x2f\xfd", "zstandard data"),
+    (b"\x7fELF", "an ELF program or library"),
+    (b"MZ", "a Windows program"),
+    (b"SQLite format 3\0", "an SQLite database"),
+    (b"\0asm", "a WebAssembly module"),
+    (b"\xca\xfe\xba\xbe", "a Java class or a Mach-O program"),
+    (b"OggS", "Ogg audio or video"),
+    (b"ID3", "MP3 audio"),
+)
+
+
+class FileText(msgspec.Struct, frozen=True, kw_only=True):
+    """A text and how it stands in its file. `mark` is the byte order mark that it began with. Bytes that are no UTF-8 are
+    lone surrogates in `text`."""
+
+    text: str
+    encoding: Encoding = "utf-8"
+    mark: bytes = b""
+
+    @property
+    def line_ends(self) -> LineEnds:
+        """Of all its lines; empty where it has no line end."""
+        windows, every = self.text.count("\r\n"), self.text.count("\n")
+        if not every:
+            return ""
+        return "\r\n" if windows == every else "\n" if not windows else "mixed"
+
+    @property
+    def broken(self) -> int:
+        """How many bytes are not of its encoding."""
+        if self.encoding != "utf-8" or self.text.isascii():
+            return 0
+        return sum("\udc80" <= character <= "\udcff" for character in self.text)
+
+    def with_text(self, text: str) -> bytes:
+        """The file's bytes with this text. Raises ToolFault where the encoding has no way to write it."""
+        try:
+            return self.mark + text.encode(self.encoding, "surrogateescape")
+        except UnicodeEncodeError as error:
+            found = text[error.start : error.end]
+            raise ToolFault(f"the text holds {found!r}, which cannot be written as {self.encoding.upper()}") from None
+
+
+def text_of(content: bytes) -> FileText | None:
+    """None for what is no text: a NUL near its beginning, an unknown encoding."""
+    if content.startswith(_UTF32):
+        return None
+    mark, encoding = next((row for row in _MARKS if content.startswith(row[0])), _NO_MARK)
+    body = content[len(mark) :]
+    if encoding != "utf-8":
+        try:
+            return FileText(text=body.decode(encoding), encoding=encoding, mark=mark)
+        except UnicodeDecodeError:
+            return None
+    if b"\0" in body[:SNIFFED_BYTES]:
+        return None
+    return FileText(text=body.decode("utf-8", "surrogateescape"), mark=mark)
+
+
+def image_type(content: bytes) -> str | None:
+    """The media type of an image that models can look at."""
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "image/webp"
+    return next((media_type for magic, media_type in _IMAGES if content.startswith(magic)), None)
+
+
+def kind_of(content: bytes) -> str:
+    """What a binary is, in words."""
+    if image := image_type(content):
+        return f"an image ({image})"
+    if content.startswith(_UTF32):
+        return "text in UTF-32"
+    if content[4:8] == b"ftyp":
+        return "a video or audio file (MP4)"
+    return next((kind for magic, kind in _KINDS if content.startswith(magic)), "a binary file")
+
+
+def with_line_ends(text: str, *, ends: LineEnds) -> str:
+    """With every line end as Windows has them, if `ends` are; else as given."""
+    return text.replace("\r\n", "\n").replace("\n", "\r\n") if ends == "\r\n" else text
+
+
+def printable(text: str) -> str:
+    """Without the lone surrogates that stand for bytes of no encoding."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
