@@ -1,7 +1,9 @@
 """No sequence of responses, results, failures and interrupts breaks a turn (done-when 4)."""
 
 import json
+import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -9,171 +11,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turn.drawn import SIZES, faults, preparations, responses, results, starts, times
 from turn.wire_prefix import Wire, check_prefixes, read_wire
-from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
+from turnwise.lab.raw import parse
+from turnwise.lab.strict import ModelRules
+from turnwise.lab.strict import check as judge
 from turnwise.rules.history import heal
-from turnwise.rules.limits import MaxRequests, MaxTokens, MaxWallTime
+from turnwise.rules.limits import AllOf, AnyOf, Limit, MaxRequests
 from turnwise.rules.stop import OUTCOMES
 from turnwise.testing.pairing import pairing_faults
 from turnwise.turn.commands import Command, FinishTurn, PrepareStep, RunTools, SendRequest
-from turnwise.turn.config import ToolOffer, TurnConfig
+from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.continuing import RECOVERY
 from turnwise.turn.events import (
     Event,
     Interrupted,
     RequestFailed,
     ResponseReceived,
-    StepPrepared,
     ToolsFinished,
     TurnStarted,
 )
 from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import replay, session_messages
-from turnwise.vocab import (
-    ArgumentsState,
-    Fault,
-    FaultKind,
-    File,
-    FinishReason,
-    Message,
-    NamedTool,
-    Opaque,
-    OutputSchema,
-    Part,
-    ProviderItem,
-    Reasoning,
-    Refusal,
-    Response,
-    StopReason,
-    Text,
-    ToolCall,
-    ToolResult,
-    ToolSpec,
-    Usage,
-)
+from turnwise.turn.room import MAX_CORRECTIONS
+from turnwise.turn.snapshot import fold_session, replay, session_messages
+from turnwise.vocab import ArgumentsState, Message, StopReason, Text, ToolCall, ToolResult
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family as find_family
-
-FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
-SCHEMA = '{"type":"object","properties":{"a":{"type":"integer"}},"additionalProperties":false}'
-OFFERS = (
-    ToolOffer(spec=ToolSpec(name="read", parameters=SCHEMA), effect="read"),
-    ToolOffer(spec=ToolSpec(name="write", parameters=SCHEMA), effect="write", exclusive=True),
-    ToolOffer(spec=ToolSpec(name="ask_client"), client_side=True),
-    ToolOffer(spec=ToolSpec(name="patch", free_form=True), timeout_s=1.0),
-)
-
-ids = st.sampled_from(["", "a", "b", "a_2", "x:1"])
-names = st.sampled_from(["read", "write", "ask_client", "patch", "raed", "", "not a name", "n" * 70])
-# Beginnings that can be gone on from, and replies that do so.
-STORY = "The quick brown fox jumps over the lazy dog, again and again, until nobody counts any more"
-BEGUN = '{"a":1,"more":"The quick brown fox jumps over the lazy dog, again and ag'
-RESTS = [STORY[40:] + ", and then the end.", BEGUN[30:] + 'ain"}', STORY[40:] + ", and then the quick dog jumps"]
-texts = st.sampled_from(["", " \n", "Hello.", '{"a":1}', '```json\n{"a":1}\n```', '{"a":"x"}', STORY, *RESTS])
-arguments = st.sampled_from(
-    ["{}", '{"a":1}', BEGUN, '{"a":"no"}', '{"a":', "[1]", "", '{"a":1}{"a":2}', '{"input":"p"}', "\ud800"]
-)
-opaques = st.none() | st.just(Opaque("gemini", "{}"))
-calls = st.builds(
-    ToolCall,
-    id=ids,
-    name=names,
-    arguments=arguments,
-    state=st.sampled_from(ArgumentsState),
-    free_form=st.booleans(),
-    reason=st.none() | st.just("cut inside the string at `$.a` after 3 characters"),
-    alternatives=st.sampled_from([(), (), ('{"a":1}', '{"a":2}'), ('{"a":1}', '{"a":"no"}')]),
-)
-results = st.builds(
-    ToolResult,
-    call_id=ids,
-    name=names,
-    content=st.lists(st.builds(Text, texts) | st.just(File(media_type="image/png", data=b"1")), max_size=2).map(tuple),
-    is_error=st.booleans(),
-)
-parts: st.SearchStrategy[Part] = st.one_of(
-    st.builds(Text, texts, opaque=opaques),
-    st.builds(Reasoning, texts),
-    st.builds(Refusal, texts),
-    st.just(File(media_type="image/png", url="https://x/y.png")),
-    st.just(ProviderItem("anthropic_messages", "server_tool_use", "{}")),
-    calls,
-    calls,
-    results,
-)
-messages = st.builds(
-    Message, st.sampled_from(["system", "user", "assistant", "tool"]), st.lists(parts, max_size=4).map(tuple)
-)
-faults = st.builds(Fault, kind=st.sampled_from(FaultKind), message=st.sampled_from(["", "overloaded"]))
-any_responses = st.builds(
-    Response,
-    message=st.lists(parts, max_size=4).map(lambda some: Message("assistant", tuple(some))),
-    finish=st.sampled_from(FinishReason),
-    usage=st.none() | st.just(Usage(input_tokens=1, output_tokens=1)),
-    fault=st.sampled_from([None, None, None, None, Fault(kind=FaultKind.SERVER, message="boom")]),
-)
-cut_responses = st.builds(
-    Response,
-    message=st.sampled_from(
-        [
-            (ToolCall(id="a", name="read", arguments=BEGUN, state=ArgumentsState.TRUNCATED),),
-            (
-                ToolCall(id="b", name="read", arguments='{"a":1}'),
-                ToolCall(id="b", name="read", arguments=BEGUN, state=ArgumentsState.TRUNCATED),
-                ToolCall(id="a", name="write", arguments=BEGUN, state=ArgumentsState.TRUNCATED),
-            ),
-            (Text(STORY),),
-            (Reasoning("hm"),),
-            *[(Text(rest),) for rest in RESTS],
-        ]
-    ).map(lambda some: Message("assistant", some)),
-    finish=st.sampled_from([FinishReason.LENGTH, FinishReason.STOP, FinishReason.CUT]),
-)
-responses = any_responses | cut_responses
-choices = st.sampled_from(["auto", "none", "required", NamedTool("read"), NamedTool("gone")])
-outputs = st.none() | st.just(OutputSchema(schema=SCHEMA))
-preparations = st.builds(
-    StepPrepared,
-    model=st.none() | st.just("m2"),
-    tools=st.none() | st.lists(st.sampled_from(["read", "ask_client", "gone"]), max_size=2).map(tuple),
-    tool_choice=st.none() | choices,
-    parallel_tool_calls=st.none() | st.booleans(),
-    instruction=st.none() | st.just("Be brief."),
-    output=outputs,
-    at_s=st.sampled_from([0.0, 4.0]),
-)
-limits = st.sampled_from(
-    [None, None, MaxRequests(1), MaxRequests(3), MaxTokens(3_000) | MaxWallTime(20), MaxRequests(2) & MaxTokens(2_500)]
-)
-times = st.sampled_from([0.0, 3.0, 12.0])  # out of order too: a driver's clock is not ours to trust
-configs = st.builds(
-    TurnConfig,
-    session_id=st.just("s"),
-    turn_id=st.just("t"),
-    model=st.just("m"),
-    tools=st.sampled_from([(), OFFERS, OFFERS]),
-    tool_choice=st.sampled_from(["auto", "none", "required"]),
-    parallel_tool_calls=st.none() | st.booleans(),
-    output=outputs,
-    max_output_corrections=st.integers(0, 2),
-    max_steps=st.integers(1, 8),
-    limits=limits,
-    allowed=st.sampled_from([("none", "read"), ("none", "read", "write")]),
-    prepares_steps=st.booleans(),
-    family=st.sampled_from(FAMILIES),
-    accepts_prefill=st.booleans(),
-    stream=st.booleans(),
-    recover=st.sampled_from(["continue", "split", "off"]),
-    model_limits=st.sampled_from([UNKNOWN_LIMITS, ModelLimits(context_window_tokens=9000, max_output_tokens=4000)]),
-    default_max_tokens=st.sampled_from([None, 100]),
-    tool_choice_none=st.sampled_from(["send", "drop_tools"]),
-)
-starts = st.builds(
-    TurnStarted,
-    config=configs,
-    input=st.lists(messages, max_size=2).map(tuple),
-    history=st.lists(messages, max_size=6).map(tuple),
-)
 
 
 def next_event(data: st.DataObject, command: Command) -> Event:
@@ -191,11 +54,13 @@ def next_event(data: st.DataObject, command: Command) -> Event:
                 return RequestFailed(number=number, fault=data.draw(faults), partial=data.draw(st.none() | responses))
             return ResponseReceived(number=number, response=data.draw(responses), at_s=data.draw(times))
         case RunTools(calls=planned):
-            sound = [ToolResult(call_id=plan.call.id, name=plan.call.name, content=(Text("ok"),)) for plan in planned]
-            kept = data.draw(st.lists(st.sampled_from(sound), max_size=4, unique_by=lambda some: some.call_id))
+            text = Text(data.draw(st.sampled_from(SIZES)))
+            sound = [ToolResult(call_id=plan.call.id, name=plan.call.name, content=(text,)) for plan in planned]
+            some = st.lists(st.sampled_from(sound), max_size=4, unique_by=lambda one: one.call_id)
+            kept = sound if data.draw(st.booleans()) else data.draw(some)
             return ToolsFinished(results=(*kept, *data.draw(st.lists(results, max_size=1))), at_s=data.draw(times))
-        case FinishTurn():
-            raise AssertionError("nothing follows the end")
+        case _:
+            raise AssertionError(f"nothing that was configured leads to {command}")
 
 
 def check_command(command: Command, *, turn: Turn) -> None:
@@ -232,14 +97,45 @@ def wire_of(sent: SendRequest, *, config: TurnConfig) -> Wire:
     return read_wire(config.family, path=call.path, body=call.body)
 
 
+def check_bytes(sent: Sequence[SendRequest], *, config: TurnConfig, result: TurnResult) -> None:
+    """A strict server of the family takes every body, and what breaks its prefix cache is what the turn said."""
+    check_prefixes([wire_of(each, config=config) for each in sent], named=result.prefix_changes)
+    for each in sent:
+        pauses = config.family == "anthropic_messages" and each.request.messages[-1].role == "assistant"
+        body = wire_of(each, config=config).body
+        judge(config.family, body=parse(body), rules=ModelRules(prefill=config.accepts_prefill or pauses))
+
+
+def check_counts(sent: Sequence[SendRequest], *, config: TurnConfig, result: TurnResult) -> None:
+    """No purpose is asked for more often than its rule allows, and all together no more than the limits."""
+    asked = [each.purpose for each in sent]
+    assert [each.number for each in sent] == list(range(1, len(sent) + 1))
+    assert result.requests == len(sent) <= most_requests(config.limits)
+    assert len([purpose for purpose in asked if purpose not in {*RECOVERY, "compact"}]) <= config.max_steps + 1
+    assert asked.count("retry") <= config.max_steps * 2 + MAX_CORRECTIONS
+    assert asked.count("compact") <= len(asked) - asked.count("compact") + 1
+    assert config.recover != "off" or "continue" not in asked
+    assert config.room == "compact" or "compact" not in asked
+    assert config.room != "off" or config.recover != "off" or RECOVERY.isdisjoint(asked)
+
+
+def most_requests(limit: Limit | None) -> float:
+    match limit:
+        case MaxRequests(requests):
+            return requests
+        case AnyOf(limits):
+            return min([most_requests(one) for one in limits])
+        case AllOf(limits):
+            return max([most_requests(one) for one in limits])
+        case _:
+            return math.inf
+
+
 def check_end(end: FinishTurn, *, turn: Turn) -> None:
     result = end.result
     assert result.text.strip() or result.stop_reason is StopReason.WAITING
     assert (result.stop_reason, result.complete) in {(row.stop_reason, row.complete) for row in OUTCOMES}
-    assert turn.config.recover != "off" or result.requests <= turn.config.max_steps + 1
     assert result.steps <= turn.config.max_steps
-    if isinstance(turn.config.limits, MaxRequests):
-        assert result.requests <= turn.config.limits.requests
     own = result.messages[len(turn.added) - len(result.messages) :]
     assert own == tuple(turn.added)
     pending = [call.id for call in result.pending]
@@ -278,12 +174,9 @@ def test_every_sequence_ends_with_an_answer_a_reason_and_all_calls_answered(
         assert len(events) < 100
     check_end(command, turn=turn)
     check_answered(turn, started=started)
-    wires = [wire_of(each, config=started.config) for each in commands if isinstance(each, SendRequest)]
-    check_prefixes(wires, named=command.result.prefix_changes)
-    asked = [each.purpose for each in commands if isinstance(each, SendRequest)]
-    assert len([purpose for purpose in asked if purpose not in RECOVERY]) <= started.config.max_steps + 1
-    assert asked.count("retry") <= started.config.max_steps * 2
-    assert started.config.recover != "off" or RECOVERY.isdisjoint(asked)
+    sent = [each for each in commands if isinstance(each, SendRequest)]
+    check_bytes(sent, config=started.config, result=command.result)
+    check_counts(sent, config=started.config, result=command.result)
     assert replay(events) == commands
 
 
@@ -311,11 +204,11 @@ def test_a_turn_killed_anywhere_leaves_a_session_that_goes_on(started: TurnStart
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(first=starts, second=starts, data=st.data())
 def test_the_fold_of_two_turns_is_what_they_added(first: TurnStarted, second: TurnStarted, data: st.DataObject) -> None:
-    """Each turn is folded without the messages of the one before it, and adds the same."""
+    """Each turn starts from what the one before it carries on, and is folded to what it added."""
     journals: list[list[Event]] = []
     messages: tuple[Message, ...] = ()
     for started in (first, second):
-        turn, command = Turn.start(started, earlier=messages)
+        turn, command = Turn.start(started, earlier=fold_session(journals).carried)
         journals.append([started])
         while not isinstance(command, FinishTurn):
             journals[-1].append(next_event(data, command))

@@ -24,6 +24,9 @@ from turnwise.vocab import (
 PAUSE_GOES_BACK_LAST = frozenset({"anthropic_messages"})
 
 
+# Where a message that only became longer is no break: its content is cached block by block (Anthropic docs, "Prompt caching").
+CACHES_BY_BLOCK = frozenset({"anthropic_messages"})
+
 # Why a request may begin otherwise than the one before it, so that the provider's prompt cache misses from there on.
 # Everything else begins with the very same messages, tools and system (promise step:prefix-stable). Only the first of the
 # last three that holds is named: whatever stands behind a change is lost with it.
@@ -161,12 +164,15 @@ def sent_as(request: Request, *, own: int, config: TurnConfig) -> Sent:
     return Sent(request=request, own=own, tools=() if left_out else request.tools)
 
 
-def prefix_changes(before: Sent | None, *, now: Sent, compacted: bool) -> tuple[str, ...]:
+def prefix_changes(before: Sent | None, *, now: Sent, compacted: bool, family: str) -> tuple[str, ...]:
     """Which of PREFIX_EXCEPTIONS hold between two requests: by what went out, not by what was meant to change."""
     if before is None:
         return ()
     old, new = before.request, now.request
-    lost = len(old.messages) - _in_common(old.messages, new.messages)
+    same = _in_common(old.messages, new.messages)
+    if family in CACHES_BY_BLOCK and same == len(old.messages) - 1 < len(new.messages):
+        same += _begins_with(new.messages[same], old.messages[same])
+    lost = len(old.messages) - same
     found = {
         "model": old.model != new.model,
         "tools": before.tools != now.tools,
@@ -189,3 +195,7 @@ def _in_common(old: tuple[Message, ...], new: tuple[Message, ...]) -> int:
         else:
             most = middle - 1
     return same
+
+
+def _begins_with(longer: Message, message: Message) -> bool:
+    return longer.role == message.role and longer.parts[: len(message.parts)] == message.parts

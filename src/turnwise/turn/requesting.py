@@ -142,7 +142,7 @@ class Requesting(Finishing, kw_only=True):
         self.requests += 1
         before, self.sent = self.sent, sent_as(request, own=own, config=self.config)
         compacted, self.room.changed = self.room.changed, False
-        changes = prefix_changes(before, now=self.sent, compacted=compacted)
+        changes = prefix_changes(before, now=self.sent, compacted=compacted, family=self.config.family)
         self.prefix_changes += [f"request {self.requests}: {change}" for change in changes]
         self.purposes[purpose] = self.purposes.get(purpose, 0) + 1
         return SendRequest(
