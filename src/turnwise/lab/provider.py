@@ -12,10 +12,11 @@ from turnwise.lab.raw import Raw, dump, parse, table, text
 from turnwise.lab.reading import Conversation, read
 from turnwise.lab.received import Received
 from turnwise.lab.replay import Recording, Unexpected, find
-from turnwise.lab.replies import Reply, next_reply
+from turnwise.lab.replies import Reply, next_reply, tokens
 from turnwise.lab.routes import Route
 from turnwise.lab.script import Script
 from turnwise.lab.strict import ModelRules, Rejected
+from turnwise.lab.window import check_room
 from turnwise.lab.wire import stream_of, unsaid_end
 from turnwise.lab.writer import room_of, writer_reply
 from turnwise.testing.frames import frames_of
@@ -73,6 +74,15 @@ class Provider:
         script = self._script(kept, raw=raw)
         strict.check(family.name, body=raw, rules=ModelRules(prefill=script.prefill, signed=script.thinks))
         conversation, size = read(family.name, body=raw), len(kept.body)
+        room = room_of(family.name, body=raw)
+        check_room(
+            family.name,
+            body=raw,
+            model=kept.model,
+            prompt_tokens=tokens(size),
+            window_tokens=script.window_tokens,
+            output_tokens=script.output_tokens,
+        )
         if script.writer is None:
             same = (script.name, hashlib.sha256(kept.path.encode() + kept.body).digest())
             reply = next_reply(
@@ -81,6 +91,7 @@ class Provider:
                 family=family.name,
                 streamed=kept.streamed,
                 prompt_bytes=size,
+                limit_tokens=room.output,
                 receipt=self._receipts[same],
             )
             self._receipts[same] += 1
@@ -90,7 +101,7 @@ class Provider:
                 conversation=conversation,
                 family=family.name,
                 streamed=kept.streamed,
-                room=room_of(family.name, body=raw),
+                room=room,
                 prompt_bytes=size,
             )
         request = kept.request or Request(model=kept.model, messages=(), stream=kept.streamed)
@@ -98,7 +109,7 @@ class Provider:
         if family.name == "gemini" and kept.streamed and "alt=sse" not in target and not reply.fault:
             outgoing = as_array(outgoing)
         usage = reply.response.usage if reply.fault is None else None
-        return outgoing, msgspec.structs.replace(kept, step=reply.step, usage=usage)
+        return outgoing, msgspec.structs.replace(kept, step=reply.step, usage=usage, is_summary=reply.is_summary)
 
     def _script(self, kept: Received, *, raw: Raw) -> Script:
         """The script that the model's name asks for; the judge looks first where there is none, as the APIs do."""

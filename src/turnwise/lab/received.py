@@ -12,7 +12,7 @@ from turnwise.vocab import Request, Usage
 class Received(msgspec.Struct, frozen=True, kw_only=True):
     """One request. `request` is the body as turnwise reads it (None if it cannot), for information only: no reply depends
     on it being right. `refused` is why the lab answered 400 or the like; `step` counts the script's steps from 1; `usage`
-    is what the answer said."""
+    is what the answer said, `is_summary` that it was one."""
 
     number: int
     family: str
@@ -25,6 +25,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     refused: str | None = None
     step: int | None = None
     usage: Usage | None = None
+    is_summary: bool = False
 
 
 def counted(
@@ -53,6 +54,7 @@ def listing(requests: Sequence[Received]) -> bytes:
             "refused": one.refused,
             "step": one.step,
             "usage": one.usage,
+            "is_summary": one.is_summary,
             "body": readable(one.body),
         }
         for one in requests

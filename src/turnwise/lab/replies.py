@@ -6,6 +6,7 @@ import msgspec
 
 from turnwise.lab.raw import Raw, dump, rows, table, text
 from turnwise.lab.reading import Conversation, Offered, Said
+from turnwise.lab.recall import asked_step, is_asked_for_summary, recalled, summary_of
 from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, Step, fill
 from turnwise.lab.signing import sign
 from turnwise.testing.frames import PIECE
@@ -27,6 +28,8 @@ from turnwise.vocab import (
 OWN_ID = re.compile(r"call_(\d{1,6})_\d+")
 BYTES_A_TOKEN = 4  # of prompt and output alike: made up, but the same every time, so that tests can sum it
 MAX_EXAMPLE_DEPTH = 8
+SUMMARY_TOKENS = 2000
+NO_PLACEHOLDERS = str.maketrans("{}", "()")  # what is quoted must not be filled in
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,19 +41,33 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     wire: str | None = None
     fault: ScriptedFault | None = None
+    is_summary: bool = False
     ends_unsaid: bool = False
     piece: int = PIECE
 
 
 def next_reply(
-    script: Script, *, conversation: Conversation, family: str, streamed: bool, prompt_bytes: int, receipt: int = 0
+    script: Script,
+    *,
+    conversation: Conversation,
+    family: str,
+    streamed: bool,
+    prompt_bytes: int,
+    receipt: int = 0,
+    limit_tokens: int | None = None,
 ) -> Reply:
-    """What the script says to this conversation; `receipt` counts the very same requests before this one."""
+    """What the script says to this conversation; `receipt` counts the very same requests before this one, `limit_tokens` is
+    how long a summary may be, where one is asked for."""
     turn = this_turn(conversation.said, script=script)
     place = responses_in(turn, script=script)
-    step = script.steps[min(place, len(script.steps) - 1)]
+    steps = [step for step in script.steps if not step.asked]
+    step = asked_step(script, turn=turn) or steps[min(place, len(steps) - 1)]
+    summary = is_asked_for_summary(script, conversation=conversation)
     values = values_for(script, step=step, conversation=conversation, turn=turn, place=place)
-    if step.calls and silenced(script, conversation=conversation):
+    if summary:
+        room = min(limit_tokens or SUMMARY_TOKENS, SUMMARY_TOKENS) * BYTES_A_TOKEN
+        step = Step(text=summary_of(conversation, limit_bytes=room).translate(NO_PLACEHOLDERS))
+    elif step.calls and silenced(script, conversation=conversation):
         step = Step(text=script.forced or script.steps[-1].text)
     elif values is None:
         step = Step(text=step.otherwise or "What I was looking for is not in the results.")
@@ -68,7 +85,13 @@ def next_reply(
         id=f"lab-{script.name}-{made}",
         model=script.name,
     )
-    return Reply(response=response, step=place + 1, wire=step.wire.get(family) if streamed else None, fault=fault)
+    return Reply(
+        response=response,
+        step=place + 1,
+        wire=step.wire.get(family) if streamed else None,
+        fault=fault,
+        is_summary=summary,
+    )
 
 
 def this_turn(said: tuple[Said, ...], *, script: Script) -> tuple[Said, ...]:
@@ -130,6 +153,7 @@ def base_values(
     contents = [result.content for one in turn for result in one.results]
     return {
         **script.parameters,
+        **recalled(script, conversation=conversation),
         "n": place + 1,
         "result": contents[-1] if contents else "",
         "results": "\n".join(contents),

@@ -77,7 +77,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One response.
 
     `take` looks for each of its patterns in the results at hand and keeps the first group under its name; where one is
-    not found, the step says `otherwise` and calls nothing. `continues`: a text of this step does not end the turn, what
+    not found, the step says `otherwise` and calls nothing. `asked`: the step is for a turn whose question this pattern is
+    found in, and comes at once, whatever its place. `continues`: a text of this step does not end the turn, what
     the user says next belongs to it. `wire` is the stream of a family, line by line, in place of what its encoder writes
     (see `wire.py`); `calls` then say what it means. `faults` are met by the first, second ... receipt of the very same
     request; the one after them is answered well. `fault` is met by all.
@@ -91,6 +92,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     finish: FinishReason | None = None
     take: dict[str, str] = {}
     otherwise: str = ""
+    asked: str = ""
     continues: bool = False
     wire: dict[str, str] = {}
     fault: ScriptedFault | None = None
@@ -121,7 +123,12 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """`obeys` says when a step's calls give way to `forced` (else the last step's text): `none`, when tool choice is none
     or no tool is on offer; `no-tools`, only when none is on offer; `never`. `nudges` counts each further text of the user
     within a turn as one response before it (an empty one leaves no other trace). `requests` is what a turn that does as
-    it is asked takes; `promises` are those that the script's shape belongs to."""
+    it is asked takes; `promises` are those that the script's shape belongs to.
+
+    `recall` looks for patterns in what stands in the request in the user's name (summaries too), and keeps the last match's
+    first group under its name, or `forgotten` where there is none: the model knows nothing else. Where the user's last text
+    fits `summarises` it writes a summary, an extract of what it is given. `window_tokens` and `output_tokens` are its limits:
+    a request past them is refused as its API refuses it."""
 
     name: str
     title: str
@@ -131,6 +138,11 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     obeys: Literal["none", "no-tools", "never"] = "none"
     forced: str = ""
     nudges: bool = False
+    recall: dict[str, str] = {}
+    forgotten: str = "(I do not know)"
+    summarises: str = ""
+    window_tokens: int | None = None
+    output_tokens: int | None = None
     prefill: bool = True
     families: tuple[str, ...] = ()
     healthy: bool = True
@@ -161,8 +173,10 @@ def parse_script(text: str, *, name: str) -> Script:
         raise ScriptError(f"script `{name}`: {error}") from None
     if bool(script.steps) is (script.writer is not None):
         raise ScriptError(f"script `{name}` has " + ("steps and a writer" if script.steps else "no steps"))
+    if script.steps and all(step.asked for step in script.steps):
+        raise ScriptError(f"script `{name}` has steps for questions only: add one for every other turn")
     for number, step in enumerate(script.steps, start=1):
-        known = BUILTIN_WORDS | set(script.parameters) | set(step.take)
+        known = BUILTIN_WORDS | set(script.parameters) | set(script.recall) | set(step.take)
         said = [step.text, step.reasoning, step.otherwise, *(f"{call.name}{call.arguments}" for call in step.calls)]
         unknown = sorted({word for text in said for word in words_of(text)} - known)
         if unknown:

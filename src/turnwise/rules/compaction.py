@@ -2,7 +2,8 @@
 
 First old tool results are shortened. Where that is not enough, everything between the first user message and the last
 steps is replaced by a summary, for which one request of purpose `compact` is made; the user's own messages stay as they
-are. Calls and their results stay together. All of it is a function of the messages and their sizes: linear, the same on replay.
+are. Where even then too much would stay, the user's longest messages keep their beginning and end, all but the last one.
+Calls and their results stay together. All of it is a function of the messages and their sizes: linear, the same on replay.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.rules.budget import BYTES_A_TOKEN, PART_BYTES, PromptSize, message_bytes, part_bytes, shrunk
-from turnwise.rules.result_size import OLD_RESULT_BYTES, WORTH_BYTES, shorten
+from turnwise.rules.result_size import MIN_RESULT_BYTES, OLD_RESULT_BYTES, WORTH_BYTES, shorten
 from turnwise.vocab import FinishReason, Message, Text, ToolResult
 
 # A compaction throws the provider's prompt cache away from its first change on, so it makes room for a while: the prompt
@@ -23,6 +24,9 @@ KEEP_STEPS = 3
 TAIL_PERCENT = 30
 # Of the capacity, for the user's own messages. Past it the middle ones are quoted to the summary, the first and the newest stay.
 USER_PERCENT = 20
+# Of the capacity, for one long message of the user where nothing else makes room: the first, the newest, what else stays (20),
+# the last steps (30) and the summary (10) then fit together.
+LONG_USER_PERCENT = 10
 # The length of a summary, as a share of the capacity, and at most (Claude Code's and Codex's are about 2,000 tokens).
 SUMMARY_PERCENT = 10
 MAX_SUMMARY_TOKENS = 4096
@@ -30,6 +34,7 @@ MIN_SUMMARY_TOKENS = 256
 
 SUMMARY_HEAD = "[Summary of the earlier part of this conversation, whose messages are left out here to save room]"
 LEFT_OUT = "The earlier part of this conversation had to be left out, and no summary of it could be had. Say so where it matters."
+USER_LEFT_OUT = "[... {left_out} of {all} characters of this message are left out here to save room ...]"
 BEGINNING_LEFT_OUT = "[Some of the oldest messages are left out here: they do not fit.]"
 SUMMARISE = (
     "This conversation has become too long for you to be given all of it again. Write a summary that will stand in place of "
@@ -46,7 +51,8 @@ class Fits(msgspec.Struct, frozen=True):
 
 
 class Shorten(msgspec.Struct, frozen=True, kw_only=True):
-    """`messages` stand in place of the old ones. `shortened` are the ids of calls whose results were cut."""
+    """`messages` stand in place of the old ones. `shortened` are the ids of calls whose results were cut; the user's longest
+    messages may have been, too."""
 
     messages: tuple[Message, ...]
     shortened: tuple[str, ...]
@@ -106,7 +112,7 @@ def plan(
         return Shorten(messages=shortened, shortened=ids, size=shrunk(prompt, bytes_now=prompt.bytes - freed))
     if not may_summarise:
         return CannotShrink(why="a summary of the history could not be had")
-    return _summary_plan(
+    found = _summary_plan(
         messages,
         sizes=sizes,
         shortened=shortened,
@@ -118,6 +124,15 @@ def plan(
         window_tokens=window_tokens,
         overflowed=overflowed,
     )
+    if isinstance(found, Summarise):
+        return found
+    limit = max(MIN_RESULT_BYTES, _in_bytes(capacity_tokens * LONG_USER_PERCENT // 100, prompt=prompt))
+    newest = max([index for index, message in enumerate(messages) if message.role == "user"], default=0)
+    for whole in (newest, len(messages) - 1):  # what the turn is about gives way only where nothing else is left
+        cut, more = _cut_users(shortened, limit_bytes=limit, whole=whole)
+        if more and prompt.bytes - freed - more <= enough:
+            return Shorten(messages=cut, shortened=ids, size=shrunk(prompt, bytes_now=prompt.bytes - freed - more))
+    return found
 
 
 def apply_summary(messages: Sequence[Message], *, planned: Summarise, summary: str) -> tuple[Message, ...]:
@@ -241,6 +256,40 @@ def _shorten_result(result: ToolResult, *, handle: str | None) -> ToolResult:
     if part_bytes(result) < WORTH_BYTES:
         return result
     return shorten(result, limit_bytes=OLD_RESULT_BYTES, handle=handle)
+
+
+def _cut_users(messages: tuple[Message, ...], *, limit_bytes: int, whole: int) -> tuple[tuple[Message, ...], int]:
+    """The user's messages within so many bytes each, and the bytes that this frees. The one at `whole` stays, and so does the
+    last message: it is what the model is to answer now."""
+    out = list(messages)
+    freed = 0
+    for index, message in enumerate(messages[:-1]):
+        if (
+            index == whole
+            or message.role != "user"
+            or is_summary(message)
+            or (size := message_bytes(message)) <= limit_bytes
+        ):
+            continue
+        texts = sum([part_bytes(part) for part in message.parts if isinstance(part, Text)])
+        parts = [
+            _cut_text(part, limit_bytes=limit_bytes * part_bytes(part) // texts) if isinstance(part, Text) else part
+            for part in message.parts
+        ]
+        cut = Message("user", tuple(parts))
+        if (gain := size - message_bytes(cut)) > 0:
+            out[index] = cut
+            freed += gain
+    return tuple(out), freed
+
+
+def _cut_text(part: Text, *, limit_bytes: int) -> Text:
+    size, text = part_bytes(part), part.text
+    if size <= limit_bytes:
+        return part
+    half = limit_bytes * len(text) // size // 2
+    note = USER_LEFT_OUT.format(left_out=len(text) - 2 * half, all=len(text))
+    return msgspec.structs.replace(part, text=f"{text[:half]}\n{note}\n{text[len(text) - half :]}")
 
 
 def _summary_plan(

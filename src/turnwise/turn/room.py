@@ -163,7 +163,9 @@ class Room(msgspec.Struct, kw_only=True):
             case Summarise():
                 self.planned, self.changed = planned, planned.asks != tuple(messages)
             case CannotShrink(why=why):
-                if knows_window(config.model_limits):
+                # A guess is cautious: what is too long by it may fit, and its request's answer will tell.
+                is_counted = self.prompt.measured_bytes * 2 > self.prompt.bytes
+                if knows_window(config.model_limits) and is_counted:
                     self.ends = self.ends or f"The conversation had grown too long: {why}."
         return self.planned is not None
 
