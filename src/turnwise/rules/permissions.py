@@ -201,18 +201,20 @@ def _path_match(rule: PermissionRule, *, path: PathFact, facts: CallFacts, polic
     """A permission has to name the tool and match where the path leads. A prohibition matches the path as written as well, and
     a shell is held to those for `read` where it reads, and to those for `write` and `edit` where it writes."""
     pattern = rule.path or ""
-    roots = {"workspace": policy.workspace, "home": policy.home}
+    workspace, home = policy.workspace, policy.home
     if rule.verdict == "allow":
-        matched = _names_tool(rule, facts=facts, access=path.access)
-        return Match.YES if matched and path_matches(pattern, path=path.resolved, **roots) else Match.NO
+        named = _names_tool(rule, facts=facts, access=path.access)
+        matched = named and path_matches(pattern, path=path.resolved, workspace=workspace, home=home)
+        return Match.YES if matched else Match.NO
     if rule.effect is not None and rule.effect not in (path.access, facts.effect):
         return Match.NO
     also = {"read": ("read",), "write": ("write", "edit")}[path.access] if facts.shell is not None else ()
     if not any(_glob(rule.tool).fullmatch(tool) for tool in (facts.tool, *also)):
         return Match.NO
-    if any(path_matches(pattern, path=one, **roots, any_case=True) for one in (path.resolved, path.lexical)):
-        return Match.YES
-    if path.access == "write" and may_contain(pattern, folder=path.resolved, **roots):
+    for one in (path.resolved, path.lexical):
+        if path_matches(pattern, path=one, workspace=workspace, home=home, any_case=True):
+            return Match.YES
+    if path.access == "write" and may_contain(pattern, folder=path.resolved, workspace=workspace, home=home):
         return Match.MAYBE
     return Match.NO
 

@@ -1,9 +1,27 @@
 """A call's arguments -> the facts about it: its paths resolved, its command parsed."""
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import cast
 
-from turnwise.rules.permission_facts import CallFacts
+from turnwise.drivers.inspection.paths import Paths
+from turnwise.drivers.inspection.shell import inspect_script
+from turnwise.rules.permission_facts import Access, CallFacts, PathFact, ShellFacts
+
+# Arguments that name paths, by the conventions of tools that work on files; also in the items of a list (`edits[].path`).
+PATH_KEYS = frozenset(
+    """path paths file files filename file_path filepath folder directory dir source destination target src dst from to
+    old_path new_path cwd workdir working_directory root""".split()
+)
+COMMAND_KEYS = ("command", "cmd", "script")
+PATCH_KEYS = ("patch", "diff", "input")
+MAX_PATHS = 500
+_PATCHED = re.compile(
+    r"^(?:\*\*\* (?:Add|Update|Delete) File: |\*\*\* Move to: |(?:---|\+\+\+) (?:[ab]/)?|rename (?:from|to) )([^\t\n\r]+)",
+    re.M,
+)
 
 
 def inspect_call(
@@ -16,6 +34,52 @@ def inspect_call(
     home: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> CallFacts:
-    """What the call would touch and run. Reads the file system (links, globs), runs nothing; never raises for bad arguments."""
-    del arguments, workspace, home, environment
-    return CallFacts(call_id=call_id, tool=tool, effect=effect)
+    """What the call would touch and run. Reads the file system (links, globs), runs nothing; never raises for bad arguments.
+
+    `effect` is the tool's (`none, read, write, execute`). `environment` is the one that a command would see (default: this
+    process's); `home` what `~` stands for (default: its HOME).
+    """
+    environment = os.environ if environment is None else environment
+    folder = str(home) if home is not None else environment.get("HOME") or str(Path("~").expanduser())
+    paths = Paths(workspace, home=os.path.realpath(folder))
+    shell: ShellFacts | None = None
+    if effect == "execute":
+        command = next((arguments[key] for key in COMMAND_KEYS if key in arguments), None)
+        if isinstance(command, str):
+            shell = inspect_script(command, paths=paths, cdpath="CDPATH" in environment)
+        elif command is not None:
+            shell = ShellFacts(parsed=False, problem="the command is no text")
+    if effect == "none":
+        return CallFacts(call_id=call_id, tool=tool, effect=effect)
+    access: Access = "read" if effect == "read" else "write"
+    facts = _facts(arguments, paths=paths, access=access)
+    return CallFacts(call_id=call_id, tool=tool, effect=effect, paths=facts, shell=shell)
+
+
+def _facts(arguments: Mapping[str, object], *, paths: Paths, access: Access) -> tuple[PathFact, ...]:
+    texts = dict.fromkeys(_named_paths(arguments))
+    if access == "write":
+        for key in PATCH_KEYS:
+            patch = arguments.get(key)
+            if isinstance(patch, str):
+                texts.update(dict.fromkeys(name for name in _PATCHED.findall(patch) if name != "/dev/null"))
+    if len(texts) > MAX_PATHS:
+        return (PathFact(given=f"({len(texts):,} paths)", access=access),)
+    return tuple(paths.fact(text, access=access) for text in texts)
+
+
+def _named_paths(arguments: Mapping[str, object]) -> Iterator[str]:
+    for key, value in arguments.items():
+        named = key.casefold() in PATH_KEYS
+        if isinstance(value, str):
+            if named:
+                yield value
+            continue
+        if isinstance(value, list):
+            for item in cast("list[object]", value):
+                if isinstance(item, str) and named:
+                    yield item
+                elif isinstance(item, dict):
+                    yield from _named_paths(cast("dict[str, object]", item))
+        elif isinstance(value, dict):
+            yield from _named_paths(cast("dict[str, object]", value))

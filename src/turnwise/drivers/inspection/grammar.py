@@ -1,0 +1,133 @@
+"""Parsing with tree-sitter's bash grammar, and not trusting it where it and bash may differ.
+
+A permission rests on seeing every command. So whatever the tree does not account for (bytes between its leaves that bash
+would not skip, comments where bash has none, here-documents whose end is in doubt) makes the script unparsed.
+"""
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tree_sitter import Node, Parser
+
+_SKIPPED = re.compile(rb"(?:[ \t\n]|\\\n)*")
+_QUOTED_LEAVES = frozenset({"raw_string", "ansi_c_string", "comment", "heredoc_body"})
+_LITERAL_BODIES = frozenset({"heredoc_body", "heredoc_content", "string_content", "raw_string", "ansi_c_string"})
+_DELIMITER = re.compile(r"""'([\w.-]+)'|"([\w.-]+)"|\\([\w.-]+)|([\w.-]+)""")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_STARTS_SUBSTITUTION = re.compile(r"`|\$[({]|[<>]\(")
+
+
+@cache
+def _parser() -> "Parser":
+    # Loaded at the first command: no other run pays for it.
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def parse(script: str) -> "tuple[Node, str]":
+    """The root of the tree, and why it must not be relied upon; empty where it may."""
+    source = script.encode("utf-8", "surrogatepass")
+    root = _parser().parse(source).root_node
+    return root, _problem(root, script=script, source=source)
+
+
+def _problem(root: "Node", *, script: str, source: bytes) -> str:
+    if _CONTROL.search(script):
+        return "it holds control characters or carriage returns"
+    if root.has_error:
+        return "it is not complete bash, or not understood"
+    end = 0
+    for leaf in _leaves(root):
+        gap = source[end : leaf.start_byte]
+        if leaf.start_byte < end or (_SKIPPED.fullmatch(gap) is None and not _is_body_text(leaf)):
+            return f"`{gap[:20].decode('utf-8', 'replace')}` is not understood"
+        problem = _leaf_problem(leaf, source=source)
+        if problem:
+            return problem
+        end = max(end, leaf.end_byte)
+    if _SKIPPED.fullmatch(source[end:]) is None:
+        return "its end is not understood"
+    return ""
+
+
+def _is_body_text(leaf: "Node") -> bool:
+    parent = leaf.parent
+    return parent is not None and parent.type in ("string", "heredoc_body")
+
+
+def _leaf_problem(leaf: "Node", *, source: bytes) -> str:
+    text = (leaf.text or b"").decode("utf-8", "replace")
+    if leaf.is_missing:
+        return "something is missing in it"
+    if leaf.type == "comment":
+        before = source[max(0, leaf.start_byte - 2) : leaf.start_byte]
+        if (before and (before[-1:] not in b" \t\n;&|()" or before[-2:-1] == b"\\")) or "\n" in text:
+            return "a comment is not understood"
+    if leaf.type == "heredoc_start":
+        return _heredoc_problem(leaf)
+    if (
+        leaf.type == "word"
+        and text.startswith("#")
+        and source[leaf.start_byte - 1 : leaf.start_byte] in (b" ", b"\n", b"\t")
+    ):
+        return "a comment is not understood"
+    if leaf.is_named and leaf.type not in _QUOTED_LEAVES:
+        if _STARTS_SUBSTITUTION.search(re.sub(r"\\.", "", text, flags=re.DOTALL)):
+            return f"`{text[:40]}` is not understood"
+        if leaf.type not in _LITERAL_BODIES and re.search(r"[^\S \t\n]", text):
+            return "it holds spaces that bash does not take for spaces"
+    return ""
+
+
+def _heredoc_problem(start: "Node") -> str:
+    """Whether bash would end the here-document at the same line."""
+    doubtful = "where a here-document ends is not certain"
+    redirect = start.parent
+    delimiter = heredoc_delimiter(start)
+    if redirect is None or delimiter is None:
+        return doubtful
+    word, quoted = delimiter
+    strips = any(child.type == "<<-" for child in redirect.children)
+    ends = [child for child in redirect.children if child.type == "heredoc_end"]
+    body = heredoc_text(redirect)
+    if len(ends) != 1 or body is None or (ends[0].text or b"").decode().strip("\t\n") != word:
+        return doubtful
+    lines = [line.lstrip("\t") if strips else line for line in body.split("\n")]
+    if word in lines or (not quoted and "\\\n" in body) or (not strips and ends[0].start_point.column):
+        return doubtful
+    return ""
+
+
+def heredoc_delimiter(start: "Node") -> tuple[str, bool] | None:
+    """The word that ends the here-document, and whether it was quoted (then nothing in it is expanded)."""
+    found = _DELIMITER.fullmatch((start.text or b"").decode("utf-8", "replace"))
+    if found is None:
+        return None
+    return next(group for group in found.groups() if group is not None), found[4] is None
+
+
+def heredoc_text(redirect: "Node") -> str | None:
+    """The lines of a here-document; None where there is no single body."""
+    bodies = [child for child in redirect.children if child.type == "heredoc_body"]
+    if not bodies:
+        return ""
+    return (bodies[0].text or b"").decode("utf-8", "replace") if len(bodies) == 1 else None
+
+
+def _leaves(root: "Node") -> "Iterator[Node]":
+    """In the order of the text; iterative, as a hostile script nests deep."""
+    cursor = root.walk()
+    while True:
+        if cursor.goto_first_child():
+            continue
+        if cursor.node is not None:
+            yield cursor.node
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return

@@ -1,0 +1,99 @@
+"""Where the path of a call leads: links followed, `..` and `~` resolved, a missing tail kept."""
+
+import os
+import re
+from pathlib import Path
+
+from turnwise.rules.permission_facts import Access, PathFact
+
+MAX_PATH_CHARS = 4096  # PATH_MAX of Linux
+MAX_GLOB_ENTRIES = 2000  # looked at for one word
+MAX_GLOB_MATCHES = 100
+
+# Nothing is kept and nothing is revealed by them.
+HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
+# What they lead to depends on the process that asks.
+_PROCESS_BOUND = ("/proc/", "/dev/")
+
+
+class Paths:
+    """Resolves paths as a call in `workspace` would see them. `home` is what `~` stands for."""
+
+    def __init__(self, workspace: Path, *, home: str) -> None:
+        self.workspace = os.path.realpath(workspace)
+        self.home = home
+
+    def fact(self, text: str, *, place: str | None = None, access: Access = "read", tilde: bool = False) -> PathFact:
+        """The fact of `text`, relative to `place` (the workspace by default). `tilde`: a leading `~` is the home folder."""
+        if tilde and text.startswith("~"):
+            if text != "~" and not text.startswith("~/"):
+                return PathFact(given=text, access=access)
+            full = self.home + text[1:]
+        else:
+            full = os.path.join(self.workspace if place is None else place, text)  # noqa: PTH118 - keeps `..` for realpath
+        if "\0" in text or len(full) > MAX_PATH_CHARS or not full.startswith("/"):
+            return PathFact(given=text[:MAX_PATH_CHARS], access=access)
+        lexical = os.path.normpath(full).replace("//", "/", 1)
+        if lexical in HARMLESS_DEVICES:
+            return PathFact(given=text, resolved=lexical, lexical=lexical, inside=True, access=access)
+        try:
+            resolved = os.path.realpath(full)
+        except (OSError, ValueError):
+            return PathFact(given=text, access=access)
+        if not _is_text(resolved):
+            return PathFact(given=text, access=access)
+        inside = self.contains(resolved) and not lexical.startswith(_PROCESS_BOUND)
+        return PathFact(given=text, resolved=resolved, lexical=lexical, inside=inside, access=access)
+
+    def contains(self, path: str) -> bool:
+        return path == self.workspace or path.startswith(self.workspace.rstrip("/") + "/")
+
+    def is_unreachable(self, fact: PathFact) -> bool:
+        """Whether it is absolute text that leads nowhere (`s` of `sed`, a pattern): below a folder of `/` that does not exist."""
+        parts = fact.lexical.split("/")
+        if not fact.resolved or fact.inside or (len(parts) < 3 and not fact.given.endswith("/")):
+            return False
+        return not os.path.lexists(f"/{parts[1]}")
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(path)  # noqa: PTH112
+
+    def matches(self, pattern: re.Pattern[str] | str, *, place: str) -> list[str] | None:
+        """The names in `place` that one segment of a glob matches, as bash does: hidden ones only where the glob says so."""
+        if isinstance(pattern, str):
+            return [pattern] if os.path.lexists(os.path.join(place, pattern)) else []  # noqa: PTH118
+        found: list[str] = []
+        try:
+            with os.scandir(place) as entries:
+                for count, entry in enumerate(entries):
+                    if count >= MAX_GLOB_ENTRIES:
+                        return None
+                    if pattern.fullmatch(entry.name) and (pattern.pattern.startswith(r"\.") or entry.name[:1] != "."):
+                        found.append(entry.name)
+        except OSError:
+            return []
+        return sorted(found)
+
+    def expand(self, segments: list[re.Pattern[str] | str], *, place: str) -> list[str] | None:
+        """All paths that a glob matches, relative to `place`; None where there are too many to look at."""
+        found = [""]
+        for at, segment in enumerate(segments):
+            longer: list[str] = []
+            for head in found:
+                names = [segment] if segment == "" else self.matches(segment, place=os.path.join(place, head))  # noqa: PTH118
+                if names is None:
+                    return None
+                longer += [f"{head}{name}/" if at < len(segments) - 1 else f"{head}{name}" for name in names]
+            found = longer
+            if len(found) > MAX_GLOB_MATCHES:
+                return None
+        return found
+
+
+def _is_text(path: str) -> bool:
+    """Whether the journal can keep it: a name of undecodable bytes comes as lone surrogates."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

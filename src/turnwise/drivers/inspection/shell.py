@@ -1,0 +1,523 @@
+"""A shell script -> every simple command in it, however it is wrapped, quoted or nested."""
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from turnwise.drivers.inspection import repositories
+from turnwise.drivers.inspection.grammar import heredoc_delimiter, heredoc_text, parse
+from turnwise.drivers.inspection.paths import Paths
+from turnwise.drivers.inspection.spelling import Spelled, spell
+from turnwise.drivers.inspection.wrappers import PREFIXES, SHELLS, Carried, Words, unwrap
+from turnwise.rules.permission_facts import Access, Assignment, CommandFact, PathFact, ShellFacts, Word
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+MAX_SCRIPT_CHARS = 64 * 1024  # nobody reads more of it before saying yes
+MAX_COMMANDS = 300
+MAX_LOOKUPS = 4000  # of paths, some 20 us each
+MAX_DEPTH = 48
+MAX_SCRIPTS = 8  # one in another
+MAX_PLACES = 4
+SHOWN_CHARS = 400
+
+Places = tuple[str, ...] | None
+"""The folders in which a command may run; None: any."""
+
+_PLAIN_EXPANSION = re.compile(
+    r"\$\{#?(?:\w+|[@*#?$!-])(?:(?::?[-+?=]|##?|%%?|//?|\^\^?|,,?).*|\[[@*0-9]+\])?\}", re.DOTALL
+)
+_SETTERS = frozenset("read mapfile readarray getopts printf export declare local readonly typeset unset let".split())
+_NAME = re.compile(r"([A-Za-z_]\w*)(?:\[.*\]|\+?=.*)?", re.DOTALL)
+# Their meaning is built into this reading; a function of that name would change it.
+_BUILT_IN = frozenset("cd pushd popd eval source . trap alias test [ find git".split()) | frozenset(PREFIXES) | SHELLS
+_ARITHMETIC = frozenset({"arithmetic_expansion", "c_style_for_statement", "subscript"})
+_TRANSPARENT = frozenset(
+    """program list do_group if_statement elif_clause else_clause case_statement case_item while_statement negated_command
+    variable_assignments array concatenation string heredoc_body parenthesized_expression binary_expression unary_expression
+    ternary_expression postfix_expression translated_string brace_expression number command_name""".split()
+)
+_LEAVES = frozenset(
+    """word number raw_string ansi_c_string string_content comment variable_name special_variable_name heredoc_start
+    heredoc_content heredoc_end file_descriptor test_operator regex extglob_pattern""".split()
+)
+_CONDITIONAL = frozenset("list if_statement while_statement case_statement for_statement c_style_for_statement".split())
+_ARGUMENTS = frozenset("concatenation string simple_expansion expansion command_name".split())
+
+
+def inspect_script(script: str, *, paths: Paths, cdpath: bool = False) -> ShellFacts:
+    """What bash would run of `script` in the workspace. `cdpath`: the environment has a CDPATH. Runs nothing."""
+    if len(script) > MAX_SCRIPT_CHARS:
+        return ShellFacts(parsed=False, problem=f"it has {len(script):,} characters, more than {MAX_SCRIPT_CHARS:,}")
+    walk = _Walk(paths, cdpath=cdpath)
+    try:
+        walk.script(script, within=())
+    except _TooMuch as error:
+        walk.problem = str(error)
+    return ShellFacts(commands=tuple(walk.facts), parsed=not walk.problem, problem=walk.problem)
+
+
+class _TooMuch(Exception):
+    pass
+
+
+class _Walk:
+    def __init__(self, paths: Paths, *, cdpath: bool) -> None:
+        self.paths = paths
+        self.cdpath = cdpath
+        self.facts: list[CommandFact] = []
+        self.problem = ""
+        self.places: Places = (paths.workspace,)
+        self.unconditional = True
+        self.guessing = False
+        self.lookups = 0
+        self.depth = 0
+        self.nested = 0
+
+    # scripts and nodes
+
+    def script(self, text: str, *, within: tuple[str, ...]) -> None:
+        if self.nested >= MAX_SCRIPTS:
+            raise _TooMuch("scripts are nested too deep in it")
+        root, problem = parse(text)
+        if problem and not self.guessing:
+            self.problem = self.problem or problem
+        self.nested += 1
+        self.visit(root, within=within)
+        self.nested -= 1
+
+    def visit(self, node: "Node", *, within: tuple[str, ...], stdin: str | None = None) -> None:
+        if self.depth >= MAX_DEPTH:
+            raise _TooMuch("it is nested too deep")
+        self.depth += 1
+        before = self.unconditional
+        self.unconditional = before and node.type not in _CONDITIONAL
+        self._visit(node, within=within, stdin=stdin)
+        self.unconditional = before
+        self.depth -= 1
+
+    def _visit(self, node: "Node", *, within: tuple[str, ...], stdin: str | None) -> None:
+        if node.type in _ARITHMETIC or (node.children and node.children[0].type == "(("):
+            self._arithmetic(node, within=within)
+        match node.type:
+            case "command":
+                self._command(node, within=within, stdin=stdin)
+            case "redirected_statement":
+                self._redirected(node, within=within)
+            case "heredoc_redirect" | "file_redirect" | "herestring_redirect":
+                self._redirections((node,), within=within)
+            case "pipeline" | "subshell" | "command_substitution" | "process_substitution":
+                self._apart(node, within=within)
+            case "variable_assignment":
+                self._emit_assignment(node, within=within)
+            case "declaration_command" | "unset_command":
+                self._declaration(node, within=within)
+            case "function_definition":
+                self._function(node, within=within)
+            case "for_statement" | "while_statement" | "c_style_for_statement":
+                self._loop(node, within=within)
+            case "expansion":
+                self._expansion(node, within=within)
+            case "simple_expansion" | "subscript" | "arithmetic_expansion" | "compound_statement":
+                self._children(node, within=within)
+            case "test_command":
+                self._test(node, within=within)
+            case kind if kind in _TRANSPARENT or kind in _LEAVES:
+                self._children(node, within=within)
+            case kind:
+                self._doubt(f"`{kind}` is not understood")
+                self._children(node, within=within)
+
+    def _doubt(self, problem: str) -> None:
+        if not self.guessing:
+            self.problem = self.problem or problem
+
+    def _children(self, node: "Node", *, within: tuple[str, ...]) -> None:
+        children = node.children
+        for at, child in enumerate(children):
+            if child.is_named:
+                # What `&` sends to the background runs in a shell of its own, and beside the rest.
+                apart = at + 1 < len(children) and children[at + 1].type == "&"
+                places = self.places
+                self.visit(child, within=within)
+                if apart:
+                    self.places = places
+
+    def _apart(self, node: "Node", *, within: tuple[str, ...]) -> None:
+        """In shells of their own: a `cd` there ends with them."""
+        places = self.places
+        for child in node.children:
+            if child.is_named:
+                self.visit(child, within=within)
+                if node.type == "pipeline":
+                    self.places = places
+        self.places = places
+
+    def _loop(self, node: "Node", *, within: tuple[str, ...]) -> None:
+        """A `cd` in a loop counts for what stands before it, too, from the second round on."""
+        places, count = self.places, len(self.facts)
+        names = [child for child in node.children if child.type == "variable_name"]
+        for name in names:
+            set_here = (Assignment(_text(name), "", False),)
+            self._emit(CommandFact(words=(), text=_text(node), assignments=set_here, within=within))
+        self._children(node, within=within)
+        if self.places != places:
+            del self.facts[count + len(names) :]
+            self.places = None
+            self._children(node, within=within)
+
+    def _function(self, node: "Node", *, within: tuple[str, ...]) -> None:
+        name = next((_text(child) for child in node.children if child.type == "word"), "")
+        if name.replace("\\", "") in _BUILT_IN or "\\" in name:
+            self._emit(
+                CommandFact(words=(), text=_text(node), within=within, opaque=f"`{name}` is given another meaning")
+            )
+        places, self.places = self.places, None  # it runs where it is called
+        for child in node.children:
+            if child.type != "word" and child.is_named:
+                self.visit(child, within=within)
+        moved = any(fact.words and fact.words[0].text in ("cd", "pushd", "popd") for fact in self.facts)
+        self.places = None if moved else places
+
+    def _arithmetic(self, node: "Node", *, within: tuple[str, ...]) -> None:
+        """Arithmetic evaluates the text of its variables: one that holds `a[$(rm x)]` runs it (bash manual, Shell Arithmetic)."""
+        if node.type == "compound_statement" or any(_names_variables(child) for child in node.children):
+            words = (Word("(("), Word(_text(node), literal=False))
+            self._emit(CommandFact(words=words, text=_text(node), within=within))
+
+    def _expansion(self, node: "Node", *, within: tuple[str, ...]) -> None:
+        text = _text(node)
+        if "@" in [child.type for child in node.children[1:]] or re.fullmatch(r"\$\{.*@\w\}", text, re.DOTALL):
+            self._emit(
+                CommandFact(words=(), text=text, within=within, opaque="`${..@..}` may run what a variable holds")
+            )
+        elif _PLAIN_EXPANSION.fullmatch(text) is None:
+            self._emit(CommandFact(words=(Word("(("), Word(text, literal=False)), text=text, within=within))
+        if any(child.type in ("=", ":=") for child in node.children):
+            name = next((_text(child) for child in node.children if child.type == "variable_name"), "")
+            self._emit(CommandFact(words=(), text=text, assignments=(Assignment(name, "", False),), within=within))
+        self._children(node, within=within)
+
+    def _test(self, node: "Node", *, within: tuple[str, ...]) -> None:
+        """`-eq` and its like are arithmetic, `-v` and `-R` read a subscript."""
+        if re.search(r"-(?:eq|ne|lt|le|gt|ge|v|R)\b", _text(node)):
+            words = (Word("[["), Word(_text(node), literal=False))
+            self._emit(CommandFact(words=words, text=_text(node), within=within))
+        self._children(node, within=within)
+
+    # simple commands
+
+    def _command(
+        self, node: "Node", *, within: tuple[str, ...], stdin: str | None, redirected: tuple[PathFact, ...] = ()
+    ) -> None:
+        words: list[Spelled] = []
+        assignments: list[Assignment] = []
+        redirects: list[Node] = []
+        for child in node.children:
+            match child.type:
+                case "variable_assignment":
+                    assignments += self._assignment(child, within=within)
+                case "file_redirect" | "heredoc_redirect" | "herestring_redirect":
+                    redirects.append(child)
+                case "comment":
+                    pass
+                case kind if child.is_named and kind not in ("subscript", "variable_assignments"):
+                    words.append(spell(child))
+                    self.visit(child, within=within)
+                case kind:
+                    self._doubt(f"`{kind}` in a command is not understood")
+        opened, read = self._redirections(tuple(redirects), within=within)
+        self._run(
+            tuple(words),
+            assignments=tuple(assignments),
+            redirections=(*redirected, *opened),
+            stdin=read if read is not None else stdin,
+            within=within,
+            text=_text(node),
+        )
+
+    def _run(
+        self,
+        words: Words,
+        *,
+        within: tuple[str, ...],
+        text: str,
+        stdin: str | None = None,
+        assignments: tuple[Assignment, ...] = (),
+        redirections: tuple[PathFact, ...] = (),
+    ) -> None:
+        carried = unwrap(words, stdin=stdin)
+        name = words[0].text if words and words[0].literal else ""
+        sets = (*assignments, *(_assigned(word) for word in carried.sets), *_set_by(name, words=words))
+        self._emit(
+            CommandFact(
+                words=tuple(self._word(word, operand=at > 0) for at, word in enumerate(words)),
+                text=text[:SHOWN_CHARS],
+                assignments=sets,
+                redirections=redirections,
+                within=within,
+                carries=carried.carries,
+                guessed=self.guessing,
+                opaque=carried.opaque,
+                doubt=self._git_doubt(name),
+            )
+        )
+        if name in ("cd", "pushd", "popd"):
+            self._move(name, words=words[1:])
+        self._carried(carried, within=(*within, name), text=text)
+
+    def _carried(self, carried: Carried, *, within: tuple[str, ...], text: str) -> None:
+        places = self.places
+        if carried.moves:
+            self.places = None
+        for inner in carried.commands:
+            self._run(inner, within=within, text=text)
+        for script in carried.scripts:
+            self.script(script, within=within)
+        if not self.guessing:
+            self.guessing = True
+            for inner in carried.guesses:
+                self._run(inner, within=within, text=text)
+            for script in carried.guessed_scripts:
+                self.script(script, within=within)
+            self.guessing = False
+        shares = within[-1] in ("eval", "command", "builtin", "cd", "pushd", "popd")
+        if not shares:
+            self.places = places
+
+    def _git_doubt(self, name: str) -> str:
+        if name.rpartition("/")[2] != "git":
+            return ""
+        if self.places is None:
+            return "in which repository it runs is not known"
+        return next((doubt for place in self.places if (doubt := repositories.doubt(place))), "")
+
+    def _emit(self, fact: CommandFact) -> None:
+        if len(self.facts) >= MAX_COMMANDS:
+            raise _TooMuch(f"it has more than {MAX_COMMANDS} commands")
+        if self.guessing and fact.words and not fact.words[0].literal:
+            return
+        self.facts.append(msgspec.structs.replace(fact, guessed=self.guessing, text=fact.text[:SHOWN_CHARS]))
+
+    # folders
+
+    def _move(self, name: str, *, words: Words) -> None:
+        operands = [word for word in words if not (word.literal and word.text in ("-L", "-P", "--"))]
+        if name != "cd" or self.places is None or len(operands) != 1 or self.cdpath:
+            self.places = None
+            return
+        (target,) = operands
+        if not target.literal or target.is_glob or target.text.startswith("-") or not target.text:
+            self.places = None
+            return
+        facts = [self._look_up(target.text, place=place, tilde=target.has_tilde) for place in self.places]
+        if not all(fact.resolved for fact in facts):
+            self.places = None
+            return
+        reached = {fact.resolved for fact in facts}
+        if not (self.unconditional and all(self.paths.is_folder(place) for place in reached)):
+            reached |= set(self.places)
+        self.places = tuple(sorted(reached)) if len(reached) <= MAX_PLACES else None
+
+    # paths
+
+    def _look_up(self, text: str, *, place: str, access: Access = "read", tilde: bool = False) -> PathFact:
+        self.lookups += 1
+        if self.lookups > MAX_LOOKUPS:
+            raise _TooMuch("it names too many paths")
+        return self.paths.fact(text, place=place, access=access, tilde=tilde)
+
+    def _word(self, word: Spelled, *, operand: bool) -> Word:
+        if not word.literal:
+            return Word(word.text, literal=False)
+        if word.is_glob:
+            return self._glob(word)
+        return Word(word.text, paths=self._candidates(word) if operand else ())
+
+    def _candidates(self, word: Spelled) -> tuple[PathFact, ...]:
+        """Every part of the word that may be a path: all of it, what follows `=`, `:`, `@`, or the letter of an option."""
+        if len(word.text) > MAX_SCRIPT_CHARS // 8 or "\n" in word.text:
+            return ()
+        tilde = word.has_tilde or ("~" in word.text and "u" in word.marks)
+        facts: dict[PathFact, None] = {}
+        for text in _path_texts(word.text):
+            if self.places is None and not text.startswith("/") and not (tilde and text.startswith("~")):
+                facts[PathFact(given=text)] = None
+                continue
+            for place in self.places or (self.paths.workspace,):
+                fact = self._look_up(text, place=place, tilde=tilde)
+                if not self.paths.is_unreachable(fact) or (text == word.text and fact.inside):
+                    facts[fact] = None
+        return tuple(facts)
+
+    def _glob(self, word: Spelled) -> Word:
+        facts: list[PathFact] = []
+        for place in self.places or ():
+            found = self.paths.expand(word.segments(), place="/" if word.text.startswith("/") else place)
+            if found is None or word.has_tilde:
+                return Word(word.text, literal=False)
+            if word.text.startswith("/"):
+                found = [f"/{name.lstrip('/')}" for name in found]
+            if any(name.startswith("-") for name in found):
+                return Word(word.text, literal=False)  # a file's name that would be taken for an option
+            facts += [self._look_up(name, place=place) for name in found or [word.text]]
+        if self.places is None:
+            return Word(word.text, literal=False)
+        return Word(word.text, paths=tuple(dict.fromkeys(facts)))
+
+    # redirections and assignments
+
+    def _redirected(self, node: "Node", *, within: tuple[str, ...]) -> None:
+        body = node.child_by_field_name("body")
+        redirects = tuple(child for child in node.children if child.type.endswith("_redirect"))
+        opened, stdin = self._redirections(redirects, within=within)
+        for child in node.children:
+            if child.is_named and not child.type.endswith("_redirect") and child != body:
+                self.visit(child, within=within)
+        if body is not None and body.type == "command":
+            self._command(body, within=within, stdin=stdin, redirected=opened)
+            return
+        if opened:
+            self._emit(CommandFact(words=(), text=_text(node), redirections=opened, within=within))
+        if body is not None:
+            self.visit(body, within=within)
+
+    def _redirections(
+        self, redirects: "tuple[Node, ...]", *, within: tuple[str, ...]
+    ) -> tuple[tuple[PathFact, ...], str | None]:
+        """The files that they open, and the literal text of standard input, if they give one."""
+        opened: list[PathFact] = []
+        stdin: str | None = None
+        for redirect in redirects:
+            places = self.places
+            match redirect.type:
+                case "file_redirect":
+                    opened += self._opened(redirect, within=within)
+                case "herestring_redirect":
+                    words = [spell(child) for child in redirect.children if child.is_named]
+                    stdin = words[-1].text if words and words[-1].literal else None
+                    self._children(redirect, within=within)
+                case _:
+                    more, stdin = self._heredoc(redirect, within=within)
+                    opened += more
+            self.places = places
+        return tuple(opened), stdin
+
+    def _heredoc(self, redirect: "Node", *, within: tuple[str, ...]) -> tuple[list[PathFact], str | None]:
+        start = next((child for child in redirect.children if child.type == "heredoc_start"), None)
+        delimiter = heredoc_delimiter(start) if start is not None else None
+        body = heredoc_text(redirect)
+        opened: list[PathFact] = []
+        for child in redirect.children:
+            if child.type == "file_redirect":
+                opened += self._opened(child, within=within)
+            elif child.type not in ("heredoc_start", "heredoc_end", "file_descriptor") and child.is_named:
+                if child.type in _LEAVES or child.type == "heredoc_body":
+                    self._children(child, within=within)
+                elif child.type in _ARGUMENTS:
+                    self._doubt("words after a here-document are not understood")
+                else:
+                    self.visit(child, within=within)
+        expands = delimiter is None or (
+            not delimiter[1] and body is not None and re.search(r"[$`\\]", body) is not None
+        )
+        if expands and body is not None:
+            self._guess(body, within=within)
+        return opened, None if expands else body
+
+    def _guess(self, script: str, *, within: tuple[str, ...]) -> None:
+        """A text that may be run, though it is not sure as what: prohibitions look at it."""
+        if within and within[-1] in SHELLS and not self.guessing:
+            self.guessing = True
+            self.script(script, within=within)
+            self.guessing = False
+
+    def _opened(self, redirect: "Node", *, within: tuple[str, ...]) -> list[PathFact]:
+        operator = next((child.type for child in redirect.children if not child.is_named), "")
+        target = next((child for child in reversed(redirect.children) if child.is_named), None)
+        if operator in (">&-", "<&-") or target is None or target.type == "file_descriptor":
+            return []
+        self.visit(target, within=within)
+        word = spell(target)
+        if operator in (">&", "<&") and word.literal and re.fullmatch(r"\d+-?|-", word.text):
+            return []
+        access: Access = "read" if operator in ("<", "<&") else "write"
+        if target.type == "process_substitution":
+            return []
+        if not word.literal or word.is_glob or (self.places is None and not word.text.startswith(("/", "~"))):
+            return [PathFact(given=word.text, access=access)]
+        places = self.places or (self.paths.workspace,)
+        return [self._look_up(word.text, place=place, access=access, tilde=word.has_tilde) for place in places]
+
+    def _assignment(self, node: "Node", *, within: tuple[str, ...]) -> list[Assignment]:
+        self._children(node, within=within)
+        name = next((child for child in node.children if child.type in ("variable_name", "subscript")), None)
+        value = node.child_by_field_name("value")
+        spelled = spell(value) if value is not None else None
+        found = _NAME.match(_text(name)) if name is not None else None
+        if found is None:
+            self._doubt("an assignment is not understood")
+            return []
+        text = spelled.text if spelled else ""
+        return [Assignment(found[1], text[:SHOWN_CHARS], spelled is None or spelled.literal)]
+
+    def _emit_assignment(self, node: "Node", *, within: tuple[str, ...]) -> None:
+        assignments = tuple(self._assignment(node, within=within))
+        self._emit(CommandFact(words=(), text=_text(node), assignments=assignments, within=within))
+
+    def _declaration(self, node: "Node", *, within: tuple[str, ...]) -> None:
+        words = [Word(_text(node.children[0]))]
+        assignments: list[Assignment] = []
+        for child in node.children[1:]:
+            if child.type == "variable_assignment":
+                assignments += self._assignment(child, within=within)
+                words.append(Word(_text(child)[:SHOWN_CHARS], assignments[-1].literal if assignments else False))
+            elif child.is_named:
+                self.visit(child, within=within)
+                word = spell(child)
+                words.append(Word(word.text, word.literal))
+                assignments += _set_by("unset", words=(word, word))
+        fact = CommandFact(words=tuple(words), text=_text(node), assignments=tuple(assignments), within=within)
+        self._emit(fact)
+
+
+def _text(node: "Node") -> str:
+    return (node.text or b"").decode("utf-8", "replace")
+
+
+def _names_variables(node: "Node") -> bool:
+    """Whether arithmetic reads a variable: anything but numbers and operators."""
+    return re.search(r"[A-Za-z_$`]", re.sub(r"0[xX][0-9a-fA-F]+", "", _text(node))) is not None
+
+
+def _assigned(word: Spelled) -> Assignment:
+    name, _, value = word.text.partition("=")
+    return Assignment(name.rstrip("+"), value[:SHOWN_CHARS], word.literal)
+
+
+def _set_by(name: str, *, words: Words) -> list[Assignment]:
+    """The variables that a builtin sets, by the words that name them."""
+    if name not in _SETTERS:
+        return []
+    named = [after for word, after in pairwise(words) if name != "printf" or word.text == "-v"]
+    return [Assignment(found[1], "", False) for word in named if (found := _NAME.fullmatch(word.text))]
+
+
+def _path_texts(text: str) -> tuple[str, ...]:
+    """Parts of a word that may be paths, in no other order than found."""
+    texts: dict[str, None] = {}
+    if not text.startswith("-") or text == "-":
+        texts[text] = None
+    elif not text.startswith("--") and len(text) > 2:
+        texts[text[2:]] = None
+        if "/" in text:
+            texts[text[text.index("/") :]] = None
+    if "://" not in text:
+        for part in re.split(r"[=:,]", text)[1:]:
+            texts[part.removeprefix("@")] = None
+    if text.startswith("@") and len(text) > 1:
+        texts[text[1:]] = None
+    return tuple(one for one in texts if one)
