@@ -16,7 +16,7 @@ from turnwise.drivers.clock import Clock, SystemClock, sleep
 from turnwise.drivers.endpoints import Endpoint, build_http_request
 from turnwise.drivers.exchange import Exchange
 from turnwise.drivers.journal import Record, RequestSent, ToolsStarted, TurnJournal
-from turnwise.drivers.tools import Tool, ToolRun
+from turnwise.drivers.tools import Around, Tool, ToolRun
 from turnwise.drivers.transport import Transport
 from turnwise.drivers.watching import (
     AttemptDiscarded,
@@ -76,6 +76,7 @@ InterruptKind = Literal["cancel", "deadline"]
 
 # A cancelled command settles within half a second (tools.SETTLE_S); after this it is left behind. Promise wait:cancel.
 SETTLE_S = 0.9
+TOOL_SHARE = 5 / 9  # of it, for the tools themselves
 
 _log = logging.getLogger("turnwise")
 
@@ -96,6 +97,7 @@ class _Means(msgspec.Struct, frozen=True, kw_only=True):
     approver: Approver | None
     run_hooks: HookRunner | None
     path: tuple[str, ...]
+    settle_s: float
 
 
 class Runner:
@@ -122,6 +124,7 @@ class Runner:
         approver: Approver | None = None,
         run_hooks: HookRunner | None = None,
         path: tuple[str, ...] = (),
+        settle_s: float = SETTLE_S,
     ) -> None:
         clock = clock or SystemClock()
         self._means = _Means(
@@ -138,8 +141,10 @@ class Runner:
             approver=approver,
             run_hooks=run_hooks,
             path=path,
+            settle_s=settle_s,
         )
         self._running: _Running | None = None
+        self.result: TurnResult | None = None  # of the last turn, also of one whose task was cancelled
 
     async def run(
         self, started: TurnStarted, *, earlier: Sequence[Message] | Carried = (), journal: TurnJournal | None = None
@@ -156,6 +161,7 @@ class Runner:
         try:
             return await running.run(started, earlier=earlier)
         finally:
+            self.result = running.result
             self._running = None
             if journal is not None:
                 journal.abandon()
@@ -190,6 +196,7 @@ class _Running:
         self._began_s = means.clock.monotonic()
         self._step = 0
         self._turn: Turn | None = None
+        self.result: TurnResult | None = None
         self._unanswered: dict[str, ToolCall] = {}  # calls whose result the watcher has not seen, by id
 
     def interrupt(self, kind: InterruptKind) -> None:
@@ -239,6 +246,7 @@ class _Running:
 
     def _finish(self, command: Command) -> TurnResult:
         assert isinstance(command, FinishTurn), "an interrupt ends the turn"
+        self.result = command.result
         if self._journal is not None:
             self._journal.close(command.result)
         self._tell(TurnFinished(command.result))
@@ -254,7 +262,7 @@ class _Running:
         finally:
             if not doing.done():
                 doing.cancel()
-                await asyncio.wait([doing], timeout=SETTLE_S)
+                await asyncio.wait([doing], timeout=self._means.settle_s)
         if self._interrupted.done() and (not doing.done() or doing.cancelled()):
             return self._cut_short(self._interrupted.result(), command=command)
         return doing.result()
@@ -265,7 +273,8 @@ class _Running:
             case RunTools() if self._tool_run is None:
                 return Interrupted(kind=kind, started=())
             case RunTools() if self._tool_run is not None:
-                return Interrupted(kind=kind, results=self._tool_run.finished, started=self._tool_run.started)
+                run = self._tool_run
+                return Interrupted(kind=kind, results=run.finished, started=run.started, children=run.children)
             case SendRequest() if self._exchange is not None:
                 return Interrupted(kind=kind, partial=self._exchange.arrived())
             case _:
@@ -379,11 +388,18 @@ class _Running:
 
         self._write(ToolsStarted(step=command.step, call_ids=tuple([planned.call.id for planned in command.calls])))
         self._tool_run = ToolRun(
-            command.calls, tools=self._means.tools, clock=self._clock, on_start=on_start, on_finish=on_finish
+            command.calls,
+            tools=self._means.tools,
+            clock=self._clock,
+            on_start=on_start,
+            on_finish=on_finish,
+            settle_s=self._means.settle_s * TOOL_SHARE,
+            around=Around(path=self._means.path, approver=self._means.approver, watch=self._tell),
         )
         results = await self._tool_run.run()
+        children = self._tool_run.children
         self._tool_run = None
-        return ToolsFinished(results=results)
+        return ToolsFinished(results=results, children=children)
 
     def _tell_discarded(self, event: Event, *, command: Command) -> None:
         """A failed request that is to be sent again is given up, with whatever of it was shown."""

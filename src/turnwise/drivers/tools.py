@@ -11,10 +11,13 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from turnwise.drivers.approvals import Approver
 from turnwise.drivers.clock import Clock, wait_for_task
 from turnwise.drivers.tool_output import error_result, failure_of, result_of
+from turnwise.drivers.watching import Seen
+from turnwise.rules.limits import Limit
 from turnwise.turn.commands import PlannedCall
-from turnwise.turn.config import ToolOffer
+from turnwise.turn.config import ChildReport, ToolOffer
 from turnwise.vocab import ToolCall, ToolResult
 
 # How long a cancelled tool may tidy up before it is left to itself. Cancelling a turn settles within a second (wait:cancel).
@@ -29,16 +32,41 @@ Outcome = TypeVar("Outcome")
 _abandoned: set[asyncio.Task[ToolResult]] = set()
 
 
+class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sub-agent is started with. `grant` is its share of the parent's limits (None: nothing limits it), `timeout_s` the
+    seconds that it may take, `settle_s` those that it has to end in when it is cancelled. `path` names the sub-agents that lead
+    to the one that calls; `approver` and `watch` are its parent's. `report` is told what was spent, whatever happens."""
+
+    call: ToolCall
+    arguments: Arguments
+    grant: Limit | None
+    timeout_s: float
+    settle_s: float
+    path: tuple[str, ...]
+    approver: Approver | None
+    watch: Callable[[Seen], object] | None
+    report: Callable[[ChildReport], None]
+
+
+class Around(msgspec.Struct, frozen=True, kw_only=True):
+    """What the calls of a step have around them, for those that are sub-agents."""
+
+    path: tuple[str, ...] = ()
+    approver: Approver | None = None
+    watch: Callable[[Seen], object] | None = None
+
+
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool with its implementation.
 
     `function` takes the decoded arguments (free-form tools: `{"input": text}`) and returns a str, something JSON-able, a
     `Text` or `File` part, or a list of those; or an awaitable of it. A function that is not `async def` runs in a thread
-    of its own, so it may block. None for client-side tools.
+    of its own, so it may block. None for client-side tools. `start` is what a sub-agent has in its place.
     """
 
     offer: ToolOffer
     function: Callable[[Arguments], object] | None = None
+    start: Callable[[ChildOrder], Awaitable[object]] | None = None
 
     @property
     def name(self) -> str:
@@ -57,6 +85,7 @@ class ToolRun:
         on_start: Callable[[ToolCall], None],
         on_finish: Callable[[ToolResult], None],
         settle_s: float = SETTLE_S,
+        around: Around = Around(),  # noqa: B008 (frozen)
     ) -> None:
         self._calls = calls
         self._tools = tools
@@ -64,6 +93,8 @@ class ToolRun:
         self._on_start = on_start
         self._on_finish = on_finish
         self._settle_s = settle_s
+        self._around = around
+        self._children: list[ChildReport] = []
         self._results: dict[int, ToolResult] = {}
         self._started: list[str] = []
 
@@ -71,6 +102,11 @@ class ToolRun:
     def finished(self) -> tuple[ToolResult, ...]:
         """In call order, of the calls that have ended."""
         return tuple([self._results[place] for place in sorted(self._results)])
+
+    @property
+    def children(self) -> tuple[ChildReport, ...]:
+        """What the sub-agents spent that have ended."""
+        return tuple(self._children)
 
     @property
     def started(self) -> tuple[str, ...]:
@@ -96,17 +132,44 @@ class ToolRun:
         self._started.append(planned.call.id)
         self._on_start(planned.call)
         tool = self._tools.get(planned.call.name)
-        if tool is None or tool.function is None:
+        if tool is not None and tool.start is not None:
+            result = await self._within_deadline(self._child(tool.start, planned), planned, grace_s=2 * self._settle_s)
+        elif tool is None or tool.function is None:
             result = error_result(planned.call, f"there is no tool `{planned.call.name}` here")
         else:
             result = await self._within_deadline(tool.function, planned)
         self._results[place] = result
         self._on_finish(result)
 
-    async def _within_deadline(self, function: Callable[[Arguments], object], planned: PlannedCall) -> ToolResult:
+    def _child(
+        self, start: Callable[[ChildOrder], Awaitable[object]], planned: PlannedCall
+    ) -> Callable[[Arguments], object]:
+        around = self._around
+
+        async def run(arguments: Arguments) -> object:
+            return await start(
+                ChildOrder(
+                    call=planned.call,
+                    arguments=arguments,
+                    grant=planned.grant,
+                    timeout_s=planned.timeout_s,
+                    settle_s=self._settle_s,
+                    path=around.path,
+                    approver=around.approver,
+                    watch=around.watch,
+                    report=self._children.append,
+                )
+            )
+
+        return run
+
+    async def _within_deadline(
+        self, function: Callable[[Arguments], object], planned: PlannedCall, *, grace_s: float = 0.0
+    ) -> ToolResult:
+        """A sub-agent keeps its deadline itself, and has a moment of grace to bring what it has."""
         task = asyncio.create_task(_call(function, planned), name=f"tool {planned.call.name}")
         try:
-            ended = await wait_for_task(task, clock=self._clock, timeout_s=planned.timeout_s)
+            ended = await wait_for_task(task, clock=self._clock, timeout_s=planned.timeout_s + grace_s)
         except asyncio.CancelledError:
             await self._stop(task)
             raise

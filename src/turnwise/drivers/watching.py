@@ -63,6 +63,14 @@ class CallAnswered(msgspec.Struct, frozen=True, tag="call_answered"):
     result: ToolResult
 
 
+class ChildSeen(msgspec.Struct, frozen=True, tag="child_seen"):
+    """What a sub-agent shows; `call_id` is that of its parent's call, `path` the names that lead to it, outermost first."""
+
+    call_id: str
+    path: tuple[str, ...]
+    seen: "Seen"
+
+
 class TurnFinished(msgspec.Struct, frozen=True, tag="turn_finished"):
     result: TurnResult
 
@@ -76,6 +84,7 @@ Seen = (
     | ToolStarted
     | ToolFinished
     | CallAnswered
+    | ChildSeen
     | TurnFinished
 )
 

@@ -9,17 +9,22 @@ from typing import TypedDict, Unpack, cast
 
 import msgspec
 
+from turnwise.drivers.approvals import Approver
 from turnwise.drivers.catalogue import find_limits, limits_over
+from turnwise.drivers.children import Minder
+from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.endpoints import Endpoint
+from turnwise.drivers.hooks import Hook, Hooks
 from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.drivers.journal import Journal, Session
 from turnwise.drivers.own_loop import run_to_end
-from turnwise.drivers.runner import InterruptKind, Runner, StepPreparer
-from turnwise.drivers.tools import Tool
+from turnwise.drivers.runner import Inspector, InterruptKind, Runner, StepPreparer
+from turnwise.drivers.tools import ChildOrder, Tool
 from turnwise.drivers.transport import Transport
 from turnwise.drivers.watching import Seen, TurnFinished, Watch
 from turnwise.errors import CallerError
+from turnwise.faces.children import MAX_DEPTH, Child, RunChild, task_tool
 from turnwise.faces.models import ModelName, open_endpoint, read_model
 from turnwise.faces.results import RunResult, run_result
 from turnwise.faces.schemas import OutputType, read_output_type
@@ -27,12 +32,15 @@ from turnwise.faces.tools import ToolLike, read_tools
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.history import check_input, open_calls
 from turnwise.rules.limits import Limit
+from turnwise.rules.permissions import Policy
+from turnwise.rules.retries import RetryPolicy
+from turnwise.turn.approvals import Approval
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import PrepareStep
-from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, Recover, Room, TurnConfig
+from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, Fallback, Recover, Room, TurnConfig
 from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.turn.snapshot import SessionSoFar, fold_session
-from turnwise.vocab import File, Message, Settings, Text, ToolChoice, ToolResult
+from turnwise.vocab import File, Message, Settings, StopReason, Text, ToolChoice, ToolResult
 
 Prompt = str | Sequence[str | Text | File] | Message
 """What a run begins with: a text, texts and files in order, or a whole message."""
@@ -54,7 +62,8 @@ class RunOptions(TypedDict, total=False):
     """What one run may choose for itself; everything else is the agent's.
 
     `history` are earlier messages (`RunResult.history`); with a journal, `session` names the session to go on with
-    instead. `results` are values by call id, for pending calls of client-side tools. `watch` sees every event.
+    instead. `results` are values by call id, for pending calls of client-side tools; `approvals` answer those that an earlier
+    run was asked about and left for later (`RunResult.asks`). `watch` sees every event.
     """
 
     history: Sequence[Message]
@@ -70,6 +79,8 @@ class RunOptions(TypedDict, total=False):
     output_type: object
     prepare_step: StepPreparer
     watch: Watch
+    approver: Approver
+    approvals: Sequence[Approval]
 
 
 class Agent:
@@ -83,10 +94,15 @@ class Agent:
     `&` (only both together): the last request that they allow is kept for the answer. `allowed` are the effects of tools that
     may run; a call of another effect gets a result that says so. `recover` says what is done about a response that the output
     limit cut: `continue` goes on where it was cut, `split` has the model write smaller pieces in place of a cut call, `off`
-    makes no request for it. `extra` are further body fields for the provider. `room` says what is done so that a prompt and its
+    makes no request for it. `retry` says how often a request that failed is sent again, and how long that may take;
+    `fallbacks` name other models of the same endpoint, asked in order once one has failed. `extra` are further body fields for
+    the provider. `room` says what is done so that a prompt and its
     answer fit the model: `compact` bounds tool results (a tool `read_result` gives the model the rest), shortens old ones and
     has older messages summarised where room runs out; `budget` only asks for as much output as there is room for; `off` does
-    neither. `model_limits` stand over what is known of the model, figure by figure.
+    neither. `policy` are permission rules: they allow, deny, or ask `approver` about a call, whose paths and commands `inspect`
+    finds out; what nobody answers in time is denied. `hooks` see calls, results and requests, and may change or deny them.
+    `agents` are those that the model may hand tasks to (a tool `task`), by name and with their `description`; they draw on this
+    agent's limits and nest `max_depth` deep. `model_limits` stand over what is known of the model, figure by figure.
 
     `async with Agent(...)` keeps connections open between runs. Raises UnknownModel, MissingKey, BadTool or another
     CallerError where it is set up wrongly.
@@ -103,6 +119,8 @@ class Agent:
         max_steps: int = MAX_STEPS,
         limits: Limit | None = None,
         recover: Recover = "continue",
+        retry: RetryPolicy = RetryPolicy(),  # noqa: B008 (frozen)
+        fallbacks: Sequence[str] = (),
         room: Room = "compact",
         model_limits: ModelLimits | None = None,
         tool_choice: ToolChoice = "auto",
@@ -112,6 +130,13 @@ class Agent:
         allow_hint: str | None = None,
         stream: bool = True,
         deadlines: Deadlines = Deadlines(),  # noqa: B008 (frozen)
+        policy: Policy | None = None,
+        approver: Approver | None = None,
+        inspect: Inspector | None = None,
+        hooks: Sequence[Hook] = (),
+        agents: "Mapping[str, Agent] | None" = None,
+        description: str = "",
+        max_depth: int = MAX_DEPTH,
         extra: Mapping[str, object] | None = None,
         base_url: str | None = None,
         api_key: str | None = None,
@@ -125,13 +150,18 @@ class Agent:
         self._endpoint: Endpoint = open_endpoint(
             self._model, base_url=base_url, api_key=api_key, api_key_env=api_key_env
         )
-        self._tools = read_tools(tools)
+        self._tools = (*read_tools(tools), *([task_tool(_children(agents), max_depth=max_depth)] if agents else ()))
+        self._approver = approver
+        self._inspect = inspect
+        self.description = description
         self._output = None if output_type is None else read_output_type(output_type)
         self._prepare_step = prepare_step
         self._journal = journal
         self._folder = folder or Path.cwd()
         self._clock = clock or SystemClock()
+        self._hooks = Hooks(hooks, clock=self._clock)
         self._ids = TimeOrderedIds(self._clock)
+        self._circuits = Circuits(clock=self._clock)
         self._given_transport = transport
         self._transport: Transport | None = None
         self._open = contextlib.AsyncExitStack()
@@ -153,10 +183,14 @@ class Agent:
             max_steps=max_steps,
             limits=limits,
             recover=recover,
+            retry=retry,
+            fallbacks=tuple([_fallback(name, profile=profile.name) for name in fallbacks]),
             room=room,
             model_limits=limits_over(find_limits(self._model.name, profile=profile.name), model_limits),
             allowed=tuple(allowed),
             deadlines=deadlines,
+            policy=policy,
+            hooks=self._hooks.points,
             family=profile.family,
             profile=profile.name,
             accepts_prefill=profile.accepts_prefill,
@@ -228,6 +262,15 @@ class Agent:
         for runner in tuple(self._running):
             runner.interrupt(kind)
 
+    def say(self, text: str) -> bool:
+        """Give the runs at hand a word in between: their next request carries it. False: none is running any more.
+
+        To be called in the event loop's thread.
+        """
+        _check_text(text, what="the message")
+        said = [runner.say(Message("user", (Text(text),))) for runner in tuple(self._running)]
+        return any(said)
+
     async def _run(self, prompt: Prompt | None, *, transport: Transport, options: RunOptions) -> RunResult:
         tools = read_tools(options["tools"]) if "tools" in options else self._tools
         output = read_output_type(options["output_type"]) if "output_type" in options else self._output
@@ -238,19 +281,26 @@ class Agent:
             config=self._config_of_run(
                 options, tools=tools, output=output, prepares=prepare_step is not None, session_id=session_id
             ),
-            input=_input_of(prompt, results=options.get("results"), earlier=earlier),
+            input=()
+            if prompt is None and options.get("approvals") and "results" not in options
+            else _input_of(prompt, results=options.get("results"), earlier=earlier),
+            approvals=tuple(options.get("approvals", ())),
             # with a journal, messages that came from elsewhere are kept in it
             history=() if self._journal is not None and options.get("session") else earlier,
         )
-        check_input(started.input, history=earlier)
         _check_plain(started, what="the run's options")
+        check_input(started.input, history=earlier, approved=[approval.call_id for approval in started.approvals])
         runner = Runner(
             self._endpoint,
             transport=transport,
             tools=tools,
             clock=self._clock,
+            circuits=self._circuits,
             prepare_step=None if prepare_step is None else _checked(prepare_step),
             watch=options.get("watch"),
+            approver=options.get("approver", self._approver),
+            inspect=self._inspect,
+            run_hooks=self._hooks.run,
         )
         pen = None
         if self._journal is not None:
@@ -262,8 +312,58 @@ class Agent:
             result = await runner.run(started, earlier=() if started.history else before.carried, journal=pen)
         finally:
             self._running.discard(runner)
+            if runner.result is not None:
+                cancelled = runner.result.stop_reason is StopReason.CANCELLED
+                await self._hooks.ended(runner.result, cancelled=cancelled, deadlines=started.config.deadlines)
         kept = session_id if self._journal is not None else ""
         return run_result(result, output=output, before=before, session=kept)
+
+    async def run_child(self, order: ChildOrder, prompt: str, *, name: str) -> str:
+        """Run one turn as a child of another: the tool `task` does. Raises ToolFault where there is no answer."""
+        _check_text(prompt, what="the prompt")
+        session_id = self._ids.new()
+        minder = Minder(
+            order,
+            name=name,
+            session_id=session_id,
+            clock=self._clock,
+            idle_s=self._config.deadlines.child_idle_s,
+        )
+        limits = self._config.limits
+        if order.grant is not None:
+            limits = order.grant if limits is None else limits | order.grant
+        config = self._config_of_run(
+            {"limits": limits},
+            tools=self._tools,
+            output=self._output,
+            prepares=self._prepare_step is not None,
+            session_id=session_id,
+        )
+        if minder.approver is None and config.policy is not None:
+            config = msgspec.structs.replace(config, policy=msgspec.structs.replace(config.policy, attended=False))
+        started = TurnStarted(config=config, input=(Message("user", (Text(prompt),)),))
+        pen = None
+        if self._journal is not None:
+            title = f"{'/'.join(minder.path)}: {_title(started.input)}"
+            pen = self._journal.begin_turn(
+                turn_id=config.turn_id, session_id=session_id, folder=self._folder, title=title
+            )
+        async with contextlib.AsyncExitStack() as stack:
+            runner = Runner(
+                self._endpoint,
+                transport=self._transport or await self._open_transport(stack),
+                tools=self._tools,
+                clock=self._clock,
+                circuits=self._circuits,
+                prepare_step=None if self._prepare_step is None else _checked(self._prepare_step),
+                watch=minder.watch,
+                approver=minder.approver,
+                inspect=self._inspect,
+                run_hooks=self._hooks.run,
+                path=minder.path,
+                settle_s=minder.settle_s,
+            )
+            return await minder.run(runner, runner.run(started, journal=pen))
 
     def _config_of_run(
         self,
@@ -308,6 +408,16 @@ class Agent:
         from turnwise.drivers.aiohttp_transport import AiohttpTransport
 
         return await stack.enter_async_context(AiohttpTransport())
+
+
+def _children(agents: Mapping[str, Agent]) -> dict[str, Child]:
+    def runs(name: str, agent: Agent) -> RunChild:
+        return lambda order, prompt: agent.run_child(order, prompt, name=name)
+
+    return {
+        name: Child(description=agent.description or "an agent", run=runs(name, agent))
+        for name, agent in agents.items()
+    }
 
 
 def read_session(journal: Journal, session: Session) -> SessionSoFar:
@@ -363,6 +473,10 @@ def _check_plain(value: TurnStarted | StepPrepared, *, what: str) -> None:
         msgspec.json.decode(msgspec.json.encode(value), type=type(value))
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise CallerError(f"{what}: {error}") from error
+
+
+def _fallback(name: str, *, profile: str) -> Fallback:
+    return Fallback(model=name, limits=limits_over(find_limits(name, profile=profile), None))
 
 
 def _json_of(extra: Mapping[str, object]) -> str:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from turnwise.faces.schemas import OutputType
-from turnwise.turn.config import TurnResult
+from turnwise.turn.approvals import OneAsk
+from turnwise.turn.config import ChildReport, TurnResult
 from turnwise.turn.snapshot import SessionSoFar
 from turnwise.vocab import Fault, Message, Repair, StopReason, ToolCall, Usage
 
@@ -17,10 +18,12 @@ class RunResult:
     on from: pass it on. It is all that was said, until a run makes room: then summaries and shortened results stand in it
     for what they replaced. `messages` are all of the session, whole, as far as this run was given them (a journal gives all
     of them), `new_messages` those of this run. `pending` are calls of client-side tools that wait for results: run again
-    with `results={call.id: value}`. `prefix_changes` are the requests that began otherwise than the one before, so that the
-    provider's prompt cache missed, and why. `requests` counts HTTP requests, `requests_by_purpose` of each purpose
-    ("compact": for a summary); `recovery_usage` is the part of `usage` that went
-    into going on with what the output limit had cut, or asking for it once more. `cost_usd` is None because prices are not
+    with `results={call.id: value}`; those of `asks` wait for an approval: run again with `approvals`. `unread` are words in
+    mid-turn that came too late. `children` are what sub-agents spent, which is not in `usage` and `requests`.
+    `prefix_changes` are the requests that began otherwise than the one before, so that the provider's prompt cache missed,
+    and why. `requests` counts HTTP requests, `requests_by_purpose` of each purpose ("compact": for a summary);
+    `recovery_usage` is the part of `usage` that went into going on with what the output limit had cut, or asking for it once
+    more. `cost_usd` is None because prices are not
     known yet.
     """
 
@@ -36,6 +39,9 @@ class RunResult:
     reasoning: str
     repairs: tuple[Repair, ...]
     pending: tuple[ToolCall, ...]
+    asks: tuple[OneAsk, ...]
+    unread: tuple[Message, ...]
+    children: tuple[ChildReport, ...]
     fault: Fault | None
     written_locally: bool
     history: tuple[Message, ...]
@@ -70,6 +76,9 @@ def run_result(result: TurnResult, *, output: OutputType | None, before: Session
         reasoning=result.reasoning,
         repairs=repairs,
         pending=result.pending,
+        asks=result.asks,
+        unread=result.unread,
+        children=result.children,
         fault=result.fault,
         written_locally=result.origin == "local",
         history=(*before.carried.messages, *result.messages) if result.history is None else result.history,

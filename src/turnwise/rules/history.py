@@ -372,15 +372,21 @@ def open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     return ()
 
 
-def check_input(input: Sequence[Message], *, history: Sequence[Message]) -> None:
+def check_input(input: Sequence[Message], *, history: Sequence[Message], approved: Collection[str] = ()) -> None:
     """Raise CallerError unless `input` can start a turn after `history`: something to send, and if it hands in results,
-    exactly those that the session waits for. A user's message alone goes on without them."""
-    if not any(message.parts for message in input):
+    exactly those that the session waits for, but for calls that are `approved` or denied now. A user's message alone goes on
+    without them."""
+    waiting = [call.id for call in open_calls(history)]
+    if stray := [id for id in approved if id not in waiting]:
+        raise CallerError(
+            f"no pending call has the id `{stray[0]}`; the session waits for: {', '.join(waiting) or 'nothing'}"
+        )
+    if not approved and not any(message.parts for message in input):
         raise CallerError("there is nothing to send: give a message, or the results of the pending calls")
     given = [part.call_id for message in input for part in message.parts if isinstance(part, ToolResult)]
     if not given:
         return
-    waited_for = [call.id for call in open_calls(history)]
+    waited_for = [id for id in waiting if id not in approved]
     # Calls that the input itself brings along are answered there.
     known = {*waited_for, *(call.id for message in input for call in calls_of(message))}
     unknown = [id for id in given if id not in known]

@@ -56,6 +56,8 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     idle_s: float = 90.0
     total_s: float = 900.0
     tool_s: float = 120.0
+    child_s: float = 900.0  # a sub-agent's whole turn
+    child_idle_s: float = 300.0  # a sub-agent that shows nothing
     ask_s: float = 300.0  # a person may be away from the desk; then the default stands
     hook_s: float = 10.0  # one hook that names no time of its own
 

@@ -1,0 +1,157 @@
+"""Sub-agents: a child is a turn of its own inside a tool call of its parent's.
+
+It has its own session, tools and step cap, and a share of the parent's limits. What it asks is asked at the root, with the
+path that leads to it (promise wait:child). Silent for too long, or over its time, it is ended, and its parent gets what it
+has and why it ended. What it spent is reported even if it was cancelled.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+
+import msgspec
+
+from turnwise.drivers.approvals import Approver, Asking
+from turnwise.drivers.clock import Clock, Overdue, Watchdog, wait_for_task
+from turnwise.drivers.runner import Runner
+from turnwise.drivers.tools import ChildOrder
+from turnwise.drivers.watching import ChildSeen, RequestFinished, RequestStarted, Seen, Watch
+from turnwise.errors import ToolFault
+from turnwise.turn.approvals import Approval
+from turnwise.turn.config import ChildReport, TurnResult
+from turnwise.vocab import NO_USAGE, StopReason, Usage
+
+IDLE_S = 300.0  # as long as a person may take to answer
+ASKING_SLACK_S = 1.0  # an ask ends by its own deadline first
+OUR_SHARE = 0.9  # of the time that the parent gives a cancelled tool
+
+
+class Minder:
+    """Minds one child on behalf of its parent: passes on what it shows and asks, keeps its deadlines, counts what it spends."""
+
+    def __init__(self, order: ChildOrder, *, name: str, session_id: str, clock: Clock, idle_s: float = IDLE_S) -> None:
+        self._order = order
+        self._name = name
+        self._session_id = session_id
+        self._clock = clock
+        self._idle_s = idle_s
+        self._requests = 0
+        self._usage: Usage = NO_USAGE
+        self._below: dict[str, ChildReport] = {}
+        self._dog: Watchdog | None = None
+        self.path = (*order.path, name)
+        self.settle_s = order.settle_s * OUR_SHARE
+
+    @property
+    def approver(self) -> Approver | None:
+        """What the child asks goes to the root; its silence meanwhile is not its own."""
+        return None if self._order.approver is None else self._approve
+
+    async def _approve(self, asking: Asking) -> Sequence[Approval]:
+        assert self._order.approver is not None
+        if self._dog is not None:
+            self._dog.expect("answer of the user", within_s=asking.deadline_s + ASKING_SLACK_S)
+        try:
+            return await self._order.approver(asking)
+        finally:
+            if self._dog is not None:
+                self._dog.expect("sign of life", within_s=self._idle_s)
+
+    @property
+    def watch(self) -> Watch:
+        return self._saw
+
+    def _saw(self, seen: Seen) -> None:
+        if self._dog is not None:
+            self._dog.renew()
+        match seen:
+            case RequestStarted():
+                self._requests += 1
+            case RequestFinished(response=response) if response is not None and response.usage is not None:
+                self._usage += response.usage
+            case _:
+                pass
+        if self._order.watch is not None:
+            inner = seen if isinstance(seen, ChildSeen) else ChildSeen(self._order.call.id, self.path, seen)
+            self._order.watch(inner)
+
+    async def run(self, runner: Runner, turn: Awaitable[TurnResult]) -> str:
+        """The child's answer, or what it has and why it ended. Raises ToolFault where it has nothing to say for itself."""
+        task = asyncio.ensure_future(turn)
+        stopped = ""
+        result: TurnResult | None = None
+        try:
+            try:
+                async with Watchdog(self._clock, total_s=self._order.timeout_s) as dog:
+                    self._dog = dog
+                    dog.expect("sign of life", within_s=self._idle_s)
+                    result = await asyncio.shield(task)
+            except Overdue as overdue:
+                stopped = f"it was stopped: {overdue}"
+                self._dog = None
+                runner.interrupt("deadline")
+                await wait_for_task(task, clock=self._clock, timeout_s=self.settle_s)
+                result = _result_of(task)
+        except asyncio.CancelledError:
+            runner.interrupt("cancel")
+            if not await wait_for_task(task, clock=self._clock, timeout_s=self.settle_s):
+                task.cancel()
+            self._report(_result_of(task))
+            raise
+        finally:
+            self._dog = None
+        if result is None:
+            task.cancel()
+        self._report(result)
+        if result is None:
+            raise ToolFault(f"the sub-agent `{self._name}` did not end in time and was left behind")
+        return self._said(result, stopped=stopped)
+
+    def _report(self, result: TurnResult | None) -> None:
+        """What it spent, its own children's part included."""
+        children = () if result is None else result.children
+        requests, usage = (self._requests, self._usage) if result is None else (result.requests, result.usage)
+        for child in children:
+            requests, usage = requests + child.requests, usage + child.usage
+        self._order.report(
+            ChildReport(
+                call_id=self._order.call.id,
+                session_id=self._session_id,
+                stop_reason=None if result is None else result.stop_reason,
+                requests=requests,
+                usage=usage,
+            )
+        )
+
+    def _said(self, result: TurnResult, *, stopped: str) -> str:
+        if result.complete and not stopped:
+            return result.text
+        why = stopped or _ended(result)
+        said = f"The sub-agent `{self._name}` did not finish ({why}). What it has:\n\n{result.text}"
+        if result.stop_reason in (StopReason.PROVIDER_FAILED, StopReason.WAITING) or stopped:
+            raise ToolFault(said)
+        return said
+
+
+def _ended(result: TurnResult) -> str:
+    if result.stop_reason is StopReason.WAITING:
+        names = ", ".join(sorted({f"`{call.name}`" for call in result.pending}))
+        return f"it waits for {names}, which nobody can answer for it"
+    return f"stop reason: {result.stop_reason}"
+
+
+def _result_of(task: "asyncio.Future[TurnResult]") -> TurnResult | None:
+    if not task.done() or task.cancelled() or task.exception() is not None:
+        return None
+    return task.result()
+
+
+class Depth(msgspec.Struct, frozen=True):
+    """How deep sub-agents may nest: at `most`, a child's own request for a child is refused."""
+
+    most: int = 3
+
+    def check(self, order: ChildOrder) -> None:
+        if len(order.path) >= self.most:
+            raise ToolFault(
+                f"sub-agents may nest {self.most} deep, and this is one at the bottom: do the work yourself, or say what is left"
+            )
