@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from turnwise.lab.raw import dump
+from turnwise.lab.raw import dump, parse, table
 from turnwise.vocab import (
     NO_USAGE,
     ArgumentsState,
@@ -65,7 +65,8 @@ def parts_in_pieces(part: Part, *, piece: int) -> Iterator[Mapping[str, object]]
         case Reasoning(text=text):
             yield from [{"text": text[start : start + piece], "thought": True} for start in range(0, len(text), piece)]
         case ToolCall():
-            yield {"functionCall": {"id": part.id, "name": part.name, "willContinue": True}}
+            begun = {"functionCall": {"id": part.id, "name": part.name, "willContinue": True}}
+            yield begun if part.opaque is None else {**begun, **table(parse(part.opaque.json))}
             for path, value in values_of(part.arguments):
                 for arg in args_of(path, value, piece=piece):
                     yield {"functionCall": {"partialArgs": [arg], "willContinue": True}}

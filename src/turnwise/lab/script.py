@@ -116,6 +116,7 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     repeats: int = 40  # characters
     half: Literal["", "\ufffd"] = ""
     piece: int = 24  # characters that its streams send at a time
+    together: bool = False  # writes its calls side by side, as vLLM and others may, so that a limit cuts each of them
     limit: int | None = None
 
 

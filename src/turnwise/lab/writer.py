@@ -20,7 +20,7 @@ import msgspec
 from turnwise.lab.gemini_pieces import stream_in_pieces
 from turnwise.lab.raw import Raw, dig, dump, either, parse, table, text
 from turnwise.lab.reading import CallSeen, Conversation, Said
-from turnwise.lab.replies import BYTES_A_TOKEN, Reply, thought, tokens
+from turnwise.lab.replies import BYTES_A_TOKEN, Reply, signed, thought, tokens
 from turnwise.lab.script import Writer
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Part, Response, Text, ToolCall, Usage
 
@@ -130,16 +130,20 @@ def writer_reply(
         parts.append(thought(thinking, made=made, family=family, sealed=conversation.sealed))
     if said and (kept := pen.write(said)):
         parts.append(Text(kept))
-    for number, call in enumerate(wanted, start=1):
+    pens = pen.shared(len(wanted)) if writer.together else [pen] * len(wanted)
+    for number, (call, own) in enumerate(zip(wanted, pens, strict=True), start=1):
         raw = family in ("openai_chat", "openai_responses") or (streamed and call.name in conversation.eager)
         held = family == "anthropic_messages" and streamed
-        part = cut_call(call, id=f"call_{made}_{number}", pen=pen, raw=raw, held=held)
+        part = cut_call(call, id=f"call_{made}_{number}", pen=own, raw=raw, held=held)
         if part is not None:
-            parts.append(part)
-    generated = tokens(pen.written) if room.output is None else min(tokens(pen.written), room.output)
+            parts.append(signed(part, parts=parts) if family == "gemini" else part)
+    used = [pen, *pens] if writer.together else [pen]
+    written = sum([one.written for one in used])
+    is_cut = any(one.cut for one in used)
+    generated = tokens(written) if room.output is None else min(tokens(written), room.output)
     response = Response(
         message=Message("assistant", tuple(parts)),
-        finish=finish_of(writer, parts=parts, cut=pen.cut),
+        finish=finish_of(writer, parts=parts, cut=is_cut),
         usage=Usage(
             input_tokens=tokens(prompt_bytes),
             output_tokens=generated,
@@ -150,7 +154,7 @@ def writer_reply(
     )
     wire = stream_in_pieces(response, piece=writer.piece) if pieces else None
     return Reply(
-        response=response, step=made, wire=wire, ends_unsaid=pen.cut and writer.finish == "missing", piece=writer.piece
+        response=response, step=made, wire=wire, ends_unsaid=is_cut and writer.finish == "missing", piece=writer.piece
     )
 
 
@@ -169,6 +173,11 @@ class Pen:
         self.half = half
         self.written = 0
         self.cut = False
+
+    def shared(self, calls: int) -> list["Pen"]:
+        """Pens that have an equal part of what is left each."""
+        part = None if self.left is None else self.left // max(calls, 1)
+        return [Pen(bytes_left=part, half=self.half) for _ in range(calls)]
 
     def write(self, said: str) -> str:
         """As much of it as fits. Half a character at the end is dropped, or replaced as some servers do."""
