@@ -1,0 +1,32 @@
+"""The sandboxes of this machine, for tests that run commands in each."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from turnwise.drivers.sandbox import Kind, Sandbox, find_sandbox
+from turnwise.errors import CallerError
+
+PYTHON = f"{sys.executable} -I -S"
+CONFINING = ("bubblewrap", "landlock", "landlock-1")
+EVERY = (*CONFINING, "none")
+_KINDS: dict[str, Kind] = {"bubblewrap": "bubblewrap", "landlock": "landlock", "landlock-1": "landlock", "none": "none"}
+
+
+def sandbox_called(name: str) -> Sandbox:
+    """`landlock-1` is Landlock with the rules of its first version. Skips, saying what is missing, where there is none."""
+    try:
+        sandbox = find_sandbox(wanted=_KINDS[name])
+    except CallerError as error:
+        pytest.skip(f"{error}; nothing of `{name}` is tested (`.ci/run` installs bubblewrap)")
+    if name == "landlock-1":
+        return msgspec.structs.replace(sandbox, landlock=1, processes=False)
+    return sandbox
+
+
+def script(path: Path, text: str) -> str:
+    """The command that runs the Python `text` from a file."""
+    path.write_text(text)
+    return f"{PYTHON} {path}"
