@@ -6,9 +6,10 @@ import sys
 import turnwise
 
 PUBLIC = """
-Agent BadTool CallAnswered CallerError Deadlines Fault File FinishReason FrameSeen FunctionTool Journal MaxRequests
+Agent AttemptDiscarded BadTool CallAnswered CallerError Deadlines
+Fault File FinishReason FrameSeen FunctionTool Journal MaxRequests
 MaxSteps MaxTokens MaxWallTime Message MissingKey ModelFault ModelLimits NamedTool ProviderFault Repair RequestFinished
-RequestStarted RunFinished RunResult Settings StepChanges StepStarted StepView StopReason Text Tool ToolCall ToolFault
+RequestStarted RetryPolicy RunFinished RunResult Settings StepChanges StepStarted StepView StopReason Text Tool ToolCall ToolFault
 ToolFinished ToolResult ToolSpec ToolStarted TurnwiseBug TurnwiseError UnknownModel Usage __version__ tool
 """
 

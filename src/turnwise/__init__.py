@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from turnwise.drivers.journal import Journal
     from turnwise.drivers.tools import Tool
     from turnwise.drivers.watching import (
+        AttemptDiscarded,
         CallAnswered,
         FrameSeen,
         RequestFinished,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from turnwise.faces.tools import FunctionTool, tool
     from turnwise.rules.budget import ModelLimits
     from turnwise.rules.limits import MaxRequests, MaxSteps, MaxTokens, MaxWallTime
+    from turnwise.rules.retries import RetryPolicy
     from turnwise.turn.commands import PrepareStep as StepView
     from turnwise.turn.config import Deadlines
     from turnwise.turn.events import StepPrepared as StepChanges
@@ -61,6 +63,7 @@ _ROOMS = {
     "turnwise.drivers.journal": ("Journal",),
     "turnwise.drivers.tools": ("Tool",),
     "turnwise.drivers.watching": (
+        "AttemptDiscarded",
         "CallAnswered",
         "FrameSeen",
         "RequestFinished",
@@ -85,6 +88,7 @@ _ROOMS = {
     "turnwise.faces.tools": ("FunctionTool", "tool"),
     "turnwise.rules.budget": ("ModelLimits",),
     "turnwise.rules.limits": ("MaxRequests", "MaxSteps", "MaxTokens", "MaxWallTime"),
+    "turnwise.rules.retries": ("RetryPolicy",),
     "turnwise.turn.commands": ("StepView=PrepareStep",),
     "turnwise.turn.config": ("Deadlines",),
     "turnwise.turn.events": ("StepChanges=StepPrepared",),
@@ -113,6 +117,7 @@ _PLACES = {
 
 __all__ = [
     "Agent",
+    "AttemptDiscarded",
     "BadTool",
     "CallAnswered",
     "CallerError",
@@ -136,6 +141,7 @@ __all__ = [
     "Repair",
     "RequestFinished",
     "RequestStarted",
+    "RetryPolicy",
     "RunFinished",
     "RunResult",
     "Settings",

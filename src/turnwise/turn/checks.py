@@ -11,6 +11,8 @@ def check_config(config: TurnConfig) -> None:
     """Raise CallerError for a configuration that cannot work, saying what to change."""
     if config.max_steps < 1:
         raise CallerError(f"`max_steps` is {config.max_steps}; a turn needs at least 1")
+    if config.retry.attempts < 1:
+        raise CallerError(f"`retry`: {config.retry.attempts} attempts make no request; 1 is without a retry")
     if config.limits is not None and (fault := fault_of_limit(config.limits)):
         raise CallerError(f"`limits`: {fault}")
     names = [offer.spec.name for offer in config.tools]

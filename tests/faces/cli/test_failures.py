@@ -102,7 +102,7 @@ def test_a_bad_file_of_the_folder_is_named(cli: Cli, folder: Path, file: str, co
 
 def test_an_unreachable_address_is_said_once(cli: Cli, folder: Path) -> None:
     """The answer on standard output says what failed, the line on standard error what to do; exit code 6."""
-    ran = cli("run", "hi", *PLAIN)
+    ran = cli("run", "hi", *PLAIN, "--retries", "0")
     assert ran.code == 6
     assert (
         len(ran.out.splitlines()) == 1 and "unreachable: no connection to `127.0.0.1:1`: Connection refused" in ran.out

@@ -5,6 +5,7 @@ import sys
 import msgspec
 
 from turnwise.drivers.watching import (
+    AttemptDiscarded,
     CallAnswered,
     FrameSeen,
     RequestFinished,
@@ -32,7 +33,8 @@ class JsonLines:
             case FrameSeen() if self._goes_on:
                 pass
             case RequestStarted():
-                self._goes_on = seen.purpose == "continue"
+                self._goes_on = "continue" in (seen.purpose, seen.retry_of)
+                again = {"retry_of": seen.retry_of} if seen.retry_of else {}
                 self._write(
                     {
                         "event": "request",
@@ -40,6 +42,7 @@ class JsonLines:
                         "step": seen.step,
                         "purpose": seen.purpose,
                         "model": seen.model,
+                        **again,
                     }
                 )
             case FrameSeen(frame=TextDelta(text="") | ReasoningDelta(text="") | RefusalDelta(text="")):
@@ -58,6 +61,15 @@ class JsonLines:
                         "finish_reason": seen.response and seen.response.finish,
                         "fault": seen.fault,
                         "seconds": round(seen.seconds, 6),
+                    }
+                )
+            case AttemptDiscarded():
+                self._write(
+                    {
+                        "event": "discarded",
+                        "number": seen.number,
+                        "fault": seen.fault,
+                        "retry_in_s": seen.retry_in_s,
                     }
                 )
             case ToolStarted(call=call):

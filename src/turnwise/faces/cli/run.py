@@ -12,7 +12,7 @@ import msgspec
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, Session, journal_path
 from turnwise.drivers.own_loop import run_to_end
-from turnwise.drivers.settings import MOST_STEPS, RunSettings
+from turnwise.drivers.settings import MOST, MOST_STEPS, RunSettings
 from turnwise.drivers.watching import Seen
 from turnwise.drivers.workspace import workspace_tools
 from turnwise.errors import CallerError
@@ -25,6 +25,7 @@ from turnwise.faces.cli.screen import Screen, outcome_line
 from turnwise.faces.cli.spending import limits_of, model_limits_of
 from turnwise.faces.cli.text import clean, shortened, style
 from turnwise.faces.results import RunResult
+from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.stop import exit_code
 from turnwise.turn.config import MAX_STEPS, Effect, Recover, TurnConfig
 from turnwise.turn.events import TurnStarted
@@ -64,23 +65,32 @@ Exit codes: 0 answered and complete; 2 usage; 3 answered but not complete (step_
     help=f"Model steps at most; the last one must answer. [default: {MAX_STEPS}]",
 )
 @click.option(
-    "--max-requests", type=click.IntRange(1), metavar="N", help="HTTP requests at most; the last one is the answer."
+    "--max-requests",
+    type=click.IntRange(1, MOST),
+    metavar="N",
+    help="HTTP requests at most; the last one is the answer.",
 )
 @click.option(
-    "--max-tokens", type=click.IntRange(1), metavar="N", help="Tokens at most, prompts and answers of all requests."
+    "--max-tokens",
+    type=click.IntRange(1, MOST),
+    metavar="N",
+    help="Tokens at most, prompts and answers of all requests.",
 )
 @click.option(
-    "--max-time", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Time at most, the answer included."
+    "--max-time",
+    type=click.FloatRange(0, MOST, min_open=True),
+    metavar="SECONDS",
+    help="Time at most, the answer included.",
 )
 @click.option(
     "--max-output-tokens",
-    type=click.IntRange(1),
+    type=click.IntRange(1, MOST),
     metavar="N",
     help="Tokens at most of one response, reasoning included.",
 )
 @click.option(
     "--context-window",
-    type=click.IntRange(1),
+    type=click.IntRange(1, MOST),
     metavar="N",
     help="Tokens of prompt and answer that the model takes, where turnwise knows it not or wrongly.",
 )
@@ -88,6 +98,15 @@ Exit codes: 0 answered and complete; 2 usage; 3 answered but not complete (step_
     "--recover",
     type=click.Choice(["continue", "split", "off"]),
     help="Where the output limit cuts: go on there, ask for smaller pieces, or do nothing. [default: continue]",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(0, 20),
+    metavar="N",
+    help=f"Further attempts at a request that failed. [default: {RetryPolicy().attempts - 1}]",
+)
+@click.option(
+    "--fallback", multiple=True, metavar="NAME", help="Another model of the endpoint, if one fails. Repeatable."
 )
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Work in this folder.")
 @click.option("-c", "--continue", "go_on", is_flag=True, help="Go on with the last session of this folder.")
@@ -112,6 +131,8 @@ def command(
     max_output_tokens: int | None,
     context_window: int | None,
     recover: Recover | None,
+    retries: int | None,
+    fallback: tuple[str, ...],
     cwd: Path | None,
     go_on: bool,
     session: str | None,
@@ -159,6 +180,8 @@ def command(
                 limits=limits_of(settings, last=last.limits if last else None),
                 model_limits=model_limits_of(choice.model, settings=settings, context_window=context_window, last=last),
                 recover=recover or (last.recover if last else "continue"),
+                retry=RetryPolicy() if retries is None else RetryPolicy(attempts=retries + 1),
+                fallbacks=fallback,
                 allowed=("none", "read", *(EFFECTS[word] for word in allow)),
                 allow_hint=ALLOW_HINT,
                 stream=not no_stream,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TextIO
 import msgspec
 
 from turnwise.drivers.watching import (
+    AttemptDiscarded,
     CallAnswered,
     FrameSeen,
     RequestFinished,
@@ -70,7 +71,7 @@ class Screen:
 
     def __call__(self, seen: Seen) -> None:
         match seen:
-            case RequestStarted(purpose="continue"):
+            case RequestStarted(purpose="continue") | RequestStarted(retry_of="continue"):
                 self._goes_on = True
                 self._spin("cut by the output limit: going on there")
             case FrameSeen() if self._goes_on:
@@ -88,6 +89,8 @@ class Screen:
                     self._spin(f"writing a call of {clean(name)}")
             case RequestFinished():
                 self._stop_spinner()
+            case AttemptDiscarded():
+                self._note_discarded(seen)
             case ToolStarted():
                 self._names[seen.call.id] = seen.call.name
                 self._note_call(seen.call)
@@ -117,6 +120,17 @@ class Screen:
             sys.stdout.write(shown)
             sys.stdout.flush()
             self._at_line_start = shown.endswith("\n")
+
+    def _note_discarded(self, seen: AttemptDiscarded) -> None:
+        """What stands above it on the screen is no part of the answer. The rest of a cut response was not shown at all."""
+        why = "the stream broke off" if seen.fault is None else describe_fault(seen.fault)
+        again = f"trying again in {seen.retry_in_s:.1f} s" if seen.retry_in_s else "asking another model"
+        if self._goes_on:
+            self._spin(f"{why}: {again}")
+            return
+        lost = "discarded what had come, " if self._shown else ""
+        self._shown.clear()
+        self._note(style(f"✗ {why}: {lost}{again}", "yellow", stream=self._notes))
 
     def _note_call(self, call: ToolCall) -> None:
         self._names[call.id] = call.name
@@ -195,6 +209,11 @@ def describe_result(result: ToolResult, *, stream: TextIO | None = None) -> str:
     else:
         shown = shortened(text, limit=LINE) if lines == 1 else f"{lines} lines, {len(text)} characters"
     return style(shown or "nothing", "dim", stream=stream)
+
+
+def describe_fault(fault: Fault) -> str:
+    status = f" ({fault.status})" if fault.status is not None else ""
+    return f"{fault.kind}{status}, {shortened(clean(fault.message), limit=LINE)}"
 
 
 def outcome_line(result: RunResult, *, seconds: float) -> str:
