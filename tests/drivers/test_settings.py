@@ -165,6 +165,8 @@ def test_a_project_may_lower_what_the_user_caps_and_never_raise_it() -> None:
         ({"modle": "a:b"}, "`modle`: no such setting; did you mean `model`?"),
         ({"x": 1}, "`x`: no such setting; there are `model`, `max_steps`, `max_requests`, "),
         ({"max_steps": 0}, "`max_steps`: Expected `int` >= 1; correct it, or take it out"),
+        ({"max_time": float("inf")}, "`max_time`: Expected `float` <= 1000000000000.0; correct it, or take it out"),
+        ({"max_tokens": 10**30}, "`max_tokens`: "),
         ({"max_time": "1"}, "`max_time`: Expected `float | null`, got `str`; correct it, or take it out"),
         ({"base_url": "http://evil"}, "`base_url`: a file cannot say where your key goes: give --base-url"),
         ({"api_key_env": "X"}, "`api_key_env`: a file cannot say whose key is sent: give --api-key-env"),

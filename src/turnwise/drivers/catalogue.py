@@ -18,6 +18,7 @@ from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 _FRONT = re.compile(
     r"^(?:(?:us|eu|apac|au|jp|global)\.)?(?:anthropic|meta|mistral|amazon|deepseek|openai|qwen|zai|moonshotai|minimax|nvidia)\.|^ft:"
 )
+MOST_TOKENS = 10**12  # far more than any model has; what is larger could not be journalled
 _BOUNDARY = re.compile(r"[^a-z0-9]|$")
 
 
@@ -31,7 +32,7 @@ class LimitRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def __post_init__(self) -> None:
         figures = (self.window, self.input, self.output, self.reasoning)
-        if any(figure is not None and figure <= 0 for figure in figures):
+        if any(figure is not None and not 0 < figure <= MOST_TOKENS for figure in figures):
             raise ValueError("a limit is a number of tokens above 0")
 
     def limits(self) -> ModelLimits:

@@ -20,6 +20,7 @@ FILE = "turnwise.toml"
 PYPROJECT = "pyproject.toml"
 MAX_FILE_BYTES = 1024 * 1024  # a file of settings is a page; this is somebody else's, or a mistake
 MOST_STEPS = 10_000  # more is a slip of the keyboard
+MOST = 10**12  # of requests, tokens, seconds: the journal cannot hold what is not finite
 # What a project may lower and not raise: a folder from elsewhere must not spend what the user would not.
 CAPS = frozenset({"max_steps", "max_requests", "max_tokens", "max_time", "max_output_tokens"})
 # What people may look for in a file, and why it is not there.
@@ -57,10 +58,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     model: str | None = None
     max_steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)] | None = None
-    max_requests: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    max_time: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_requests: Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None = None
+    max_time: Annotated[float, msgspec.Meta(gt=0, le=MOST)] | None = None
+    max_output_tokens: Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None = None
     model_limits: dict[str, LimitRow] = {}
 
 

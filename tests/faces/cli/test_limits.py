@@ -39,8 +39,12 @@ def test_the_folder_limits_where_the_command_line_does_not(cli: Cli, lab: Lab, f
     assert cli("run", "Go.", "--json", "--continue", *at(lab, "never-stops")).events()[-1]["requests"] == 4
 
 
-@pytest.mark.parametrize("option", [("--max-requests", "0"), ("--max-tokens", "-1"), ("--max-time", "0")])
-def test_a_limit_that_allows_nothing_is_a_usage_error(cli: Cli, lab: Lab, option: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "option", [("--max-requests", "0"), ("--max-tokens", "-1"), ("--max-time", "0"), ("--max-time", "inf")]
+)
+def test_a_limit_that_allows_nothing_or_has_no_end_is_a_usage_error(
+    cli: Cli, lab: Lab, option: tuple[str, str]
+) -> None:
     """Nothing is sent."""
     ran = cli("run", "Go.", *option, *at(lab, "plain-answer"))
     assert (ran.code, lab.count()) == (2, 0)
