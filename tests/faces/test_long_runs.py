@@ -104,7 +104,10 @@ async def test_thirty_turns_of_ten_steps_go_on_from_the_summaries(family: str) -
                 result = await spoken.say(f"{greeting} Begin with part-{turn * PARTS_A_TURN + 1:03}.txt.")
                 assert (result.steps, result.text.partition(",")[0]) == (10, "The cat is Maunz")
             result = await spoken.say("What are they called?")
+            turns = journal.find_session(result.session).turns
+            kept = [journal.requests_by_purpose(turn.id) for turn in turns]
         assert 0 < spoken.check() < 40
+        assert kept == [one.requests_by_purpose for one in spoken.results]
     assert result.text == "The cat is Maunz, the dog (I do not know)."
     assert len(result.messages) == 30 * 20 + 2
     assert len(result.history) < 100
