@@ -106,5 +106,6 @@ def sort_calls(
 
 
 def _plan(call: ToolCall, *, verdict: Sound, offer: ToolOffer, config: TurnConfig) -> PlannedCall:
-    timeout_s = config.deadlines.tool_s if offer.timeout_s is None else offer.timeout_s
+    usual_s = config.deadlines.child_s if offer.child else config.deadlines.tool_s
+    timeout_s = usual_s if offer.timeout_s is None else offer.timeout_s
     return PlannedCall(call=call, arguments=verdict.arguments, timeout_s=timeout_s, exclusive=offer.exclusive)
