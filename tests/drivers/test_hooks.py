@@ -1,0 +1,178 @@
+"""The user's hooks: what they may change, and what happens when they fail."""
+
+import asyncio
+
+import pytest
+
+from turnwise import Agent, StopReason, tool
+from turnwise.drivers.hooks import (
+    ChangeArguments,
+    ChangeResult,
+    Deny,
+    Hook,
+    Hooks,
+    Looks,
+    RequestAboutToLeave,
+    Says,
+    ToolAboutToRun,
+    ToolRan,
+    TurnEnded,
+)
+from turnwise.drivers.journal import Journal
+from turnwise.lab import Lab
+from turnwise.testing import FakeClock
+from turnwise.turn.commands import PlannedCall, RunHooks
+from turnwise.turn.config import Deadlines
+from turnwise.turn.events import HookOutcome, HooksRan
+from turnwise.vocab import Text, ToolCall, ToolResult
+
+CALL = ToolCall(id="a", name="read", arguments='{"path":"a"}')
+PLAN = PlannedCall(call=CALL, arguments=CALL.arguments, timeout_s=1.0)
+BEFORE = RunHooks(step=1, point="before_tool", deadlines=Deadlines(), calls=(PLAN,))
+
+
+def result(text: str) -> ToolResult:
+    return ToolResult(call_id="a", name="read", content=(Text(text),))
+
+
+async def test_hooks_run_one_after_the_other_and_see_what_the_one_before_changed() -> None:
+    """The first changes the arguments, the second reads them, a denial ends the row; other tools' hooks do not run."""
+    seen: list[str] = []
+
+    async def first(_: Looks) -> Says:
+        return ChangeArguments({"path": "b"})
+
+    def second(looks: Looks) -> Says:
+        assert isinstance(looks, ToolAboutToRun)
+        seen.append(looks.arguments)
+        return Deny("not b")
+
+    def never(_: Looks) -> Says:
+        raise AssertionError
+
+    hooks = Hooks(
+        [
+            Hook(point="before_tool", function=never, name="others", tools="wri*"),
+            Hook(point="before_tool", function=first, name="first"),
+            Hook(point="before_tool", function=second, name="second", tools="re?d"),
+            Hook(point="before_tool", function=never, name="third"),
+        ],
+        clock=FakeClock(),
+    )
+    assert await hooks.run(BEFORE) == (
+        HookOutcome(by="first", call_id="a", arguments='{"path":"b"}'),
+        HookOutcome(by="second", call_id="a", denied="not b"),
+    )
+    assert seen == ['{"path":"b"}']
+    assert hooks.points == ("before_tool",)
+
+
+@pytest.mark.promise("wait:tool")
+async def test_a_guard_that_fails_denies() -> None:
+    """One that raises, one that answers nonsense, one that is late: the call does not run, and the result names the hook."""
+    clock = FakeClock()
+
+    def raises(_: Looks) -> Says:
+        raise KeyError("path")
+
+    def nonsense(_: Looks) -> Says:
+        return 3  # pyright: ignore[reportReturnType]
+
+    async def late(_: Looks) -> Says:
+        await asyncio.Event().wait()
+        return None
+
+    for function, words in ((raises, "it raised KeyError"), (nonsense, "it returned `int`"), (late, "within 2 s")):
+        hooks = Hooks([Hook(point="before_tool", function=function, name="guard", timeout_s=2.0)], clock=clock)
+        task = asyncio.create_task(hooks.run(BEFORE))
+        await clock.advance(3.0)
+        (outcome,) = await asyncio.wait_for(task, 5)
+        assert outcome.by == "guard" and outcome.denied is not None and words in outcome.denied
+
+
+async def test_what_looks_at_a_result_and_fails_leaves_it_and_a_change_reaches_the_next_one() -> None:
+    """A result is worth more than the hook that stumbled over it."""
+    seen: list[str] = []
+
+    def stumbles(_: Looks) -> Says:
+        raise ValueError
+
+    def hides(looks: Looks) -> Says:
+        assert isinstance(looks, ToolRan)
+        return ChangeResult(looks.text.replace("secret", "[hidden]"))
+
+    def sees(looks: Looks) -> Says:
+        assert isinstance(looks, ToolRan)
+        seen.append(looks.text)
+        return None
+
+    order = RunHooks(step=1, point="after_tool", deadlines=Deadlines(), calls=(PLAN,), results=(result("a secret"),))
+    given = [
+        Hook(point="after_tool", function=function, name=name)
+        for name, function in (("stumbles", stumbles), ("hides", hides), ("sees", sees))
+    ]
+    outcomes = await Hooks(given, clock=FakeClock()).run(order)
+    assert outcomes == (HookOutcome(by="hides", call_id="a", result=result("a [hidden]")),)
+    assert seen == ["a [hidden]"]
+
+
+async def test_an_agent_runs_hooks_at_every_point_and_the_journal_tells_what_they_did() -> None:
+    """Before the tool, after it, before each request, at the end: typed, in order, journalled."""
+    points: list[str] = []
+    clock = FakeClock()
+
+    @tool(effect="read")
+    def read(path: str) -> str:
+        """Read."""
+        return f"content of {path}"
+
+    def look(looks: Looks) -> Says:
+        points.append(type(looks).__name__)
+        if isinstance(looks, ToolAboutToRun):
+            return ChangeArguments({"path": "other.txt"})
+        return None
+
+    every = ("before_tool", "after_tool", "before_request", "turn_ended", "turn_cancelled")
+    hooks = [Hook(point=point, function=look, name="look") for point in every]
+    lab = Lab()
+    with Journal.open(None, clock=clock) as journal:
+        agent = Agent(
+            "openai_chat:parallel-calls",
+            base_url="http://127.0.0.1:9/v1",
+            transport=lab.transport(),
+            tools=[read],
+            hooks=hooks,
+            journal=journal,
+        )
+        ended = await agent.run("Go.")
+        (row,) = journal.sessions()
+        events = journal.events(journal.find_session(row.id).turns[0].id)
+    assert points == [
+        *[RequestAboutToLeave.__name__],
+        *[ToolAboutToRun.__name__] * 2,
+        *[ToolRan.__name__] * 2,
+        *[RequestAboutToLeave.__name__],
+        *[TurnEnded.__name__],
+    ]
+    changed = [event for event in events if isinstance(event, HooksRan) and event.outcomes]
+    assert [outcome.arguments for event in changed for outcome in event.outcomes] == ['{"path":"other.txt"}'] * 2
+    assert ended.complete and lab.count() == 2
+
+
+async def test_a_cancelled_turn_is_told_to_the_hooks_that_want_to_know() -> None:
+    """`turn_cancelled` comes first, `turn_ended` always."""
+    points: list[str] = []
+    hooks = [
+        Hook(point="turn_ended", function=lambda _: points.append("ended"), name="a"),
+        Hook(point="turn_cancelled", function=lambda _: points.append("cancelled"), name="b"),
+    ]
+    agent = Agent(
+        "openai_chat:fault-silence", base_url="http://127.0.0.1:9/v1", transport=Lab().transport(), hooks=hooks
+    )
+    began = asyncio.Event()
+    task = asyncio.create_task(agent.run("Go.", watch=lambda _: began.set()))
+    await asyncio.wait_for(began.wait(), 5)
+    agent.interrupt()
+    result = await asyncio.wait_for(task, 5)
+    assert result.stop_reason is StopReason.CANCELLED
+    assert points == ["cancelled", "ended"]
