@@ -1,9 +1,9 @@
-"""The tools that work in one folder: read, write, edit, multi_edit, list, search, bash."""
+"""The tools that work in one folder: read, write, edit, multi_edit, apply_patch, list, search, bash."""
 
 from pathlib import Path
 
 from turnwise.drivers.tools import Tool
-from turnwise.drivers.workspace import editing, listing, reading, searching, writing
+from turnwise.drivers.workspace import editing, listing, patching, reading, searching, writing
 from turnwise.drivers.workspace.offers import make_tool
 from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.shell import MAX_S, BashArguments, Shell
@@ -12,14 +12,15 @@ SPARE_S = 5.0  # `bash` and `search` end by their own deadline, with what they h
 
 
 def workspace_tools(
-    root: Path | str, *, hidden_env: frozenset[str] = frozenset(), shell: Shell | None = None
+    root: Workspace | Path | str, *, hidden_env: frozenset[str] = frozenset(), shell: Shell | None = None
 ) -> tuple[Tool, ...]:
-    """The six tools, confined to `root`. `hidden_env` are variables that `bash` does not pass on; a `shell`
+    """The tools of one session, confined to `root`. `hidden_env` are variables that `bash` does not pass on; a `shell`
     says more of how its commands run.
 
-    What changes something is exclusive, so calls of one step that depend on each other's order keep it.
+    What changes something is exclusive, so calls of one step that depend on each other's order keep it. A `Workspace` instead
+    of a folder says more: what may be used outside of it, and where old contents are kept.
     """
-    workspace = Workspace(root)
+    workspace = root if isinstance(root, Workspace) else Workspace(root)
     commands = shell if shell is not None else Shell(workspace.root, hidden_env=hidden_env)
 
     async def search(given: searching.SearchArguments) -> str:
@@ -58,6 +59,14 @@ def workspace_tools(
             description=editing.MULTI_DESCRIPTION,
             takes=editing.MultiEditArguments,
             function=lambda given: editing.multi_edit(workspace, given),
+            effect="write",
+            exclusive=True,
+        ),
+        make_tool(
+            "apply_patch",
+            description=patching.DESCRIPTION,
+            takes=patching.PatchArguments,
+            function=lambda given: patching.apply_patch(workspace, given),
             effect="write",
             exclusive=True,
         ),

@@ -1,5 +1,7 @@
 """What a call would change, before anything is changed: the same plan is shown for approval and carried out."""
 
+import os
+import stat
 from pathlib import Path
 
 import msgspec
@@ -69,3 +71,17 @@ def refuse_write_protected(found: Found, *, name: str) -> None:
     """Moving over it would get round its protection."""
     if not found.writable:
         raise ToolFault(f"`{name}` is write-protected")
+
+
+def refuse_special(path: Path, *, name: str) -> None:
+    """A device, pipe or socket is never opened for writing; opening alone may do something."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    except OSError:
+        raise ToolFault(f"`{name}` cannot be made: a file stands where its folder would be") from None
+    if stat.S_ISDIR(mode):
+        raise ToolFault(f"`{name}` is a folder")
+    if not stat.S_ISREG(mode):
+        raise ToolFault(f"`{name}` is no regular file (a device, pipe or socket)")

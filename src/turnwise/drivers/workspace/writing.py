@@ -1,8 +1,5 @@
 """The tool `write`: a whole file, or something at its end."""
 
-import os
-import stat
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -10,7 +7,7 @@ from msgspec import Meta
 
 from turnwise.drivers.workspace.content import FileText, kind_of, text_of, with_line_ends
 from turnwise.drivers.workspace.paths import Found, Workspace
-from turnwise.drivers.workspace.plans import Plan, carry_out, making, refuse_write_protected, replacing
+from turnwise.drivers.workspace.plans import Plan, carry_out, making, refuse_special, refuse_write_protected, replacing
 from turnwise.errors import ToolFault
 
 DESCRIPTION = """Write a file; missing folders are made. A file that exists must have been read before, and not have changed \
@@ -32,7 +29,7 @@ def write(workspace: Workspace, given: WriteArguments) -> str:
 
 def plan_write(workspace: Workspace, given: WriteArguments) -> Plan:
     path = workspace.resolve(given.path)
-    _refuse_special(path, name=given.path)
+    refuse_special(path, name=given.path)
     found = workspace.look_at(path, name=given.path)
     lines = given.content.count("\n") + (not given.content.endswith("\n"))
     if found is None:
@@ -52,20 +49,6 @@ def plan_write(workspace: Workspace, given: WriteArguments) -> Plan:
         content = _replaced(text or FileText(text=""), given.content)
         said = f"replaced `{given.path}` ({len(content):,} bytes, {lines} lines{_kept(text, given.content)})"
     return Plan(changes=(replacing(workspace, found, after=content),), said=said)
-
-
-def _refuse_special(path: Path, *, name: str) -> None:
-    """A device, pipe or socket is never opened for writing; opening alone may do something."""
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    except OSError:
-        raise ToolFault(f"`{name}` cannot be made: a file stands where its folder would be") from None
-    if stat.S_ISDIR(mode):
-        raise ToolFault(f"`{name}` is a folder")
-    if not stat.S_ISREG(mode):
-        raise ToolFault(f"`{name}` is no regular file (a device, pipe or socket)")
 
 
 def _refuse_unseen(workspace: Workspace, found: Found, *, given: WriteArguments) -> None:

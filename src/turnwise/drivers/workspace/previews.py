@@ -1,0 +1,134 @@
+"""What a call would change, as a diff for the one who is asked, and which paths it names."""
+
+import difflib
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from turnwise.drivers.workspace.content import printable, text_of
+from turnwise.drivers.workspace.editing import EditArguments, MultiEditArguments, plan_edit, plan_multi_edit
+from turnwise.drivers.workspace.patches import patched_paths
+from turnwise.drivers.workspace.patching import PatchArguments, plan_patch
+from turnwise.drivers.workspace.paths import Workspace
+from turnwise.drivers.workspace.plans import Plan
+from turnwise.drivers.workspace.staging import Change
+from turnwise.drivers.workspace.writing import WriteArguments, plan_write
+from turnwise.errors import ToolFault
+
+MAX_LINES = 200
+MAX_LINE_CHARACTERS = 300
+COMPARED_LINES = 3000  # what differs between the first and the last changed line; comparing is quadratic in it
+CONTEXT_LINES = 3
+
+Arguments = Mapping[str, object]
+
+
+def _write(workspace: Workspace, arguments: Arguments) -> Plan:
+    return plan_write(workspace, msgspec.convert(arguments, WriteArguments, strict=False))
+
+
+def _edit(workspace: Workspace, arguments: Arguments) -> Plan:
+    return plan_edit(workspace, msgspec.convert(arguments, EditArguments, strict=False))
+
+
+def _multi_edit(workspace: Workspace, arguments: Arguments) -> Plan:
+    return plan_multi_edit(workspace, msgspec.convert(arguments, MultiEditArguments, strict=False))
+
+
+def _apply_patch(workspace: Workspace, arguments: Arguments) -> Plan:
+    return plan_patch(workspace, msgspec.convert(arguments, PatchArguments, strict=False))
+
+
+_PLANS: dict[str, Callable[[Workspace, Arguments], Plan]] = {
+    "write": _write,
+    "edit": _edit,
+    "multi_edit": _multi_edit,
+    "apply_patch": _apply_patch,
+}
+
+
+def preview(workspace: Workspace, tool: str, arguments: Arguments) -> str:
+    """A unified diff of what the call would change now, at most 200 lines and safe to print at a terminal; a sentence where
+    it would fail; empty for a tool that changes no file by itself. Changes nothing and remembers nothing."""
+    plan_of = _PLANS.get(tool)
+    if plan_of is None:
+        return ""
+    try:
+        plan = plan_of(workspace, arguments)
+    except (ToolFault, msgspec.ValidationError) as fault:
+        return _bounded([f"(the call would fail: {fault})"])
+    return _bounded([line for change in plan.changes for line in _diff(change)])
+
+
+def paths_of_call(tool: str, arguments: Arguments) -> tuple[str, ...]:
+    """The paths that a call of one of the file tools names, as it names them."""
+    patch, path = arguments.get("patch"), arguments.get("path")
+    if tool == "apply_patch":
+        return patched_paths(patch) if isinstance(patch, str) else ()
+    if tool in {"list", "search"} and path is None:
+        return (".",)
+    return (path,) if isinstance(path, str) and tool in {"read", "list", "search", *_PLANS} else ()
+
+
+def _diff(change: Change) -> list[str]:
+    before, after = _lines(change.before), _lines(change.after)
+    head = [
+        "--- /dev/null" if change.before is None else f"--- {change.shown}",
+        "+++ /dev/null" if change.after is None else f"+++ {change.shown}",
+    ]
+    if before is None or after is None:
+        return [*head, "(binary content)"]
+    # what is the same at both ends costs nothing that way
+    same = 0
+    while same < min(len(before), len(after)) and before[same] == after[same]:
+        same += 1
+    tail = 0
+    while tail < min(len(before), len(after)) - same and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+    start = max(0, same - CONTEXT_LINES)
+    spared = max(0, tail - CONTEXT_LINES)
+    old, new = before[start : len(before) - spared], after[start : len(after) - spared]
+    if min(len(old), len(new)) > COMPARED_LINES:
+        return [*head, f"({len(old):,} lines are replaced by {len(new):,}, from line {same + 1} on)"]
+    hunks = list(difflib.unified_diff(old, new, n=CONTEXT_LINES, lineterm=""))[2:]
+    return head + [_moved(line, by=start) if line.startswith("@@") else line for line in hunks]
+
+
+def _moved(header: str, *, by: int) -> str:
+    """The hunk's line numbers counted from the beginning of the file."""
+    _, old, new, _ = header.split(" ")
+
+    def later(span: str) -> str:
+        first, comma, count = span[1:].partition(",")
+        return f"{span[0]}{int(first) + by}{comma}{count}"
+
+    return f"@@ {later(old)} {later(new)} @@"
+
+
+def _lines(content: bytes | None) -> list[str] | None:
+    if content is None:
+        return []
+    text = text_of(content)
+    if text is None:
+        return None
+    lines = printable(text.text).split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    elif text.text:
+        lines[-1] += " (no line end)"
+    return lines
+
+
+def _bounded(lines: list[str]) -> str:
+    shown = [_safe(line) for text in lines[: MAX_LINES + 1] for line in text.split("\n")][:MAX_LINES]
+    if len(lines) > MAX_LINES:
+        shown.append(f"[... {len(lines) - MAX_LINES:,} more lines]")
+    return "\n".join(shown)
+
+
+def _safe(line: str) -> str:
+    """No character that a terminal would obey, or that turns the text's direction."""
+    line = line.removesuffix("\r")
+    if len(line) > MAX_LINE_CHARACTERS:
+        line = f"{line[:MAX_LINE_CHARACTERS]} [... {len(line) - MAX_LINE_CHARACTERS:,} more characters]"
+    return "".join([each if each == "\t" or each.isprintable() else f"\\u{ord(each):04x}" for each in line])
