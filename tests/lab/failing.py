@@ -96,9 +96,7 @@ async def turn(
         jitter=lambda: 0.5,
     )
     began, before = clock.monotonic(), lab.count()
-    started = TurnStarted(
-        config=msgspec.structs.replace(config, **more), input=(Message("user", (Text("Please."),)),)
-    )
+    started = TurnStarted(config=msgspec.structs.replace(config, **more), input=(Message("user", (Text("Please."),)),))
     result = await settled(runner.run(started), clock=clock)
     assert clock.delays == [], "a timer outlives the turn"
     return Ended(result, seen, noted, clock.monotonic() - began, lab.count() - before)

@@ -209,7 +209,7 @@ async def test_no_retry_begins_that_the_turns_time_would_not_see() -> None:
 async def test_each_deadline_ends_its_own_silence(family: str) -> None:
     """First event, between events (keep-alives renew neither), the end after a finish reason, and the whole."""
     once = RetryPolicy(attempts=1)
-    for kind, at, seconds in (
+    silences: tuple[tuple[FaultName, Point, int], ...] = (
         ("stall", "headers", 20),
         ("pings", "start", 20),
         ("stall", "text", 10),
@@ -217,7 +217,8 @@ async def test_each_deadline_ends_its_own_silence(family: str) -> None:
         ("pings", "arguments", 10),
         ("stall", "finish", 5),
         ("pings", "finish", 5),
-    ):
+    )
+    for kind, at, seconds in silences:
         script = fails(ScriptedFault(kind=kind, at=at), in_call=at == "arguments")
         ended = await turn(Lab([script]), script, family=family, stream=True, retry=once)
         assert (ended.took_s, ended.result.requests) == (seconds, 1), (kind, at)
@@ -236,7 +237,9 @@ async def test_fallback_models_are_asked_in_order(family: str) -> None:
     models = (Fallback(model="nowhere"), Fallback(model="third"))
     ended = await turn(lab, first, family=family, stream=True, fallbacks=models, retry=RetryPolicy(attempts=2))
     agrees(ended, requests=5, discarded=3)
-    assert [received.model for received in lab.requests if received.model] == ["first"] * 2 + ["nowhere"] + ["third"] * 2
+    assert [received.model for received in lab.requests if received.model] == ["first"] * 2 + ["nowhere"] + [
+        "third"
+    ] * 2
     assert (ended.result.text, ended.result.complete, ended.noted) == (KEPT, True, [KEPT])
 
 
