@@ -13,13 +13,15 @@ Access = Literal["read", "write"]
 class PathFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One path of a call. `given` is the text of the call, `lexical` the absolute path that it spells, `resolved` where that
     leads (symbolic links followed, a missing tail kept). `resolved` is empty where it cannot be known: after a `cd` to an
-    unknown place, or for text that is no path. `inside` is whether it leads into the workspace."""
+    unknown place, or for text that is no path. `inside` is whether it leads into the workspace. `holds` names a secret file
+    below the folder, where the command searches files (`rg`, `grep -r`)."""
 
     given: str
     resolved: str = ""
     lexical: str = ""
     inside: bool = False
     access: Access = "read"
+    holds: str = ""
 
 
 class Word(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -44,7 +46,8 @@ class CommandFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     `within` are the commands that run it, outermost first (`sudo`, `xargs`, `bash -c`). `carries`: it only runs others, which
     are facts of their own. `guessed`: another command may run it; only prohibitions look at it. `opaque` says why what it runs
-    cannot be known; `doubt` why it may do more than its words say. `redirections` are files that it opens."""
+    cannot be known; `doubt` why it may do more than its words say. `redirections` are files that it opens. `place_holds` is what
+    `PathFact.holds` is, for the folder in which it runs."""
 
     words: tuple[Word, ...]
     text: str
@@ -55,6 +58,7 @@ class CommandFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     guessed: bool = False
     opaque: str = ""
     doubt: str = ""
+    place_holds: str = ""
 
 
 class ShellFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

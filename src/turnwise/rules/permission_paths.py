@@ -31,7 +31,8 @@ PUBLIC_ENDINGS = (".example", ".sample", ".template", ".dist", ".pub", ".md", ".
 # Writing there makes other programs do something later: hooks, start files, rules such as these.
 PROTECTED_FOLDERS = frozenset(".git .hg .svn .jj .turnwise .husky .vscode .idea .devcontainer".split())
 PROTECTED_NAMES = frozenset(
-    """turnwise.toml .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin
+    """turnwise.toml pyproject.toml
+    .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin
     .zlogout .kshrc .cshrc .tcshrc .inputrc .xprofile .xinitrc .xsession config.fish .gitconfig .gitmodules .gitattributes
     .envrc .mcp.json .pre-commit-config.yaml .vimrc .exrc .nanorc .tmux.conf .wgetrc .curlrc sitecustomize.py""".split()
 )

@@ -276,7 +276,7 @@ def _judge_command(command: CommandFact, *, facts: CallFacts, policy: Policy) ->
         if specific and found.rule is not None and _spells_out(found.rule, at=at):
             continue
         for path in word.paths:
-            if path.resolved or guard_of_text(path.given, access=access):
+            if path.resolved or path.given.startswith("~") or guard_of_text(path.given, access=access):
                 path = msgspec.structs.replace(path, access=access)
                 yield _judge_path(path, facts=facts, policy=policy, named=True)
 

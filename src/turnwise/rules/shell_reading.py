@@ -13,7 +13,8 @@ from turnwise.rules.shell_dangers import is_harmless, steers
 
 class Reader(msgspec.Struct, frozen=True, kw_only=True):
     """`flags` are letters of options without a value, `valued` of those with one; `long` and `long_valued` likewise. The first
-    `patterns` operands are text; the others are paths, unless `speaks`: then all operands are text. At most `most` operands."""
+    `patterns` operands are text; the others are paths, unless `speaks`: then all operands are text. `searches`: it looks at
+    all files below its operands, or where it runs if it has none. At most `most` operands."""
 
     flags: str = ""
     valued: str = ""
@@ -21,12 +22,13 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
     long_valued: frozenset[str] = frozenset()
     patterns: int = 0
     speaks: bool = False
+    searches: bool = False
     most: int | None = None
 
 
 def _reader(
     flags: str = "", *, valued: str = "", long: str = "", values: str = "", patterns: int = 0, speaks: bool = False,
-    most: int | None = None,
+    searches: bool = False, most: int | None = None,
 ) -> Reader:  # fmt: skip
     return Reader(
         flags=flags,
@@ -35,18 +37,20 @@ def _reader(
         long_valued=frozenset(f"--{name}" for name in values.split()),
         patterns=patterns,
         speaks=speaks,
+        searches=searches,
         most=most,
     )
 
 
 _GREP = _reader(
-    "EFGPivwxcLlqsbHhnozaTyU",
+    "rEFGPivwxcLlqsbHhnozaTyU",
     valued="mABCe",
     long="""extended-regexp fixed-strings basic-regexp perl-regexp ignore-case no-ignore-case invert-match word-regexp
-    line-regexp count files-without-match files-with-matches only-matching quiet silent no-messages byte-offset
+    line-regexp count files-without-match files-with-matches only-matching quiet silent no-messages byte-offset recursive
     with-filename no-filename line-number initial-tab null text color colour""",
     values="max-count after-context before-context context color colour label binary-files regexp",
     patterns=1,
+    searches=True,
 )
 _TEXT_OUT = _reader(speaks=True)
 
@@ -139,6 +143,7 @@ READERS: dict[str, Reader] = {
         values="""max-count after-context before-context context regexp type type-not color colors max-depth max-columns sort
         sortr threads""",
         patterns=1,
+        searches=True,
     ),
     "tree": _reader(
         "adfilpsughDFLnCrtcvUQ",
@@ -249,14 +254,14 @@ def is_reading(command: CommandFact) -> bool:
     if name.text == "jq" and any("env" in text.casefold() or "clude" in text or "import" in text for text in texts):
         return False
     reader = READERS.get(name.text)
-    return reader is not None and _fits(rest, reader=reader)
+    return reader is not None and _fits(rest, reader=reader, place_holds=command.place_holds)
 
 
 def _is_plain(word: Word) -> bool:
     return word.literal and "\0" not in word.text
 
 
-def _fits(words: list[Word], *, reader: Reader) -> bool:
+def _fits(words: list[Word], *, reader: Reader, place_holds: str = "") -> bool:
     """Read the options as getopt does; whatever is not listed fails."""
     operands: list[Word] = []
     patterns = reader.patterns
@@ -284,7 +289,9 @@ def _fits(words: list[Word], *, reader: Reader) -> bool:
         return False
     if reader.speaks:
         return True
-    return all(_is_known(word) for word in operands[patterns:])
+    if reader.searches and not operands[patterns:] and place_holds:
+        return False
+    return all(_is_known(word) and not any(path.holds for path in word.paths) for word in operands[patterns:])
 
 
 def _is_option(text: str) -> bool:

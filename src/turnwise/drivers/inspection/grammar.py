@@ -17,6 +17,7 @@ _SKIPPED = re.compile(rb"(?:[ \t\n]|\\\n)*")
 _QUOTED_LEAVES = frozenset({"raw_string", "ansi_c_string", "comment", "heredoc_body"})
 _LITERAL_BODIES = frozenset({"heredoc_body", "heredoc_content", "string_content", "raw_string", "ansi_c_string"})
 _DELIMITER = re.compile(r"""'([\w.-]+)'|"([\w.-]+)"|\\([\w.-]+)|([\w.-]+)""")
+_AFTER_DELIMITER = tuple(bytes([code]) for code in b" \t\n;|&)<>")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _STARTS_SUBSTITUTION = re.compile(r"`|\$[({]|[<>]\(")
 
@@ -45,7 +46,8 @@ def _problem(root: "Node", *, script: str, source: bytes) -> str:
     end = 0
     for leaf in _leaves(root):
         gap = source[end : leaf.start_byte]
-        if leaf.start_byte < end or (_SKIPPED.fullmatch(gap) is None and not _is_body_text(leaf)):
+        skipped = _SKIPPED.fullmatch(gap) is not None or (_is_body_text(leaf) and not _substitutes(gap.decode()))
+        if leaf.start_byte < end or not skipped:
             return f"`{gap[:20].decode('utf-8', 'replace')}` is not understood"
         problem = _leaf_problem(leaf, source=source)
         if problem:
@@ -70,22 +72,38 @@ def _leaf_problem(leaf: "Node", *, source: bytes) -> str:
         if (before and (before[-1:] not in b" \t\n;&|()" or before[-2:-1] == b"\\")) or "\n" in text:
             return "a comment is not understood"
     if leaf.type == "heredoc_start":
-        return _heredoc_problem(leaf)
+        return _heredoc_problem(leaf, source=source)
+    if leaf.type == ";;" and (leaf.parent is None or leaf.parent.type != "case_item"):
+        return "`;;` is not understood"
     if (
         leaf.type == "word"
         and text.startswith("#")
         and source[leaf.start_byte - 1 : leaf.start_byte] in (b" ", b"\n", b"\t")
     ):
         return "a comment is not understood"
-    if leaf.is_named and leaf.type not in _QUOTED_LEAVES:
-        if _STARTS_SUBSTITUTION.search(re.sub(r"\\.", "", text, flags=re.DOTALL)):
+    if leaf.is_named and (leaf.type not in _QUOTED_LEAVES or _expands(leaf)):
+        if _substitutes(text):
             return f"`{text[:40]}` is not understood"
         if leaf.type not in _LITERAL_BODIES and re.search(r"[^\S \t\n]", text):
             return "it holds spaces that bash does not take for spaces"
     return ""
 
 
-def _heredoc_problem(start: "Node") -> str:
+def _substitutes(text: str) -> bool:
+    """Whether bash would run something of it, though the tree has no node for that."""
+    return _STARTS_SUBSTITUTION.search(re.sub(r"\\.", "", text, flags=re.DOTALL)) is not None
+
+
+def _expands(leaf: "Node") -> bool:
+    """Whether it is the body of a here-document in which bash expands variables and substitutions."""
+    if leaf.type != "heredoc_body" or leaf.parent is None:
+        return False
+    starts = [child for child in leaf.parent.children if child.type == "heredoc_start"]
+    delimiter = heredoc_delimiter(starts[0]) if len(starts) == 1 else None
+    return delimiter is None or not delimiter[1]
+
+
+def _heredoc_problem(start: "Node", *, source: bytes) -> str:
     """Whether bash would end the here-document at the same line."""
     doubtful = "where a here-document ends is not certain"
     redirect = start.parent
@@ -97,6 +115,12 @@ def _heredoc_problem(start: "Node") -> str:
     ends = [child for child in redirect.children if child.type == "heredoc_end"]
     body = heredoc_text(redirect)
     if len(ends) != 1 or body is None or (ends[0].text or b"").decode().strip("\t\n") != word:
+        return doubtful
+    if source[start.end_byte : start.end_byte + 1] not in (b"", *_AFTER_DELIMITER):
+        return doubtful
+    if source[ends[0].end_byte : ends[0].end_byte + 1] not in (b"", b"\n") and not (ends[0].text or b"").endswith(
+        b"\n"
+    ):
         return doubtful
     lines = [line.lstrip("\t") if strips else line for line in body.split("\n")]
     if word in lines or (not quoted and "\\\n" in body) or (not strips and ends[0].start_point.column):

@@ -5,10 +5,12 @@ import re
 from pathlib import Path
 
 from turnwise.rules.permission_facts import Access, PathFact
+from turnwise.rules.permission_paths import guard_of_text
 
 MAX_PATH_CHARS = 4096  # PATH_MAX of Linux
 MAX_GLOB_ENTRIES = 2000  # looked at for one word
 MAX_GLOB_MATCHES = 100
+MAX_SEARCHED = 10_000  # entries below a folder, some 20 ms
 
 # Nothing is kept and nothing is revealed by them.
 HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
@@ -57,6 +59,21 @@ class Paths:
 
     def is_folder(self, path: str) -> bool:
         return os.path.isdir(path)  # noqa: PTH112
+
+    def secret_below(self, folder: str, *, hidden: bool) -> str:
+        """The first secret file in the folder or below, links not followed; empty where there is none. A folder too large to
+        be looked through counts as one that has some. `hidden`: those whose names begin with a dot as well."""
+        seen = 0
+        for place, folders, files in os.walk(folder):
+            if not hidden:
+                folders[:] = [name for name in folders if not name.startswith(".")]
+            seen += len(folders) + len(files)
+            if seen > MAX_SEARCHED:
+                return f"more than {MAX_SEARCHED:,} files"
+            for name in files:
+                if (hidden or not name.startswith(".")) and guard_of_text(f"{place}/{name}", access="read") == "secret":
+                    return name
+        return ""
 
     def matches(self, pattern: re.Pattern[str] | str, *, place: str) -> list[str] | None:
         """The names in `place` that one segment of a glob matches, as bash does: hidden ones only where the glob says so."""

@@ -8,7 +8,7 @@ import msgspec
 
 from turnwise.drivers.inspection import repositories
 from turnwise.drivers.inspection.grammar import heredoc_delimiter, heredoc_text, parse
-from turnwise.drivers.inspection.paths import Paths
+from turnwise.drivers.inspection.paths import HARMLESS_DEVICES, Paths
 from turnwise.drivers.inspection.spelling import Spelled, spell
 from turnwise.drivers.inspection.wrappers import PREFIXES, SHELLS, Carried, Words, unwrap
 from turnwise.rules.permission_facts import Access, Assignment, CommandFact, PathFact, ShellFacts, Word
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MAX_SCRIPT_CHARS = 64 * 1024  # nobody reads more of it before saying yes
 MAX_COMMANDS = 300
 MAX_LOOKUPS = 4000  # of paths, some 20 us each
+MAX_SEARCHES = 8  # of folders, for files that a search would show
 MAX_DEPTH = 48
 MAX_SCRIPTS = 8  # one in another
 MAX_PLACES = 4
@@ -74,6 +75,7 @@ class _Walk:
         self.unconditional = True
         self.guessing = False
         self.lookups = 0
+        self.held: dict[tuple[str, bool], str] = {}
         self.depth = 0
         self.nested = 0
 
@@ -251,10 +253,12 @@ class _Walk:
     ) -> None:
         carried = unwrap(words, stdin=stdin)
         name = words[0].text if words and words[0].literal else ""
+        known = tuple(self._word(word, operand=at > 0) for at, word in enumerate(words))
+        hidden = _searches_hidden(words)
         sets = (*assignments, *(_assigned(word) for word in carried.sets), *_set_by(name, words=words))
         self._emit(
             CommandFact(
-                words=tuple(self._word(word, operand=at > 0) for at, word in enumerate(words)),
+                words=known if hidden is None else tuple(self._searched(word, hidden=hidden) for word in known),
                 text=text[:SHOWN_CHARS],
                 assignments=sets,
                 redirections=redirections,
@@ -263,6 +267,7 @@ class _Walk:
                 guessed=self.guessing,
                 opaque=carried.opaque,
                 doubt=self._git_doubt(name),
+                place_holds="" if hidden is None else self._held(self.places, hidden=hidden),
             )
         )
         if name in ("cd", "pushd", "popd"):
@@ -332,9 +337,9 @@ class _Walk:
 
     def _word(self, word: Spelled, *, operand: bool) -> Word:
         if not word.literal:
-            return Word(word.text, literal=False)
+            return Word(word.text, literal=False, paths=_suspects(word.text) if operand else ())
         if word.is_glob:
-            return self._glob(word)
+            return self._glob(word) if operand else Word(word.text, literal=False)
         return Word(word.text, paths=self._candidates(word) if operand else ())
 
     def _candidates(self, word: Spelled) -> tuple[PathFact, ...]:
@@ -367,6 +372,26 @@ class _Walk:
         if self.places is None:
             return Word(word.text, literal=False)
         return Word(word.text, paths=tuple(dict.fromkeys(facts)))
+
+    def _searched(self, word: Word, *, hidden: bool) -> Word:
+        facts = [
+            msgspec.structs.replace(fact, holds=self._held((fact.resolved,), hidden=hidden)) for fact in word.paths
+        ]
+        return msgspec.structs.replace(word, paths=tuple(facts))
+
+    def _held(self, places: Places, *, hidden: bool) -> str:
+        """What a search of the folders would show that is secret. Each is looked through once."""
+        if places is None:
+            return "an unknown folder"
+        for place in places:
+            if (place, hidden) not in self.held:
+                if len(self.held) >= MAX_SEARCHES:
+                    raise _TooMuch("it searches too many folders")
+                inside = self.paths.contains(place) and self.paths.is_folder(place)
+                self.held[place, hidden] = self.paths.secret_below(place, hidden=hidden) if inside else ""
+            if self.held[place, hidden]:
+                return self.held[place, hidden]
+        return ""
 
     # redirections and assignments
 
@@ -450,7 +475,8 @@ class _Walk:
         if not word.literal or word.is_glob or (self.places is None and not word.text.startswith(("/", "~"))):
             return [PathFact(given=word.text, access=access)]
         places = self.places or (self.paths.workspace,)
-        return [self._look_up(word.text, place=place, access=access, tilde=word.has_tilde) for place in places]
+        facts = [self._look_up(word.text, place=place, access=access, tilde=word.has_tilde) for place in places]
+        return [fact for fact in facts if fact.resolved not in HARMLESS_DEVICES]
 
     def _assignment(self, node: "Node", *, within: tuple[str, ...]) -> list[Assignment]:
         self._children(node, within=within)
@@ -504,6 +530,22 @@ def _set_by(name: str, *, words: Words) -> list[Assignment]:
         return []
     named = [after for word, after in pairwise(words) if name != "printf" or word.text == "-v"]
     return [Assignment(found[1], "", False) for word in named if (found := _NAME.fullmatch(word.text))]
+
+
+def _searches_hidden(words: Words) -> bool | None:
+    """Whether a command that searches all files below a folder looks at hidden ones, too; None where it is no such command."""
+    name = words[0].text if words and words[0].literal else ""
+    if name == "rg":
+        return False
+    options = [word.text for word in words[1:] if word.text.startswith("-")]
+    recursive = any("r" in text or "R" in text for text in options)
+    return True if name in ("grep", "egrep", "fgrep") and recursive else None
+
+
+def _suspects(text: str) -> tuple[PathFact, ...]:
+    """Parts of a word known only when it runs that show what it may name: `$HOME/.ssh/key`, `{a,.env}`, `~root/x`."""
+    parts = [part for part in re.split(r"""[{},\s'"=:]+""", text) if part]
+    return tuple(PathFact(given=part) for part in dict.fromkeys(parts) if "/" in part or "." in part or part[0] == "~")
 
 
 def _path_texts(text: str) -> tuple[str, ...]:

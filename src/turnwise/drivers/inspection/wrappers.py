@@ -154,7 +154,7 @@ def _prefix(name: str, *, rest: Words, prefix: Prefix) -> Carried:
     if name == "command" and rest and rest[0].text in ("-v", "-V"):
         return NOTHING
     if at is None:
-        return Carried(guesses=_suffixes(rest), opaque=f"an option of `{name}` is not understood")
+        return msgspec.structs.replace(_loose(rest, stdin=None), opaque=f"an option of `{name}` is not understood")
     sets: list[Spelled] = [plain(f"{after.text}=") for word, after in pairwise(rest) if word.text == "-u"]
     sets = sets if name == "env" else []
     while prefix.assigns and at < len(rest) and _ASSIGNMENT.match(rest[at].text):
@@ -260,7 +260,8 @@ def _shell_script(rest: Words, *, option: str, carries: bool) -> Carried:
             return Carried(opaque=f"the shell's option `{rest[at].text}` is not understood")
         at += 1
     if at >= len(rest) or not rest[at].literal:
-        return Carried(opaque="what the shell runs is known only when it runs")
+        scripts = tuple(word.text.strip("\"'") for word in rest[at : at + 1])
+        return Carried(opaque="what the shell runs is known only when it runs", guessed_scripts=scripts)
     ordinary = re.fullmatch(r"-[ceuxl]+", option) is not None
     opaque = "" if ordinary or "o" not in option else f"the shell's option `{option}` is not understood"
     return Carried(scripts=(rest[at].text,), carries=carries and ordinary, opaque=opaque)
