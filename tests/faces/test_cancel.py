@@ -1,0 +1,256 @@
+"""Cancel in every state: settled within a second of the turn's own clock, every call answered, history that goes on."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from turnwise import Agent, RunResult, StopReason, tool
+from turnwise.drivers.approvals import Asking
+from turnwise.drivers.hooks import Hook, Looks, Says
+from turnwise.drivers.watching import FrameSeen, RequestFinished, RequestStarted, Seen
+from turnwise.lab import Lab
+from turnwise.lab.script import parse_script
+from turnwise.rules.permissions import Policy
+from turnwise.testing import FakeClock
+from turnwise.turn.approvals import Approval
+from turnwise.vocab import ToolResult, calls_of
+
+FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+DELEGATES = parse_script(
+    """
+title = "hands out a task"
+[[steps]]
+calls = [{ name = "task", arguments = { agent = "one", prompt = "work" } }, { name = "read", arguments = { path = "a" } }]
+[[steps]]
+text = "{results}"
+""",
+    name="delegates",
+)
+
+
+def script(fault: str, name: str) -> str:
+    return f"""
+title = "{name}"
+[[steps]]
+text = "The answer begins here, and it is long enough to be sent in several pieces."
+calls = [{{ name = "read", arguments = {{ path = "a" }} }}]
+fault = {{ {fault} }}
+"""
+
+
+SCRIPTS = [
+    DELEGATES,
+    parse_script(script('kind = "stall", at = "headers"', "stalls before its headers"), name="connecting"),
+    parse_script(script('kind = "stall", at = "text"', "stalls in its text"), name="in-text"),
+    parse_script(script('kind = "stall", at = "arguments"', "stalls in a call"), name="in-arguments"),
+    parse_script(script('kind = "status", status = 503', "is overloaded"), name="overloaded"),
+]
+
+
+@tool(effect="read")
+def read(path: str) -> str:
+    """Read."""
+    return f"content of {path}"
+
+
+def script(fault: str, name: str) -> str:
+    return f"""
+title = "{name}"
+[[steps]]
+text = "The answer begins here, and it is long enough to be sent in several pieces."
+calls = [{{ name = "read", arguments = {{ path = "a" }} }}]
+fault = {{ {fault} }}
+"""
+
+
+SCRIPTS = [
+    DELEGATES,
+    parse_script(script('kind = "stall", at = "headers"', "stalls before its headers"), name="connecting"),
+    parse_script(script('kind = "stall", at = "text"', "stalls in its text"), name="in-text"),
+    parse_script(script('kind = "stall", at = "arguments"', "stalls in a call"), name="in-arguments"),
+    parse_script(script('kind = "status", status = 503', "is overloaded"), name="overloaded"),
+]
+
+
+@tool(effect="read")
+def read(path: str) -> str:
+    """Read."""
+    return f"content of {path}"
+
+
+class Cancelled(NamedTuple):
+    result: RunResult
+    history: Sequence[Message]
+
+
+async def cancelled(agent: Agent, *, clock: FakeClock, reached: asyncio.Event, **options: object) -> RunResult:
+    """Start it, cancel it once the state is reached, and give it one second."""
+    task = asyncio.create_task(agent.run("Go.", **options))  # pyright: ignore[reportArgumentType]
+    await asyncio.wait_for(reached.wait(), 10)
+    began = clock.monotonic()
+    agent.interrupt("cancel")
+    for _ in range(100):
+        if task.done():
+            break
+        await clock.advance(0.01)
+    assert task.done(), "it has not settled within a second"
+    assert clock.monotonic() - began <= 1.0
+    return task.result()
+
+
+async def goes_on(lab: Lab, result: RunResult, *, family: str) -> None:
+    """Every call has its one result, and a strict provider takes the history."""
+    calls = [call.id for message in result.history for call in calls_of(message)]
+    answered = [part.call_id for message in result.history for part in message.parts if isinstance(part, ToolResult)]
+    assert sorted(calls) == sorted(answered)
+    assert result.stop_reason is StopReason.CANCELLED and not result.complete and result.text.strip()
+    next_ = await agent_of(lab, "plain-answer", family=family, tools=[read]).run("And now?", history=result.history)
+    assert next_.complete, next_.fault
+
+
+def agent_of(lab: Lab, name: str, *, family: str, **options: object) -> Agent:
+    return Agent(f"{family}:{name}", base_url="http://127.0.0.1:9/v1", transport=lab.transport(), **options)  # pyright: ignore[reportArgumentType]
+
+
+each_family = pytest.mark.parametrize("family", FAMILIES)
+
+
+@each_family
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("state", ["connecting", "in-text", "in-arguments", "overloaded"])
+@pytest.mark.promise("wait:cancel", "step:every-call-answered")
+async def test_while_a_request_is_under_way_or_waits_to_be_sent_again(family: str, stream: bool, state: str) -> None:
+    """No headers yet, in mid-text, in mid-arguments, asleep before a retry."""
+    clock, reached = FakeClock(), asyncio.Event()
+    lab = Lab(SCRIPTS)
+    awaited: Callable[[Seen], bool] = {
+        "connecting": lambda seen: isinstance(seen, RequestStarted),
+        "overloaded": lambda seen: isinstance(seen, RequestFinished),
+    }.get(state, lambda seen: isinstance(seen, FrameSeen if stream else RequestStarted))
+    agent = agent_of(lab, state, family=family, stream=stream, tools=[read], clock=clock)
+    result = await cancelled(
+        agent, clock=clock, reached=reached, watch=lambda seen: reached.set() if awaited(seen) else None
+    )
+    await goes_on(lab, result, family=family)
+    assert result.requests == 1
+
+
+@each_family
+@pytest.mark.parametrize("kind", ["obedient", "deaf", "thread"])
+@pytest.mark.promise("wait:cancel", "wait:tool", "step:every-call-answered")
+async def test_while_a_tool_runs(family: str, kind: str) -> None:
+    """One that ends when it is told to, one that does not, one in a thread, which nobody can end: it is left behind."""
+    clock, reached, leave = FakeClock(), asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    deaf = asyncio.Event()
+
+    async def obedient(path: str) -> str:
+        """Read."""
+        reached.set()
+        await asyncio.Event().wait()
+        return path
+
+    async def stubborn(path: str) -> str:
+        """Read."""
+        reached.set()
+        while not deaf.is_set():
+            try:
+                await deaf.wait()
+            except asyncio.CancelledError:
+                continue
+        return path
+
+    def blocking(path: str) -> str:
+        """Read."""
+        loop.call_soon_threadsafe(reached.set)
+        leave.wait(30)
+        return path
+
+    function = {"obedient": obedient, "deaf": stubborn, "thread": blocking}[kind]
+    slow = tool(name="read", effect="read")(function)
+    lab = Lab(SCRIPTS)
+    agent = agent_of(lab, "parallel-calls", family=family, tools=[slow], clock=clock)
+    try:
+        result = await cancelled(agent, clock=clock, reached=reached)
+    finally:
+        leave.set()
+        deaf.set()
+    await goes_on(lab, result, family=family)
+
+
+@each_family
+@pytest.mark.promise("wait:cancel", "wait:child", "step:every-call-answered")
+async def test_while_a_child_runs(family: str) -> None:
+    """The child's tool does not listen; the finished sibling keeps its result."""
+    clock, reached, over = FakeClock(), asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def search(pattern: str) -> str:
+        """Search."""
+        reached.set()
+        while not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                continue
+        return pattern
+
+    lab = Lab(SCRIPTS)
+    child = agent_of(lab, "never-stops", family=family, tools=[search], clock=clock)
+    agent = agent_of(lab, "delegates", family=family, tools=[read], agents={"one": child}, clock=clock)
+    try:
+        result = await cancelled(agent, clock=clock, reached=reached)
+    finally:
+        over.set()
+    await goes_on(lab, result, family=family)
+    texts = [part for message in result.history for part in message.parts if isinstance(part, ToolResult)]
+    assert {part.name: part.is_error for part in texts} == {"task": True, "read": False}
+
+
+@each_family
+@pytest.mark.parametrize("state", ["asking", "hook"])
+@pytest.mark.promise("wait:cancel", "wait:ask", "step:every-call-answered")
+async def test_while_a_person_or_a_hook_is_waited_for(family: str, state: str) -> None:
+    """Neither answers, nor lets itself be cancelled."""
+    clock, reached, over = FakeClock(), asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        reached.set()
+        while not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async def approver(_: Asking) -> Sequence[Approval]:
+        await wait()
+        return []
+
+    async def hook(_: Looks) -> Says:
+        await wait()
+        return None
+
+    @tool(name="read", effect="write")
+    def put(path: str) -> str:
+        """Write."""
+        return path
+
+    lab = Lab(SCRIPTS)
+    agent = agent_of(
+        lab,
+        "parallel-calls",
+        family=family,
+        tools=[put],
+        clock=clock,
+        policy=Policy(attended=True),
+        approver=approver,
+        hooks=[Hook(point="before_tool", function=hook, name="slow")] if state == "hook" else [],
+    )
+    try:
+        result = await cancelled(agent, clock=clock, reached=reached)
+    finally:
+        over.set()
+    await goes_on(lab, result, family=family)
+    assert result.requests == 1
