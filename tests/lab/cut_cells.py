@@ -98,6 +98,11 @@ def cells(
     return [cell for cell in every if cell.told != "missing" or (cell.family, cell.stream) in TELL_USAGE_LAST]
 
 
+def file_tools(folder: Path) -> list[ToolLike]:
+    """The workspace's tools that the writer calls; the others would only change the figures whenever they change."""
+    return [tool for tool in workspace_tools(folder) if tool.name in ("read", "write")]
+
+
 async def ask_writer(
     writer: Writer,
     *,
@@ -119,7 +124,7 @@ async def ask_writer(
         base_url="http://lab/v1",
         api_key="lab",
         transport=MemoryTransport(Provider(scripts={name: script}), requests=received),
-        tools=workspace_tools(folder) if tools is None else tools,
+        tools=file_tools(folder) if tools is None else tools,
         settings=replace(settings, max_output_tokens=limit),
         stream=stream,
         recover=recover,

@@ -1,30 +1,20 @@
-"""Cut turns end to end: the lab's writer over real HTTP, an agent with real tools, the file on disk."""
+"""Cut turns over real HTTP: the lab's writer, an agent with real tools, the file. More in `test_recovery_*`."""
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import pytest
 
+from lab.cut_cells import MODELS, OBJECTS, RAW, WAYS, file_tools
 from turnwise import Agent, RunResult, Settings
-from turnwise.drivers.workspace import workspace_tools
 from turnwise.faces.tools import ToolLike
 from turnwise.lab import Lab
-from turnwise.lab.script import Habit, Script, Writer
+from turnwise.lab.script import Script, Writer
 from turnwise.lab.writer import file_text
 from turnwise.turn.config import Recover
 from turnwise.vocab import calls_of
 
-MODELS = {
-    "openai_chat": "openai_chat",
-    "openai_responses": "openai_responses",
-    "anthropic_messages": "anthropic",  # the profile that asks for raw argument pieces
-    "gemini": "gemini",
-}
-WAYS = [(family, stream) for family in MODELS for stream in (True, False)]
-# Bodies of Anthropic, and Gemini always, hand out objects: nothing of a cut call can be gone on with.
-RAW = [way for way in WAYS if way[0] != "gemini" and way != ("anthropic_messages", False)]
-OBJECTS = [way for way in WAYS if way not in RAW]
 SIZE = 40_000
 
 
@@ -40,14 +30,15 @@ async def run(
     **options: Any,
 ) -> tuple[RunResult, Lab]:
     """One turn; what the lab refused or counted otherwise than the result is an error."""
-    async with Lab([Script(name="writer", title="writes", writer=writer, prefill=False)]) as lab:
-        prefix = "" if family in ("anthropic_messages", "gemini") else "/v1"
+    name = MODELS[family].partition(":")[2]
+    async with Lab([Script(name=name, title="writes", writer=writer, prefill=False)]) as lab:
+        prefix = "" if family in ("anthropic_messages", "gemini", "gemini on Vertex AI") else "/v1"
         (folder / "notes.txt").write_text("a note\n")
         agent = Agent(
-            f"{MODELS[family]}:writer",
+            MODELS[family],
             base_url=lab.url + prefix,
             api_key="lab",
-            tools=workspace_tools(folder) if tools is None else tools,
+            tools=file_tools(folder) if tools is None else tools,
             settings=Settings(max_output_tokens=limit, **options),
             stream=stream,
             recover=recover,
@@ -67,12 +58,9 @@ def ran(result: RunResult) -> list[str]:
 @pytest.mark.promise("cut:continued", "cut:never-run")
 @pytest.mark.parametrize(("family", "stream"), RAW)
 @pytest.mark.parametrize("limit", [2000, 4000, 8000])
-@pytest.mark.parametrize("finish", ["true", "tool_calls", "stop"])
-async def test_a_cut_file_is_continued_and_written_once(
-    family: str, stream: bool, limit: int, finish: Literal["true", "tool_calls", "stop"], tmp_path: Path
-) -> None:
+async def test_a_cut_file_is_continued_and_written_once(family: str, stream: bool, limit: int, tmp_path: Path) -> None:
     """Proves: byte for byte the wanted file, one run of the tool, at 1.05 x the arguments' tokens (1.10 x at 2,000)."""
-    writer = Writer(size=SIZE, finish=finish)
+    writer = Writer(size=SIZE)
     result, _ = await run(writer, family=family, stream=stream, limit=limit, folder=tmp_path)
     assert (tmp_path / "big.txt").read_bytes() == file_text(SIZE).encode()
     assert (result.complete, ran(result), result.steps) == (True, ["write"], 2)
@@ -84,12 +72,11 @@ async def test_a_cut_file_is_continued_and_written_once(
 @pytest.mark.promise("cut:split", "cut:never-run")
 @pytest.mark.parametrize(("family", "stream"), OBJECTS)
 @pytest.mark.parametrize("limit", [2000, 4000, 8000])
-@pytest.mark.parametrize("finish", ["true", "tool_calls", "stop"])
 async def test_where_no_prefix_can_be_had_the_file_is_written_in_pieces(
-    family: str, stream: bool, limit: int, finish: Literal["true", "tool_calls", "stop"], tmp_path: Path
+    family: str, stream: bool, limit: int, tmp_path: Path
 ) -> None:
     """Proves: the wanted file at 2.0 x the tokens of one whole call, whatever the finish reason claims."""
-    result, _ = await run(Writer(size=SIZE, finish=finish), family=family, stream=stream, limit=limit, folder=tmp_path)
+    result, _ = await run(Writer(size=SIZE), family=family, stream=stream, limit=limit, folder=tmp_path)
     assert (tmp_path / "big.txt").read_bytes() == file_text(SIZE).encode()
     assert result.complete
     assert result.usage.output_tokens <= 2.0 * len(json.dumps(file_text(SIZE), ensure_ascii=False).encode()) / 4
@@ -105,86 +92,6 @@ async def test_who_chose_split_gets_the_same_file(family: str, stream: bool, tmp
     assert (tmp_path / "big.txt").read_bytes() == file_text(SIZE).encode()
     assert (result.complete, result.recovery_usage.output_tokens) == (True, 0)
     assert lab.count() == result.steps
-
-
-@pytest.mark.promise("cut:continued")
-@pytest.mark.parametrize(("family", "stream"), WAYS)
-async def test_a_file_of_200_kb_is_written_under_every_cap(family: str, stream: bool, tmp_path: Path) -> None:
-    """Proves: size changes nothing; input tokens grow with the square of the continuations and are in the result."""
-    for limit in (4000, 8000) if (family, stream) in RAW else (8000,):
-        result, _ = await run(Writer(size=200_000), family=family, stream=stream, limit=limit, folder=tmp_path)
-        assert (tmp_path / "big.txt").read_bytes() == file_text(200_000).encode()
-        whole = len(json.dumps(file_text(200_000), ensure_ascii=False).encode()) / 4
-        assert result.usage.output_tokens <= (1.05 if (family, stream) in RAW else 2.0) * whole
-        assert result.recovery_usage.input_tokens > 0 or (family, stream) in OBJECTS
-        assert result.complete
-
-
-@pytest.mark.promise("cut:continued", "cut:split")
-@pytest.mark.parametrize(("family", "stream"), RAW)
-@pytest.mark.parametrize(
-    "habits",
-    [("repeats",), ("fences",), ("apologises",), ("adds",), ("restarts",), ("ignores",), ("nothing",), ("calls",)],
-)
-async def test_every_habit_ends_in_the_right_file(
-    habits: tuple[Habit, ...], family: str, stream: bool, tmp_path: Path
-) -> None:
-    """Proves: what cannot be joined is not joined, and the model writes pieces then."""
-    writer = Writer(size=SIZE, habits=habits, escapes=True, half="\ufffd")
-    result, _ = await run(writer, family=family, stream=stream, limit=4000, folder=tmp_path)
-    assert (tmp_path / "big.txt").read_bytes() == file_text(SIZE).encode()
-    assert result.complete
-    refused = [repair for repair in result.repairs if repair.kind == "continuation_refused"]
-    assert bool(refused) is (habits[0] in ("restarts", "ignores", "nothing", "calls"))
-
-
-@pytest.mark.promise("cut:complete-sibling", "cut:continued")
-@pytest.mark.parametrize(("family", "stream"), WAYS)
-async def test_a_whole_call_beside_a_cut_one_runs_once(family: str, stream: bool, tmp_path: Path) -> None:
-    """Proves: both have their result, one follow-up where the cut one is continued."""
-    writer = Writer(size=SIZE, writes="beside-read")
-    result, _ = await run(writer, family=family, stream=stream, limit=4000, folder=tmp_path)
-    assert (tmp_path / "big.txt").read_bytes() == file_text(SIZE).encode()
-    names = ran(result)
-    assert names.count("read") == 1
-    if (family, stream) in RAW:
-        assert (names, result.steps) == (["read", "write"], 2)
-
-
-@pytest.mark.promise("cut:continued", "cut:split")
-@pytest.mark.parametrize(("family", "stream"), WAYS)
-@pytest.mark.parametrize("limit", [4000, 8000, 16_000])
-async def test_two_large_files_in_one_response_are_both_written(
-    family: str, stream: bool, limit: int, tmp_path: Path
-) -> None:
-    """Proves: wherever the limit falls, in the first call, in the second or between them."""
-    writer = Writer(size=SIZE, writes="two-files")
-    result, _ = await run(writer, family=family, stream=stream, limit=limit, folder=tmp_path)
-    for path, content in (
-        ("big.txt", file_text(SIZE)),
-        ("second-big.txt", file_text(SIZE, seed=2)),
-    ):
-        assert (tmp_path / path).read_bytes() == content.encode()
-    assert result.complete
-
-
-@pytest.mark.promise("cut:continued", "cut:never-run")
-@pytest.mark.parametrize(("family", "stream"), WAYS)
-async def test_an_array_that_would_close_well_is_not_closed(family: str, stream: bool, tmp_path: Path) -> None:
-    """Proves: every hunk of a cut patch arrives, each once."""
-    applied: list[str] = []
-
-    def apply_patch(edits: Annotated[list[dict[str, str | int]], "The hunks, in order."]) -> str:
-        """Apply hunks."""
-        applied.extend([str(edit["new"]) for edit in edits])
-        return f"{len(edits)} applied"
-
-    writer = Writer(size=SIZE, writes="patch")
-    result, _ = await run(writer, family=family, stream=stream, limit=4000, folder=tmp_path, tools=(apply_patch,))
-    assert "".join(applied) == file_text(SIZE)
-    assert result.complete
-    if (family, stream) in RAW:
-        assert ran(result) == ["apply_patch"]
 
 
 @pytest.mark.promise("cut:text-continued")
@@ -222,7 +129,7 @@ async def test_reasoning_that_ate_all_is_asked_for_less(family: str, stream: boo
     assert result.requests <= 3
     assert result.recovery_usage.output_tokens > 0
     assert result.text.strip()
-    if family == "openai_responses":  # plain Chat Completions has no word for less reasoning
+    if family != "openai_chat":  # plain Chat Completions has no word for less reasoning
         assert (result.text, result.complete, lab.count()) == (file_text(2000).strip(), True, 2)
 
 

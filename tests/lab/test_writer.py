@@ -220,7 +220,7 @@ def test_a_wrong_byte_in_the_prefix_gives_a_wrong_continuation() -> None:
 @pytest.mark.parametrize(
     ("family", "body", "room"),
     [
-        ("openai_chat", {"max_tokens": 5, "reasoning_effort": "low"}, Room(output=5, thinking=0)),
+        ("openai_chat", {"max_tokens": 5, "reasoning_effort": "low"}, Room(output=5, thinking=40)),
         ("openai_chat", {"max_completion_tokens": 6}, Room(output=6, thinking=None)),
         ("openai_responses", {"max_output_tokens": 7, "reasoning": {"effort": "high"}}, Room(output=7, thinking=None)),
         (
@@ -232,6 +232,16 @@ def test_a_wrong_byte_in_the_prefix_gives_a_wrong_continuation() -> None:
             "gemini",
             {"generationConfig": {"maxOutputTokens": 9, "thinkingConfig": {"thinkingBudget": 4}}},
             Room(output=9, thinking=4),
+        ),
+        (
+            "anthropic_messages",
+            {"max_tokens": 8, "thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
+            Room(output=8, thinking=40),
+        ),
+        (
+            "gemini",
+            {"generationConfig": {"maxOutputTokens": 9, "thinkingConfig": {"thinkingLevel": "LOW"}}},
+            Room(output=9, thinking=40),
         ),
     ],
 )

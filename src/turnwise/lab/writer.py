@@ -25,6 +25,7 @@ from turnwise.lab.script import Writer
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Part, Response, Text, ToolCall, Usage
 
 PIECE_SHARE = 0.7  # of the limit that a piece takes once it was told to write pieces
+A_LITTLE = 40  # tokens of thinking where little is asked for
 OWN_BEGINNING = 16  # characters by which it knows a text as its own
 HUNK_CHARACTERS = 1500
 # What was not done says so first (rules/arguments.py); whoever reads results can tell by nothing else.
@@ -97,14 +98,23 @@ def room_of(family: str, *, body: Raw) -> Room:
     fields = table(body)
     config = table(either(body, "generationConfig", "generation_config"))
     limit = either({**config, **fields}, "max_completion_tokens", "max_output_tokens", "max_tokens", "maxOutputTokens")
+    thinking = table(either(config, "thinkingConfig", "thinking_config"))
     budgets = (
         dig(body, "thinking", "budget_tokens"),
         dig(body, "reasoning", "max_tokens"),
-        dig(either(config, "thinkingConfig", "thinking_config"), "thinkingBudget"),
+        thinking.get("thinkingBudget"),
     )
     budget = next((one for one in budgets if isinstance(one, int)), None)
-    effort = text(fields.get("reasoning_effort")) or text(dig(body, "reasoning", "effort"))
-    if effort in ("none", "minimal", "low") or dig(body, "thinking", "type") == "disabled":
+    efforts = (
+        fields.get("reasoning_effort"),
+        dig(body, "reasoning", "effort"),
+        dig(body, "output_config", "effort"),
+        thinking.get("thinkingLevel"),
+    )
+    words = {text(effort).lower() for effort in efforts}
+    if words & {"minimal", "low"}:
+        budget = A_LITTLE
+    if "none" in words or dig(body, "thinking", "type") == "disabled":
         budget = 0
     return Room(output=limit if isinstance(limit, int) else None, thinking=budget)
 
