@@ -15,6 +15,7 @@ from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.settings import MOST, MOST_STEPS, RunSettings
 from turnwise.drivers.watching import Seen
 from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.workspace.shell import Shell
 from turnwise.errors import CallerError
 from turnwise.faces.agent import Agent, RunOptions
 from turnwise.faces.cli.choice import choose, key_variables
@@ -170,9 +171,10 @@ def command(
             choice = choose(
                 model, base_url=base_url, api_key_env=api_key_env, last=last, env=os.environ, settings=settings
             )
+            shell = Shell(folder, hidden_env=key_variables(choice))
             agent = Agent(
                 choice.model,
-                tools=workspace_tools(folder, hidden_env=key_variables(choice)),
+                tools=workspace_tools(folder, shell=shell),
                 instructions=instructions(system, agents_md=agents_md),
                 output_type=output_type,
                 settings=Settings(max_output_tokens=settings.max_output_tokens),
@@ -192,7 +194,7 @@ def command(
                 clock=clock,
             )
             face = JsonLines() if as_json else Screen()
-            for line in (agents_note(agents_md), moved_note(before, folder=folder)):
+            for line in (agents_note(agents_md), moved_note(before, folder=folder), open_note(shell, allow=allow)):
                 if line:
                     face.tell(line)
             options: RunOptions = {} if before is None else {"session": before.row.id}
@@ -337,6 +339,12 @@ def moved_note(before: Session | None, *, folder: Path) -> str | None:
     if before is None or before.row.folder == str(folder):
         return None
     return f"this session began in {before.row.folder}; the tools now work in {folder}"
+
+
+def open_note(shell: Shell, *, allow: tuple[str, ...]) -> str | None:
+    """What commands could do here that they should not, where they may run at all."""
+    confined = shell.sandbox.files and shell.sandbox.network
+    return None if confined or "execute" not in {EFFECTS[word] for word in allow} else shell.said
 
 
 def note(line: str) -> None:
