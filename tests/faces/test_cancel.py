@@ -55,36 +55,6 @@ def read(path: str) -> str:
     return f"content of {path}"
 
 
-def script(fault: str, name: str) -> str:
-    return f"""
-title = "{name}"
-[[steps]]
-text = "The answer begins here, and it is long enough to be sent in several pieces."
-calls = [{{ name = "read", arguments = {{ path = "a" }} }}]
-fault = {{ {fault} }}
-"""
-
-
-SCRIPTS = [
-    DELEGATES,
-    parse_script(script('kind = "stall", at = "headers"', "stalls before its headers"), name="connecting"),
-    parse_script(script('kind = "stall", at = "text"', "stalls in its text"), name="in-text"),
-    parse_script(script('kind = "stall", at = "arguments"', "stalls in a call"), name="in-arguments"),
-    parse_script(script('kind = "status", status = 503', "is overloaded"), name="overloaded"),
-]
-
-
-@tool(effect="read")
-def read(path: str) -> str:
-    """Read."""
-    return f"content of {path}"
-
-
-class Cancelled(NamedTuple):
-    result: RunResult
-    history: Sequence[Message]
-
-
 async def cancelled(agent: Agent, *, clock: FakeClock, reached: asyncio.Event, **options: object) -> RunResult:
     """Start it, cancel it once the state is reached, and give it one second."""
     task = asyncio.create_task(agent.run("Go.", **options))  # pyright: ignore[reportArgumentType]
