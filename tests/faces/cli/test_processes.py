@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from faces.cli.running import TURNWISE, WAIT_S, Cli, Ran, at, begin, end
+from turnwise.drivers.sandbox.keeper import descendants
 from turnwise.lab import Lab
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -69,7 +70,7 @@ def test_ctrl_c_before_the_first_byte_ends_the_turn(lab: Lab, folder: Path) -> N
 def test_ctrl_c_during_a_tool_stops_it_and_answers_its_call(lab: Lab, folder: Path) -> None:
     """The command is gone when turnwise is; the call has a result, on the screen too."""
     process = begin("run", "Go.", "--allow", "bash", *at(lab, "slow-bash"), cwd=folder)
-    pid = command_pid(folder)
+    pid = command_pid(process, folder)
     process.send_signal(signal.SIGINT)
     ran = end(process)
     assert ran.code == 130 and "✗ bash: Cancelled by the user" in ran.err
@@ -80,7 +81,7 @@ def test_ctrl_c_during_a_tool_stops_it_and_answers_its_call(lab: Lab, folder: Pa
 def test_ctrl_c_twice_ends_at_once_and_quietly(lab: Lab, folder: Path, cli: Cli) -> None:
     """Even where a command ignores signals: exit code 130, no traceback, and the session says how it ended."""
     process = begin("run", "Go.", "--allow", "bash", *at(lab, "stubborn"), cwd=folder)
-    pid = command_pid(folder)
+    pid = command_pid(process, folder)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
     assert end(process).code == 130
@@ -96,10 +97,20 @@ def is_running(pid: int) -> bool:
     return False
 
 
-def command_pid(folder: Path) -> int:
-    """The process that the script's command has become, once it has."""
+def command_pid(process: subprocess.Popen[str], folder: Path) -> int:
+    """The process that the script's command has become, once it has; it knows its number inside its sandbox only."""
     wait_until(lambda: (folder / "begun.txt").is_file() and (folder / "begun.txt").read_text().strip())
-    return int((folder / "begun.txt").read_text())
+    inner = (folder / "begun.txt").read_text().strip()
+    (found,) = [pid for pid in descendants(process.pid) if number_inside(pid) == inner]
+    return found
+
+
+def number_inside(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("NSpid:"):
+                return line.split()[-1]
+    return ""
 
 
 def test_ctrl_c_while_turnwise_is_loaded_is_quiet(lab: Lab, folder: Path) -> None:
@@ -147,7 +158,7 @@ def test_killed_in_the_middle_of_a_tool_the_call_is_answered_as_uncertain(
 ) -> None:
     """The strict lab accepts the continued history; the model is told that the tool may have run."""
     process = begin("run", "Go.", "--allow", "bash", *at(lab, "slow-bash", family=family), cwd=folder)
-    pid = command_pid(folder)
+    pid = command_pid(process, folder)
     process.kill()
     assert end(process).code == -signal.SIGKILL
     try:
