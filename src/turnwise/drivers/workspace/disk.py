@@ -65,8 +65,11 @@ class Disk:
         finally:
             os.close(descriptor)
 
-    def create(self, name: str, *, folder: int, content: bytes, like: Attributes | None, mode: int) -> None:
-        """A new file, on the disk when this returns; with the attributes of `like` as far as we may set them, else `mode`."""
+    def create(
+        self, name: str, *, folder: int, content: bytes, like: Attributes | None, mode: int, durable: bool = True
+    ) -> None:
+        """A new file, on the disk when this returns where `durable`; with the attributes of `like` as far as we may set them,
+        else `mode`."""
         self._before("create")
         descriptor = os.open(name, _NEW, 0o600, dir_fd=folder)
         try:
@@ -77,8 +80,9 @@ class Disk:
             if like is not None:
                 _take_over(descriptor, like)
             os.fchmod(descriptor, mode if like is None else like.mode)  # after the owner: changing that clears setuid
-            self._before("sync")
-            os.fsync(descriptor)
+            if durable:
+                self._before("sync")
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
 

@@ -22,7 +22,9 @@ def recover_changes(folder: Path, *, disk: Disk | None = None) -> tuple[str, ...
     for kept in list(kept_changes(folder.resolve(), disk=hands)):
         if kept.note.state in {"done", "undone"} or is_alive(kept.note.owner):
             continue
-        if kept.note.state == "staging":
+        if kept.note.state == "staging" and not all(
+            _holds(file, file.place.name, expected=file.after) for file in kept.note.files
+        ):
             for file in kept.note.files:
                 _drop(file, disk=hands)
             drop_folders(kept.note, disk=hands)
