@@ -148,7 +148,6 @@ PROMISES: dict[str, Promise] = {
     "cut:not-blamed": Promise(
         "A dropped connection is retried as a transport fault and never reported to the model as its own mistake.",
         "field",
-        CUT,
     ),
     # end
     "end:cap": Promise(
@@ -204,7 +203,6 @@ PROMISES: dict[str, Promise] = {
     "wait:stream": Promise(
         "Connect, first event, idle between events (keep-alives do not count) and total each have a deadline.",
         "field",
-        WAIT,
     ),
     "wait:tool": Promise(
         "A tool that ignores its deadline is abandoned with the result 'timed out, may still be running'.",
@@ -214,7 +212,6 @@ PROMISES: dict[str, Promise] = {
     "wait:retry": Promise(
         "408, 409, 429, 5xx, 529, an error object inside a 200 stream and a reset in mid-call are retried with backoff honouring Retry-After (seconds, milliseconds, date), capped and counted; what a given-up attempt had shown is marked as discarded, and the result holds the accepted attempt only.",
         "field",
-        WAIT,
     ),
     # bill
     "bill:wire": Promise(

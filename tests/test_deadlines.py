@@ -1,0 +1,27 @@
+"""docs/deadlines.md names every deadline of a request with the default that the code has."""
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from turnwise.drivers.exchange import AFTER_FINISH_S, ERROR_S
+from turnwise.rules.circuit import CircuitPolicy
+from turnwise.rules.retries import RetryPolicy
+from turnwise.turn.config import Deadlines
+
+PAGE = (Path(__file__).resolve().parents[1] / "docs" / "deadlines.md").read_text(encoding="utf-8")
+
+
+def test_every_default_stands_in_the_tables() -> None:
+    """A field without a row, or with another figure, fails."""
+    rows = re.findall(r"^\| [^|]+ \| `(\w+)` \| ([\d.]+) \|", PAGE, re.MULTILINE)
+    named = [
+        (field, f"{value:g}")
+        for defaults in (Deadlines(), RetryPolicy())
+        for field, value in msgspec.structs.asdict(defaults).items()
+    ]
+    assert sorted(rows) == sorted(named)
+    assert f"after the finish reason | | {AFTER_FINISH_S:g} |" in PAGE and f"an error's body | | {ERROR_S:g} |" in PAGE
+    circuit = CircuitPolicy()
+    assert f"last {circuit.failures} requests all failed" in PAGE and f"left alone for {circuit.open_s:g} s" in PAGE
