@@ -174,7 +174,11 @@ def _fault_of(error: Exception, request: HttpRequest, *, before_head: bool) -> F
         case _:
             when = "before it answered" if before_head else "before the response was whole"
             kind, text = FaultKind.DISCONNECTED, f"the connection to `{host}` broke {when}"
-    return Fault(kind=kind, message=text)
+    # What is wrong with an address or a certificate is wrong a second later, too.
+    lasting = isinstance(
+        error, aiohttp.ClientConnectorCertificateError | aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError
+    )
+    return Fault(kind=kind, message=text, should_retry=False if lasting else None)
 
 
 def _reason(error: OSError) -> str:
