@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from sandboxes import sandbox_called
-
 from turnwise.drivers.workspace.shell import Shell
 from turnwise.faces.cli.run import open_note
 
