@@ -71,10 +71,11 @@ class ShellFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class CallFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One call: its tool, the tool's effect (`none, read, write, execute`), the paths among its arguments and, for a shell,
-    what it would run."""
+    what it would run. `unknown` says why that was not found out, though it should have been; then it is asked about."""
 
     call_id: str
     tool: str
     effect: str
     paths: tuple[PathFact, ...] = ()
     shell: ShellFacts | None = None
+    unknown: str = ""

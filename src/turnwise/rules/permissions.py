@@ -102,6 +102,9 @@ def _strictest(facts: CallFacts, *, policy: Policy) -> Verdict:
 
 
 def _parts(facts: CallFacts, *, policy: Policy) -> Iterator[_Part]:
+    if facts.unknown:
+        yield _unsettled(facts, why=f"`{facts.tool}`: {facts.unknown}", policy=policy)
+        return
     if facts.shell is None:
         if not facts.paths or facts.effect not in ("none", "read", "write"):
             yield _judge_tool(facts, policy=policy)
@@ -109,13 +112,18 @@ def _parts(facts: CallFacts, *, policy: Policy) -> Iterator[_Part]:
             yield _judge_path(path, facts=facts, policy=policy)
         return
     if not facts.shell.parsed:
-        why = f"the command cannot be judged: {facts.shell.problem}"
-        base = _by_tool_rules(facts, policy=policy, start=Verdict(kind="ask", why=why, subject=facts.tool))
-        yield _Part(base if base.kind == "deny" else Verdict(kind="ask", why=why, subject=facts.tool))
+        yield _unsettled(facts, why=f"the command cannot be judged: {facts.shell.problem}", policy=policy)
     for command in facts.shell.commands:
         yield from _judge_command(command, facts=facts, policy=policy)
     for path in facts.paths:
         yield _judge_path(path, facts=facts, policy=policy)
+
+
+def _unsettled(facts: CallFacts, *, why: str, policy: Policy) -> _Part:
+    """Asked about whatever the rules allow; a prohibition holds."""
+    asked = Verdict(kind="ask", why=why, subject=facts.tool)
+    found = _by_tool_rules(facts, policy=policy, start=asked)
+    return _Part(found if found.kind == "deny" else asked)
 
 
 # tools
@@ -133,6 +141,8 @@ def _by_tool_rules(facts: CallFacts, *, policy: Policy, start: Verdict) -> Verdi
     found = start
     for rule in policy.rules:
         if rule.path is None and rule.command is None and _names_tool(rule, facts=facts, access=None):
+            if facts.effect == "execute" and rule.verdict == "allow" and re.search(r"(?<!\\)[*?]", rule.tool):
+                continue  # what runs is not known: somebody has to have meant this very tool
             found = _by_order(rule, found=found, policy=policy)
     return found
 

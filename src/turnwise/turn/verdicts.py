@@ -133,9 +133,12 @@ def judge_calls(
 
 
 def facts_of(plan: PlannedCall, *, facts: Mapping[str, CallFacts], offers: Mapping[str, ToolOffer]) -> CallFacts:
-    """The facts that were found, or those that are known without looking."""
+    """The facts that were found, or those that are known without looking: of a tool that works on paths or commands, that
+    they are not known."""
     name = plan.call.name
-    return facts.get(plan.call.id) or CallFacts(call_id=plan.call.id, tool=name, effect=offers[name].effect)
+    offer = offers[name]
+    unknown = "what it touches was not looked at" if offer.inspected else ""
+    return facts.get(plan.call.id) or CallFacts(call_id=plan.call.id, tool=name, effect=offer.effect, unknown=unknown)
 
 
 def answered(planned: Sequence[PlannedCall], *, asks: Sequence[OneAsk], approvals: Sequence[Approval]) -> Sifted:

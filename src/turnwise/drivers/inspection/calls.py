@@ -8,9 +8,11 @@ from typing import cast
 
 from turnwise.drivers.inspection.paths import Paths
 from turnwise.drivers.inspection.shell import inspect_script
+from turnwise.drivers.workspace.previews import paths_of_call
 from turnwise.rules.permission_facts import Access, CallFacts, PathFact, ShellFacts
 
-# Arguments that name paths, by the conventions of tools that work on files; also in the items of a list (`edits[].path`).
+# Where a tool is not one of ours (`paths_of_call` knows those): arguments that name paths, by the conventions of tools that
+# work on files; also in the items of a list (`edits[].path`).
 PATH_KEYS = frozenset(
     """path paths file files filename file_path filepath folder directory dir source destination target src dst from to
     old_path new_path cwd workdir working_directory root""".split()
@@ -52,20 +54,23 @@ def inspect_call(
     if effect == "none":
         return CallFacts(call_id=call_id, tool=tool, effect=effect)
     access: Access = "read" if effect == "read" else "write"
-    facts = _facts(arguments, paths=paths, access=access)
+    facts = _facts(tool, arguments, paths=paths, access=access)
     return CallFacts(call_id=call_id, tool=tool, effect=effect, paths=facts, shell=shell)
 
 
-def _facts(arguments: Mapping[str, object], *, paths: Paths, access: Access) -> tuple[PathFact, ...]:
-    texts = dict.fromkeys(_named_paths(arguments))
-    if access == "write":
-        for key in PATCH_KEYS:
-            patch = arguments.get(key)
-            if isinstance(patch, str):
-                texts.update(dict.fromkeys(name for name in _PATCHED.findall(patch) if name != "/dev/null"))
+def _facts(tool: str, arguments: Mapping[str, object], *, paths: Paths, access: Access) -> tuple[PathFact, ...]:
+    texts = dict.fromkeys(paths_of_call(tool, arguments) or _conventional(arguments, access=access))
     if len(texts) > MAX_PATHS:
         return (PathFact(given=f"({len(texts):,} paths)", access=access),)
     return tuple(paths.fact(text, access=access) for text in texts)
+
+
+def _conventional(arguments: Mapping[str, object], *, access: Access) -> Iterator[str]:
+    yield from _named_paths(arguments)
+    for key in PATCH_KEYS if access == "write" else ():
+        patch = arguments.get(key)
+        if isinstance(patch, str):
+            yield from (name for name in _PATCHED.findall(patch) if name != "/dev/null")
 
 
 def _named_paths(arguments: Mapping[str, object]) -> Iterator[str]:

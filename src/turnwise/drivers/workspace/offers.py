@@ -40,7 +40,10 @@ def make_tool(
         return function(convert(arguments))
 
     spec = ToolSpec(name=name, description=description, parameters=_schema(takes))
-    offer = ToolOffer(spec=spec, exclusive=exclusive, idempotent=idempotent, effect=effect, timeout_s=timeout_s)
+    # all of them work on paths or run commands: where permission rules hold, these are looked at first
+    offer = ToolOffer(
+        spec=spec, exclusive=exclusive, idempotent=idempotent, effect=effect, timeout_s=timeout_s, inspected=True
+    )
     return Tool(offer=offer, function=run_async if inspect.iscoroutinefunction(function) else run)
 
 
