@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.last_step import NEEDS_TOOLS_FOR_HISTORY
 from turnwise.rules.limits import Limit, MaxRequests, MaxSteps, MaxTokens, MaxWallTime
-from turnwise.turn.config import ToolOffer, TurnConfig
+from turnwise.rules.retries import NO_RETRY, RetryPolicy
+from turnwise.turn.config import Fallback, ToolOffer, TurnConfig
 from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.vocab import (
     ArgumentsState,
@@ -212,6 +213,8 @@ configs = st.builds(
     stream=st.booleans(),
     recover=st.sampled_from(["continue", "split", "off"]),
     room=st.sampled_from(["compact", "compact", "budget", "off"]),
+    retry=st.sampled_from([NO_RETRY, RetryPolicy(attempts=3)]),
+    fallbacks=st.sampled_from([(), (), (Fallback(model="m3"),)]),
     model_limits=model_limits,
     default_max_tokens=st.sampled_from([None, 100]),
     tool_choice_none=st.sampled_from(["send", "drop_tools"]),

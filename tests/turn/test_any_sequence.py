@@ -20,7 +20,7 @@ from turnwise.rules.history import heal
 from turnwise.rules.limits import AllOf, AnyOf, Limit, MaxRequests
 from turnwise.rules.stop import OUTCOMES
 from turnwise.testing.pairing import pairing_faults
-from turnwise.turn.commands import Command, FinishTurn, PrepareStep, RunTools, SendRequest
+from turnwise.turn.commands import Command, FinishTurn, PrepareStep, RunTools, SendRequest, Wait
 from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.continuing import RECOVERY
 from turnwise.turn.events import (
@@ -30,6 +30,7 @@ from turnwise.turn.events import (
     ResponseReceived,
     ToolsFinished,
     TurnStarted,
+    WaitOver,
 )
 from turnwise.turn.machine import Turn
 from turnwise.turn.room import MAX_CORRECTIONS
@@ -53,6 +54,8 @@ def next_event(data: st.DataObject, command: Command) -> Event:
             if data.draw(st.integers(0, 15)) == 0:
                 return RequestFailed(number=number, fault=data.draw(faults), partial=data.draw(st.none() | responses))
             return ResponseReceived(number=number, response=data.draw(responses), at_s=data.draw(times))
+        case Wait():
+            return WaitOver(at_s=data.draw(times))
         case RunTools(calls=planned):
             text = Text(data.draw(st.sampled_from(SIZES)))
             sound = [ToolResult(call_id=plan.call.id, name=plan.call.name, content=(text,)) for plan in planned]
@@ -108,7 +111,9 @@ def check_bytes(sent: Sequence[SendRequest], *, config: TurnConfig, result: Turn
 
 def check_counts(sent: Sequence[SendRequest], *, config: TurnConfig, result: TurnResult) -> None:
     """No purpose is asked for more often than its rule allows, and all together no more than the limits."""
-    asked = [each.purpose for each in sent]
+    asked = [each.purpose for each in sent if each.retry_of is None]
+    attempts = config.retry.attempts * (1 + len(config.fallbacks))
+    assert len(sent) <= len(asked) * attempts
     assert [each.number for each in sent] == list(range(1, len(sent) + 1))
     assert result.requests == len(sent) <= most_requests(config.limits)
     assert len([purpose for purpose in asked if purpose not in {*RECOVERY, "compact"}]) <= config.max_steps + 1
