@@ -16,6 +16,17 @@ def clean(text: str) -> str:
     return CONTROL.sub("", text)
 
 
+def visible(text: str) -> str:
+    """The text with everything that a terminal would not show as itself spelled out, for what a person is to judge: nothing
+    in it can hide. Line ends and tabs stay."""
+    return "".join([char if char in "\n\t" or char.isprintable() else _escaped(char) for char in text])
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
 def has_colour(stream: TextIO) -> bool:
     """Source: no-color.org; FORCE_COLOR is its counterpart."""
     if os.environ.get("NO_COLOR"):

@@ -1,0 +1,217 @@
+"""Asking the person at the terminal: what will run and why it is asked, what it would change, and how long there is."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, cast
+
+import msgspec
+
+from turnwise.drivers.approvals import Asking
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.runner import Inspector
+from turnwise.drivers.workspace.grants import judged_paths
+from turnwise.drivers.workspace.paths import Workspace
+from turnwise.drivers.workspace.previews import preview
+from turnwise.faces.cli.terminal import Left, Stopped, Terminal
+from turnwise.faces.cli.text import style, visible
+from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.permissions import Policy, judge_permission, session_rules
+from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.commands import PlannedCall
+from turnwise.turn.config import ToolOffer
+
+MAX_SHOWN_LINES = 200
+SPARE_S = 0.1  # before the deadline: what was answered by then has to arrive
+SETTLE_S = 1.0  # after Ctrl-C the turn ends, and this ask with it
+
+ANSWERS = {
+    **dict.fromkeys(["y", "yes"], "yes"),
+    **dict.fromkeys(["a", "always"], "always"),
+    **dict.fromkeys(["n", "no"], "no"),
+    **dict.fromkeys(["d"], "why"),
+    **dict.fromkeys(["l", "later"], "later"),
+}
+CHOICES = {
+    "yes": "[y] yes, once",
+    "always": "[a] always in this session",
+    "no": "[n] no",
+    "why": "[d] no, and say why",
+    "later": "[l] later",
+}
+
+
+class TerminalApprover:
+    """Asks one thing after the other; asks of sub-agents wait for their turn. What was allowed always is not asked again, whoever
+    asks. `stop` is what Ctrl-C does."""
+
+    def __init__(
+        self,
+        terminal: Terminal,
+        *,
+        policy: Policy,
+        offers: Mapping[str, ToolOffer],
+        inspect: Inspector,
+        workspace: Workspace,
+        clock: Clock,
+        stop: Callable[[], object],
+    ) -> None:
+        self._terminal = terminal
+        self._policy = policy
+        self._offers = offers
+        self._inspect = inspect
+        self._workspace = workspace
+        self._clock = clock
+        self._stop = stop
+
+    async def __call__(self, asking: Asking) -> Sequence[Approval]:
+        """The answers that came in time; the others take their default."""
+        left_s = asking.deadline_s - min(SPARE_S, asking.deadline_s / 10)
+        until = self._clock.monotonic() + left_s
+        approvals: list[Approval] = []
+        try:
+            async with asyncio.timeout(left_s), self._terminal.taken():
+                for ask in asking.asks:
+                    approvals.append(await self._one(ask, path=asking.path, until=until))
+        except TimeoutError:
+            for ask in asking.asks[len(approvals) :]:
+                self._terminal.say(_style(_not_answered(ask, path=asking.path), "yellow"))
+        except Stopped:
+            self._stop()
+            await asyncio.sleep(SETTLE_S)
+        except Left:
+            self._terminal.say(_style("nobody is there any more: denied", "yellow"))
+        return approvals
+
+    async def _one(self, ask: OneAsk, *, path: tuple[str, ...], until: float) -> Approval:
+        if ask.kind == "question":
+            return await self._question(ask, path=path, until=until)
+        facts = await self._facts(ask)
+        if judge_permission(facts, policy=self._policy).kind == "allow":  # since another ask was answered
+            return _answer(ask, verdict="allow")
+        rules = session_rules(facts, policy=self._policy)
+        choices = [name for name in CHOICES if (name != "always" or rules) and (name != "later" or not path)]
+        for line in (*heading(ask, path=path), *await self._would_change(ask, facts=facts)):
+            self._terminal.say(line)
+        self._terminal.say("  ".join([CHOICES[name] for name in choices]))
+        match await self._chosen(choices, until=until):
+            case "yes":
+                return _answer(ask, verdict="allow")
+            case "always":
+                self._policy = msgspec.structs.replace(self._policy, rules=(*self._policy.rules, *rules))
+                return _answer(ask, verdict="allow", always=True)
+            case "later":
+                return _answer(ask, verdict="later")
+            case "why":
+                why = await self._terminal.line(lambda: f"why not ({self._left(until)}): ", ticks=True)
+                return _answer(ask, verdict="deny", text=why)
+            case _:
+                return _answer(ask, verdict="deny")
+
+    async def _chosen(self, choices: Sequence[str], *, until: float) -> str:
+        letters = ", ".join([CHOICES[name][1] for name in choices[:-1]]) + f" or {CHOICES[choices[-1]][1]}"
+        while True:
+            said = await self._terminal.line(lambda: f"{letters} ({self._left(until)}, then no): ", ticks=True)
+            chosen = ANSWERS.get(said.strip().lower())
+            if chosen is not None and chosen in choices:
+                return chosen
+            self._terminal.say(f"`{visible(said)[:40]}` is no answer to this; it is {letters}")
+
+    async def _question(self, ask: OneAsk, *, path: tuple[str, ...], until: float) -> Approval:
+        for line in heading(ask, path=path):
+            self._terminal.say(line)
+        for number, option in enumerate(ask.options, 1):
+            self._terminal.say(f"  {number}. {visible(option)}")
+        hint = "a number, or your own words; empty: no answer" if ask.options else "empty: no answer"
+        while True:
+            said = await self._terminal.line(
+                lambda: f"{hint} ({self._left(until)}, then the model decides): ", ticks=True
+            )
+            text = said.strip()
+            if not text:
+                return _answer(ask, verdict="deny")
+            if not (ask.options and text.isdecimal()):
+                return _answer(ask, verdict="allow", text=text)
+            if 1 <= int(text[:9]) <= len(ask.options):
+                return _answer(ask, verdict="allow", text=ask.options[int(text) - 1])
+            self._terminal.say(f"there is no answer {text[:9]}; they are 1 to {len(ask.options)}")
+
+    async def _facts(self, ask: OneAsk) -> CallFacts:
+        offer = self._offers.get(ask.call.name)
+        if offer is not None and not offer.inspected:
+            return CallFacts(call_id=ask.call.id, tool=ask.call.name, effect=offer.effect)
+        (facts,) = await self._inspect((PlannedCall(call=ask.call, arguments=ask.arguments, timeout_s=0.0),))
+        return facts
+
+    async def _would_change(self, ask: OneAsk, *, facts: CallFacts) -> list[str]:
+        """The diff of what a file tool would do, as if it were allowed."""
+        arguments = _object_of(ask.arguments)
+        with judged_paths([path.resolved for path in facts.paths if path.resolved]):
+            shown = await asyncio.to_thread(preview, self._workspace, ask.call.name, arguments)
+        return [_coloured(line) for line in shown.split("\n")] if shown else []
+
+    def _left(self, until: float) -> str:
+        return f"{max(0, round(until - self._clock.monotonic()))} s"
+
+
+def heading(ask: OneAsk, *, path: tuple[str, ...]) -> list[str]:
+    """Who wants what, and why that is asked. Nothing of the call is hidden: control characters are spelled out."""
+    who = f" (asked by {' › '.join(path)})" if path else ""
+    if ask.kind == "question":
+        return [_style(f"? the model asks{who}:", "bold"), *_block(ask.subject)]
+    lines = [_style(f"? {visible(ask.call.name)} wants to run{who}:", "bold"), *_what(ask)]
+    why = f"{ask.subject}: {ask.why}" if ask.subject and ask.subject not in ask.why else ask.why
+    return [*lines, f"  asked because: {visible(why)}"] if why else lines
+
+
+def _what(ask: OneAsk) -> list[str]:
+    """The command whole; of a file tool its path, as the diff tells the rest; the arguments of any other."""
+    match _object_of(ask.arguments):
+        case {"command": str(command)}:
+            return _block(command)
+        case {"path": str(path)}:
+            return _block(path)
+        case {"patch": str()}:
+            return []
+        case _:
+            return _block(ask.arguments)
+
+
+def _block(text: str) -> list[str]:
+    lines = visible(text).split("\n")
+    shown = [f"    {line}" for line in lines[:MAX_SHOWN_LINES]]
+    if len(lines) > MAX_SHOWN_LINES:
+        warning = f"    [{len(lines) - MAX_SHOWN_LINES} MORE LINES ARE NOT SHOWN]"
+        shown.append(_style(warning, "red", "bold"))
+    return shown
+
+
+def _coloured(line: str) -> str:
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    colour = colours.get(line[:1])
+    return _style(f"  {line}", colour) if colour else f"  {line}"
+
+
+def _not_answered(ask: OneAsk, *, path: tuple[str, ...]) -> str:
+    who = f"{' › '.join(path)} › " if path else ""
+    default = "the model decides itself" if ask.kind == "question" else "denied"
+    return f"no answer in time to {who}{visible(ask.call.name)}: {default}"
+
+
+def _answer(
+    ask: OneAsk, *, verdict: Literal["allow", "deny", "later"], text: str = "", always: bool = False
+) -> Approval:
+    return Approval(call_id=ask.call.id, verdict=verdict, text=text, always=always, subject=ask.subject)
+
+
+def _object_of(arguments: str) -> Mapping[str, object]:
+    """Empty for a free-form tool's text."""
+    try:
+        decoded: object = msgspec.json.decode(arguments)
+    except msgspec.DecodeError:
+        return {}
+    return cast("dict[str, object]", decoded) if isinstance(decoded, dict) else {}
+
+
+def _style(text: str, *styles: str) -> str:
+    return style(text, *styles, stream=sys.stderr)

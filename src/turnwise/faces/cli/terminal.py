@@ -1,0 +1,214 @@
+"""One person at one terminal: one prompt at a time; what happens meanwhile is shown after it."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import termios
+from collections.abc import AsyncGenerator, Callable, Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.input import Input
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.key_binding.key_processor import KeyPressEvent
+    from prompt_toolkit.output import Output
+
+Attributes = list[int | list[bytes | int]]  # of termios
+MAX_TYPED_BYTES = 64 * 1024  # of what is typed at once while a turn runs
+
+
+class Stopped(Exception):
+    """Ctrl-C at a prompt: whoever reads along decides what it ends."""
+
+
+class Left(Exception):
+    """Ctrl-D at an empty prompt, or the terminal is gone."""
+
+
+class Holdable(Protocol):
+    """A face that can be silent for a while; `release` shows what it has held."""
+
+    def hold(self) -> None: ...
+
+    def release(self) -> None: ...
+
+
+class Terminal:
+    """Standard input and standard error as one terminal. `screen` is silent while somebody is asked, or types."""
+
+    def __init__(self, *, screen: Holdable | None = None, history: Path | None = None) -> None:
+        self._screen = screen
+        self._history = history
+        self._turn = asyncio.Lock()
+        self._input: Input | None = None
+        self._output: Output | None = None
+        self._main: PromptSession[str] | None = None
+        self._keys: Callable[[bool], None] | None = None
+
+    @contextlib.asynccontextmanager
+    async def taken(self, *, keeps_typed: bool = False) -> AsyncGenerator[None]:
+        """The terminal for one matter alone. What was typed before is thrown away unless it `keeps_typed`: it was no answer
+        to what is asked now."""
+        async with self._turn:
+            if self._screen is not None:
+                self._screen.hold()
+            if self._keys is not None:
+                self._keys(False)
+            if not keeps_typed:
+                self._forget_typed()
+            try:
+                yield
+            finally:
+                if self._keys is not None:
+                    self._keys(True)
+                if self._screen is not None:
+                    self._screen.release()
+
+    def say(self, text: str = "") -> None:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    async def line(self, message: Callable[[], str], *, default: str = "", ticks: bool = False) -> str:
+        """One line. `ticks`: the message is made anew each second. Raises Stopped, Left."""
+        from prompt_toolkit import PromptSession
+
+        input, output = self._ends()
+        session: PromptSession[str] = PromptSession(
+            message,
+            input=input,
+            output=output,
+            refresh_interval=1.0 if ticks else 0,
+            interrupt_exception=Stopped,
+            eof_exception=Left,
+        )
+        self._forget_typed_ahead()
+        return await _answer(session, default=default)
+
+    async def text(self, message: str, *, default: str = "") -> str:
+        """What is typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history.
+        Raises Stopped, Left."""
+        session = self._main or self._main_prompt()
+        session.message = message
+        return await _answer(session, default=default)
+
+    def _main_prompt(self) -> "PromptSession[str]":
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+        input, output = self._ends()
+        history = InMemoryHistory() if self._history is None else FileHistory(_private(self._history))
+        self._main = PromptSession(
+            input=input,
+            output=output,
+            history=history,
+            multiline=True,
+            prompt_continuation="  ",
+            key_bindings=_keys_of_text(),
+            interrupt_exception=Stopped,
+            eof_exception=Left,
+        )
+        return self._main
+
+    def _ends(self) -> "tuple[Input, Output]":
+        if self._input is None or self._output is None:
+            from prompt_toolkit.input import create_input
+            from prompt_toolkit.output import create_output
+            from prompt_toolkit.output.vt100 import Vt100_Output
+
+            self._input, self._output = create_input(), create_output(stdout=sys.stderr)
+            if isinstance(self._output, Vt100_Output):
+                # a terminal that does not say where its cursor stands would be waited for, and complained of
+                self._output.enable_cpr = False
+        return self._input, self._output
+
+    def _forget_typed(self) -> None:
+        with contextlib.suppress(termios.error):  # the terminal is gone: reading from it will say so
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        self._forget_typed_ahead()
+
+    def _forget_typed_ahead(self) -> None:
+        if self._input is not None:
+            from prompt_toolkit.input.typeahead import clear_typeahead
+
+            clear_typeahead(self._input)
+
+    @contextlib.contextmanager
+    def heeding(self, typed: Callable[[str], object]) -> Generator[None]:
+        """Within it, `typed` is given what is typed, at once and not echoed, while no prompt is there; Ctrl-C is a signal."""
+        loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
+        before: Attributes = termios.tcgetattr(descriptor)
+
+        def read() -> None:
+            try:
+                given = os.read(descriptor, MAX_TYPED_BYTES)
+            except OSError:
+                given = b""
+            if not given:  # hung up
+                loop.remove_reader(descriptor)
+                return
+            typed(given.decode("utf-8", "ignore"))
+
+        def heed(on: bool) -> None:
+            if on:
+                termios.tcsetattr(descriptor, termios.TCSADRAIN, _quiet(before))
+                loop.add_reader(descriptor, read)
+            else:
+                loop.remove_reader(descriptor)
+                termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+        heed(True)
+        self._keys = heed
+        try:
+            yield
+        finally:
+            self._keys = None
+            heed(False)
+
+
+async def _answer(session: "PromptSession[str]", *, default: str) -> str:
+    # Ctrl-C that comes as a signal is the run's to take; prompt_toolkit would take its handler away for good.
+    try:
+        return await session.prompt_async(default=default, handle_sigint=False, set_exception_handler=False)
+    except EOFError:
+        raise Left from None
+
+
+def _quiet(attributes: Attributes) -> Attributes:
+    """Key by key, without echo; signals stay."""
+    changed = list(attributes)
+    local = changed[3]
+    assert isinstance(local, int)
+    changed[3] = local & ~(termios.ICANON | termios.ECHO)
+    return changed
+
+
+def _keys_of_text() -> "KeyBindings":
+    """Enter sends, unless the line ends with a backslash; Esc-Enter makes a new line."""
+    from prompt_toolkit.key_binding import KeyBindings
+
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: "KeyPressEvent") -> None:
+        buffer = event.current_buffer
+        if buffer.document.text_before_cursor.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def _(event: "KeyPressEvent") -> None:
+        event.current_buffer.insert_text("\n")
+
+    return keys
+
+
+def _private(path: Path) -> str:
+    """What was typed is for its author's eyes."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    return str(path)
