@@ -234,3 +234,22 @@ def test_threads_share_a_journal() -> None:
         kept = {(name, number): journal.events(f"{name}-{number}") for name in names for number in range(25)}
         assert kept == {(name, number): [STARTED, ANSWER] for name in names for number in range(25)}
         assert {row.status for row in journal.sessions()} == {"done"}
+
+
+def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    """Version 1 knew no sub-agents: what it holds stays, and children can be kept in it."""
+    path, clock = tmp_path / "journal.db", FakeClock()
+    with Journal.open(path, clock=clock) as journal:
+        journal.begin_turn(turn_id="t1", session_id="s1", folder="/here", title="first").abandon()
+    connection = sqlite3.connect(path)
+    connection.executescript(
+        "drop index session_by_parent; alter table session drop column parent_turn;"
+        " alter table session drop column parent_call; pragma user_version = 1;"
+    )
+    connection.close()
+    with Journal.open(path, clock=clock) as journal:
+        pen = journal.begin_turn(turn_id="t2", session_id="s2", folder="/here", title="child", parent=("t1", "call_1"))
+        pen.abandon()
+        assert [row.id for row in journal.sessions()] == ["s1"]
+        assert [(call, child.row.title) for call, child in journal.children("t1")] == [("call_1", "child")]
+        assert journal.children("t2") == []

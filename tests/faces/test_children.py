@@ -249,8 +249,9 @@ async def test_watchers_see_the_whole_tree_and_the_journal_keeps_each_session() 
     with Journal.open(None, clock=clock) as journal:
         child = agent_of(lab, "plain-answer", journal=journal)
         result = await agent_of(lab, "delegates", agents={"one": child}, journal=journal).run("Go.", watch=seen.append)
-        titles = {row.id: row.title for row in journal.sessions()}
+        (root,) = journal.sessions()
+        ((call_id, session),) = journal.children(journal.find_session(root.id).turns[0].id)
     below = [one for one in seen if isinstance(one, ChildSeen) and isinstance(one.seen, RequestStarted)]
     assert [one.path for one in below] == [("one",)]
-    assert titles[result.children[0].session_id] == "one: do one"
-    assert len(titles) == 2
+    assert (session.row.id, session.row.title) == (result.children[0].session_id, "one: do one")
+    assert call_id == result.children[0].call_id

@@ -26,6 +26,7 @@ from turnwise.vocab import (
     Reasoning,
     Repair,
     Response,
+    Settings,
     StopReason,
     Text,
     Usage,
@@ -171,3 +172,15 @@ def test_a_continuation_leaves_the_last_request_to_the_answer() -> None:
     assert asked(commands) == [("step", None), ("continue", None), ("step", None)]
     assert turn.result is not None
     assert (turn.result.text, turn.result.requests) == ("That is all.", 3)
+
+
+@pytest.mark.promise("cut:continued", "cut:text-continued")
+def test_a_long_piece_that_ends_without_a_word_is_gone_on_with_at_once() -> None:
+    """It fills half of what the limit holds: asking for all of it again would cost more than the rest."""
+    begun = '{"path":"' + "".join([f"{n:05}," for n in range(400)])
+    long = says(cut("a", begun), finish=FinishReason.CUT)
+    commands, _, turn = play(
+        [long, says(begun[30:] + ' ends"}'), says("Done.")], settings=Settings(max_output_tokens=1000)
+    )
+    assert asked(commands) == [("step", None), ("continue", None), ("step", None)]
+    assert turn.result is not None and turn.result.complete

@@ -29,16 +29,18 @@ from turnwise.turn.config import TurnResult
 from turnwise.turn.events import Event
 from turnwise.vocab import StopReason
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 APPLICATION_ID = 0x7475726E  # "turn": tells our files from other SQLite files
 BUSY_S = 10.0
 SHORTEST_PREFIX = 4
 
 SCHEMA = """
 create table session (
-    id text primary key, folder text not null, title text not null, created real not null, updated real not null
+    id text primary key, folder text not null, title text not null, created real not null, updated real not null,
+    parent_turn text, parent_call text
 ) strict;
 create index session_by_folder on session (folder, updated);
+create index session_by_parent on session (parent_turn);
 create table turn (
     id text primary key, session text not null references session (id), status text not null,
     epoch integer not null default 1, owner text not null, created real not null, finished real,
@@ -50,6 +52,15 @@ create table event (
     body text not null, t real not null, primary key (turn, seq)
 ) strict;
 """
+
+# What brings an older file up to the next version, by its version.
+UPGRADES = {
+    1: (
+        "alter table session add column parent_turn text",
+        "alter table session add column parent_call text",
+        "create index session_by_parent on session (parent_turn)",
+    ),
+}
 
 Status = Literal["running", "waiting", "done", "lost"]
 """`waiting`: ended with pending client-side calls. `lost`: its process went away before the end."""
@@ -230,8 +241,17 @@ class Journal:
     def close(self) -> None:
         self._file.close()
 
-    def begin_turn(self, *, turn_id: str, session_id: str, folder: Path | str, title: str) -> TurnJournal:
-        """A new turn of a session, which is made if it is new; `title` is kept from its first turn.
+    def begin_turn(
+        self,
+        *,
+        turn_id: str,
+        session_id: str,
+        folder: Path | str,
+        title: str,
+        parent: tuple[str, str] | None = None,
+    ) -> TurnJournal:
+        """A new turn of a session, which is made if it is new; `title` is kept from its first turn. `parent` are the turn and
+        the call that a sub-agent's session belongs to.
 
         Raises CallerError while a living process (this one too) runs a turn of that session. A turn that a dead one left
         is marked as lost: see `Session.turns`.
@@ -239,9 +259,9 @@ class Journal:
         now = self._clock.now()
         with self._file.transaction() as connection:
             connection.execute(
-                "insert into session (id, folder, title, created, updated) values (?, ?, ?, ?, ?)"
-                " on conflict (id) do update set updated = excluded.updated",
-                (session_id, str(folder), title, now, now),
+                "insert into session (id, folder, title, created, updated, parent_turn, parent_call)"
+                " values (?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set updated = excluded.updated",
+                (session_id, str(folder), title, now, now, *(parent or (None, None))),
             )
             for (owner,) in connection.execute(
                 "select owner from turn where session = ? and status = 'running'", (session_id,)
@@ -261,9 +281,19 @@ class Journal:
         return TurnJournal(self._file, turn_id=turn_id, epoch=1, clock=self._clock)
 
     def sessions(self, *, limit: int = 100) -> list[SessionRow]:
-        """The latest first."""
+        """The latest first, without those of sub-agents."""
         with self._file.statement() as connection:
-            return [_session_row(row) for row in connection.execute(f"{_SESSIONS} limit ?", (limit,))]
+            return [_session_row(row) for row in connection.execute(f"{_ROOTS} limit ?", (limit,))]
+
+    def children(self, turn_id: str) -> list[tuple[str, Session]]:
+        """The sessions of the sub-agents that a turn started, each with the call that it belongs to, in order."""
+        with self._file.statement() as connection:
+            calls = dict(
+                connection.execute("select id, parent_call from session where parent_turn = ?", (turn_id,)).fetchall()
+            )
+            rows = connection.execute(_SESSIONS_WHERE.format("parent_turn = ?"), (turn_id,)).fetchall()
+        found = sorted([_session_row(row) for row in rows], key=lambda row: (row.created, row.id))
+        return [(calls[row.id], self._load(row)) for row in found]
 
     def find_session(self, id_or_part: str) -> Session:
         """By its id, or by the beginning or end of it. Raises CallerError where none or several match."""
@@ -286,7 +316,9 @@ class Journal:
     def last_session(self, folder: Path | str) -> Session | None:
         """The one of that folder that was used last."""
         with self._file.statement() as connection:
-            row = connection.execute(f"{_SESSIONS_WHERE.format('folder = ?')} limit 1", (str(folder),)).fetchone()
+            row = connection.execute(
+                f"{_SESSIONS_WHERE.format('folder = ? and parent_turn is null')} limit 1", (str(folder),)
+            ).fetchone()
         return None if row is None else self._load(_session_row(row))
 
     def entries(self, turn_id: str) -> list[Entry]:
@@ -345,7 +377,7 @@ from session left join (
     select session as of, status, stop_reason, complete, owner, max(created) from turn group by session
 ) last on last.of = session.id
 where {} order by updated desc, id desc"""
-_SESSIONS = _SESSIONS_WHERE.format("true")
+_ROOTS = _SESSIONS_WHERE.format("parent_turn is null")
 
 SessionColumns = tuple[str, str, str, float, float, int, Status | None, str | None, int | None, str | None]
 
@@ -382,10 +414,15 @@ def _prepare(connection: sqlite3.Connection, path: Path | None, *, synchronous: 
     _check_version(connection, path)
     connection.execute("pragma journal_mode = wal")
     with _transaction(connection):
-        if _check_version(connection, path) == 0:
+        version = _check_version(connection, path)
+        if version == 0:
             for statement in SCHEMA.split(";"):
                 connection.execute(statement)
             connection.execute(f"pragma application_id = {APPLICATION_ID}")
+        for older in range(version, SCHEMA_VERSION) if version else ():
+            for statement in UPGRADES[older]:
+                connection.execute(statement)
+        if version != SCHEMA_VERSION:
             connection.execute(f"pragma user_version = {SCHEMA_VERSION}")
 
 

@@ -196,6 +196,7 @@ class _Running:
         self._began_s = means.clock.monotonic()
         self._step = 0
         self._turn: Turn | None = None
+        self._turn_id = ""
         self.result: TurnResult | None = None
         self._unanswered: dict[str, ToolCall] = {}  # calls whose result the watcher has not seen, by id
 
@@ -215,6 +216,7 @@ class _Running:
     async def run(self, started: TurnStarted, *, earlier: Sequence[Message] | Carried) -> TurnResult:
         turn, command = Turn.start(started, earlier=earlier)
         self._turn = turn
+        self._turn_id = started.config.turn_id
         self._write(started)
         limits = started.config.limits
         time_s = None if limits is None else wall_time_s(limits)
@@ -394,7 +396,9 @@ class _Running:
             on_start=on_start,
             on_finish=on_finish,
             settle_s=self._means.settle_s * TOOL_SHARE,
-            around=Around(path=self._means.path, approver=self._means.approver, watch=self._tell),
+            around=Around(
+                turn_id=self._turn_id, path=self._means.path, approver=self._means.approver, watch=self._tell
+            ),
         )
         results = await self._tool_run.run()
         children = self._tool_run.children

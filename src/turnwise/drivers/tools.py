@@ -42,6 +42,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     grant: Limit | None
     timeout_s: float
     settle_s: float
+    parent_turn: str
     path: tuple[str, ...]
     approver: Approver | None
     watch: Callable[[Seen], object] | None
@@ -51,6 +52,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
 class Around(msgspec.Struct, frozen=True, kw_only=True):
     """What the calls of a step have around them, for those that are sub-agents."""
 
+    turn_id: str = ""
     path: tuple[str, ...] = ()
     approver: Approver | None = None
     watch: Callable[[Seen], object] | None = None
@@ -154,6 +156,7 @@ class ToolRun:
                     grant=planned.grant,
                     timeout_s=planned.timeout_s,
                     settle_s=self._settle_s,
+                    parent_turn=around.turn_id,
                     path=around.path,
                     approver=around.approver,
                     watch=around.watch,

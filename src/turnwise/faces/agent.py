@@ -346,7 +346,11 @@ class Agent:
         if self._journal is not None:
             title = f"{'/'.join(minder.path)}: {_title(started.input)}"
             pen = self._journal.begin_turn(
-                turn_id=config.turn_id, session_id=session_id, folder=self._folder, title=title
+                turn_id=config.turn_id,
+                session_id=session_id,
+                folder=self._folder,
+                title=title,
+                parent=(order.parent_turn, order.call.id),
             )
         async with contextlib.AsyncExitStack() as stack:
             runner = Runner(

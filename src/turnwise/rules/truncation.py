@@ -39,6 +39,19 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
+# At the four characters that a token of prose or code has.
+HALF_LIMIT_CHARACTERS_A_TOKEN = 2
+
+
+def fills_half(cut: Cut, *, limit_tokens: int | None) -> bool:
+    """Whether the piece that can be gone on from is at least half of what the output limit holds: then the limit is the
+    likelier reason why the stream ended without a word, and going on costs less than asking for all of it once more."""
+    if limit_tokens is None:
+        return False
+    pieces = [one.prefix for one in cut.calls if one.prefix is not None] or [cut.text]
+    return max(map(len, pieces)) >= limit_tokens * HALF_LIMIT_CHARACTERS_A_TOKEN
+
+
 def find_cut(response: Response, *, limit_tokens: int | None, hands_out_objects: bool) -> Cut | None:
     """What the limit cut of `response`; None if nothing. `limit_tokens` is what was asked for, `hands_out_objects` says
     that this endpoint's arguments come as objects in this mode."""

@@ -8,14 +8,15 @@ import msgspec
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.limits import wall_time_s
 from turnwise.rules.retries import GiveUp, TryFallback, WaitThenRetry, judge_retry
-from turnwise.rules.truncation import find_cut
+from turnwise.rules.truncation import fills_half, find_cut
 from turnwise.turn.commands import Command, FinishTurn, Purpose, SendRequest, Wait
 from turnwise.turn.continuing import RECOVERY
 from turnwise.turn.recovering import Recovering
 from turnwise.vocab import Fault, FaultKind, FinishReason, Request, Response
 
 # A server that ends its stream in good order without a finish reason did so on purpose, or was told to by a gateway. Once
-# may be chance; after that what has come is gone on from, or the model is told to write less at once.
+# may be chance, unless what came fills half the output limit; after that what has come is gone on from, or the model is told
+# to write less at once.
 SILENT_ENDS = 2
 DROPPED = Fault(kind=FaultKind.DISCONNECTED, message="the stream ended in the middle of the response")
 
@@ -67,7 +68,7 @@ class Retrying(Recovering, kw_only=True):
         if response.finish is not FinishReason.CUT or response.provider_finish is not None:
             return None
         cut = find_cut(response, limit_tokens=limit_tokens, hands_out_objects=False)
-        if cut is not None and cut.limited:
+        if cut is not None and (cut.limited or fills_half(cut, limit_tokens=limit_tokens)):
             return None
         self.silent_ends += 1
         return None if self.silent_ends >= SILENT_ENDS else self._try_again(DROPPED, jitter=jitter)

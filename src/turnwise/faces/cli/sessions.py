@@ -2,8 +2,9 @@
 
 import os
 import sys
+import textwrap
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -62,13 +63,39 @@ def show_session(session: str, as_json: bool) -> None:
     """Show what was said and done in SESSION (an id, or its first or last letters)."""
     with as_one_line(), opened() as journal:
         found = journal.find_session(session)
-        messages = read_session(journal, found).messages
-        purposes = {turn.id: journal.requests_by_purpose(turn.id) for turn in found.turns}
+        tree = _read_tree(journal, found)
         if as_json:
-            turns = [{**msgspec.structs.asdict(turn), "requests": purposes[turn.id]} for turn in found.turns]
-            _write_json({"session": found.row, "turns": turns, "messages": messages})
+            _write_json(_json_of(tree))
             return
-        _show(found, messages, requests=sum([Counter(each) for each in purposes.values()], Counter[str]()))
+        _show(tree)
+
+
+class _Tree(msgspec.Struct, frozen=True, kw_only=True):
+    """A session with those of its sub-agents, by the call that started each."""
+
+    session: Session
+    messages: Sequence[Message]
+    requests: dict[str, dict[str, int]]  # turn -> purpose -> how many
+    children: dict[str, "_Tree"]
+
+
+def _read_tree(journal: Journal, session: Session) -> _Tree:
+    return _Tree(
+        session=session,
+        messages=read_session(journal, session).messages,
+        requests={turn.id: journal.requests_by_purpose(turn.id) for turn in session.turns},
+        children={
+            call_id: _read_tree(journal, child)
+            for turn in session.turns
+            for call_id, child in journal.children(turn.id)
+        },
+    )
+
+
+def _json_of(tree: _Tree) -> dict[str, object]:
+    turns = [{**msgspec.structs.asdict(turn), "requests": tree.requests[turn.id]} for turn in tree.session.turns]
+    children = {call_id: _json_of(child) for call_id, child in tree.children.items()}
+    return {"session": tree.session.row, "turns": turns, "messages": tree.messages, "children": children}
 
 
 @contextmanager
@@ -77,21 +104,24 @@ def opened() -> Generator[Journal]:
         yield journal
 
 
-def _show(session: Session, messages: Sequence[Message], *, requests: Mapping[str, int]) -> None:
-    row = session.row
-    click.echo(style(f"session {row.id}", "bold"))
-    click.echo(
-        f"{clean(row.folder)}, {_time(row.created)} to {_time(row.updated)}, {many(row.turns, 'turn')}, {_state(row)}"
-    )
+def _show(tree: _Tree, *, indent: str = "") -> None:
+    row = tree.session.row
+    requests = sum([Counter(each) for each in tree.requests.values()], Counter[str]())
+
+    def echo(text: str) -> None:
+        click.echo(textwrap.indent(text, indent, lambda _: True) if indent else text)
+
+    echo(style(f"session {row.id}", "bold"))
+    echo(f"{clean(row.folder)}, {_time(row.created)} to {_time(row.updated)}, {many(row.turns, 'turn')}, {_state(row)}")
     if requests:
-        click.echo(
-            f"{many(sum(requests.values()), 'request')}: {', '.join([f'{n} {word}' for word, n in requests.items()])}"
-        )
-    for message in messages:
+        echo(f"{many(sum(requests.values()), 'request')}: {', '.join([f'{n} {word}' for word, n in requests.items()])}")
+    for message in tree.messages:
         for part in message.parts:
             line = _line(message, part)
             if line:
-                click.echo(line)
+                echo(line)
+            if isinstance(part, ToolCall) and part.id in tree.children:
+                _show(tree.children[part.id], indent=indent + "    ")
 
 
 def _line(message: Message, part: object) -> str:
