@@ -27,7 +27,8 @@ ONE_OF = ("compaction", "paused content", "last message")
 
 class Wire(NamedTuple):
     """One request: its path, its fields in order, and its messages as the smallest pieces that providers cache by: Anthropic's
-    content blocks, the others' messages and items. `ends` are the places in the body behind each of them."""
+    content blocks, Gemini's parts (it caches by tokens), the others' messages and items. `ends` are the places in the body
+    behind each of them."""
 
     path: str
     body: bytes
@@ -74,9 +75,10 @@ def _pair(key: str, value: bytes) -> bytes:
 
 
 def _pieces(message: bytes, *, family: str) -> list[bytes]:
-    if family != "anthropic_messages":
+    field = {"anthropic_messages": "content", "gemini": "parts"}.get(family)
+    if field is None:
         return [message]
-    content = msgspec.json.decode(message, type=dict[str, msgspec.Raw])["content"]
+    content = msgspec.json.decode(message, type=dict[str, msgspec.Raw])[field]
     return [bytes(block) for block in msgspec.json.decode(content, type=list[msgspec.Raw])]
 
 

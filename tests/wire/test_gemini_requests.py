@@ -9,6 +9,9 @@ import pytest
 from google import genai
 from google.genai import types
 
+from turnwise.lab.raw import parse
+from turnwise.lab.strict.gemini import check
+from turnwise.lab.strict.verdicts import ModelRules
 from turnwise.testing.wire_conformance import check_prefix_stable, check_request_round_trip
 from turnwise.vocab import (
     ArgumentsState,
@@ -46,6 +49,18 @@ from wire.gemini_requests import (
     own,
     user,
 )
+
+
+def test_a_call_behind_another_message_of_the_models_is_one_content_with_it() -> None:
+    """The API takes a call right behind a user's turn only: neighbours of the model's are one content, what is between
+    them that cannot be sent notwithstanding; their parts stay as they were, and a user's stay two."""
+    foreign = Message("user", (ProviderItem("anthropic_messages", "x", "{}"),))
+    parted = (user("x"), user("y"), assistant("so far"), foreign, assistant("then", CALL), Message("tool", (RESULT,)))
+    joined = (user("x"), user("y"), assistant("so far", "then", CALL), Message("tool", (RESULT,)))
+    body = body_of(ask(*parted))
+    assert [content["role"] for content in body["contents"]] == ["user", "user", "model", "user"]
+    assert body == body_of(ask(*joined))
+    check(parse(json.dumps(body).encode()), ModelRules())
 
 
 def test_a_request_looks_as_the_api_documents_it() -> None:

@@ -121,18 +121,39 @@ def _allowed_part(part: Part, profile: Profile) -> Part:
             return part
 
 
-def encode_message(message: Message, *, sends_ids: bool) -> bytes | None:
-    """One message as one content; None where nothing of it can be sent. System messages become the user's."""
-    parts = [part for ours in message.parts if (part := encode_part(ours, sends_ids=sends_ids)) is not None]
-    if not parts:
-        return None
-    role = b'"model"' if message.role == "assistant" else b'"user"'
+def _role_of(message: Message) -> bytes:
+    """System messages become the user's."""
+    return b'"model"' if message.role == "assistant" else b'"user"'
+
+
+def _encode_parts(message: Message, *, sends_ids: bool) -> list[bytes]:
+    return [part for ours in message.parts if (part := encode_part(ours, sends_ids=sends_ids)) is not None]
+
+
+def _content(role: bytes, parts: list[bytes]) -> bytes:
     return write_object({"role": role, "parts": write_array(parts)})
 
 
 def _encode_contents(messages: Sequence[Message], *, sends_ids: bool) -> list[bytes]:
-    """All messages; tool messages that follow each other are one content, its results in the order of their calls."""
-    contents: list[bytes] = []
+    """All messages; tool messages that follow each other are one content, its results in the order of their calls.
+
+    So are the model's messages that follow each other: "function call turn comes immediately after a user turn or after a
+    function response turn", says the API of a call behind another content of the model's.
+    """
+    contents: list[tuple[bytes, list[bytes]]] = []
+    for message in _with_results_in_order(messages):
+        role, parts = _role_of(message), _encode_parts(message, sends_ids=sends_ids)
+        if not parts:
+            continue
+        if message.role == "assistant" and contents and contents[-1][0] == role:
+            contents[-1][1].extend(parts)
+        else:
+            contents.append((role, parts))
+    return [_content(role, parts) for role, parts in contents]
+
+
+def _with_results_in_order(messages: Sequence[Message]) -> list[Message]:
+    ordered: list[Message] = []
     calls: dict[str, int] = {}  # of the last assistant's message: id -> position
     results: list[Part] = []
     for message in messages:
@@ -140,21 +161,13 @@ def _encode_contents(messages: Sequence[Message], *, sends_ids: bool) -> list[by
             results += message.parts
             continue
         if results:
-            _append(contents, _in_call_order(results, calls), sends_ids=sends_ids)
+            ordered.append(_in_call_order(results, calls))
             results = []
-        _append(contents, message, sends_ids=sends_ids)
+        ordered.append(message)
         if message.role == "assistant":
             ids = [part.id for part in message.parts if isinstance(part, ToolCall)]
             calls = {id: position for position, id in enumerate(ids)}
-    if results:
-        _append(contents, _in_call_order(results, calls), sends_ids=sends_ids)
-    return contents
-
-
-def _append(contents: list[bytes], message: Message, *, sends_ids: bool) -> None:
-    content = encode_message(message, sends_ids=sends_ids)
-    if content is not None:
-        contents.append(content)
+    return [*ordered, _in_call_order(results, calls)] if results else ordered
 
 
 def _in_call_order(results: list[Part], calls: dict[str, int]) -> Message:
