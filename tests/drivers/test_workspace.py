@@ -5,7 +5,6 @@ import os
 import signal
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -16,7 +15,8 @@ from hypothesis import strategies as st
 from turnwise.drivers.tools import Tool
 from turnwise.drivers.workspace import workspace_tools
 from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.searching import WORKER, SearchArguments, search
+from turnwise.drivers.workspace.searching import SearchArguments, search
+from turnwise.drivers.workspace.walking import PYTHON, WORKER
 from turnwise.errors import CallerError, ToolFault
 from turnwise.rules.schema import fault_of_schema
 
@@ -99,7 +99,7 @@ async def test_paths_outside_are_refused_by_every_tool(hands: Hands, tmp_path: P
         ):
             assert "is outside the workspace" in await hands.refused(name, path=path, **more), (name, path)
     assert secret.read_text() == "secret" and sorted(os.listdir(tmp_path)) == ["root", "secret.txt"]  # noqa: PTH208
-    assert await hands.use("search", pattern="secret") == "no match in 0 files"
+    assert await hands.use("search", pattern="secret") == "no match"
     (hands.root / "loop").symlink_to(hands.root / "loop")
     for path in ("loop", "nul\0", "x" * 5000):
         assert await hands.refused("read", path=path)
@@ -290,7 +290,7 @@ async def test_search_finds_lines_in_text_files(hands: Hands) -> None:
     assert await hands.use("search", pattern="two", ignore_case=True, glob="*.py") == "ä b/x.py:2: Two grüße"
     assert await hands.use("search", pattern="o", path="y.md") == "y.md:1: two"
     assert await hands.use("search", pattern="www") == f"y.md:2: {'w' * 300}"
-    assert await hands.use("search", pattern="nowhere") == "no match in 3 files"
+    assert await hands.use("search", pattern="nowhere") == "no match"
     assert "no regular expression" in await hands.refused("search", pattern="(")
 
 
@@ -308,17 +308,16 @@ def test_search_worker_ends_by_itself(tmp_path: Path) -> None:
     """In the middle of a hostile match, with nobody there to end it."""
     (tmp_path / "hostile").write_text("a" * 60 + "!")
     order = {
-        "pattern": "(a+)+$",
-        "ignore_case": False,
-        "glob": "",
-        "root": str(tmp_path),
-        "start": str(tmp_path),
+        "task": "search",
         "skipped": [],
-        "max_matches": 1,
-        "max_line": 100,
-        "max_bytes": 1000,
+        "library": "",
         "alarm_s": 0.05,
+        "in_git": False,
+        "above": [],
+        "pattern": "(a+)+$",
+        "max_matches": 1,
+        "max_bytes": 1000,
     }
-    worker = [sys.executable, "-I", "-S", "-X", "utf8", str(WORKER)]
-    ended = subprocess.run(worker, input=msgspec.json.encode(order), timeout=10, check=False)
+    worker = [*PYTHON, str(WORKER)]
+    ended = subprocess.run(worker, input=msgspec.json.encode(order), cwd=tmp_path, timeout=10, check=False)
     assert ended.returncode == -signal.SIGALRM

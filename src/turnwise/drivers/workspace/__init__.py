@@ -23,6 +23,9 @@ def workspace_tools(
     workspace = root if isinstance(root, Workspace) else Workspace(root)
     commands = shell if shell is not None else Shell(workspace.root, hidden_env=hidden_env)
 
+    async def list_folder(given: listing.ListArguments) -> str:
+        return await listing.list_folder(workspace, given)
+
     async def search(given: searching.SearchArguments) -> str:
         return await searching.search(workspace, given)
 
@@ -74,9 +77,10 @@ def workspace_tools(
             "list",
             description=listing.DESCRIPTION,
             takes=listing.ListArguments,
-            function=lambda given: listing.list_folder(workspace, given),
+            function=list_folder,
             effect="read",
             idempotent=True,
+            timeout_s=listing.LIST_S + SPARE_S,
         ),
         make_tool(
             "search",

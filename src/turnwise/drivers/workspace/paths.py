@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from turnwise.drivers.grants import was_judged
 from turnwise.drivers.workspace.changes import FileChanges
 from turnwise.drivers.workspace.disk import Attributes, Disk, Stamp, attributes_of, open_file, stamp_of
-from turnwise.drivers.workspace.grants import was_judged
 from turnwise.errors import CallerError, ToolFault
 
 # Folders that hold other people's files or a tool's own: listing and searching pass them over.

@@ -1,9 +1,10 @@
 # A Path for each of 100,000 files would double the time.
-# ruff: noqa: PTH113, PTH114, PTH118, PTH119, PTH123
-"""Looks for a pattern in files, as a process of its own: reads a JSON order from standard input, writes a JSON answer.
+"""Walks a folder or looks for a pattern in its files, as a process of its own: reads a JSON order from standard input, writes
+a JSON answer. The folder is its working folder, opened by us, so that no link can lead it elsewhere.
 
-A process, because Python's `re` can take hours on a hostile pattern while holding the interpreter's lock, so that no
-deadline in our own process would ever be noticed. Standard library only: it is started without site-packages.
+A process, because Python's `re` can take hours on a hostile pattern (the model's, or one in a `.gitignore`) while holding the
+interpreter's lock, so that no deadline in our own process would ever be noticed. Standard library only, and `pathspec` from
+the given place where there is a `.gitignore`: it is started without site-packages.
 """
 
 import fnmatch
@@ -11,62 +12,302 @@ import json
 import os
 import re
 import signal
+import stat
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Protocol
 
-SNIFFED_BYTES = 8192
+MAX_DEPTH = 100
+MAX_IGNORE_BYTES = 1024 * 1024
+MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Verdict(Protocol):
+    @property
+    def include(self) -> bool | None: ...
+
+
+class Spec(Protocol):
+    def check_file(self, file: str) -> Verdict: ...
+
+
+class Order(NamedTuple):
+    """What is to be done. `above` are the folders above whose `.gitignore` holds here; `single` is the one file to search, its
+    name's bytes as Latin-1; `prefix` goes before a path where `glob` looks at it; `rg` is where ripgrep is, or empty."""
+
+    task: str
+    skipped: list[str]
+    library: str
+    alarm_s: float
+    in_git: bool
+    above: list[str]
+    glob: str = ""
+    depth: int = 1
+    max_entries: int = 0
+    pattern: str = ""
+    ignore_case: bool = False
+    prefix: str = ""
+    single: str | None = None
+    withheld: tuple[str, ...] | list[str] = ()
+    max_matches: int = 0
+    max_bytes: int = 0
+    rg: str = ""
+
+
+class Rules(NamedTuple):
+    """The patterns of one `.gitignore`, and the path from its folder to the one we begin in, or from there to its folder."""
+
+    spec: Spec
+    above: str = ""  # "src/": it stands above, we begin in its `src`
+    below: str = ""  # "lib/": it stands in our `lib`
+
+
+class Entry(NamedTuple):
+    path: str
+    kind: str  # file, folder, link, skipped, ignored, other
+    folder: int
+    name: str
 
 
 def main() -> None:
-    order = json.load(sys.stdin)
+    order = Order(**json.load(sys.stdin))
     # Nobody ends us if turnwise was killed. The signal's default is to end the process, also in the middle of a match.
-    signal.setitimer(signal.ITIMER_REAL, order["alarm_s"])
-    pattern = re.compile(order["pattern"], re.IGNORECASE if order["ignore_case"] else 0)
-    matches: list[tuple[str, int, str]] = []
-    files = 0
-    for path in walk(order["start"], skipped=frozenset(order["skipped"])):
-        shown = os.path.relpath(path, order["root"]).replace(os.sep, "/")
-        if order["glob"] and not (
-            fnmatch.fnmatch(shown, order["glob"]) or fnmatch.fnmatch(os.path.basename(path), order["glob"])
-        ):
+    signal.setitimer(signal.ITIMER_REAL, order.alarm_s)
+    walker = Walker(order)
+    if order.task == "list":
+        answer: dict[str, object] = {"entries": listed(walker, order)}
+    else:
+        answer = {"matches": matches_of(walker, order)}
+    json.dump(answer, sys.stdout)
+
+
+class Walker:
+    """The entries below the working folder, in the order of their names' bytes. Links are not followed."""
+
+    def __init__(self, order: Order) -> None:
+        self._skipped = frozenset(order.skipped)
+        self._library = order.library
+        self.above = [rules for rules in map(self._rules_above, order.above) if rules]
+        if self._is_start_ignored():
+            self.above = []  # it was named: then what is in it is meant
+
+    def entries(self, *, depth: int = MAX_DEPTH) -> Iterator[Entry]:
+        folder = os.open(".", FOLDER)
+        try:
+            yield from self._walk(folder, prefix="", rules=self.above, depth=depth)
+        finally:
+            os.close(folder)
+
+    def _walk(self, folder: int, *, prefix: str, rules: list[Rules], depth: int) -> Iterator[Entry]:
+        with os.scandir(folder) as scan:
+            found = sorted(scan, key=lambda entry: os.fsencode(entry.name))
+        names = {entry.name for entry in found}
+        if ".git" in names:
+            rules = []  # another repository: its own rules only
+        if ".gitignore" in names and (own := self._read(folder, ".gitignore")):
+            rules = [*rules, Rules(own, below=prefix)]
+        for entry in found:
+            path = prefix + entry.name
+            if entry.is_symlink():
+                yield Entry(path, "link", folder, entry.name)
+            elif entry.is_dir(follow_symlinks=False):
+                if entry.name in self._skipped:
+                    yield Entry(path, "skipped", folder, entry.name)
+                elif is_ignored(path + "/", rules):
+                    yield Entry(path, "ignored", folder, entry.name)
+                else:
+                    yield Entry(path, "folder", folder, entry.name)
+                    if depth > 1:
+                        yield from self._enter(folder, entry.name, prefix=f"{path}/", rules=rules, depth=depth - 1)
+            elif not is_ignored(path, rules):
+                kind = "file" if entry.is_file(follow_symlinks=False) else "other"
+                yield Entry(path, kind, folder, entry.name)
+
+    def _enter(self, folder: int, name: str, *, prefix: str, rules: list[Rules], depth: int) -> Iterator[Entry]:
+        try:
+            inner = os.open(name, FOLDER, dir_fd=folder)
+        except OSError:
+            return  # no right to look into it, or gone
+        try:
+            yield from self._walk(inner, prefix=prefix, rules=rules, depth=depth)
+        finally:
+            os.close(inner)
+
+    def _rules_above(self, folder: str) -> Rules | None:
+        try:
+            descriptor = os.open(folder, FOLDER)
+        except OSError:
+            return None
+        try:
+            spec = self._read(descriptor, ".gitignore")
+        finally:
+            os.close(descriptor)
+        return None if spec is None else Rules(spec, above=os.path.relpath(".", folder) + "/")
+
+    def _is_start_ignored(self) -> bool:
+        for rules in self.above:
+            parts = rules.above.rstrip("/").split("/")
+            if any(rules.spec.check_file("/".join(parts[:count]) + "/").include for count in range(1, len(parts) + 1)):
+                return True
+        return False
+
+    def _read(self, folder: int, name: str) -> Spec | None:
+        content = read_file(folder, name, max_bytes=MAX_IGNORE_BYTES)
+        if not content:
+            return None
+        if self._library not in sys.path:
+            sys.path.append(self._library)
+        from pathspec import GitIgnoreSpec
+
+        return GitIgnoreSpec.from_lines(content.decode("utf-8", "replace").removeprefix("\ufeff").splitlines())
+
+
+def is_ignored(path: str, rules: list[Rules]) -> bool:
+    """The innermost `.gitignore` that says something decides."""
+    for spec, above, below in reversed(rules):
+        verdict = spec.check_file(above + path.removeprefix(below)).include
+        if verdict is not None:
+            return verdict
+    return False
+
+
+def listed(walker: Walker, order: Order) -> list[tuple[str, str, int]]:
+    """Path, kind and size (-1: unknown) of each entry, one more than may be shown at the most."""
+    found: list[tuple[str, str, int]] = []
+    glob, most, depth = order.glob, order.max_entries, order.depth
+    for entry in walker.entries(depth=depth):
+        if glob and (entry.kind not in {"file", "other", "link"} or not fits(entry.path, glob)):
             continue
-        files += 1
-        for number, line in lines_of(path, max_bytes=order["max_bytes"]):
-            if pattern.search(line):
-                matches.append((printable(shown), number, printable(line[: order["max_line"]])))
-                if len(matches) > order["max_matches"]:
-                    break
-        if len(matches) > order["max_matches"]:
+        size = -1
+        if entry.kind == "file":
+            try:
+                size = os.stat(entry.name, dir_fd=entry.folder, follow_symlinks=False).st_size
+            except OSError:
+                continue  # gone meanwhile
+        found.append((printable(entry.path), entry.kind, size))
+        if len(found) > most:
             break
-    json.dump({"matches": matches, "files": files}, sys.stdout)
+    return found
 
 
-def walk(start: str, *, skipped: frozenset[str]) -> Iterator[str]:
-    """Regular files in the order of their names; links are not followed, so nothing outside is read."""
-    if os.path.isfile(start):
-        yield start
-        return
-    for folder, folders, names in os.walk(start):
-        folders[:] = sorted(name for name in folders if name not in skipped)
-        for name in sorted(names):
-            path = os.path.join(folder, name)
-            if os.path.isfile(path) and not os.path.islink(path):
-                yield path
+def matches_of(walker: Walker, order: Order) -> list[tuple[str, int]]:
+    """File (its name's bytes as Latin-1) and line number of each match, one more than may be shown at the most."""
+    most, glob = order.max_matches, order.glob
+    if order.single is not None:
+        name = os.fsdecode(order.single.encode("latin-1"))
+        return list(lines_in([(name, os.open(".", FOLDER), name)], order))[: most + 1]
+
+    def wanted(path: str) -> bool:
+        name = path.rpartition("/")[2]
+        is_withheld = any(fnmatch.fnmatch(name, pattern) for pattern in order.withheld)
+        return not is_withheld and (not glob or fits(order.prefix + path, glob))
+
+    if order.rg and order.in_git:  # its versions differ in what holds where there is no repository
+        found = from_ripgrep(walker, order, wanted=wanted)
+        if found is not None:
+            return found
+    files = (
+        (entry.path, entry.folder, entry.name)
+        for entry in walker.entries()
+        if entry.kind == "file" and wanted(entry.path)
+    )
+    result: list[tuple[str, int]] = []
+    for match in lines_in(files, order):
+        result.append(match)
+        if len(result) > most:
+            break
+    return result
 
 
-def lines_of(path: str, *, max_bytes: int) -> Iterator[tuple[int, str]]:
-    """Numbered lines of a text file; nothing of a binary, unreadable or very large one."""
+def lines_in(files: Iterable[tuple[str, int, str]], order: Order) -> Iterator[tuple[str, int]]:
+    pattern = re.compile(order.pattern, re.IGNORECASE if order.ignore_case else 0)
+    for path, folder, name in files:
+        content = read_file(folder, name, max_bytes=order.max_bytes)
+        for number, line in enumerate(lines_of(content or b""), start=1):
+            if pattern.search(line):
+                yield as_latin(path), number
+
+
+def lines_of(content: bytes) -> list[str]:
+    """Nothing of a binary."""
+    mark, encoding = next(((mark, name) for mark, name in MARKS if content.startswith(mark)), (b"", "utf-8"))
+    if b"\0" in content and encoding == "utf-8":
+        return []
+    lines = content[len(mark) :].decode(encoding, "replace").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def from_ripgrep(walker: Walker, order: Order, *, wanted: Callable[[str], bool]) -> list[tuple[str, int]] | None:
+    """The same by ripgrep; None where it cannot answer (a pattern of another dialect, another version)."""
+    command = [order.rg, "--json", "--no-config", "--no-messages", "--hidden", "--crlf", "--sort=path"]
+    command += ["--no-ignore-global", "--no-ignore-exclude", "--no-ignore-dot", f"--max-filesize={order.max_bytes}"]
+    command += ["--max-count", str(order.max_matches + 1)]
+    command += [f"--glob=!**/{name}/" for name in order.skipped]
+    if not walker.above:
+        command.append("--no-ignore-parent")
+    if order.ignore_case:
+        command.append("--ignore-case")
+    command += ["--regexp", order.pattern, "./"]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        found: list[tuple[str, int]] = []
+        of_file: list[tuple[str, int]] = []
+        for line in process.stdout:
+            event = json.loads(line)
+            match event["type"]:
+                case "match":
+                    path = path_of(event["data"]["path"])
+                    if wanted(path):
+                        of_file.append((as_latin(path), event["data"]["line_number"]))
+                case "end":
+                    if event["data"]["binary_offset"] is None:
+                        found += of_file
+                    of_file = []
+                    if len(found) > order.max_matches:
+                        process.kill()
+                        return found[: order.max_matches + 1]
+                case _:
+                    pass
+    return found if process.returncode in {0, 1} else None
+
+
+def path_of(told: dict[str, str]) -> str:
+    if "text" in told:
+        return told["text"].removeprefix("./")
+    import base64
+
+    return os.fsdecode(base64.b64decode(told["bytes"])).removeprefix("./")
+
+
+def read_file(folder: int, name: str, *, max_bytes: int) -> bytes | None:
+    """None for what is no regular file, cannot be read, or is too large."""
     try:
-        with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size > max_bytes:
-                return
-            content = file.read(max_bytes)
+        descriptor = os.open(name, FILE, dir_fd=folder)
     except OSError:
-        return
-    if b"\0" in content[:SNIFFED_BYTES]:
-        return
-    for number, line in enumerate(content.split(b"\n"), start=1):
-        yield number, line.rstrip(b"\r").decode("utf-8", "replace")
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > max_bytes:
+            return None
+        try:
+            return file.read(max_bytes)
+        except OSError:
+            return None
+
+
+def fits(path: str, glob: str) -> bool:
+    return fnmatch.fnmatch(path, glob) or fnmatch.fnmatch(path.rpartition("/")[2], glob)
+
+
+def as_latin(path: str) -> str:
+    return os.fsencode(path).decode("latin-1")
 
 
 def printable(text: str) -> str:
