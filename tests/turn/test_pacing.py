@@ -6,17 +6,20 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import CONFIG, READ, Played, call, done, play, says
+from turn.test_carrying import lines_of
 from turnwise.errors import CallerError
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.continuation import hold_back
 from turnwise.rules.last_step import SYNTHESIS
 from turnwise.rules.limits import AllOf, Limit, MaxRequests, MaxSteps, MaxTokens, MaxWallTime
-from turnwise.turn.commands import PlannedCall, SendRequest
+from turnwise.turn.commands import Command, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, ResponseReceived, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn
+from turnwise.turn.pacing import Pacing
+from turnwise.turn.room import Room
 from turnwise.turn.snapshot import replay
-from turnwise.vocab import FinishReason, Message, Response, Settings, StopReason, Text, ToolResult, Usage
+from turnwise.vocab import FinishReason, Message, ProviderItem, Response, Settings, StopReason, Text, ToolResult, Usage
 
 
 def limited(limits: Limit, **more: object) -> TurnConfig:
@@ -253,3 +256,52 @@ def test_a_response_out_of_turn_changes_nothing_of_the_time() -> None:
     with pytest.raises(Exception, match="came while request 1"):
         turn.receive(ResponseReceived(number=2, response=says("x"), at_s=9.0))
     assert turn.pacing == before
+
+
+def served(command: Command, *, counts: bool) -> Event:
+    """A step of a model that never ends, from a provider that counts its tokens or does not."""
+    match command:
+        case SendRequest(number=number):
+            response = says(call(f"c{number:04}", arguments=f'{{"path":"{number:04}"}}'))
+            return ResponseReceived(number=number, response=counted(response, 500, 50) if counts else response)
+        case RunTools(calls=planned):
+            return ToolsFinished(results=tuple([done(plan) for plan in planned]))
+        case _:
+            raise AssertionError(command)
+
+
+@pytest.mark.promise("end:budget")
+@pytest.mark.parametrize("room", ["compact", "off"])
+@pytest.mark.parametrize("counting", [0, 3, 400])
+def test_a_step_within_limits_costs_the_same_however_long_the_turn(counting: int, room: str) -> None:
+    """Proves: what the next prompt costs is asked several times a step, and no time by walking the history, also where the
+    provider counts no tokens, or stops counting after some requests."""
+    limits = MaxTokens(1_000_000_000) | MaxRequests(1_000)
+    config = limited(limits, room=room, max_steps=1_000, model_limits=ModelLimits(context_window_tokens=4_000_000))
+    turn, command = Turn.start(TurnStarted(config=config, input=(Message("user", (Text("go"),)),)))
+    cost: list[int] = []
+    for number in range(400):
+
+        def step(counts: bool = number < counting) -> None:
+            nonlocal command
+            command = turn.receive(served(turn.receive(served(command, counts=counts)), counts=counts))
+
+        if number % 100 in (50, 51):
+            cost.append(lines_of(step))
+        else:
+            step()
+    assert max(cost) - min(cost) < min(cost) // 20, cost
+
+
+@pytest.mark.parametrize("family", ["openai_chat", "anthropic_messages"])
+def test_what_a_prompt_costs_is_what_its_messages_weigh(family: str) -> None:
+    """Proves: the running sum is that of the messages as they stand, also after a pause of which only the text is left."""
+    item = ProviderItem(
+        "anthropic_messages", "server_tool_use", '{"type":"server_tool_use","query":"' + "q" * 900 + '"}'
+    )
+    config = limited(MaxTokens(100_000), family=family, room="compact", max_steps=3)
+    played = play([says(call("a")), says("Looking.", item, finish=FinishReason.PAUSE), says("So.")], config=config)
+    turn = played.turn
+    known = turn.pacing.prompt_tokens(turn.room, messages=turn.messages)
+    anew = Pacing().prompt_tokens(Room.of(turn.config), messages=turn.messages)
+    assert known == anew > 100

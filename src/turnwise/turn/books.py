@@ -127,6 +127,7 @@ class Books(msgspec.Struct, kw_only=True):
             return
         self.messages.pop()
         self.added.pop()
+        self.room.forget_last(self.messages)
         if kept:
             self._append(Message("assistant", kept))
 

@@ -128,7 +128,7 @@ class Calling(Retrying, kw_only=True):
         """Give each child its share of what the limits leave, before it is spent (promise end:budget)."""
         if self.config.limits is None:
             return
-        spent = self._spent + self.pacing.answer(self.config, messages=self.messages)
+        spent = self._spent + self.pacing.answer(prompt_tokens=self._prompt_tokens)
         share = share_of(self.config.limits, spent=spent, among=len(children))
         planned: list[PlannedCall] = []
         refused: dict[str, ToolResult] = {}

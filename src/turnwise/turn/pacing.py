@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnwise.rules.budget import message_bytes, request_bytes
+from turnwise.rules.budget import message_bytes
 from turnwise.rules.limits import (
     ANSWER_TOKENS,
     BYTES_A_TOKEN,
@@ -37,6 +37,7 @@ from turnwise.turn.events import (
     TurnStarted,
     WaitOver,
 )
+from turnwise.turn.room import Room
 from turnwise.vocab import NO_USAGE, Message, Usage
 
 
@@ -58,14 +59,13 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def saw(self, event: Event, *, messages: int) -> "Pacing":
         """What an event tells of time and tokens. A response is one to a prompt of so many `messages`."""
         match event:
-            case TurnStarted() | Interrupted():
-                return self
+            case TurnStarted() | Interrupted() | MessageArrived():
+                return self  # the command at hand goes on, and its time with it
             case (
                 StepPrepared(at_s=at_s)
                 | HooksRan(at_s=at_s)
                 | CallsInspected(at_s=at_s)
                 | Asked(at_s=at_s)
-                | MessageArrived(at_s=at_s)
                 | WaitOver(at_s=at_s)
                 | ToolsFinished(at_s=at_s)
             ):
@@ -95,12 +95,12 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             elapsed_s=self.at_s,
         )
 
-    def begin_step(self, config: TurnConfig, *, spent: Spent, messages: Sequence[Message]) -> "Pacing":
-        """Judge the step that would come next."""
+    def begin_step(self, config: TurnConfig, *, spent: Spent, prompt_tokens: int) -> "Pacing":
+        """Judge the step that would come next. Here and below: `prompt_tokens` are those of the next request."""
         limit = _limit_of(config)
         longest = max(self.longest_step_s, self.at_s - self.step_s) if spent.steps else 0.0
         begun = msgspec.structs.replace(self, step_s=self.at_s, longest_step_s=longest)
-        coming = begun._forecast(config, messages=messages)
+        coming = begun._forecast(prompt_tokens)
         allowed = pace(limit, spent=spent, forecast=coming)
         untimed = msgspec.structs.replace(coming.answer, elapsed_s=0.0)
         if allowed == "stop" and not is_over(limit, spent=spent + untimed):
@@ -109,18 +109,18 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         bound = None if allowed == "go" else binding(limit, spent=spent, forecast=coming)
         return msgspec.structs.replace(begun, pace=allowed, bound=bound)
 
-    def affords(self, config: TurnConfig, *, spent: Spent, messages: Sequence[Message], answers: bool) -> bool:
+    def affords(self, config: TurnConfig, *, spent: Spent, prompt_tokens: int, answers: bool) -> bool:
         """Whether one request more within the step is possible: one that `answers`, or one that leaves an answer."""
         if config.limits is None:
             return True
-        coming = self._forecast(config, messages=messages)
+        coming = self._forecast(prompt_tokens)
         more = coming.answer if answers else coming.step + coming.answer_after
         # It is part of the step at hand, and its time is bounded by the driver.
         more = msgspec.structs.replace(more, steps=0, elapsed_s=0.0)
         return not is_over(config.limits, spent=spent + more)
 
     def output_left(
-        self, config: TurnConfig, *, spent: Spent, messages: Sequence[Message], own: Sequence[Message], answers: bool
+        self, config: TurnConfig, *, spent: Spent, prompt_tokens: int, own: Sequence[Message], answers: bool
     ) -> int | None:
         """The tokens that the response to the next request may hold: one that `answers` has all that is left, another one
         leaves the answer after it; `own` are messages of that request alone. None where nothing limits it.
@@ -134,30 +134,32 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         left = output_tokens_left(
             config.limits,
             spent=spent,
-            prompt_tokens=self._prompt_tokens(config, messages=messages) + -(-added // BYTES_A_TOKEN),
+            prompt_tokens=prompt_tokens + -(-added // BYTES_A_TOKEN),
             keep_tokens=None if answers else ANSWER_TOKENS,
         )
         return None if left is None else max(left, LEAST_ANSWER_TOKENS if answers else ANSWER_TOKENS)
 
-    def answer(self, config: TurnConfig, *, messages: Sequence[Message]) -> Spent:
+    def answer(self, *, prompt_tokens: int) -> Spent:
         """What the answer after the calls at hand is likely to cost."""
-        return msgspec.structs.replace(self._forecast(config, messages=messages).answer, output_tokens=ANSWER_TOKENS)
+        return msgspec.structs.replace(self._forecast(prompt_tokens).answer, output_tokens=ANSWER_TOKENS)
 
-    def _forecast(self, config: TurnConfig, *, messages: Sequence[Message]) -> Forecast:
+    def prompt_tokens(self, room: Room, *, messages: Sequence[Message]) -> int:
+        """The size of the next prompt: what its provider counted of the last one, and what came since; all of it by its
+        bytes where the provider does not count. Looks at new messages only: this is asked several times a step."""
+        if not self.last.input_tokens:
+            return prompt_tokens_of(NO_USAGE, added_bytes=room.before_bytes + room.bytes_from(0, messages=messages))
+        # The response itself is counted in the last request's usage.
+        is_reply = self.weighed < len(messages) and messages[self.weighed].role == "assistant"
+        added = room.bytes_from(self.weighed + is_reply, messages=messages)
+        return prompt_tokens_of(self.last, added_bytes=added)
+
+    def _forecast(self, prompt_tokens: int) -> Forecast:
         return forecast(
-            prompt_tokens=0 if config.limits is None else self._prompt_tokens(config, messages=messages),
+            prompt_tokens=prompt_tokens,
             longest_output_tokens=self.longest_output_tokens,
             longest_step_s=self.longest_step_s,
             longest_request_s=self.longest_request_s,
         )
-
-    def _prompt_tokens(self, config: TurnConfig, *, messages: Sequence[Message]) -> int:
-        if not self.last.input_tokens:
-            before = request_bytes(system=config.system, tools=[offer.spec for offer in config.tools])
-            return prompt_tokens_of(NO_USAGE, added_bytes=before + sum([message_bytes(one) for one in messages]))
-        # The response itself is counted in the last request's usage.
-        since = [message_bytes(one) for one in messages[self.weighed :] if one.role != "assistant"]
-        return prompt_tokens_of(self.last, added_bytes=sum(since))
 
 
 def _limit_of(config: TurnConfig) -> Limit:

@@ -37,16 +37,21 @@ class Requesting(Finishing, kw_only=True):
             usage, requests = usage + child.usage, requests + child.requests
         return self.pacing.spent(usage, steps=steps, requests=requests)
 
+    @property
+    def _prompt_tokens(self) -> int:
+        """Of the next request; 0 where no limit asks."""
+        return 0 if self.config.limits is None else self.pacing.prompt_tokens(self.room, messages=self.messages)
+
     def _affords(self, *, answers: bool) -> bool:
         """Whether the limits allow one request more in this step: one that `answers`, or one before the answer."""
-        return self.pacing.affords(self.config, spent=self._spent, messages=self.messages, answers=answers)
+        return self.pacing.affords(self.config, spent=self._spent, prompt_tokens=self._prompt_tokens, answers=answers)
 
     def _kept_below(self, request: Request, *, own: int, answers: bool) -> Request:
         """The request with no more output than the limits leave; its last `own` messages are no part of the history."""
         # what the assistant had said stands in the usage of the response that it is of
         extra = [message for message in request.messages[len(request.messages) - own :] if message.role == "user"]
         left = self.pacing.output_left(
-            self.config, spent=self._spent, messages=self.messages, own=extra, answers=answers
+            self.config, spent=self._spent, prompt_tokens=self._prompt_tokens, own=extra, answers=answers
         )
         if left is None:
             return request
@@ -60,11 +65,14 @@ class Requesting(Finishing, kw_only=True):
 
     def _may_go_on(self) -> bool:
         """Whether the limits allow one more step like any other."""
-        return self.pacing.begin_step(self.config, spent=self._spent_in(self.step), messages=self.messages).pace == "go"
+        return (
+            self.pacing.begin_step(self.config, spent=self._spent_in(self.step), prompt_tokens=self._prompt_tokens).pace
+            == "go"
+        )
 
     def _begin_step(self) -> Command:
         self.step += 1
-        self.pacing = self.pacing.begin_step(self.config, spent=self._spent, messages=self.messages)
+        self.pacing = self.pacing.begin_step(self.config, spent=self._spent, prompt_tokens=self._prompt_tokens)
         if self.pacing.bound is not None and self.pacing.pace == "stop":
             self.step -= 1
             return self._answer_locally(said(self.pacing.bound, spent=self._spent))

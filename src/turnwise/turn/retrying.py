@@ -6,13 +6,14 @@ Every attempt is a request of its own in every count. Nothing of one that is giv
 import msgspec
 
 from turnwise.errors import TurnwiseBug
+from turnwise.rules.arguments import Unsound, judge_call
 from turnwise.rules.limits import wall_time_s
 from turnwise.rules.retries import GiveUp, TryFallback, WaitThenRetry, judge_retry
-from turnwise.rules.truncation import fills_half, find_cut
+from turnwise.rules.truncation import Cut, fills_half, find_cut, hands_out_objects
 from turnwise.turn.commands import Command, FinishTurn, Purpose, SendRequest, Wait
 from turnwise.turn.continuing import RECOVERY
 from turnwise.turn.recovering import Recovering
-from turnwise.vocab import Fault, FaultKind, FinishReason, Request, Response
+from turnwise.vocab import Fault, FaultKind, FinishReason, Request, Response, calls_of
 
 # A server that ends its stream in good order without a finish reason did so on purpose, or was told to by a gateway. Once
 # may be chance, unless what came fills half the output limit; after that what has come is gone on from, or the model is told
@@ -68,10 +69,24 @@ class Retrying(Recovering, kw_only=True):
         if response.finish is not FinishReason.CUT or response.provider_finish is not None:
             return None
         cut = find_cut(response, limit_tokens=limit_tokens, hands_out_objects=False)
-        if cut is not None and (cut.limited or fills_half(cut, limit_tokens=limit_tokens)):
-            return None
+        if not self.config.stream or self._says_limit(response, cut=cut, limit_tokens=limit_tokens):
+            return None  # a body that is whole did not break off
         self.silent_ends += 1
         return None if self.silent_ends >= SILENT_ENDS else self._try_again(DROPPED, jitter=jitter)
+
+    def _says_limit(self, response: Response, *, cut: Cut | None, limit_tokens: int | None) -> bool:
+        """Whether the output limit is the likelier reason why a stream ended without a word. An object comes in one piece:
+        one without what its schema demands was left so by the model, not by the connection."""
+        if cut is not None and (cut.limited or fills_half(cut, limit_tokens=limit_tokens)):
+            return True
+        calls = calls_of(response.message)
+        offer = self.offers.get(calls[-1].name) if calls else None
+        if offer is None or not hands_out_objects(self.config.family, streamed=True):
+            return False
+        verdict = judge_call(
+            calls[-1], tools={offer.spec.name: offer.spec}, finish=response.finish, limit_tokens=limit_tokens
+        )
+        return isinstance(verdict, Unsound) and verdict.kind == "schema_mismatch"
 
     def _try_again(self, fault: Fault, *, jitter: float) -> Command | None:
         """The wait before another attempt, or the request to the next model; None where this failure stands."""
@@ -110,7 +125,7 @@ class Retrying(Recovering, kw_only=True):
         if trying is None or sent is None or asking is None:
             raise TurnwiseBug("a wait without a request that failed")
         if self._is_plain and not asking.forced and self.config.limits is not None:
-            self.pacing = self.pacing.begin_step(self.config, spent=self._spent, messages=self.messages)
+            self.pacing = self.pacing.begin_step(self.config, spent=self._spent, prompt_tokens=self._prompt_tokens)
             if self.pacing.pace == "stop":
                 return self._fail(trying.fault, arrived="")
             if self.pacing.pace == "answer":
@@ -131,7 +146,7 @@ class Retrying(Recovering, kw_only=True):
         if self.prepared.model is not None:
             self.prepared = msgspec.structs.replace(self.prepared, model=fallback.model)
         if self.config.limits is not None and not self._is_forced:
-            self.pacing = self.pacing.begin_step(self.config, spent=self._spent, messages=self.messages)
+            self.pacing = self.pacing.begin_step(self.config, spent=self._spent, prompt_tokens=self._prompt_tokens)
         return self._ask_again()
 
     def _ask_again(self) -> Command:

@@ -72,7 +72,9 @@ class Room(msgspec.Struct, kw_only=True):
     """The turn's view of its own size. With `ends` nothing gives way any more, and the next request is the forced answer."""
 
     prompt: PromptSize
+    before_bytes: int  # what stands before the messages
     sizes: list[int] = []  # of the messages, as far as they were weighed
+    sums: list[int] = []  # of the sizes up to each of them
     originals: dict[str, ToolResult] = {}  # whole results that history has shortened, by call id
     planned: Summarise | None = None  # the request at hand asks for this summary
     ends: str = ""
@@ -85,7 +87,7 @@ class Room(msgspec.Struct, kw_only=True):
     @classmethod
     def of(cls, config: TurnConfig) -> "Room":
         before = request_bytes(system=config.system, tools=[offer.spec for offer in config.tools])
-        return cls(prompt=PromptSize(added_bytes=before))
+        return cls(prompt=PromptSize(added_bytes=before), before_bytes=before)
 
     # results
 
@@ -127,10 +129,26 @@ class Room(msgspec.Struct, kw_only=True):
 
     def weigh(self, messages: Sequence[Message]) -> None:
         """Take in the messages that came since."""
-        del self.sizes[len(messages) :]
         for message in messages[len(self.sizes) :]:
             self.sizes.append(message_bytes(message))
             self.prompt = grown(self.prompt, added_bytes=self.sizes[-1])
+
+    def bytes_from(self, place: int, *, messages: Sequence[Message]) -> int:
+        """The bytes of the messages from `place` on: those that came since are weighed, the others known by their sum."""
+        self.weigh(messages)
+        for size in self.sizes[len(self.sums) :]:
+            self.sums.append(size + (self.sums[-1] if self.sums else 0))
+        if place >= len(self.sums):
+            return 0
+        return self.sums[-1] - (self.sums[place - 1] if place else 0)
+
+    def forget_last(self, messages: Sequence[Message]) -> None:
+        """The last of the messages was taken back; these are left."""
+        kept = self.sizes[: len(messages)]
+        if len(kept) < len(self.sizes):
+            self.prompt = weighed(self.prompt, sizes=self.sizes, sizes_now=kept)
+            self.sizes = kept
+            del self.sums[len(kept) :]
 
     def make_room(
         self, messages: list[Message], *, prepared: StepPrepared, config: TurnConfig, paused: bool, may_ask: bool
@@ -260,7 +278,7 @@ class Room(msgspec.Struct, kw_only=True):
     def _replace(self, messages: list[Message], *, after: Sequence[Message]) -> None:
         sizes = resized(self.sizes, before=messages, after=after)
         self.prompt = weighed(self.prompt, sizes=self.sizes, sizes_now=sizes)
-        self.sizes = sizes
+        self.sizes, self.sums = sizes, []
         messages[:] = after
         self.changed = self.gave_way = True
 
