@@ -93,7 +93,7 @@ async def test_list_leaves_out_what_git_ignores(tmp_path: Path) -> None:
         "src/",
         "up (a link)",
     ]
-    assert await list_folder(workspace, ListArguments(glob="*.log")) == "keep.log (6)\nsrc/b.log (6)"
+    assert await list_folder(workspace, ListArguments(glob="*.log")) == ("inner/c.log (6)\nkeep.log (6)\nsrc/b.log (6)")
     assert await list_folder(workspace, ListArguments(path="src", depth=3)) == (
         ".gitignore (14)\nb.log (6)\nbuild/\nbuild/x.txt (15)\ndeep/\ndeep/y.tmp (6)"
     )

@@ -1,0 +1,205 @@
+"""What read, write and edit make of files of every kind: images, encodings, line ends, links, what was not read."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from turnwise.drivers.workspace.changes import FileChanges
+from turnwise.drivers.workspace.editing import EditArguments, MultiEditArguments, OneEdit, edit, multi_edit
+from turnwise.drivers.workspace.paths import Workspace
+from turnwise.drivers.workspace.previews import MAX_LINES, paths_of_call, preview
+from turnwise.drivers.workspace.reading import MAX_IMAGE_BYTES, ReadArguments, read
+from turnwise.drivers.workspace.writing import WriteArguments, write
+from turnwise.errors import ToolFault
+from turnwise.vocab import File, Text
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    root = tmp_path / "root"
+    root.mkdir()
+    return Workspace(root, changes=FileChanges(tmp_path / "store"))
+
+
+def put(workspace: Workspace, name: str, content: bytes) -> Path:
+    path = workspace.root / name
+    path.write_bytes(content)
+    return path
+
+
+def say(workspace: Workspace, path: str, content: str, *, append: bool = False, overwrite: bool = False) -> str:
+    return write(workspace, WriteArguments(path=path, content=content, append=append, overwrite=overwrite))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "media_type"),
+    [
+        ("a.png", b"\x89PNG\r\n\x1a\nrest", "image/png"),
+        ("b", b"\xff\xd8\xff\xe0rest", "image/jpeg"),
+        ("c.gif", b"GIF89arest", "image/gif"),
+        ("d.webp", b"RIFF\x10\0\0\0WEBPrest", "image/webp"),
+    ],
+)
+def test_an_image_is_shown_as_one(name: str, content: bytes, media_type: str, workspace: Workspace) -> None:
+    """Proves: by what is in it, whatever its name; one that is too large for a request is refused."""
+    put(workspace, name, content)
+    assert read(workspace, ReadArguments(path=name)) == [
+        Text(f"`{name}` ({media_type}, {len(content)} bytes)"),
+        File(media_type=media_type, data=content, name=name),
+    ]
+    put(workspace, name, content + bytes(MAX_IMAGE_BYTES))
+    with pytest.raises(ToolFault, match="make a smaller copy"):
+        read(workspace, ReadArguments(path=name))
+
+
+def test_other_binaries_are_named(workspace: Workspace) -> None:
+    """Proves: the model hears what it is, not how it looks."""
+    for content, kind in (
+        (b"%PDF-1.7\n\0", "a PDF document"),
+        (b"PK\x03\x04\0", "a ZIP archive"),
+        (b"SQLite format 3\0", "an SQLite database"),
+        ("a".encode("utf-32"), "text in UTF-32"),
+        (b"ab\0c", "a binary file"),
+    ):
+        put(workspace, "f", content)
+        with pytest.raises(ToolFault, match=f"`f` is {kind}"):
+            read(workspace, ReadArguments(path="f"))
+        with pytest.raises(ToolFault, match="no text that can be edited"):
+            edit(workspace, EditArguments(path="f", old="a", new="b"))
+
+
+def test_utf16_is_read_and_kept(workspace: Workspace) -> None:
+    """Proves: reading says so; editing, replacing and adding keep encoding, mark and line ends."""
+    path = put(workspace, "f", "\ufeffeins\r\nzwei ü\r\n".encode("utf-16-be"))
+    assert read(workspace, ReadArguments(path="f")) == (
+        "     1\teins\n     2\tzwei ü\n[the file is UTF-16-BE; `edit` and `write` keep that]"
+    )
+    edit(workspace, EditArguments(path="f", old="eins\nzwei", new="1\n2"))
+    say(workspace, "f", "3\n", append=True)
+    assert path.read_bytes() == "\ufeff1\r\n2 ü\r\n3\r\n".encode("utf-16-be")
+    assert say(workspace, "f", "neu\n").endswith("kept its Windows line ends and UTF-16-BE with byte order mark)")
+    assert path.read_bytes() == "\ufeffneu\r\n".encode("utf-16-be")
+
+
+def test_a_replaced_file_keeps_its_mark_and_line_ends(workspace: Workspace) -> None:
+    """Proves: a model writes plain lines; the file stays as its editors want it. Mixed ends are told, and left to the model."""
+    path = put(workspace, "f", b"\xef\xbb\xbfa\r\nb\r\n")
+    say(workspace, "f", "\ufeffc\nd\n", overwrite=True)
+    assert path.read_bytes() == b"\xef\xbb\xbfc\r\nd\r\n"
+    put(workspace, "f", b"a\r\nb\n")
+    assert "[some lines end as Windows ends them, some do not]" in str(read(workspace, ReadArguments(path="f")))
+    say(workspace, "f", "x\ny\r\n")
+    assert path.read_bytes() == b"x\ny\r\n"
+
+
+def test_what_was_not_read_is_not_replaced(workspace: Workspace) -> None:
+    """Proves: not before it was read, not after somebody changed it, but when it was read again, written by the model itself,
+    is empty, or `overwrite` is set; adding needs no reading."""
+    path = put(workspace, "f", b"old\n")
+    with pytest.raises(ToolFault, match="exists, and you have not read it"):
+        say(workspace, "f", "new\n")
+    say(workspace, "f", "more\n", append=True)
+    read(workspace, ReadArguments(path="f"))
+    path.write_bytes(b"of somebody else\n")
+    with pytest.raises(ToolFault, match="changed since you read it"):
+        say(workspace, "f", "new\n")
+    read(workspace, ReadArguments(path="f"))
+    say(workspace, "f", "new\n")
+    say(workspace, "f", "newer\n")
+    path.write_bytes(b"again\n")
+    say(workspace, "f", "told\n", overwrite=True)
+    assert path.read_bytes() == b"told\n"
+    put(workspace, "empty", b"")
+    say(workspace, "empty", "x")
+
+
+def test_links_are_written_through_and_hard_links_told(workspace: Workspace) -> None:
+    """Proves: a link stays a link; further names of a replaced file are said to hold the old content; a link that leads
+    outside, or nowhere inside, is refused."""
+    path = put(workspace, "real", b"1\n")
+    (workspace.root / "link").symlink_to("real")
+    os.link(path, workspace.root / "twin")
+    assert "further names (hard links)" in say(workspace, "link", "2\n", overwrite=True)
+    assert (workspace.root / "link").is_symlink() and path.read_bytes() == b"2\n"
+    assert (workspace.root / "twin").read_bytes() == b"1\n"
+    (workspace.root / "dangling").symlink_to("../outside")
+    with pytest.raises(ToolFault, match="outside the workspace"):
+        say(workspace, "dangling", "x")
+
+
+def test_a_missing_file_is_told_with_what_may_be_meant(workspace: Workspace) -> None:
+    """Proves: a slip in the name, another case, a slip in a folder on the way."""
+    (workspace.root / "source").mkdir()
+    put(workspace, "source/settings.py", b"")
+    put(workspace, "README.md", b"")
+    for given, meant in (
+        ("source/setings.py", "`source/settings.py`"),
+        ("readme.MD", "`README.md`"),
+        ("sorce/settings.py", "`source`"),
+    ):
+        with pytest.raises(ToolFault) as caught:
+            read(workspace, ReadArguments(path=given))
+        assert str(caught.value) == f"`{given}` does not exist; there is {meant}"
+    with pytest.raises(ToolFault, match=r"`zzz` does not exist$"):
+        read(workspace, ReadArguments(path="zzz"))
+
+
+def test_a_near_miss_is_shown_with_what_differs(workspace: Workspace) -> None:
+    """Proves: white space by kind and count, the nearest lines with their numbers."""
+    put(workspace, "f", b"def f():\n\treturn total  \n\nclass A:\n    value = 1\n    other = 2\n")
+    for old, hint in (
+        ("    return total", "line 2 is indented by 1 tab, `old` by 4 spaces"),
+        ("\treturn total\n", "line 2 ends with 2 spaces, `old` with nothing"),
+        ("value  = 1", "line 5 is indented by 4 spaces, `old` by nothing"),
+        ("    value = 1\n    othre = 2", "The nearest lines are 5 to 6:\n    value = 1\n    other = 2"),
+        ("qqqqqqqq", "Nothing in it is like that"),
+    ):
+        if old == "\treturn total\n":
+            old = "\treturn total\n\nclass A:"
+        with pytest.raises(ToolFault) as caught:
+            edit(workspace, EditArguments(path="f", old=old, new="x"))
+        assert hint in str(caught.value)
+
+
+def test_several_edits_say_which_one_failed(workspace: Workspace) -> None:
+    """Proves: the number of the edit, why, and that none was made."""
+    path = put(workspace, "f", b"a\nb\n")
+    edits = [OneEdit(old="a", new="c"), OneEdit(old="a", new="d")]
+    with pytest.raises(ToolFault) as caught:
+        multi_edit(workspace, MultiEditArguments(path="f", edits=edits))
+    assert str(caught.value).startswith("edit 2 of 2: `old` is not in `f`.")
+    assert str(caught.value).endswith("None of the edits was made.") and path.read_bytes() == b"a\nb\n"
+
+
+def test_a_preview_shows_the_change_and_makes_none(workspace: Workspace) -> None:
+    """Proves: a diff with the file's own line numbers for each writing tool, a sentence where the call would fail, nothing
+    for other tools; bounded; no control character reaches the terminal."""
+    lines = [f"line {number}\n" for number in range(1, 101)]
+    path = put(workspace, "f", "".join(lines).encode())
+    assert preview(workspace, "edit", {"path": "f", "old": "line 50", "new": "\x1b[31mred\u202e"}) == "\n".join(
+        [
+            *("--- f", "+++ f", "@@ -47,7 +47,7 @@", " line 47", " line 48", " line 49", "-line 50"),
+            *("+\\u001b[31mred\\u202e", " line 51", " line 52", " line 53"),
+        ]
+    )
+    assert preview(workspace, "write", {"path": "n", "content": "1\n2"}) == (
+        "--- /dev/null\n+++ n\n@@ -0,0 +1,2 @@\n+1\n+2 (no line end)"
+    )
+    assert preview(workspace, "write", {"path": "f", "content": "x"}).startswith("(the call would fail: `f` exists")
+    assert preview(workspace, "write", {"path": "f"}).startswith("(the call would fail: ")
+    assert preview(workspace, "bash", {"command": "true"}) == ""
+    long = preview(workspace, "write", {"path": "n", "content": "y" * 1000 + "\nx" * 5000}).split("\n")
+    assert len(long) == MAX_LINES + 1 and long[-1].endswith("more lines]") and len(long[3]) < 400
+    assert path.read_text() == "".join(lines) and not (workspace.root / "n").exists()
+    assert not list((workspace.root.parent / "store").glob("*"))
+
+
+def test_paths_of_a_call_are_those_that_it_names() -> None:
+    """Proves: what is inspected before a call runs is what the call will open."""
+    patch = "*** Begin Patch\n*** Update File: a\n*** Move to: b\n-x\n*** Delete File: c\n*** End Patch"
+    assert paths_of_call("apply_patch", {"patch": patch}) == ("a", "b", "c")
+    assert paths_of_call("apply_patch", {"patch": patch[:-5]}) == ()
+    assert paths_of_call("read", {"path": "x"}) == ("x",)
+    assert paths_of_call("search", {"pattern": "x"}) == (".",)
+    assert paths_of_call("bash", {"path": "x"}) == ()
