@@ -16,10 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from turnwise.drivers.grants import judged_paths
 from turnwise.drivers.workspace import workspace_tools
 from turnwise.drivers.workspace.changes import FileChanges, Undone
 from turnwise.drivers.workspace.disk import Disk
-from turnwise.drivers.workspace.grants import judged_paths
 from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.recovery import recover_changes
 from turnwise.errors import ToolFault

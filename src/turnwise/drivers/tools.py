@@ -1,6 +1,7 @@
 """Tools that can run, and the running of all calls of a step: together, each within its deadline, each with one result."""
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import inspect
@@ -13,6 +14,7 @@ import msgspec
 
 from turnwise.drivers.approvals import Approver
 from turnwise.drivers.clock import Clock, wait_for_task
+from turnwise.drivers.grants import judged_paths
 from turnwise.drivers.tool_output import error_result, failure_of, result_of
 from turnwise.drivers.watching import Seen
 from turnwise.rules.limits import Limit
@@ -139,7 +141,9 @@ class ToolRun:
         elif tool is None or tool.function is None:
             result = error_result(planned.call, f"there is no tool `{planned.call.name}` here")
         else:
-            result = await self._within_deadline(tool.function, planned)
+            # the hand that opens a path looks again whether it still leads where it was judged to lead
+            with judged_paths(planned.paths) if planned.paths else contextlib.nullcontext():
+                result = await self._within_deadline(tool.function, planned)
         self._results[place] = result
         self._on_finish(result)
 

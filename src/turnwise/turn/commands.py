@@ -40,7 +40,7 @@ class SendRequest(msgspec.Struct, frozen=True, kw_only=True, tag="send_request",
 
 class PlannedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call that passed every check. `arguments` is strictly complete JSON text (or free-form text). `paths` are the
-    resolved paths outside the workspace that were allowed for it; `grant` is a child's share of the turn's limits."""
+    resolved paths that it was judged on, the only ones that it may touch; `grant` is a child's share of the turn's limits."""
 
     call: ToolCall
     arguments: str

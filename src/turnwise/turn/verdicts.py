@@ -127,8 +127,8 @@ def judge_calls(
             continue
         if verdict.kind == "ask":
             asks.append(OneAsk(call=call, arguments=plan.arguments, subject=verdict.subject, why=verdict.why))
-        outside = tuple(dict.fromkeys([path.resolved for path in known.paths if path.resolved and not path.inside]))
-        kept.append(msgspec.structs.replace(plan, paths=outside) if outside else plan)
+        judged = tuple(dict.fromkeys([path.resolved for path in known.paths if path.resolved]))
+        kept.append(msgspec.structs.replace(plan, paths=judged) if judged else plan)
     return Sifted(planned=tuple(kept), results=results, asks=tuple(asks))
 
 

@@ -9,8 +9,8 @@ import msgspec
 
 from turnwise.drivers.approvals import Asking
 from turnwise.drivers.clock import Clock
+from turnwise.drivers.grants import judged_paths
 from turnwise.drivers.runner import Inspector
-from turnwise.drivers.workspace.grants import judged_paths
 from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.previews import preview
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
