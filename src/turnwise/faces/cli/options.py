@@ -1,0 +1,133 @@
+"""The options that a single run and an interactive session share."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypedDict, TypeVar
+
+import click
+
+from turnwise.drivers.settings import MOST, MOST_STEPS
+from turnwise.rules.retries import RetryPolicy
+from turnwise.turn.config import MAX_STEPS, Deadlines, Recover
+
+MOST_ASK_S = 86_400.0  # a day: nobody waits longer at a terminal
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+class Given(TypedDict):
+    """What was given of them; None where it was not."""
+
+    model: str | None
+    base_url: str | None
+    api_key_env: str | None
+    max_steps: int | None
+    max_requests: int | None
+    max_tokens: int | None
+    max_time: float | None
+    max_output_tokens: int | None
+    context_window: int | None
+    recover: Recover | None
+    retries: int | None
+    fallback: tuple[str, ...]
+    cwd: Path | None
+    go_on: bool
+    session: str | None
+    system: str | None
+    allow: tuple[str, ...]
+    ask_timeout: float | None
+    no_sandbox: bool
+    network: bool
+    no_agents_md: bool
+    no_stream: bool
+
+
+_OF_THE_MODEL = (
+    click.option("-m", "--model", help="PROVIDER:NAME, or FAMILY:NAME with --base-url. [env: TURNWISE_MODEL]"),
+    click.option("--base-url", metavar="URL", help="Address of the endpoint. [env: TURNWISE_BASE_URL]"),
+    click.option("--api-key-env", metavar="NAME", help="The variable that holds the key."),
+)
+_OF_LIMITS = (
+    click.option(
+        "--max-steps",
+        type=click.IntRange(1, MOST_STEPS),
+        metavar="N",
+        help=f"Model steps at most; the last one must answer. [default: {MAX_STEPS}]",
+    ),
+    click.option(
+        "--max-requests",
+        type=click.IntRange(1, MOST),
+        metavar="N",
+        help="HTTP requests at most; the last one is the answer.",
+    ),
+    click.option(
+        "--max-tokens",
+        type=click.IntRange(1, MOST),
+        metavar="N",
+        help="Tokens at most, prompts and answers of all requests.",
+    ),
+    click.option(
+        "--max-time",
+        type=click.FloatRange(0, MOST, min_open=True),
+        metavar="SECONDS",
+        help="Time at most, the answer included.",
+    ),
+    click.option(
+        "--max-output-tokens",
+        type=click.IntRange(1, MOST),
+        metavar="N",
+        help="Tokens at most of one response, reasoning included.",
+    ),
+    click.option(
+        "--context-window",
+        type=click.IntRange(1, MOST),
+        metavar="N",
+        help="Tokens of prompt and answer that the model takes, where turnwise knows it not or wrongly.",
+    ),
+    click.option(
+        "--recover",
+        type=click.Choice(["continue", "split", "off"]),
+        help="Where the output limit cuts: go on there, ask for smaller pieces, or do nothing. [default: continue]",
+    ),
+    click.option(
+        "--retries",
+        type=click.IntRange(0, 20),
+        metavar="N",
+        help=f"Further attempts at a request that failed. [default: {RetryPolicy().attempts - 1}]",
+    ),
+    click.option(
+        "--fallback", multiple=True, metavar="NAME", help="Another model of the endpoint, if one fails. Repeatable."
+    ),
+)
+_OF_THE_PLACE = (
+    click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Work in this folder."),
+    click.option("-c", "--continue", "go_on", is_flag=True, help="Go on with the last session of this folder."),
+    click.option("--session", metavar="ID", help="Go on with this session (see `turnwise sessions list`)."),
+    click.option("--system", metavar="TEXT", help="Instructions in place of turnwise's own."),
+    click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md of the folder as instructions."),
+    click.option("--no-stream", is_flag=True, help="Ask for whole responses instead of streams."),
+)
+_OF_PERMISSIONS = (
+    click.option(
+        "--allow",
+        multiple=True,
+        metavar="WHAT",
+        help="Without asking: `write` (files), `bash` (commands), or calls by a pattern: `bash(git push *)`, "
+        "`edit(src/**)`. Repeatable.",
+    ),
+    click.option(
+        "--ask-timeout",
+        type=click.FloatRange(0, MOST_ASK_S, min_open=True),
+        metavar="SECONDS",
+        help=f"How long you are waited for when something is asked; then it is denied. [default: {Deadlines().ask_s:g}]",
+    ),
+    click.option("--network", is_flag=True, help="Let commands use the network."),
+    click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox."),
+)
+SHARED = (*_OF_THE_MODEL, *_OF_LIMITS, *_OF_THE_PLACE, *_OF_PERMISSIONS)
+
+
+def shared_options(command: Command) -> Command:
+    for option in reversed(SHARED):
+        command = option(command)
+    return command

@@ -1,0 +1,89 @@
+"""What may run: the settings files' rules, those that the session was given, and the command line's."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from turnwise.drivers.journal import Journal, Session
+from turnwise.drivers.permission_files import KEY, parse_rule, policy_of
+from turnwise.drivers.settings import Layer
+from turnwise.errors import CallerError
+from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.permissions import PermissionRule, Policy, session_rules
+from turnwise.turn.config import Effect
+from turnwise.turn.events import Asked, CallsInspected, Event, TurnStarted
+
+__all__ = ["EFFECTS", "KEY", "allowed_rules", "policy_of_run", "remembered_rules"]
+
+EFFECTS: dict[str, Effect] = {"write": "write", "bash": "execute", "execute": "execute"}
+COMMAND_TOOLS = frozenset({"bash"})  # the pattern of the others is a path
+_CALLS = re.compile(r"(?P<tool>[A-Za-z0-9_*?-]+)\((?P<pattern>.*)\)", re.DOTALL)
+
+
+def policy_of_run(
+    layers: Iterable[Layer],
+    *,
+    folder: Path,
+    home: Path,
+    attended: bool,
+    allow: Sequence[str],
+    remembered: Sequence[PermissionRule] = (),
+) -> Policy:
+    """The policy of a run in `folder`. Raises CallerError."""
+    return policy_of(
+        layers,
+        workspace=folder,
+        home=home,
+        attended=attended,
+        session_rules=remembered,
+        command_line_rules=[rule for text in allow for rule in allowed_rules(text)],
+    )
+
+
+def allowed_rules(text: str) -> tuple[PermissionRule, ...]:
+    """What `--allow TEXT` means: an effect, or calls by a pattern. Raises CallerError."""
+    where = f"--allow {text}"
+    if (effect := EFFECTS.get(text)) is not None:
+        # a command that may run may also write by `>` what it could write by itself
+        return (PermissionRule(verdict="allow", effect=effect, source="command line", where=where),)
+    found = _CALLS.fullmatch(text)
+    if found is None:
+        raise CallerError(
+            f"--allow `{text}`: say {', '.join([f'`{word}`' for word in EFFECTS])}, or calls by a pattern: "
+            "`bash(git push *)`, `edit(src/**)`"
+        )
+    tool, pattern = found["tool"], found["pattern"].strip()
+    key = "command" if tool in COMMAND_TOOLS else "path"
+    if not pattern:
+        raise CallerError(f"--allow `{text}`: the pattern is empty; `*` is for all")
+    return (parse_rule({"allow": tool, key: pattern}, source="command line", where=where),)
+
+
+def remembered_rules(journal: Journal, session: Session, *, workspace: str) -> tuple[PermissionRule, ...]:
+    """What was allowed 'always in this session', by the session's own calls and those of its sub-agents. Nothing of it holds in
+    another folder: what was shown was about that one."""
+    rules: tuple[PermissionRule, ...] = ()
+    for turn in session.turns:
+        rules += _remembered_in(journal.events(turn.id), workspace=workspace)
+        for _, child in journal.children(turn.id):
+            rules += remembered_rules(journal, child, workspace=workspace)
+    return tuple(dict.fromkeys(rules))
+
+
+def _remembered_in(events: Iterable[Event], *, workspace: str) -> tuple[PermissionRule, ...]:
+    policy: Policy | None = None
+    facts: dict[str, CallFacts] = {}
+    rules: tuple[PermissionRule, ...] = ()
+    for event in events:
+        match event:
+            case TurnStarted():
+                policy = event.config.policy
+            case CallsInspected():
+                facts = {found.call_id: found for found in event.facts}
+            case Asked() if policy is not None and policy.workspace == workspace:
+                for answer in event.approvals:
+                    if answer.always and answer.verdict == "allow" and answer.call_id in facts:
+                        rules += session_rules(facts[answer.call_id], policy=policy)
+            case _:
+                pass
+    return rules
