@@ -22,6 +22,7 @@ MAX_LOOKUPS = 4000  # of paths, some 20 us each
 MAX_SEARCHES = 8  # of folders, for files that a search would show
 MAX_DEPTH = 48
 MAX_SCRIPTS = 8  # one in another
+MAX_GUESSES_NESTED = 4  # what may run, in what may run
 MAX_PLACES = 4
 SHOWN_CHARS = 400
 
@@ -74,6 +75,7 @@ class _Walk:
         self.places: Places = (paths.workspace,)
         self.unconditional = True
         self.guessing = False
+        self.guesses = 0
         self.lookups = 0
         self.held: dict[tuple[str, bool], str] = {}
         self.depth = 0
@@ -282,13 +284,15 @@ class _Walk:
             self._run(inner, within=within, text=text)
         for script in carried.scripts:
             self.script(script, within=within)
-        if not self.guessing:
-            self.guessing = True
+        if self.guesses < MAX_GUESSES_NESTED:
+            before, self.guessing = self.guessing, True
+            self.guesses += 1
             for inner in carried.guesses:
                 self._run(inner, within=within, text=text)
             for script in carried.guessed_scripts:
                 self.script(script, within=within)
-            self.guessing = False
+            self.guesses -= 1
+            self.guessing = before
         shares = within[-1] in ("eval", "command", "builtin", "cd", "pushd", "popd")
         if not shares:
             self.places = places
@@ -449,16 +453,7 @@ class _Walk:
         expands = delimiter is None or (
             not delimiter[1] and body is not None and re.search(r"[$`\\]", body) is not None
         )
-        if expands and body is not None:
-            self._guess(body, within=within)
         return opened, None if expands else body
-
-    def _guess(self, script: str, *, within: tuple[str, ...]) -> None:
-        """A text that may be run, though it is not sure as what: prohibitions look at it."""
-        if within and within[-1] in SHELLS and not self.guessing:
-            self.guessing = True
-            self.script(script, within=within)
-            self.guessing = False
 
     def _opened(self, redirect: "Node", *, within: tuple[str, ...]) -> list[PathFact]:
         operator = next((child.type for child in redirect.children if not child.is_named), "")

@@ -95,6 +95,8 @@ LOOSE = frozenset(
     nix nix-shell direnv asdf mise at batch crontab fd fdfind expect socat ncat nc dtach cpulimit prlimit catchsegv torsocks
     proxychains faketime chronic retry git-bash start caffeinate""".split()
 )
+# The grammar and bash differ in what they make of it (`! ! ls`).
+RESERVED = frozenset("! { } [[ ]] (( then else elif do done fi if while until for case esac in function select".split())
 MAX_GUESSES = 12
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 _STDIN_FILES = ("-", "/dev/stdin", "/dev/fd/", "/proc/")
@@ -139,10 +141,8 @@ def _unwrap(name: str, *, words: Words, stdin: str | None) -> Carried:
             return Carried(opaque=f"`{name}` changes what runs")
         case "shopt" if any(not word.literal or "alias" in word.text for word in rest):
             return Carried(opaque="aliases change what runs")
-        case (
-            "}" | "{" | "then" | "do" | "done" | "fi" | "if" | "while" | "until" | "for" | "case" | "esac" | "function"
-        ):
-            return Carried(opaque=f"`{name}` where a command should stand")
+        case _ if name in RESERVED:
+            return Carried(guesses=_suffixes(rest), opaque=f"`{name}` where a command should stand")
         case _ if name in LOOSE:
             return _loose(rest, stdin=stdin)
         case _:
