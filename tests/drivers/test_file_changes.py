@@ -357,7 +357,7 @@ def test_a_turns_changes_are_taken_back_together(tmp_path: Path) -> None:
     use(workspace, CASES["append"])
     use(
         workspace,
-        CASES["multi_edit"].__class__(tool="edit", arguments={"path": "a.txt", "old": "two", "new": "2"}, makes={}),
+        Case(tool="edit", arguments={"path": "a.txt", "old": "two", "new": "2"}, makes={}),
     )
     later = FileChanges(store)
     assert later.survives

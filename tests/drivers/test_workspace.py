@@ -68,6 +68,15 @@ def test_offers_say_what_the_tools_do_to_the_world(hands: Hands) -> None:
     assert b"$ref" not in msgspec.json.encode([offer.spec.parameters for offer in offers.values()])
 
 
+def test_the_page_about_tools_says_what_they_do(hands: Hands) -> None:
+    """Proves: the table in docs/tools.md is that of the offers."""
+    page = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
+    yes = {True: "yes", False: "no"}
+    for name, tool in hands.tools.items():
+        offer = tool.offer
+        assert f"| `{name}` | {offer.effect} | {yes[offer.exclusive]} | {yes[offer.idempotent]} |" in page
+
+
 async def test_wrong_arguments_are_told(hands: Hands) -> None:
     """Where the turn's own check did not run, the tool's does."""
     assert "path" in await hands.refused("read")
