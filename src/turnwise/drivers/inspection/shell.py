@@ -87,8 +87,7 @@ class _Walk:
         if self.nested >= MAX_SCRIPTS:
             raise _TooMuch("scripts are nested too deep in it")
         root, problem = parse(text)
-        if problem and not self.guessing:
-            self.problem = self.problem or problem
+        self._doubt(problem)
         self.nested += 1
         self.visit(root, within=within)
         self.nested -= 1
@@ -136,8 +135,7 @@ class _Walk:
                 self._children(node, within=within)
 
     def _doubt(self, problem: str) -> None:
-        if not self.guessing:
-            self.problem = self.problem or problem
+        self.problem = self.problem or problem
 
     def _children(self, node: "Node", *, within: tuple[str, ...]) -> None:
         children = node.children
@@ -293,6 +291,8 @@ class _Walk:
                 self.script(script, within=within)
             self.guesses -= 1
             self.guessing = before
+        elif carried.guesses or carried.guessed_scripts:
+            self._doubt("commands are nested too deep in it")
         shares = within[-1] in ("eval", "command", "builtin", "cd", "pushd", "popd")
         if not shares:
             self.places = places

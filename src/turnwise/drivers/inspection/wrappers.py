@@ -41,7 +41,7 @@ class Prefix(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PREFIXES: dict[str, Prefix] = {
-    "time": Prefix(flags="p"),
+    "time": Prefix(flags="p", assigns=True),
     "nohup": Prefix(),
     "nice": Prefix(flags="0123456789", valued="n", long_valued=("--adjustment",)),
     "ionice": Prefix(flags="t", valued="cn", long_valued=("--class", "--classdata")),
@@ -58,7 +58,7 @@ PREFIXES: dict[str, Prefix] = {
     "exec": Prefix(flags="cl", valued="a"),
     "env": Prefix(flags="i0v", valued="u", long=("--ignore-environment",), long_valued=("--unset",), assigns=True),
     "setsid": Prefix(flags="cfw", long=("--fork", "--wait"), neutral=False),
-    "coproc": Prefix(neutral=False),
+    "coproc": Prefix(neutral=False, assigns=True),
     "busybox": Prefix(neutral=False),
     "toybox": Prefix(neutral=False),
     "doas": Prefix(flags="nLs", valued="uC", neutral=False),
