@@ -123,6 +123,18 @@ async def test_search_follows_no_link(tmp_path: Path) -> None:
     assert await both(workspace) == "a:1: needle"
 
 
+async def test_what_is_withheld_is_searched_by_name_only(tmp_path: Path) -> None:
+    """Proves: names and paths of one's own choice are passed over, from whatever folder the search begins, also with a glob
+    that names them; the file itself as `path` is another call, with a verdict of its own."""
+    files = {"a": "needle", "private/b": "needle", "c.secret": "needle", ".git/HEAD": ""}
+    lay_out(tmp_path, files)
+    workspace = Workspace(tmp_path, withheld=["private/*", "*.secret"])
+    assert await both(workspace) == "a:1: needle"
+    assert await both(workspace, path="private") == "no match"
+    assert await both(workspace, glob="*.secret") == "no match"
+    assert await both(workspace, path="private/b") == "private/b:1: needle"
+
+
 @needs_ripgrep
 async def test_a_ripgrep_in_the_workspace_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Proves: whoever can write into the folder cannot have us run a program by it."""

@@ -47,7 +47,8 @@ class Workspace:
 
     A path is resolved first (`..`, symbolic links) and judged afterwards; the resolved path is then opened without following
     a link, so it cannot lead elsewhere meanwhile. `outside` says which resolved paths beyond the root may be used by any
-    call; one call's own leave is given by `judged_paths`. One workspace is one session's: it remembers what was read.
+    call; one call's own leave is given by `judged_paths`. `withheld` are globs of names, or of paths below the root, of which
+    `search` shows no line unless it is asked for that very file. One workspace is one session's: it remembers what was read.
     """
 
     def __init__(

@@ -201,9 +201,8 @@ def matches_of(walker: Walker, order: Order) -> list[tuple[str, int]]:
         return list(lines_in([(name, os.open(".", FOLDER), name)], order))[: most + 1]
 
     def wanted(path: str) -> bool:
-        name = path.rpartition("/")[2]
-        is_withheld = any(fnmatch.fnmatch(name, pattern) for pattern in order.withheld)
-        return not is_withheld and (not glob or fits(order.prefix + path, glob))
+        shown = order.prefix + path
+        return not any(fits(shown, pattern) for pattern in order.withheld) and (not glob or fits(shown, glob))
 
     if order.rg and order.in_git:  # its versions differ in what holds where there is no repository
         found = from_ripgrep(walker, order, wanted=wanted)
