@@ -32,7 +32,7 @@ def inspect_call(
     tool: str,
     effect: str,
     arguments: Mapping[str, object],
-    workspace: Path,
+    workspace: os.PathLike[str],
     home: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> CallFacts:

@@ -14,7 +14,7 @@ from turnwise.drivers.runner import Inspector
 from turnwise.drivers.tools import Tool
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.turn.commands import PlannedCall
-from turnwise.turn.config import ToolOffer
+from turnwise.turn.config import Effect
 
 INSPECT_S = 5.0  # a file system that answers later hangs; a call of it takes milliseconds
 
@@ -24,7 +24,7 @@ _decode = msgspec.json.Decoder(dict[str, object]).decode
 def inspector(
     tools: Iterable[Tool],
     *,
-    workspace: Path,
+    workspace: os.PathLike[str],
     home: Path | None = None,
     environment: Mapping[str, str] | None = None,
     clock: Clock | None = None,
@@ -39,22 +39,25 @@ def inspector(
     seen = dict(os.environ if environment is None else environment)
     watch = clock or SystemClock()
 
-    def facts_of(plan: PlannedCall) -> CallFacts:
+    def effect_of(plan: PlannedCall) -> Effect:
         offer = offers.get(plan.call.name)
-        effect = offer.effect if offer is not None else "execute"
+        return offer.effect if offer is not None else "execute"
+
+    def facts_of(plan: PlannedCall) -> CallFacts:
         try:
-            arguments = _arguments(plan, offer=offer)
             return inspect_call(
                 plan.call.id,
                 tool=plan.call.name,
-                effect=effect,
-                arguments=arguments,
+                effect=effect_of(plan),
+                arguments={"input": plan.arguments} if plan.call.free_form else _decode(plan.arguments),
                 workspace=workspace,
                 home=home,
                 environment=seen,
             )
         except (msgspec.DecodeError, OSError, ValueError, RecursionError) as error:
-            return _unknown(plan, effect=effect, why=f"its arguments cannot be judged ({type(error).__name__})")
+            return _unknown(
+                plan, effect=effect_of(plan), why=f"its arguments cannot be judged ({type(error).__name__})"
+            )
 
     async def inspect(calls: Sequence[PlannedCall]) -> tuple[CallFacts, ...]:
         found: dict[str, CallFacts] = {}
@@ -77,16 +80,10 @@ def inspector(
         except Overdue:
             pass
         late = f"what it touches was not found out within {timeout_s:g} s"
-        return tuple([found.get(plan.call.id) or _unknown(plan, effect="execute", why=late) for plan in calls])
+        return tuple([found.get(plan.call.id) or _unknown(plan, effect=effect_of(plan), why=late) for plan in calls])
 
     return inspect
 
 
-def _arguments(plan: PlannedCall, *, offer: ToolOffer | None) -> dict[str, object]:
-    if offer is not None and plan.call.free_form:
-        return {"input": plan.arguments}
-    return _decode(plan.arguments)
-
-
-def _unknown(plan: PlannedCall, *, effect: str, why: str) -> CallFacts:
+def _unknown(plan: PlannedCall, *, effect: Effect, why: str) -> CallFacts:
     return CallFacts(call_id=plan.call.id, tool=plan.call.name, effect=effect, unknown=why)

@@ -2,7 +2,6 @@
 
 import os
 import re
-from pathlib import Path
 
 from turnwise.rules.permission_facts import Access, PathFact
 from turnwise.rules.permission_paths import guard_of_text
@@ -21,7 +20,7 @@ _PROCESS_BOUND = ("/proc/", "/dev/")
 class Paths:
     """Resolves paths as a call in `workspace` would see them. `home` is what `~` stands for."""
 
-    def __init__(self, workspace: Path, *, home: str) -> None:
+    def __init__(self, workspace: os.PathLike[str], *, home: str) -> None:
         self.workspace = os.path.realpath(workspace)
         self.home = home
 
