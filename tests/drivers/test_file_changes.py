@@ -425,6 +425,28 @@ def test_old_contents_are_bounded(tmp_path: Path) -> None:
     assert changes.undo_last() == (Undone(path=path, outcome="kept", why="its old content was too large to keep"),)
 
 
+# the first staged content, the last note before the moves, the first move (the third, after the notes' two)
+@pytest.mark.parametrize(("at", "count"), [("create", 5), ("create", 8), ("rename", 3)])
+@pytest.mark.parametrize("overtaken", ["b.txt", "sub/gone.txt", "new/deep/c.txt"])
+def test_what_somebody_changes_meanwhile_is_never_lost(overtaken: str, at: str, count: int, tmp_path: Path) -> None:
+    """Proves: while a patch is staged, and between two of its moves, another program's change of one of its files is seen:
+    the patch is refused whole, and that change stays."""
+    root = tmp_path / "root"
+    lay_out(root)
+    steps: list[str] = []
+
+    def overtake(step: str) -> None:
+        steps.append(step)
+        if step == at and steps.count(at) == count:
+            (root / overtaken).parent.mkdir(parents=True, exist_ok=True)
+            (root / overtaken).write_bytes(b"of somebody else\n")
+
+    workspace = Workspace(root, changes=FileChanges(tmp_path / "store"), disk=Disk(overtake))
+    with pytest.raises(ToolFault, match="by somebody else at this moment"):
+        use(workspace, CASES["apply_patch"])
+    assert contents(root) == FILES | {overtaken: b"of somebody else\n"}
+
+
 def test_a_link_swapped_in_after_the_verdict_is_not_followed(tmp_path: Path) -> None:
     """Proves: what is decided on a path is checked again by the hand that opens it: a file, a folder on the way, and a
     folder swapped in the middle of a write."""
