@@ -126,20 +126,21 @@ def judged(found: CallFacts, *, work: Path, rules: Sequence[PermissionRule] = ()
     return judge_permission(found, policy=policy).kind
 
 
-@pytest.mark.parametrize(
-    "given", ["circle/x", "env.txt", "out", "far/file.txt", "nowhere", "/proc/self/root/etc/hosts"]
-)
+@pytest.mark.parametrize("given", ["env.txt", "out", "far/file.txt", "nowhere", "/proc/self/root/etc/hosts"])
 def test_links_do_not_lead_around_the_rules(given: str, work: Path) -> None:
     """Though reading in the workspace is allowed, by default and by a rule."""
     rules = (PermissionRule(verdict="allow", effect="read"), PermissionRule(verdict="allow", path="**"))
-    if given.startswith("circle"):  # leads nowhere: resolved as far as it goes
-        assert judged(facts("read", work=work, path=given), work=work) in ("allow", "ask")
-        return
     assert judged(facts("read", work=work, path=given), work=work, rules=rules) == "ask"
 
 
 def planned(name: str, arguments: str, *, id: str = "1") -> PlannedCall:
     return PlannedCall(call=ToolCall(id=id, name=name, arguments=arguments), arguments=arguments, timeout_s=5.0)
+
+
+def test_a_circle_of_links_is_no_way_out(work: Path) -> None:
+    """It is resolved as far as it leads, which is inside; opening it fails."""
+    (found,) = facts("read", work=work, path="circle/x").paths
+    assert (found.resolved, found.inside) == (f"{os.path.realpath(work)}/circle/x", True)
 
 
 async def test_the_inspector_finds_the_facts_of_our_tools(work: Path) -> None:
@@ -149,7 +150,7 @@ async def test_the_inspector_finds_the_facts_of_our_tools(work: Path) -> None:
     inspect = inspector(tools, workspace=work, home=work.parent, environment={})
     found = await inspect([planned("read", '{"path": "env.txt"}'), planned("bash", '{"command": "ls | wc"}', id="2")])
     assert [(one.call_id, one.tool, one.effect) for one in found] == [("1", "read", "read"), ("2", "bash", "execute")]
-    assert found[0].paths[0].resolved == os.path.realpath(work / ".env")
+    assert found[0].paths[0].resolved.endswith("/work/.env")
     assert found[1].shell is not None
     assert [command.words[0].text for command in found[1].shell.commands] == ["ls", "wc"]
 
@@ -188,11 +189,11 @@ async def test_a_file_system_that_does_not_answer_is_not_waited_for(work: Path) 
     """The call is asked about after the time bound; the thread is left to itself."""
     stuck = Stuck()
     tool = Tool(offer=ToolOffer(spec=ToolSpec(name="read", parameters="{}"), effect="read", inspected=True))
-    inspect = inspector([tool], workspace=stuck, environment={}, timeout_s=0.05)  # type: ignore[arg-type]
+    inspect = inspector([tool], workspace=stuck, environment={}, timeout_s=0.05)
     (found,) = await asyncio.wait_for(inspect([planned("read", '{"path": "a.txt"}')]), 5)
     stuck.answer.set()
     assert found == CallFacts(
-        call_id="1", tool="read", effect="execute", unknown="what it touches was not found out within 0.05 s"
+        call_id="1", tool="read", effect="read", unknown="what it touches was not found out within 0.05 s"
     )
     assert judged(found, work=work, rules=[PermissionRule(verdict="allow")]) == "ask"
 
