@@ -7,7 +7,7 @@ import pytest
 
 from faces.cli.running import Cli, at
 from turnwise.drivers.catalogue import LimitRow
-from turnwise.drivers.settings import Merged, RunSettings, is_table
+from turnwise.drivers.settings import Merged, RunSettings, is_table, read_layers
 from turnwise.faces.cli.folder import settings_of_run
 from turnwise.faces.cli.spending import limits_of, model_limits_of
 from turnwise.lab import Lab
@@ -81,12 +81,12 @@ def test_user_project_session_and_command_line_stand_over_each_other(folder: Pat
         session_id="s", turn_id="t", model="m", limits=MaxTokens(70), settings=Settings(max_output_tokens=12)
     )
     env = {"TURNWISE_CONFIG": str(user)}
-    files = settings_of_run(folder, env=env, last=None, given=RunSettings())
+    files = settings_of_run(read_layers(folder, env=env), last=None, given=RunSettings())
     assert files == Merged(
         settings=RunSettings(model="a:b", max_steps=8, max_requests=4, max_tokens=100),
         origins={"model": str(user), "max_steps": str(project), "max_requests": str(user), "max_tokens": str(user)},
     )
-    assert settings_of_run(folder, env=env, last=last, given=RunSettings(max_steps=3)) == Merged(
+    assert settings_of_run(read_layers(folder, env=env), last=last, given=RunSettings(max_steps=3)) == Merged(
         settings=RunSettings(model="a:b", max_steps=3, max_requests=4, max_tokens=70, max_output_tokens=12),
         origins={
             "model": str(user),

@@ -43,7 +43,8 @@ CHOICES = {
 
 class TerminalApprover:
     """Asks one thing after the other; asks of sub-agents wait for their turn. What was allowed always is not asked again, whoever
-    asks. `stop` is what Ctrl-C does."""
+    asks: `policy` holds it, for further turns. `stop` is what Ctrl-C does, `before_command` comes before the first ask to run a
+    command."""
 
     def __init__(
         self,
@@ -55,20 +56,24 @@ class TerminalApprover:
         workspace: Workspace,
         clock: Clock,
         stop: Callable[[], object],
+        before_command: Callable[[], object],
     ) -> None:
         self._terminal = terminal
-        self._policy = policy
+        self.policy = policy
         self._offers = offers
         self._inspect = inspect
         self._workspace = workspace
         self._clock = clock
         self._stop = stop
+        self._before_command = before_command
 
     async def __call__(self, asking: Asking) -> Sequence[Approval]:
         """The answers that came in time; the others take their default."""
         left_s = asking.deadline_s - min(SPARE_S, asking.deadline_s / 10)
         until = self._clock.monotonic() + left_s
         approvals: list[Approval] = []
+        if any(self._is_command(ask) for ask in asking.asks):
+            self._before_command()
         try:
             async with asyncio.timeout(left_s), self._terminal.taken():
                 for ask in asking.asks:
@@ -87,9 +92,9 @@ class TerminalApprover:
         if ask.kind == "question":
             return await self._question(ask, path=path, until=until)
         facts = await self._facts(ask)
-        if judge_permission(facts, policy=self._policy).kind == "allow":  # since another ask was answered
+        if judge_permission(facts, policy=self.policy).kind == "allow":  # since another ask was answered
             return _answer(ask, verdict="allow")
-        rules = session_rules(facts, policy=self._policy)
+        rules = session_rules(facts, policy=self.policy)
         choices = [name for name in CHOICES if (name != "always" or rules) and (name != "later" or not path)]
         for line in (*heading(ask, path=path), *await self._would_change(ask, facts=facts)):
             self._terminal.say(line)
@@ -98,7 +103,7 @@ class TerminalApprover:
             case "yes":
                 return _answer(ask, verdict="allow")
             case "always":
-                self._policy = msgspec.structs.replace(self._policy, rules=(*self._policy.rules, *rules))
+                self.policy = msgspec.structs.replace(self.policy, rules=(*self.policy.rules, *rules))
                 return _answer(ask, verdict="allow", always=True)
             case "later":
                 return _answer(ask, verdict="later")
@@ -135,6 +140,10 @@ class TerminalApprover:
             if 1 <= int(text[:9]) <= len(ask.options):
                 return _answer(ask, verdict="allow", text=ask.options[int(text) - 1])
             self._terminal.say(f"there is no answer {text[:9]}; they are 1 to {len(ask.options)}")
+
+    def _is_command(self, ask: OneAsk) -> bool:
+        offer = self._offers.get(ask.call.name)
+        return offer is not None and offer.effect == "execute"
 
     async def _facts(self, ask: OneAsk) -> CallFacts:
         offer = self._offers.get(ask.call.name)

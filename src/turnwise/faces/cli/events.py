@@ -1,12 +1,14 @@
 """`--json`: one JSON object a line, while it happens; the last is the result."""
 
 import sys
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from turnwise.drivers.watching import (
     AttemptDiscarded,
     CallAnswered,
+    ChildSeen,
     FrameSeen,
     RequestFinished,
     RequestStarted,
@@ -19,15 +21,28 @@ from turnwise.faces.results import RunResult
 from turnwise.vocab import ReasoningDelta, RefusalDelta, Text, TextDelta, ToolCall, ToolResult
 
 
+class Denied(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that was not allowed to run; `path` names the sub-agents that lead to it, `why` is what the model was told."""
+
+    path: tuple[str, ...]
+    name: str
+    why: str
+
+
 class JsonLines:
     """Writes each event to standard output at once, so that a reader of the pipe can follow."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, within: Mapping[str, object] | None = None) -> None:
+        self._within = within or {}  # what each line of a sub-agent says besides: which one it is
+        self._children: dict[tuple[str, ...], JsonLines] = {}
         self._started: set[str] = set()  # ids of calls at hand
         self._goes_on = False  # the response at hand is the rest of a cut one: JSON, or a text that overlaps
 
     def __call__(self, seen: Seen) -> None:
         match seen:
+            case ChildSeen(call_id=call_id, path=path):
+                within = {"path": path, "parent": call_id}
+                self._children.setdefault((*path, call_id), JsonLines(within=within))(seen.seen)
             case StepStarted(step=step):
                 self._write({"event": "step", "step": step})
             case FrameSeen() if self._goes_on:
@@ -89,7 +104,7 @@ class JsonLines:
     def close(self) -> None:
         sys.stdout.flush()
 
-    def finish(self, result: RunResult) -> None:
+    def finish(self, result: RunResult, *, denied: Sequence[Denied] = ()) -> None:
         usage = result.usage
         self._write(
             {
@@ -113,6 +128,12 @@ class JsonLines:
                 },
                 "cost_usd": result.cost_usd,
                 "repairs": result.repairs,
+                "asks": [
+                    {"id": ask.call.id, "name": ask.call.name, "arguments": ask.arguments, "kind": ask.kind}
+                    | {"subject": ask.subject, "why": ask.why}
+                    for ask in result.asks
+                ],
+                "denied": denied,
                 "session": result.session,
             }
         )
@@ -136,5 +157,5 @@ class JsonLines:
         )
 
     def _write(self, line: dict[str, object]) -> None:
-        sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode({**line, **self._within}) + b"\n")
         sys.stdout.buffer.flush()

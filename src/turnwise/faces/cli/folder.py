@@ -1,13 +1,15 @@
 """What a folder brings to a run: its AGENTS.md, and the settings that hold there."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
-from turnwise.drivers.settings import Merged, RunSettings, Said, check_layer, merge, read_layers
+from turnwise.drivers.permission_files import KEY as PERMISSIONS
+from turnwise.drivers.settings import Layer, Merged, RunSettings, Said, check_layer, merge
 from turnwise.errors import CallerError
 from turnwise.faces.cli.spending import leaves_of
 from turnwise.turn.config import TurnConfig
 
+READ_ELSEWHERE = frozenset({PERMISSIONS, "hooks"})  # tables with readers of their own
 MAX_AGENTS_BYTES = 64 * 1024  # instructions travel with every request
 
 
@@ -30,13 +32,13 @@ def read_agents_md(folder: Path) -> str | None:
         raise CallerError(f"`{path}` is not UTF-8 (byte {error.start}); leave it out with --no-agents-md") from error
 
 
-def settings_of_run(folder: Path, *, env: Mapping[str, str], last: TurnConfig | None, given: RunSettings) -> Merged:
-    """What holds for a run in `folder`: the user's file, the project's, the session's `last` turn, and what was `given` on the
-    command line, the later over the earlier. Raises CallerError in one line, with file and key.
+def settings_of_run(layers: Iterable[Layer], *, last: TurnConfig | None, given: RunSettings) -> Merged:
+    """What holds for a run: the user's file, the project's (`read_layers`), the session's `last` turn, and what was `given` on
+    the command line, the later over the earlier. Raises CallerError in one line, with file and key.
 
     The session's model is not among it: it goes together with an address and a key (`choose`).
     """
-    files = [check_layer(layer) for layer in read_layers(folder, env=env)]
+    files = [check_layer(layer, also=READ_ELSEWHERE) for layer in layers]
     before = [] if last is None else [Said(source="session", origin="session", settings=_said_by(last))]
     return merge(*files, *before, Said(source="command line", origin="command line", settings=given))
 

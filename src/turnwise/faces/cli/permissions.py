@@ -5,15 +5,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from turnwise.drivers.journal import Journal, Session
-from turnwise.drivers.permission_files import KEY, parse_rule, policy_of
+from turnwise.drivers.permission_files import parse_rule, policy_of
 from turnwise.drivers.settings import Layer
 from turnwise.errors import CallerError
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, session_rules
 from turnwise.turn.config import Effect
 from turnwise.turn.events import Asked, CallsInspected, Event, TurnStarted
-
-__all__ = ["EFFECTS", "KEY", "allowed_rules", "policy_of_run", "remembered_rules"]
 
 EFFECTS: dict[str, Effect] = {"write": "write", "bash": "execute", "execute": "execute"}
 COMMAND_TOOLS = frozenset({"bash"})  # the pattern of the others is a path

@@ -1,6 +1,7 @@
 """A run on a terminal: the answer goes to standard output, everything else to standard error."""
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 import msgspec
@@ -8,6 +9,7 @@ import msgspec
 from turnwise.drivers.watching import (
     AttemptDiscarded,
     CallAnswered,
+    ChildSeen,
     FrameSeen,
     RequestFinished,
     RequestStarted,
@@ -68,9 +70,16 @@ class Screen:
         self._shown: list[str] = []  # of the response at hand
         self._at_line_start = True
         self._goes_on = False  # the response at hand is the rest of a cut one: JSON, or a text that overlaps
+        self._held: list[Callable[[], None]] | None = None
+        self._children: dict[tuple[str, ...], dict[str, str]] = {}  # names of calls at hand, by path and id
 
     def __call__(self, seen: Seen) -> None:
+        if self._held is not None:
+            self._held.append(lambda: self(seen))
+            return
         match seen:
+            case ChildSeen():
+                self._note_child(seen)
             case RequestStarted(purpose="continue") | RequestStarted(retry_of="continue"):
                 self._goes_on = True
                 self._spin("cut by the output limit: going on there")
@@ -108,9 +117,26 @@ class Screen:
 
     def tell(self, line: str) -> None:
         """Something about the run itself."""
+        if self._held is not None:
+            self._held.append(lambda: self.tell(line))
+            return
         self._note(style(clean(line), "dim", stream=self._notes))
 
+    def hold(self) -> None:
+        """Show nothing from now on: somebody is asked, or types."""
+        if self._held is None:
+            self._stop_spinner()
+            self._end_line()
+            self._held = []
+
+    def release(self) -> None:
+        """Show what happened meanwhile."""
+        held, self._held = self._held or [], None
+        for show in held:
+            show()
+
     def close(self) -> None:
+        self.release()
         self._stop_spinner()
 
     def _show_text(self, text: str) -> None:
@@ -134,12 +160,42 @@ class Screen:
 
     def _note_call(self, call: ToolCall) -> None:
         self._names[call.id] = call.name
-        self._note(f"{style('→', 'cyan', stream=self._notes)} {describe_call(call, stream=self._notes)}")
+        self._note(self._call_line(call))
+
+    def _note_child(self, child: ChildSeen) -> None:
+        """Its calls and their results, further in, with the path that leads to it."""
+        names = self._children.setdefault((*child.path, child.call_id), {})
+        match child.seen:
+            case ToolStarted(call=call):
+                names[call.id] = call.name
+                self._note_within(child.path, line=self._call_line(call))
+            case ToolFinished(result=result):
+                self._note_within(child.path, line=self._result_line(result, name=names.pop(result.call_id, None)))
+            case CallAnswered(call=call, result=result):
+                if names.pop(call.id, None) is None:
+                    self._note_within(child.path, line=self._call_line(call))
+                self._note_within(child.path, line=self._result_line(result, name=call.name))
+            case AttemptDiscarded(fault=fault):
+                why = "the stream broke off" if fault is None else describe_fault(fault)
+                self._note_within(child.path, line=style(f"✗ {why}: trying again", "yellow", stream=self._notes))
+            case _:
+                pass
+
+    def _note_within(self, path: tuple[str, ...], *, line: str) -> None:
+        self._note("  " * len(path) + style(f"{clean(' › '.join(path))}: ", "dim", stream=self._notes) + line)
+
+    def _call_line(self, call: ToolCall) -> str:
+        return f"{style('→', 'cyan', stream=self._notes)} {describe_call(call, stream=self._notes)}"
+
+    def _result_line(self, result: ToolResult, *, name: str | None) -> str:
+        mark = ("✗", "red") if result.is_error else ("✓", "green")
+        return (
+            f"{style(*mark, stream=self._notes)} {clean(name or result.name)}: "
+            f"{describe_result(result, stream=self._notes)}"
+        )
 
     def _note_result(self, result: ToolResult) -> None:
-        name = clean(self._names.pop(result.call_id, result.name))
-        mark = ("✗", "red") if result.is_error else ("✓", "green")
-        self._note(f"{style(*mark, stream=self._notes)} {name}: {describe_result(result, stream=self._notes)}")
+        self._note(self._result_line(result, name=self._names.pop(result.call_id, None)))
 
     def _finish(self, result: TurnResult) -> None:
         self._stop_spinner()
@@ -231,6 +287,8 @@ def outcome_line(result: RunResult, *, seconds: float) -> str:
 
 def describe_end(result: RunResult) -> str:
     match result.stop_reason:
+        case StopReason.WAITING if result.asks:
+            return "waiting for an approval"
         case StopReason.WAITING:
             return f"waiting for results of: {', '.join(clean(call.name) for call in result.pending)}"
         case StopReason.CANCELLED:

@@ -1,0 +1,162 @@
+"""One turn under a face: what is shown of it, what ends it early, who is asked."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from turnwise.drivers.approvals import Asking
+from turnwise.drivers.watching import CallAnswered, ChildSeen, Seen, ToolStarted
+from turnwise.faces.agent import Agent, RunOptions
+from turnwise.faces.cli.asks import TerminalApprover
+from turnwise.faces.cli.events import Denied, JsonLines
+from turnwise.faces.cli.screen import Screen
+from turnwise.faces.cli.terminal import Terminal
+from turnwise.faces.cli.workplace import Workplace
+from turnwise.faces.results import RunResult
+from turnwise.rules.permissions import Policy
+from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.config import Deadlines
+from turnwise.vocab import Text, ToolResult
+
+Face = JsonLines | Screen
+DENIED = "Denied: "  # how the results begin that the turn itself gives to calls that may not run
+
+
+class Stop:
+    """What Ctrl-C and SIGTERM do, and the end of the terminal: the first ends the turn with what is there; the second is
+    Python's own, and ends the process."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._heeds = False
+
+    def __call__(self) -> None:
+        self._agent.interrupt("cancel")
+        self._leave_alone()
+
+    @contextmanager
+    def heeded(self) -> Generator[None]:
+        """To be used in the event loop's thread, which is the main one."""
+        loop = asyncio.get_running_loop()
+        others = [signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # `nohup` wants it ignored
+            others.append(signal.SIGHUP)
+        for number in (signal.SIGINT, *others):
+            loop.add_signal_handler(number, self)
+        self._heeds = True
+        try:
+            yield
+        finally:
+            self._leave_alone()
+            for number in others:
+                loop.remove_signal_handler(number)
+
+    def _leave_alone(self) -> None:
+        if self._heeds:
+            self._heeds = False
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+
+
+class Seeing:
+    """Lets a face watch. What it raises (a closed pipe) ends the run, as nobody would see the rest, and is kept in `error`.
+
+    `denied` are the calls that were not allowed to run, with the path of the sub-agent and the reason."""
+
+    def __init__(self, face: Face, *, agent: Agent, commands_note: str) -> None:
+        self._face = face
+        self._agent = agent
+        self._commands_note = commands_note
+        self.denied: list[Denied] = []
+        self.error: Exception | None = None
+
+    def __call__(self, seen: Seen) -> None:
+        inner, path = (seen.seen, seen.path) if isinstance(seen, ChildSeen) else (seen, ())
+        match inner:
+            case ToolStarted(call=call) if call.name == "bash":
+                self.before_command()
+            case CallAnswered(call=call, result=result) if reason_of(result).startswith(DENIED):
+                self.denied.append(Denied(path=path, name=call.name, why=reason_of(result)))
+            case _:
+                pass
+        self._guarded(lambda: self._face(seen))
+
+    def before_command(self) -> None:
+        """Say once how commands run here, before the first."""
+        note, self._commands_note = self._commands_note, ""
+        if note:
+            self._guarded(lambda: self._face.tell(note))
+
+    def _guarded(self, show: Callable[[], object]) -> None:
+        if self.error is None:
+            try:
+                show()
+            except Exception as error:  # noqa: BLE001 (kept, and raised after the turn has ended in good order)
+                self.error = error
+                self._agent.interrupt("cancel")
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn that has ended, and the calls that were not allowed to run in it."""
+
+    result: RunResult
+    denied: tuple[Denied, ...]
+    policy: Policy  # with what was allowed always
+
+
+async def run_turn(
+    place: Workplace,
+    prompt: str | None,
+    *,
+    options: RunOptions,
+    face: Face,
+    terminal: Terminal | None,
+    policy: Policy | None = None,
+    asks: Sequence[OneAsk] = (),
+) -> Ran:
+    """Run one turn to its end; with a `terminal` the person at it is asked. `policy` holds what they allowed before, `asks` are
+    those of an earlier turn, which come first: those that nobody answers stay for later. Raises what the face raised."""
+    agent = place.agent
+    seeing = Seeing(face, agent=agent, commands_note=place.commands_note)
+    stop = Stop(agent)
+    approver: TerminalApprover | None = None
+    if terminal is not None:
+        approver = TerminalApprover(
+            terminal,
+            policy=place.policy if policy is None else policy,
+            offers=place.offers,
+            inspect=place.inspect,
+            workspace=place.workspace,
+            clock=place.clock,
+            stop=stop,
+            before_command=seeing.before_command,
+        )
+        options = {**options, "approver": approver}
+    if asks:
+        options = {**options, "approvals": [*options.get("approvals", ()), *await _ask_again(asks, approver=approver)]}
+    try:
+        with stop.heeded():
+            result = await agent.run(prompt, **{**options, "watch": seeing})
+    finally:
+        if seeing.error is None:
+            face.close()
+    if seeing.error is not None:
+        raise seeing.error
+    return Ran(
+        result=result,
+        denied=tuple(seeing.denied),
+        policy=place.policy if approver is None else approver.policy,
+    )
+
+
+async def _ask_again(asks: Sequence[OneAsk], *, approver: TerminalApprover | None) -> list[Approval]:
+    answers = () if approver is None else await approver(Asking(asks=tuple(asks), deadline_s=Deadlines().ask_s))
+    answered = {answer.call_id for answer in answers}
+    left = [Approval(call_id=ask.call.id, verdict="later") for ask in asks if ask.call.id not in answered]
+    return [*answers, *left]
+
+
+def reason_of(result: ToolResult) -> str:
+    return "".join([part.text for part in result.content if isinstance(part, Text)])

@@ -1,0 +1,294 @@
+"""What a run in a folder works with: the agent and its sub-agents, the tools, the rules, and what there is to tell of them."""
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.hook_commands import read_hooks
+from turnwise.drivers.hooks import Hook
+from turnwise.drivers.inspection import inspector
+from turnwise.drivers.journal import Journal, Session, journal_path
+from turnwise.drivers.runner import Inspector
+from turnwise.drivers.sandbox import find_sandbox
+from turnwise.drivers.settings import RunSettings, read_layers
+from turnwise.drivers.tools import Tool
+from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.workspace.changes import FileChanges
+from turnwise.drivers.workspace.paths import Workspace
+from turnwise.drivers.workspace.recovery import recover_changes
+from turnwise.drivers.workspace.shell import Shell
+from turnwise.errors import CallerError
+from turnwise.faces.agent import Agent
+from turnwise.faces.children import MAX_DEPTH
+from turnwise.faces.cli.choice import Choice, choose, key_variables
+from turnwise.faces.cli.folder import read_agents_md, settings_of_run
+from turnwise.faces.cli.options import Given
+from turnwise.faces.cli.permissions import policy_of_run, remembered_rules
+from turnwise.faces.cli.spending import limits_of, model_limits_of
+from turnwise.rules.limits import Limit
+from turnwise.rules.permissions import Policy
+from turnwise.rules.retries import RetryPolicy
+from turnwise.turn.config import MAX_STEPS, Deadlines, ToolOffer, TurnConfig
+from turnwise.turn.events import TurnStarted
+from turnwise.vocab import Settings, ToolSpec
+
+ALLOW_HINT = "run turnwise again with `--allow {effect}`, or at a terminal, where it can ask"
+CHILD = "general"
+CHILD_DESCRIPTION = (
+    "an agent like you, with the same tools, in the same folder: for work that can be told in one prompt and whose details "
+    "you do not need to see"
+)
+ASK_USER = "ask_user"
+
+INSTRUCTIONS = """You work in a folder on the user's machine, with tools that read, write, edit, list and search its files \
+and run commands. Look before you answer: read what the question is about. Make changes with the tools, not in your answer. \
+A tool that is denied is denied for this run. When you are done, say briefly what you found or did."""
+
+_QUESTION = ToolSpec(
+    name=ASK_USER,
+    description="Ask the user a question and get their answer. For what only they can know or decide, and what would cost "
+    "much to guess wrongly; not for leave to call a tool, which is asked for by itself.",
+    parameters=msgspec.json.encode(
+        {
+            "type": "object",
+            "properties": {
+                "question": {"type": "string", "description": "The question, whole and by itself."},
+                "options": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "description": "Answers to choose from, if there are a few; the user may say something else.",
+                },
+            },
+            "required": ["question"],
+            "additionalProperties": False,
+        }
+    ).decode(),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workplace:
+    """`notes` are lines to tell before the run; `commands_note` before the first command."""
+
+    folder: Path
+    agent: Agent
+    choice: Choice
+    settings: RunSettings
+    before: Session | None
+    workspace: Workspace
+    changes: FileChanges
+    policy: Policy
+    offers: Mapping[str, ToolOffer]
+    inspect: Inspector
+    clock: Clock
+    notes: tuple[str, ...]
+    commands_note: str
+    attended: bool
+
+
+def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, output_type: object = None) -> Workplace:
+    """Everything that a run of these options needs. `attended`: somebody can be asked. Raises CallerError."""
+    if given["go_on"] and given["session"]:
+        raise CallerError("give either --continue or --session, not both")
+    folder = (given["cwd"] or Path.cwd()).resolve()
+    agents_md = None if given["no_agents_md"] else read_agents_md(folder)
+    before = find_session(journal, folder=folder, go_on=given["go_on"], session=given["session"])
+    last = None if before is None else last_config(journal, before)
+    layers = read_layers(folder, env=os.environ)
+    settings = settings_of_run(layers, last=last, given=_settings_given(given)).settings
+    choice = choose(
+        given["model"],
+        base_url=given["base_url"],
+        api_key_env=given["api_key_env"],
+        last=last,
+        env=os.environ,
+        settings=settings,
+    )
+    policy = policy_of_run(
+        layers,
+        folder=folder,
+        home=Path.home(),
+        attended=attended,
+        allow=given["allow"],
+        remembered=() if before is None else remembered_rules(journal, before, workspace=os.path.realpath(folder)),
+    )
+    store = changes_folder(folder, env=os.environ)
+    finished = _recovered(store)
+    changes = FileChanges(store)
+    workspace = Workspace(folder, changes=changes)
+    shell = Shell(
+        folder,
+        sandbox=find_sandbox(wanted="none") if given["no_sandbox"] else None,
+        network=given["network"],
+        hidden_env=key_variables(choice),
+    )
+    agents = _Agents(
+        given=given,
+        choice=choice,
+        settings=settings,
+        last=last,
+        journal=journal,
+        folder=folder,
+        clock=clock,
+        shell=shell,
+        changes=changes,
+        policy=policy,
+        hooks=read_hooks(layers, folder=folder, env=os.environ),
+        system=instructions(given["system"], agents_md=agents_md),
+        output_type=output_type,
+        limits=limits_of(settings, last=last.limits if last else None),
+    )
+    tools = agents.tools(workspace)
+    inspect = inspector(tools, workspace=folder, clock=clock)
+    return Workplace(
+        folder=folder,
+        agent=agents.root(tools, inspect=inspect),
+        choice=choice,
+        settings=settings,
+        before=before,
+        workspace=workspace,
+        changes=changes,
+        policy=policy,
+        offers={tool.name: tool.offer for tool in tools},
+        inspect=inspect,
+        clock=clock,
+        notes=(*_notes_of(agents_md, before, folder=folder), *finished),
+        commands_note=shell.said,
+        attended=attended,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Agents:
+    """The agent of a run, and those that it may hand tasks to: the same model, tools, rules and folder."""
+
+    given: Given
+    choice: Choice
+    settings: RunSettings
+    last: TurnConfig | None
+    journal: Journal
+    folder: Path
+    clock: Clock
+    shell: Shell
+    changes: FileChanges
+    policy: Policy
+    hooks: Sequence[Hook]
+    system: Sequence[str]
+    output_type: object
+    limits: Limit | None
+
+    def tools(self, workspace: Workspace) -> list[Tool]:
+        """Those of the folder, and one for questions where somebody is there to answer."""
+        tools = [_inspected(tool) for tool in workspace_tools(workspace, shell=self.shell)]
+        if self.policy.attended:
+            tools.append(Tool(offer=ToolOffer(spec=_QUESTION, asks_user=True)))
+        return tools
+
+    def root(self, tools: Sequence[Tool], *, inspect: Inspector) -> Agent:
+        child: Agent | None = None
+        for _ in range(MAX_DEPTH):
+            # each has a memory of its own of what it has read; what they change is kept in one place
+            own = self.tools(Workspace(self.folder, changes=self.changes))
+            child = self._agent(own, inspect=inspect, child=child, is_root=False)
+        return self._agent(tools, inspect=inspect, child=child, is_root=True)
+
+    def _agent(self, tools: Sequence[Tool], *, inspect: Inspector, child: Agent | None, is_root: bool) -> Agent:
+        given, settings, last = self.given, self.settings, self.last
+        ask_s = given["ask_timeout"]
+        return Agent(
+            self.choice.model,
+            tools=tools,
+            instructions=self.system,
+            output_type=self.output_type if is_root else None,
+            settings=Settings(max_output_tokens=settings.max_output_tokens),
+            max_steps=settings.max_steps or MAX_STEPS,
+            limits=self.limits if is_root else None,
+            model_limits=model_limits_of(
+                self.choice.model, settings=settings, context_window=given["context_window"], last=last
+            ),
+            recover=given["recover"] or (last.recover if last else "continue"),
+            retry=RetryPolicy() if given["retries"] is None else RetryPolicy(attempts=given["retries"] + 1),
+            fallbacks=given["fallback"],
+            allow_hint=ALLOW_HINT,
+            stream=not given["no_stream"],
+            deadlines=Deadlines() if ask_s is None else Deadlines(ask_s=ask_s),
+            policy=self.policy,
+            inspect=inspect,
+            hooks=self.hooks,
+            agents=None if child is None else {CHILD: child},
+            description="" if is_root else CHILD_DESCRIPTION,
+            base_url=self.choice.base_url,
+            api_key_env=self.choice.api_key_env,
+            journal=self.journal,
+            folder=self.folder,
+            clock=self.clock,
+        )
+
+
+def _inspected(tool: Tool) -> Tool:
+    """With the mark that a verdict on its calls needs facts: they all work on paths, or run commands."""
+    return msgspec.structs.replace(tool, offer=msgspec.structs.replace(tool.offer, inspected=True))
+
+
+def _settings_given(given: Given) -> RunSettings:
+    return RunSettings(
+        max_steps=given["max_steps"],
+        max_requests=given["max_requests"],
+        max_tokens=given["max_tokens"],
+        max_time=given["max_time"],
+        max_output_tokens=given["max_output_tokens"],
+    )
+
+
+def changes_folder(folder: Path, *, env: Mapping[str, str]) -> Path:
+    """Where the old contents of a folder's files are kept, so that changes can be taken back, and finished after a kill."""
+    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    return journal_path(env).parent / "changes" / name
+
+
+def _recovered(store: Path) -> tuple[str, ...]:
+    with contextlib.suppress(OSError):  # it is tried again by the next run
+        return recover_changes(store)
+    return ()
+
+
+def find_session(journal: Journal, *, folder: Path, go_on: bool, session: str | None) -> Session | None:
+    if session:
+        return journal.find_session(session)
+    if not go_on:
+        return None
+    found = journal.last_session(folder)
+    if found is None:
+        raise CallerError(f"there is no session of `{folder}` to continue; `turnwise sessions list` shows all")
+    return found
+
+
+def last_config(journal: Journal, session: Session) -> TurnConfig | None:
+    """How the session's last turn was set up."""
+    for turn in reversed(session.turns):
+        for event in journal.events(turn.id):
+            if isinstance(event, TurnStarted):
+                return event.config
+    return None
+
+
+def instructions(system: str | None, *, agents_md: str | None) -> list[str]:
+    texts = [INSTRUCTIONS if system is None else system]
+    if agents_md is not None:
+        texts.append(f"Instructions of this folder (AGENTS.md):\n\n{agents_md}")
+    return texts
+
+
+def _notes_of(agents_md: str | None, before: Session | None, *, folder: Path) -> list[str]:
+    notes: list[str] = []
+    if agents_md is not None:
+        notes.append(f"reading AGENTS.md as instructions ({len(agents_md)} characters; --no-agents-md leaves it out)")
+    if before is not None and before.row.folder != str(folder):  # what it said of files was about its own
+        notes.append(f"this session began in {before.row.folder}; the tools now work in {folder}")
+    return notes
