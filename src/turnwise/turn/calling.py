@@ -147,9 +147,10 @@ class Calling(Retrying, kw_only=True):
         self.children = (*self.children, *children)
         if self.planned and "after_tool" in self.config.hooks:
             calls = {plan.call.id: plan.call for plan in self.planned}
-            reported = {
-                one.call_id: fit_result(one, call=calls[one.call_id]) for one in results if one.call_id in calls
-            }
+            reported = {id: error_result(call, text=NOT_REPORTED) for id, call in calls.items()}
+            for one in reversed(results):  # the first one counts
+                if one.call_id in calls:
+                    reported[one.call_id] = fit_result(one, call=calls[one.call_id])
             self.results = {**self.results, **reported}
             return RunHooks(
                 step=self.step,

@@ -107,6 +107,9 @@ class Turn(Calling, kw_only=True):
         if isinstance(event, ResponseReceived | RequestFailed):
             self._check_number(event.number)
         self.pacing = self.pacing.saw(event, messages=len(self.messages))
+        if isinstance(event, MessageArrived):  # the command at hand goes on as it is
+            self.inbox = (*self.inbox, event.message)
+            return self._at_hand
         match event:
             case TurnStarted(approvals=approvals):
                 command = self._resume(self.calls, approvals=approvals) if self.calls else self._begin_step()
@@ -130,9 +133,6 @@ class Turn(Calling, kw_only=True):
                 command = self._asked(approvals)
             case ToolsFinished(results=results, children=children):
                 command = self._ran(results, children=children)
-            case MessageArrived(message=message):
-                self.inbox = (*self.inbox, message)
-                command = self._at_hand
             case Interrupted():
                 command = self._interrupt(event)
         command = self._hold(command)
@@ -150,6 +150,7 @@ class Turn(Calling, kw_only=True):
             self.pending = ()
             self._close_calls((), missing=LOST if self.state is State.RUNNING else NOT_STARTED["lost"])
             self._settle_pause()
+            self._read_inbox()  # nobody was told of words that were not taken up
             self.state = State.FINISHED
         return tuple(self.added)
 

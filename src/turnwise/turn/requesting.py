@@ -148,8 +148,11 @@ class Requesting(Finishing, kw_only=True):
     def _send(self, request: Request, *, purpose: Purpose, own: int) -> SendRequest:
         """Its last messages that are no part of the history are `own` ones."""
         self.requests += 1
-        before, self.sent = self.sent, sent_as(request, own=own, config=self.config)
-        compacted, self.room.changed = self.room.changed, False
+        before = self.sent if self.has_left else self.left_before
+        compacted = self.room.changed or (self.changed_before and not self.has_left)
+        self.left_before, self.has_left, self.changes_before = before, True, len(self.prefix_changes)
+        self.changed_before, self.room.changed = compacted, False
+        self.sent = sent_as(request, own=own, config=self.config)
         changes = prefix_changes(before, now=self.sent, compacted=compacted, family=self.config.family)
         self.prefix_changes += [f"request {self.requests}: {change}" for change in changes]
         self.purposes[purpose] = self.purposes.get(purpose, 0) + 1

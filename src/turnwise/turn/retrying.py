@@ -49,6 +49,8 @@ class Retrying(Recovering, kw_only=True):
         self.purposes[self.ordered] -= 1
         if not self.purposes[self.ordered]:
             del self.purposes[self.ordered]
+        self.has_left = False
+        del self.prefix_changes[self.changes_before :]
 
     def _count(self, response: Response | None) -> None:
         super()._count(response)
