@@ -19,7 +19,7 @@ from turnwise.rules.permission_commands import Match, matches_narrowly, matches_
 from turnwise.rules.permission_facts import Access, CallFacts, CommandFact, PathFact
 from turnwise.rules.permission_paths import Guard, escape_pattern, guard_of, guard_of_text, may_contain, path_matches
 from turnwise.rules.schema import shorten
-from turnwise.rules.shell_dangers import destroys, steers
+from turnwise.rules.shell_dangers import destroys, is_harmless, steers
 from turnwise.rules.shell_reading import is_reading
 
 Kind = Literal["allow", "ask", "deny"]
@@ -264,7 +264,8 @@ def _why(path: PathFact, *, guard: Guard | None) -> str:
 def _judge_command(command: CommandFact, *, facts: CallFacts, policy: Policy) -> Iterator[_Part]:
     shown = shorten(command.text)
     reading = not command.doubt and not command.opaque and is_reading(command)
-    free = reading or command.carries or command.guessed
+    carries = command.carries and all(is_harmless(assignment) for assignment in command.assignments)
+    free = reading or carries or command.guessed
     start = Verdict(kind="allow" if free else "ask", why=f"to run `{shown}`", subject=shown)
     found, specific = _by_command_rules(command, facts=facts, policy=policy, start=start)
     remembered = _remember(command, facts=facts)

@@ -5,10 +5,15 @@ Options are listed by name, not excluded by name: `sort -o`, `git log --output`,
 to mean another one.
 """
 
+import re
+
 import msgspec
 
 from turnwise.rules.permission_facts import CommandFact, Word
 from turnwise.rules.shell_dangers import is_harmless, steers
+
+# `%n` sets a variable.
+COUNTS = re.compile(r"%[-+ #0-9.*'hlLjztq]*n")
 
 
 class Reader(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,12 +111,13 @@ READERS: dict[str, Reader] = {
         "qsuceyiEZbwBatpTN",
         valued="UCWI",
         long="""brief report-identical-files side-by-side ignore-case ignore-all-space ignore-space-change ignore-blank-lines
-        text expand-tabs minimal color suppress-common-lines""",
+        text expand-tabs minimal color suppress-common-lines unified context""",
         values="unified context width color",
+        searches=True,
     ),
     "cmp": _reader("bls", valued="in"),
     "stat": _reader("Lft", valued="c", long="dereference file-system terse", values="format printf"),
-    "file": _reader("bihkLNprz0", long="brief mime mime-type mime-encoding dereference"),
+    "file": _reader("bihkLNr0", long="brief mime mime-type mime-encoding dereference"),
     "du": _reader(
         "0abchHklmLPsSx",
         valued="dtB",
@@ -134,8 +140,8 @@ READERS: dict[str, Reader] = {
     "egrep": _GREP,
     "fgrep": _GREP,
     "rg": _reader(
-        "FPisSvwxcloqnNHIUpT0h",
-        valued="mABCetj",
+        "FPisSvwxcloqnNHIUp0h",
+        valued="mABCetTj",
         long="""fixed-strings pcre2 ignore-case case-sensitive smart-case invert-match word-regexp line-regexp count
         count-matches files files-with-matches files-without-match only-matching quiet line-number no-line-number
         with-filename no-filename multiline multiline-dotall pretty no-heading heading column trim json vimgrep stats
@@ -203,7 +209,7 @@ _GIT: dict[str, Reader] = {
     "describe": _reader("", long="tags all always long dirty contains", values="match abbrev"),
     "branch": _reader("avrl", long="all remotes list verbose show-current", values="contains merged no-merged", most=0),
     "tag": _reader("ln", long="list", values="contains", most=0),
-    "remote": _reader("v", long="verbose", most=0),
+    "remote": _reader(most=0),
     "stash": _reader(most=0),
     "version": _reader(most=0),
 }
@@ -216,9 +222,10 @@ _FIND_VALUED = frozenset(
     """-name -iname -path -ipath -wholename -iwholename -regex -iregex -type -size -mtime -mmin -ctime -cmin -atime -amin
     -newer -maxdepth -mindepth -perm -user -group -links -inum -regextype -printf""".split()
 )
+# Not those that a file in the folder makes run or fetch another version: yarn, pnpm, cargo, rustc, go, pytest, pyright.
 _ASKS_VERSION = frozenset(
-    """python python3 node npm npx yarn pnpm bun deno ruby perl go rustc cargo java javac gcc g++ clang make cmake uv pip pip3
-    git docker ruff mypy pyright pytest tsc bash""".split()
+    """python python3 node npm npx deno ruby perl java javac gcc g++ clang make cmake uv pip pip3 git docker ruff mypy
+    bash""".split()
 )
 
 
@@ -235,6 +242,10 @@ def is_reading(command: CommandFact) -> bool:
         return False
     name, *rest = command.words
     texts = [word.text for word in rest]
+    if name.text == "printf" and any(COUNTS.search(text) for text in texts):
+        return False
+    if name.text == "cd" and (len(texts) != 1 or not texts[0] or texts[0].startswith("-")):
+        return False  # where what comes after it looks would not be known
     if name.paths and len(name.paths) > 1:  # a glob for a name
         return False
     if name.text in _ASKS_VERSION and texts in (["--version"], ["-V"]):
@@ -281,7 +292,7 @@ def _fits(words: list[Word], *, reader: Reader, place_holds: str = "") -> bool:
             if taken and at < len(words) and _is_option(words[at].text):
                 return False  # where the value may be left out, this is an option of its own
             at += taken
-            if text.startswith(("-e", "--regexp")):
+            if text.startswith("--regexp") or _valued_letter(text, reader=reader) == "e":
                 patterns = 0
             if at > len(words):
                 return False
@@ -326,6 +337,10 @@ def _option(text: str, *, reader: Reader) -> int | None:
     return 0
 
 
+def _valued_letter(text: str, *, reader: Reader) -> str:
+    return "" if text.startswith("--") else next((letter for letter in text[1:] if letter in reader.valued), "")
+
+
 def _is_known(word: Word) -> bool:
     """Whether it is known where the operand leads. `-` is standard input."""
     return word.text == "-" or (bool(word.paths) and all(path.resolved for path in word.paths))
@@ -340,7 +355,9 @@ def _git_reads(words: list[Word]) -> bool:
     if texts[0] == "stash":
         return texts in (["stash", "list"],)
     if texts[0] == "remote":
-        return texts in (["remote"], ["remote", "-v"], ["remote", "--verbose"])
+        return texts == ["remote"]  # addresses may hold a token
+    if any("%G" in text for text in texts):
+        return False  # runs gpg
     reader = _GIT.get(texts[0])
     if reader is None or any(":" in text for text in texts[1:] if not text.startswith(("--format=", "--pretty="))):
         return False

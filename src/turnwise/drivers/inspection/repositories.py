@@ -8,8 +8,9 @@ from pathlib import Path
 
 MAX_CONFIG_BYTES = 256 * 1024
 _RUNS = re.compile(
-    r"^\s*(?:fsmonitor|pager|external|textconv|command|hookspath|sshcommand|editor|askpass|helper|process|clean|smudge|program"
-    r"|worktree|path|driver|cmd)\s*(?:=|$)|^\s*\[\s*(?:include|alias|pager|filter)",
+    r"(?:^|\]|\ufeff)\s*(?:fsmonitor|pager|external|textconv|command|hookspath|sshcommand|editor|askpass|helper|process|clean|smudge|program"
+    r"|worktree|path|driver|cmd|showsignature|worktreeconfig|promisor|partialclone|uploadpack|vcs)\s*(?:=|$|[;#])"
+    r"|\[\s*(?:include|alias|pager|filter|protocol)",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -22,10 +23,17 @@ def doubt(place: str) -> str:
     for parent in (folder, *folder.parents):
         git = parent / ".git"
         if git.is_dir():
-            return _config_doubt(git / "config")
+            return _folder_doubt(git)
         if git.is_file():
             return "" if _is_worktree(git) else "the repository's settings lie elsewhere"
-    return ""
+    return "there is no repository, and git would compare folders"
+
+
+def _folder_doubt(git: Path) -> str:
+    # `git status` writes the index, and this is run whenever it is written (githooks, "post-index-change")
+    if (git / "hooks" / "post-index-change").exists():
+        return "the repository has a hook that it would run"
+    return _config_doubt(git / "config")
 
 
 def _config_doubt(path: Path) -> str:
@@ -49,4 +57,4 @@ def _is_worktree(git: Path) -> bool:
     except (OSError, UnicodeDecodeError):
         return False
     resolved = (git.parent / target).resolve()
-    return resolved.parent.name == "worktrees" and not _config_doubt(resolved.parent.parent / "config")
+    return resolved.parent.name == "worktrees" and not _folder_doubt(resolved.parent.parent)

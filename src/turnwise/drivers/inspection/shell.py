@@ -10,8 +10,9 @@ from turnwise.drivers.inspection import repositories
 from turnwise.drivers.inspection.grammar import heredoc_delimiter, heredoc_text, parse
 from turnwise.drivers.inspection.paths import HARMLESS_DEVICES, Paths
 from turnwise.drivers.inspection.spelling import Spelled, spell
-from turnwise.drivers.inspection.wrappers import PREFIXES, SHELLS, Carried, Words, unwrap
+from turnwise.drivers.inspection.wrappers import PREFIXES, SHELLS, Carried, Words, evaluated, unwrap
 from turnwise.rules.permission_facts import Access, Assignment, CommandFact, PathFact, ShellFacts, Word
+from turnwise.rules.shell_reading import COUNTS
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -111,7 +112,8 @@ class _Walk:
             case "redirected_statement":
                 self._redirected(node, within=within)
             case "heredoc_redirect" | "file_redirect" | "herestring_redirect":
-                self._redirections((node,), within=within)
+                opened, _ = self._redirections((node,), within=within)
+                self._emit(CommandFact(words=(), text=_text(node), redirections=opened, within=within))
             case "pipeline" | "subshell" | "command_substitution" | "process_substitution":
                 self._apart(node, within=within)
             case "variable_assignment":
@@ -204,11 +206,27 @@ class _Walk:
         self._children(node, within=within)
 
     def _test(self, node: "Node", *, within: tuple[str, ...]) -> None:
-        """`-eq` and its like are arithmetic, `-v` and `-R` read a subscript."""
-        if re.search(r"-(?:eq|ne|lt|le|gt|ge|v|R)\b", _text(node)):
+        """`-eq` and its like are arithmetic, `-v` and `-R` read a subscript. In single brackets an operator may come from a
+        variable, and `>` opens a file."""
+        text = _text(node)
+        single = node.children[0].type == "["
+        if single and re.search(r"[<>;&|()\n]", text):
+            self._doubt("operators in single brackets are not understood")
+        for child in node.children:
+            self._evaluated(child, within=within)
+        dynamic = single and re.search(r"[$`]", text) is not None
+        if dynamic or re.search(r"-(?:eq|ne|lt|le|gt|ge|v|R)\b", re.sub(r"['\"\\]", "", text)):
             words = (Word("[["), Word(_text(node), literal=False))
             self._emit(CommandFact(words=words, text=_text(node), within=within))
         self._children(node, within=within)
+
+    def _evaluated(self, node: "Node", *, within: tuple[str, ...]) -> None:
+        """Quoted text that arithmetic would evaluate may hold a substitution."""
+        if node.type in ("raw_string", "ansi_c_string"):
+            self._carried(evaluated((spell(node),)), within=(*within, "[["), text=_text(node))
+        for child in node.children:
+            if node.type in ("binary_expression", "unary_expression", "parenthesized_expression", "concatenation"):
+                self._evaluated(child, within=within)
 
     # simple commands
 
@@ -428,6 +446,9 @@ class _Walk:
                 case "herestring_redirect":
                     words = [spell(child) for child in redirect.children if child.is_named]
                     stdin = words[-1].text if words and words[-1].literal else None
+                    if stdin is None:  # what it holds would be shown
+                        shown = (Word("<<<"), Word(_text(redirect), literal=False))
+                        self._emit(CommandFact(words=shown, text=_text(redirect), within=within))
                     self._children(redirect, within=within)
                 case _:
                     more, stdin = self._heredoc(redirect, within=within)
@@ -444,15 +465,17 @@ class _Walk:
             if child.type == "file_redirect":
                 opened += self._opened(child, within=within)
             elif child.type not in ("heredoc_start", "heredoc_end", "file_descriptor") and child.is_named:
-                if child.type in _LEAVES or child.type == "heredoc_body":
+                if child.type in ("heredoc_body", "comment"):
                     self._children(child, within=within)
-                elif child.type in _ARGUMENTS:
+                elif child.type in _ARGUMENTS or child.type in _LEAVES:
                     self._doubt("words after a here-document are not understood")
                 else:
                     self.visit(child, within=within)
         expands = delimiter is None or (
             not delimiter[1] and body is not None and re.search(r"[$`\\]", body) is not None
         )
+        if expands:
+            self._emit(CommandFact(words=(Word("<<"), Word(_text(redirect), literal=False)), text=_text(redirect)))
         return opened, None if expands else body
 
     def _opened(self, redirect: "Node", *, within: tuple[str, ...]) -> list[PathFact]:
@@ -501,8 +524,17 @@ class _Walk:
                 word = spell(child)
                 words.append(Word(word.text, word.literal))
                 assignments += _set_by("unset", words=(word, word))
-        fact = CommandFact(words=tuple(words), text=_text(node), assignments=tuple(assignments), within=within)
-        self._emit(fact)
+        refers = any(word.text.startswith("-") and "n" in word.text for word in words)
+        self._emit(
+            CommandFact(
+                words=tuple(words),
+                text=_text(node),
+                assignments=tuple(assignments),
+                within=within,
+                opaque="a name comes to stand for another variable" if refers else "",
+            )
+        )
+        self._carried(evaluated(tuple(spell(child) for child in node.children)), within=(*within, "declare"), text="")
 
 
 def _text(node: "Node") -> str:
@@ -523,7 +555,10 @@ def _set_by(name: str, *, words: Words) -> list[Assignment]:
     """The variables that a builtin sets, by the words that name them."""
     if name not in _SETTERS:
         return []
-    named = [after for word, after in pairwise(words) if name != "printf" or word.text == "-v"]
+    if name == "printf" and not any(COUNTS.search(word.text) for word in words):
+        named = [after for word, after in pairwise(words) if word.text == "-v"]
+    else:
+        named = list(words[1:])
     return [Assignment(found[1], "", False) for word in named if (found := _NAME.fullmatch(word.text))]
 
 
@@ -532,6 +567,8 @@ def _searches_hidden(words: Words) -> bool | None:
     name = words[0].text if words and words[0].literal else ""
     if name == "rg":
         return False
+    if name == "diff":  # of two folders it shows the files
+        return True
     options = [word.text for word in words[1:] if word.text.startswith("-")]
     recursive = any("r" in text or "R" in text for text in options)
     return True if name in ("grep", "egrep", "fgrep") and recursive else None

@@ -95,6 +95,8 @@ LOOSE = frozenset(
     nix nix-shell direnv asdf mise at batch crontab fd fdfind expect socat ncat nc dtach cpulimit prlimit catchsegv torsocks
     proxychains faketime chronic retry git-bash start caffeinate""".split()
 )
+# They evaluate what a word holds, as arithmetic or as the subscript of a variable's name.
+EVALUATING = frozenset("let read printf test [ unset getopts mapfile readarray compgen complete bind fc wait".split())
 # The grammar and bash differ in what they make of it (`! ! ls`).
 RESERVED = frozenset("! { } [[ ]] (( then else elif do done fi if while until for case esac in function select".split())
 MAX_GUESSES = 12
@@ -141,6 +143,8 @@ def _unwrap(name: str, *, words: Words, stdin: str | None) -> Carried:
             return Carried(opaque=f"`{name}` changes what runs")
         case "shopt" if any(not word.literal or "alias" in word.text for word in rest):
             return Carried(opaque="aliases change what runs")
+        case _ if name in EVALUATING:
+            return evaluated(rest)
         case _ if name in RESERVED:
             return Carried(guesses=_suffixes(rest), opaque=f"`{name}` where a command should stand")
         case _ if name in LOOSE:
@@ -165,6 +169,9 @@ def _prefix(name: str, *, rest: Words, prefix: Prefix) -> Carried:
     if name == "xargs":
         return _xargs(rest[:at], inner=inner)
     moves = name == "sudo" and any(word.text in ("-i", "--login", "-D", "--chdir") for word in rest[:at])
+    if name == "exec" and any(word.text.startswith("-") and "a" in word.text for word in rest[:at]):
+        # programs of many names in one file choose by it what they are (busybox)
+        return Carried(commands=(inner,) if inner else (), opaque="a program is run under another name")
     if not inner:
         # `exec` alone opens files; `env` alone shows the environment; `sudo -s` is a shell.
         return Carried(sets=tuple(sets), carries=name == "exec" and not rest, opaque=_no_command(name, rest=rest))
@@ -338,6 +345,13 @@ def _loose(rest: Words, *, stdin: str | None) -> Carried:
     if stdin is not None:
         scripts.append(stdin)
     return Carried(guesses=_suffixes(rest), guessed_scripts=tuple(scripts[:MAX_GUESSES]))
+
+
+def evaluated(words: Words) -> Carried:
+    """Substitutions within words that are evaluated a second time: `let 'a[$(ls)]=1'`."""
+    scripts = tuple(word.text for word in words if word.literal and re.search(r"\$\(|`", word.text))
+    callbacks = tuple(after.text for word, after in pairwise(words) if word.text in ("-C", "-x"))
+    return Carried(guessed_scripts=(*scripts, *callbacks)[:MAX_GUESSES])
 
 
 def _suffixes(words: Sequence[Spelled]) -> tuple[Words, ...]:
