@@ -121,7 +121,7 @@ def test_the_users_limits_of_a_model_stand_in_the_requests(
     assert asked("--continue") == 1_500
     assert asked("--max-output-tokens", "9000") == 2_000
     # too small a window for that: what the prompt leaves of it
-    assert 0 < asked("--context-window", "3000") < 2_000
+    assert 0 < asked("--context-window", "4000") < 2_000
 
 
 def test_a_window_that_only_the_session_knows_is_kept(folder: Path) -> None:

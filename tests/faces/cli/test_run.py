@@ -14,7 +14,8 @@ each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_response
 each_way = pytest.mark.parametrize("way", [(), ("--no-stream",)], ids=["streamed", "whole"])
 
 RESULT_KEYS = (
-    "event text stop_reason complete steps requests requests_by_purpose usage recovery_usage cost_usd repairs session"
+    "event text stop_reason complete steps requests requests_by_purpose usage recovery_usage cost_usd repairs asks denied "
+    "children session"
 ).split()
 USAGE_KEYS = "input_tokens output_tokens reasoning_tokens cache_read_tokens cache_write_tokens".split()
 

@@ -57,6 +57,7 @@ class TerminalApprover:
         clock: Clock,
         stop: Callable[[], object],
         before_command: Callable[[], object],
+        later: bool = True,
     ) -> None:
         self._terminal = terminal
         self.policy = policy
@@ -66,6 +67,7 @@ class TerminalApprover:
         self._clock = clock
         self._stop = stop
         self._before_command = before_command
+        self._later = later
 
     async def __call__(self, asking: Asking) -> Sequence[Approval]:
         """The answers that came in time; the others take their default."""
@@ -95,7 +97,8 @@ class TerminalApprover:
         if judge_permission(facts, policy=self.policy).kind == "allow":  # since another ask was answered
             return _answer(ask, verdict="allow")
         rules = session_rules(facts, policy=self.policy)
-        choices = [name for name in CHOICES if (name != "always" or rules) and (name != "later" or not path)]
+        possible = {"always": bool(rules), "later": self._later and not path}
+        choices = [name for name in CHOICES if possible.get(name, True)]
         for line in (*heading(ask, path=path), *await self._would_change(ask, facts=facts)):
             self._terminal.say(line)
         self._terminal.say("  ".join([CHOICES[name] for name in choices]))

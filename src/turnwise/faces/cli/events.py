@@ -134,6 +134,7 @@ class JsonLines:
                     for ask in result.asks
                 ],
                 "denied": denied,
+                "children": result.children,
                 "session": result.session,
             }
         )

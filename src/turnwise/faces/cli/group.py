@@ -15,6 +15,7 @@ from turnwise.faces.cli.failures import BUG, FAILED, USAGE, Failure, bug_line, c
 from turnwise.faces.cli.main import CANCELLED
 
 COMMANDS = {
+    "chat": ("turnwise.faces.cli.chat", "Talk with a model that works in this folder; `turnwise` alone does it."),
     "run": ("turnwise.faces.cli.run", "Give a prompt; the model works in this folder and answers."),
     "decode": ("turnwise.faces.cli.decode", "Say what recorded provider streams hold."),
     "sessions": ("turnwise.faces.cli.sessions", "List and show the sessions kept so far."),
@@ -25,6 +26,7 @@ COMMANDS = {
 EPILOG = """\b
 Examples:
   turnwise demo
+  turnwise -m openai:gpt-5
   turnwise run -m openai:gpt-5 "what does this project do?"
   turnwise run -m anthropic:claude-sonnet-4-5 --allow write "fix the typo in README.md"
   turnwise run -m ollama:qwen3:8b --json "list the files" | tail -1
@@ -36,6 +38,13 @@ Exit codes of `run`: 0 answered and complete, 2 usage, 3 answered but not comple
 
 class LazyGroup(click.Group):
     """Knows its commands by name; imports one when it runs or shows its own help."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """At a terminal no command is `chat`, and options without one are its own."""
+        asks_for_us = bool(args) and args[0] in ("-h", "--help", "-V", "--version")
+        if (args and args[0].startswith("-") and not asks_for_us) or (not args and _is_terminal()):
+            args = ["chat", *args]
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -64,6 +73,10 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()
 
 
 @click.group(

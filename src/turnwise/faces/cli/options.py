@@ -7,6 +7,8 @@ from typing import TypedDict, TypeVar
 import click
 
 from turnwise.drivers.settings import MOST, MOST_STEPS
+from turnwise.errors import CallerError
+from turnwise.faces.cli.permissions import allowed_rules
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import MAX_STEPS, Deadlines, Recover
 
@@ -40,6 +42,15 @@ class Given(TypedDict):
     network: bool
     no_agents_md: bool
     no_stream: bool
+
+
+def _checked(context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        for text in value:
+            allowed_rules(text)
+    except CallerError as error:
+        raise click.BadParameter(str(error), ctx=context, param=option) from None
+    return value
 
 
 _OF_THE_MODEL = (
@@ -112,6 +123,7 @@ _OF_PERMISSIONS = (
         "--allow",
         multiple=True,
         metavar="WHAT",
+        callback=_checked,
         help="Without asking: `write` (files), `bash` (commands), or calls by a pattern: `bash(git push *)`, "
         "`edit(src/**)`. Repeatable.",
     ),

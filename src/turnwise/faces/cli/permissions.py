@@ -47,13 +47,13 @@ def allowed_rules(text: str) -> tuple[PermissionRule, ...]:
     found = _CALLS.fullmatch(text)
     if found is None:
         raise CallerError(
-            f"--allow `{text}`: say {', '.join([f'`{word}`' for word in EFFECTS])}, or calls by a pattern: "
-            "`bash(git push *)`, `edit(src/**)`"
+            f"`{text}` is neither {', '.join([f'`{word}`' for word in EFFECTS])} nor calls by a pattern, "
+            "as in `bash(git push *)` or `edit(src/**)`"
         )
     tool, pattern = found["tool"], found["pattern"].strip()
     key = "command" if tool in COMMAND_TOOLS else "path"
     if not pattern:
-        raise CallerError(f"--allow `{text}`: the pattern is empty; `*` is for all")
+        raise CallerError(f"`{text}`: the pattern is empty; `*` is for all")
     return (parse_rule({"allow": tool, key: pattern}, source="command line", where=where),)
 
 

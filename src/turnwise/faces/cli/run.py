@@ -105,7 +105,10 @@ def command(
             began = clock.monotonic()
             text = None if answers or asks else text
             terminal = terminal_for(face) if attended else None
-            ran = run_to_end(run_turn(place, text, asks=asks, options=options, face=face, terminal=terminal))
+            try:
+                ran = run_to_end(run_turn(place, text, asks=asks, options=options, face=face, terminal=terminal))
+            finally:
+                face.close()
             result = ran.result
             if isinstance(face, JsonLines):
                 face.finish(result, denied=ran.denied)

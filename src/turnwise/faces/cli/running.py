@@ -115,9 +115,12 @@ async def run_turn(
     terminal: Terminal | None,
     policy: Policy | None = None,
     asks: Sequence[OneAsk] = (),
+    later: bool = True,
 ) -> Ran:
-    """Run one turn to its end; with a `terminal` the person at it is asked. `policy` holds what they allowed before, `asks` are
-    those of an earlier turn, which come first: those that nobody answers stay for later. Raises what the face raised."""
+    """Run one turn to its end; with a `terminal` the person at it is asked. `policy` holds what they allowed before.
+
+    `asks` are those of an earlier turn, which come first: those that nobody answers stay for later. `later`: an ask may be
+    left for it. Raises what the face raised."""
     agent = place.agent
     seeing = Seeing(face, agent=agent, commands_note=place.commands_note)
     stop = Stop(agent)
@@ -132,16 +135,13 @@ async def run_turn(
             clock=place.clock,
             stop=stop,
             before_command=seeing.before_command,
+            later=later,
         )
         options = {**options, "approver": approver}
     if asks:
         options = {**options, "approvals": [*options.get("approvals", ()), *await _ask_again(asks, approver=approver)]}
-    try:
-        with stop.heeded():
-            result = await agent.run(prompt, **{**options, "watch": seeing})
-    finally:
-        if seeing.error is None:
-            face.close()
+    with stop.heeded():
+        result = await agent.run(prompt, **{**options, "watch": seeing})
     if seeing.error is not None:
         raise seeing.error
     return Ran(

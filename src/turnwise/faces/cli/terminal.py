@@ -46,7 +46,13 @@ class Terminal:
         self._input: Input | None = None
         self._output: Output | None = None
         self._main: PromptSession[str] | None = None
+        self._open: PromptSession[str] | None = None
         self._keys: Callable[[bool], None] | None = None
+
+    @property
+    def typed(self) -> str:
+        """What stands at the open prompt so far."""
+        return "" if self._open is None else self._open.default_buffer.text
 
     @contextlib.asynccontextmanager
     async def taken(self, *, keeps_typed: bool = False) -> AsyncGenerator[None]:
@@ -85,14 +91,24 @@ class Terminal:
             eof_exception=Left,
         )
         self._forget_typed_ahead()
-        return await _answer(session, default=default)
+        return await self._answer(session, default=default)
 
     async def text(self, message: str, *, default: str = "") -> str:
         """What is typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history.
         Raises Stopped, Left."""
         session = self._main or self._main_prompt()
         session.message = message
-        return await _answer(session, default=default)
+        return await self._answer(session, default=default)
+
+    async def _answer(self, session: "PromptSession[str]", *, default: str) -> str:
+        self._open = session
+        try:
+            # Ctrl-C that comes as a signal is the run's to take; prompt_toolkit would take its handler away for good.
+            return await session.prompt_async(default=default, handle_sigint=False, set_exception_handler=False)
+        except EOFError:
+            raise Left from None
+        finally:
+            self._open = None
 
     def _main_prompt(self) -> "PromptSession[str]":
         from prompt_toolkit import PromptSession
@@ -166,14 +182,6 @@ class Terminal:
         finally:
             self._keys = None
             heed(False)
-
-
-async def _answer(session: "PromptSession[str]", *, default: str) -> str:
-    # Ctrl-C that comes as a signal is the run's to take; prompt_toolkit would take its handler away for good.
-    try:
-        return await session.prompt_async(default=default, handle_sigint=False, set_exception_handler=False)
-    except EOFError:
-        raise Left from None
 
 
 def _quiet(attributes: Attributes) -> Attributes:

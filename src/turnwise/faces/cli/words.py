@@ -1,0 +1,69 @@
+"""Words in mid-turn: what somebody types while the model works is given to it before its next request."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Generator
+
+from turnwise.faces.agent import Agent
+from turnwise.faces.cli.screen import Screen
+from turnwise.faces.cli.terminal import Left, Stopped, Terminal
+
+PROMPT = "» "
+# What arrow and function keys send, and every other control character: nobody has typed a word by them.
+_NO_WORDS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?|[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+
+
+class Words:
+    """The first key opens a prompt, and the screen waits until it is closed. A line that comes as a whole is taken at once."""
+
+    def __init__(self, terminal: Terminal, *, agent: Agent, screen: Screen) -> None:
+        self._terminal = terminal
+        self._agent = agent
+        self._screen = screen
+        self._begun = ""  # typed before its prompt was there
+        self._unsent: list[str] = []
+        self._typing: asyncio.Task[None] | None = None
+
+    @contextlib.contextmanager
+    def heeded(self) -> Generator[None]:
+        with self._terminal.heeding(self._typed):
+            yield
+
+    async def ended(self) -> str:
+        """The turn has ended: what was typed for it and not taken up. To be awaited while still `heeded`."""
+        if self._typing is not None and not self._typing.done():
+            self._unsent.append(self._terminal.typed or self._begun)
+            self._typing.cancel()
+            await asyncio.wait([self._typing])
+        elif self._begun:
+            self._unsent.append(self._begun)
+        return "\n".join(self._unsent)
+
+    def _typed(self, given: str) -> None:
+        *lines, rest = (self._begun + _NO_WORDS.sub("", given.replace("\r", "\n"))).split("\n")
+        for line in lines:
+            self._say(line)
+        self._begun = rest
+        if rest and (self._typing is None or self._typing.done()):
+            self._typing = asyncio.create_task(self._type(), name="word in mid-turn")
+
+    async def _type(self) -> None:
+        try:
+            async with self._terminal.taken(keeps_typed=True):
+                begun, self._begun = self._begun, ""
+                text = await self._terminal.line(lambda: PROMPT, default=begun)
+        except Stopped:
+            self._agent.interrupt("cancel")
+        except Left:
+            return
+        else:
+            self._say(text)
+
+    def _say(self, line: str) -> None:
+        if not line.strip():
+            return
+        if self._agent.say(line):
+            self._screen.tell(f"{PROMPT}{line}")
+        else:
+            self._unsent.append(line)
