@@ -184,3 +184,41 @@ def test_a_long_piece_that_ends_without_a_word_is_gone_on_with_at_once() -> None
     )
     assert asked(commands) == [("step", None), ("continue", None), ("step", None)]
     assert turn.result is not None and turn.result.complete
+
+
+UNSAID = (Repair("no_finish_reason", "response", "it ended with `[DONE]`, without a word about why"),)
+
+
+@pytest.mark.promise("cut:not-blamed", "step:one-request")
+def test_an_end_mark_without_a_finish_reason_is_no_broken_connection() -> None:
+    """Proves: calls run and a text is the whole answer, without one request more."""
+    looks = msgspec.structs.replace(says("Looking.", call("a"), finish=FinishReason.CUT), repairs=UNSAID)
+    answers = msgspec.structs.replace(says("Done.", finish=FinishReason.CUT), repairs=UNSAID)
+    commands, _, turn = play([looks, answers], settings=Settings(max_output_tokens=1000))
+    assert asked(commands) == [("step", None), ("step", None)]
+    assert turn.result is not None
+    assert (turn.result.text, turn.result.complete) == ("Done.", True)
+
+
+@pytest.mark.promise("cut:continued", "cut:text-continued")
+def test_an_end_mark_does_not_make_a_cut_response_whole() -> None:
+    """Proves: arguments that stop in mid-JSON, as many tokens as were asked for, or half of what the limit holds count for
+    more than the mark; they are gone on from at once."""
+    begun = '{"path":"a rather long path that goes on and on until it'
+    silent = msgspec.structs.replace(says(cut("a", begun), finish=FinishReason.CUT), repairs=UNSAID)
+    commands, _, turn = play([silent, says(begun[30:] + ' ends"}'), says("Done.")])
+    assert asked(commands) == [("step", None), ("continue", None), ("step", None)]
+    assert turn.result is not None and turn.result.complete
+
+    at_limit = msgspec.structs.replace(
+        says(STORY, finish=FinishReason.CUT), repairs=UNSAID, usage=Usage(output_tokens=1000)
+    )
+    short = Settings(max_output_tokens=len(STORY) // 2)
+    long = msgspec.structs.replace(says(STORY, finish=FinishReason.CUT), repairs=UNSAID)
+    for first, settings in ((at_limit, Settings(max_output_tokens=1000)), (long, short)):
+        commands, _, turn = play([first, says(STORY[40:] + ", and then the end.")], settings=settings)
+        assert asked(commands) == [("step", None), ("continue", None)]
+        assert turn.result is not None
+        assert (turn.result.text, turn.result.complete) == (STORY + ", and then the end.", True)
+    _, _, turn = play([long], settings=short, recover="off")
+    assert turn.result is not None and not turn.result.complete

@@ -39,8 +39,9 @@ def call(**fields: Any) -> dict[str, Any]:
     return delta({"tool_calls": [fields]})
 
 
-def frames(*chunks: object, done: bool = True) -> list[Frame]:
-    """The frames of a stream of these chunks, after the `Started` that each begins with."""
+def frames(*chunks: object, done: bool = False) -> list[Frame]:
+    """The frames of a stream of these chunks, after the `Started` that each begins with. Without a finish reason the end
+    mark is told of, so it is `done` only where that is meant."""
     found = decode_stream(FAMILY, [stream_of(*chunks, done=done)], profile=PROFILE)
     assert found[0] == Started("c1", "m1")
     return found[1:]

@@ -393,3 +393,15 @@ def test_a_server_that_streams_or_not_against_our_wish_is_understood() -> None:
     fault = json.dumps({"type": "error", "error": {"type": "api_error", "message": "m"}}).encode()
     expected: list[Frame] = [Faulted(Fault(kind=FaultKind.SERVER, message="m", code="api_error"))]
     assert decode_stream(FAMILY, [fault], profile=PROFILE) == expected
+
+
+def test_a_message_that_stops_without_a_stop_reason_did_not_break_off() -> None:
+    """Proves: the end mark is told of where no reason came before it, and only there."""
+    said = [start(), opens(0, type="text", text="a"), closes(0)]
+    whole = decode_stream(FAMILY, [sse(*said, {"type": "message_stop"}, {"type": "message_stop"})], profile=PROFILE)
+    marked = Repair("no_finish_reason", "response", "it ended with `message_stop`, without a word about why")
+    assert [frame for frame in whole if isinstance(frame, Mended)] == [Mended(marked)]
+    assert assemble(whole).finish is FinishReason.CUT
+    for end in ([], ends("end_turn"), [{"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}]):
+        frames = decode_stream(FAMILY, [sse(*said, *end)], profile=PROFILE)
+        assert not any(isinstance(frame, Mended) for frame in frames)

@@ -28,6 +28,7 @@ from turnwise.vocab import (
     File,
     Finished,
     FinishReason,
+    Mended,
     Opaque,
     PartDone,
     ProviderItem,
@@ -286,7 +287,7 @@ def test_a_chunk_without_id_and_choices_does_not_begin_the_response() -> None:
     """Azure's first chunk carries `prompt_filter_results` alone; ids that change later begin nothing new."""
     first = {"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": []}
     later = {**delta({"content": "b"}), "id": "c2", "model": "m2"}
-    assert decode_stream(FAMILY, [stream_of(first, delta({"content": "a"}), later)], profile=PROFILE) == [
+    assert decode_stream(FAMILY, [stream_of(first, delta({"content": "a"}), later, done=False)], profile=PROFILE) == [
         Started("c1", "m1"),
         TextDelta("a"),
         TextDelta("b"),
@@ -326,9 +327,15 @@ def test_an_unknown_word_is_taken_in_its_best_sense_and_kept(word: str, reason: 
 
 
 def test_a_stream_that_just_ends_has_no_finish() -> None:
-    """The assembler makes `cut` of it; `[DONE]` alone is no reason either."""
-    assert frames(delta({"content": "a"}), done=False) == [TextDelta("a")]
+    """The assembler makes `cut` of it; `[DONE]` alone is no reason either, but says that it did not break off."""
+    marked = Repair("no_finish_reason", "response", "it ended with `[DONE]`, without a word about why")
     assert frames(delta({"content": "a"})) == [TextDelta("a")]
+    assert frames(delta({"content": "a"}), done=True) == [TextDelta("a"), Mended(marked)]
+    assert frames(delta({"content": "a"}), b"[DONE]", done=True) == [TextDelta("a"), Mended(marked)]
+    failed = [delta({"content": "a"}), {"error": {"message": "overloaded", "code": 503}}]
+    assert not any(isinstance(frame, Mended) for frame in frames(*failed, done=True))
+    answer = respond(delta({"content": "a"}))
+    assert (answer.finish, answer.repairs) == (FinishReason.CUT, (marked,))
 
 
 # Usage

@@ -6,7 +6,7 @@ The runner feeds it from the network, `turnwise decode` from files, tests from r
 from collections.abc import Iterable
 
 from turnwise.assembly.response import Assembler
-from turnwise.vocab import Fault, Faulted, FaultKind, Finished, Frame, Response
+from turnwise.vocab import NO_FINISH_REASON, Fault, Faulted, FaultKind, Finished, Frame, Mended, Response
 from turnwise.wire.family import Family
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 from turnwise.wire.profiles import Profile
@@ -15,7 +15,7 @@ from turnwise.wire.profiles import Profile
 class ResponseReader:
     """Feed the bytes of a streamed response as they come; `finish()` is the whole.
 
-    Nothing that arrives makes it raise. `finished` turns true once the provider has said why the response ended, `failed`
+    Nothing that arrives makes it raise. `finished` turns true once the provider has said that the response ended, `failed`
     once it has reported an error; `faulted` once nothing that may follow can be read (the caller should stop reading
     then). `frames` counts what the provider really said: keep-alives leave it as it is.
     """
@@ -66,7 +66,7 @@ class ResponseReader:
         healed: list[Frame] = []
         receive = self._assembler.receive
         for frame in frames:
-            if isinstance(frame, Finished):
+            if isinstance(frame, Finished) or (isinstance(frame, Mended) and frame.repair.kind == NO_FINISH_REASON):
                 self.finished = True
             elif isinstance(frame, Faulted):
                 self.failed = True

@@ -3,7 +3,8 @@
 Witnesses, each enough by itself: the finish reason `length` (assembly makes it that where OpenRouter's
 `native_finish_reason` or a Responses `incomplete_details` says so beside a word that does not); as many output tokens as were
 asked for; arguments that stop in mid-JSON, which no finish reason can talk away. A stream that ends without any word
-(`cut`) is no proof of the limit, but what had arrived can be gone on from all the same. A failure of the provider or of the
+(`cut`) is no proof of the limit, but what had arrived can be gone on from all the same; one that has its API's end mark
+without a finish reason is whole, unless its usage, its length or its arguments say otherwise. A failure of the provider or of the
 connection is none of this: that request is made again (promise cut:not-blamed).
 
 Where a prefix can be had: wherever the arguments came as text. Chat Completions and Responses always; Anthropic's stream,
@@ -15,7 +16,7 @@ keys that happened to be whole, and its JSON is no beginning of what the model w
 import msgspec
 
 from turnwise.rules.schema import decode_strictly
-from turnwise.vocab import ArgumentsState, FinishReason, Response, Text, ToolCall, calls_of, text_of
+from turnwise.vocab import NO_FINISH_REASON, ArgumentsState, FinishReason, Response, Text, ToolCall, calls_of, text_of
 
 # Ends after which nothing is gone on from: the request failed, or the answer may not be had.
 NO_CUT = frozenset({FinishReason.ERROR, FinishReason.REFUSAL, FinishReason.CONTENT_FILTER, FinishReason.PAUSE})
@@ -69,8 +70,24 @@ def find_cut(response: Response, *, limit_tokens: int | None, hands_out_objects:
         return Cut(limited=limited, calls=tuple(cut)) if cut else None
     if calls:
         return None  # every call is whole, so the limit fell on words beside them or on nothing
-    ended = not limited and response.finish is not FinishReason.CUT
-    return None if ended else Cut(limited=limited, text=text_of(response.message))
+    found = Cut(limited=limited, text=text_of(response.message))
+    if limited or response.finish is not FinishReason.CUT:
+        return found if limited else None
+    whole = has_end_mark(response) and found.text.strip() and not fills_half(found, limit_tokens=limit_tokens)
+    return None if whole else found
+
+
+def has_end_mark(response: Response) -> bool:
+    """Whether the server said that this was all of it, though not why."""
+    return response.finish is FinishReason.CUT and any(one.kind == NO_FINISH_REASON for one in response.repairs)
+
+
+def as_ended(response: Response) -> Response:
+    """A response that nothing cut: where it has an end mark only, that is the end that what it holds speaks of."""
+    if not has_end_mark(response):
+        return response
+    finish = FinishReason.TOOL_CALLS if calls_of(response.message) else FinishReason.STOP
+    return msgspec.structs.replace(response, finish=finish)
 
 
 def hands_out_objects(family: str, *, streamed: bool) -> bool:

@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from turnwise.errors import TurnwiseBug
-from turnwise.rules.history import error_result, open_calls
+from turnwise.rules.history import error_result, heal
 from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP
 from turnwise.rules.output import Fits, judge_output
-from turnwise.rules.truncation import find_cut, hands_out_objects
+from turnwise.rules.truncation import as_ended, find_cut, hands_out_objects
 from turnwise.turn.asking import PAUSE_GOES_BACK_LAST, Asking, as_last
 from turnwise.turn.calling import Calling
 from turnwise.turn.calls import Adopted, adopt
@@ -44,6 +42,7 @@ from turnwise.turn.events import (
     TurnStarted,
     WaitOver,
 )
+from turnwise.turn.resuming import reopened, taken_up, under_healed_ids
 from turnwise.turn.room import with_own_tools
 from turnwise.turn.transitions import State, check_legal, state_after
 from turnwise.vocab import (
@@ -53,8 +52,6 @@ from turnwise.vocab import (
     Response,
     StopReason,
     Text,
-    ToolCall,
-    ToolResult,
     reasoning_of,
     refusal_of,
 )
@@ -77,28 +74,27 @@ class Turn(Calling, kw_only=True):
         check_config(started.config)
         carried = carried_of(earlier)
         config = carried.fit(with_own_tools(started.config))
-        new = (*started.history, *started.input)
-        answered = {approval.call_id for approval in started.approvals}
-        resumed: tuple[ToolCall, ...] = ()
-        if answered:
-            resumed = tuple([call for call in open_calls((*carried.messages, *new)) if call.id in answered])
-        if resumed:  # a word of the user's comes after the results of their calls
-            new = (*started.history, *[message for message in started.input if message.role == "tool"])
-        healed, room = carried.begin(new, config=config)
+        resumed = taken_up(started, earlier=carried.messages)
+        healed, room = carried.begin(resumed.new, config=config)
+        given = (*carried.messages, *resumed.new) if resumed.calls else ()
+        resumed = under_healed_ids(resumed, healed=healed.messages, given=given)
         turn = cls(
             config=config,
             room=room,
-            messages=_reopened(healed.messages, calls=resumed),
-            added=[message for message in started.input if not resumed or message.role == "tool"],
-            inbox=tuple([message for message in started.input if resumed and message.role != "tool"]),
+            messages=reopened(healed.messages, calls=resumed.calls),
+            added=list(resumed.added),
             call_ids=set(healed.call_ids),
             offers={offer.spec.name: offer for offer in config.tools},
             repairs=list(healed.repairs),
+            calls=resumed.calls,
+            approved=resumed.approvals,
         )
+        if resumed.calls:
+            room.forget_last(healed.messages[:-1])
+            turn._put_by(resumed.words)
         if all(message.role == "system" for message in turn.messages):
             turn.messages.append(Message("user", (Text(GO_ON),)))
             turn._repair("nothing_to_send", "input", "put a user message in the place of none")
-        turn.calls = resumed
         return turn, turn.receive(started)
 
     def receive(self, event: Event) -> Command:
@@ -108,11 +104,11 @@ class Turn(Calling, kw_only=True):
             self._check_number(event.number)
         self.pacing = self.pacing.saw(event, messages=len(self.messages))
         if isinstance(event, MessageArrived):  # the command at hand goes on as it is
-            self.inbox = (*self.inbox, event.message)
+            self._put_by((event.message,))
             return self._at_hand
         match event:
-            case TurnStarted(approvals=approvals):
-                command = self._resume(self.calls, approvals=approvals) if self.calls else self._begin_step()
+            case TurnStarted():
+                command = self._resume(self.calls) if self.calls else self._begin_step()
             case StepPrepared():
                 command = self._ask(event)
             case ResponseReceived(response=response, jitter=jitter):
@@ -153,6 +149,13 @@ class Turn(Calling, kw_only=True):
             self._read_inbox()  # nobody was told of words that were not taken up
             self.state = State.FINISHED
         return tuple(self.added)
+
+    def _put_by(self, messages: Sequence[Message]) -> None:
+        """Keep words for the next request, made fit for it: what stands in history is not healed again."""
+        healed = heal(messages, family=self.config.family, tool_names=self.offers, taken_ids=self.call_ids)
+        self.call_ids.update(healed.call_ids)
+        self.repairs += healed.repairs
+        self.inbox = (*self.inbox, *healed.messages)
 
     def _check_number(self, number: int) -> None:
         if number != self.requests:
@@ -222,7 +225,7 @@ class Turn(Calling, kw_only=True):
         cut = find_cut(response, limit_tokens=asking.limit_tokens, hands_out_objects=objects)
         retried, self.asked_again = self.asked_again is not None, None
         if cut is None:
-            return self._adopt(response, asking=asking)
+            return self._adopt(as_ended(response), asking=asking)
         if self.config.recover != "off" and ate_all(response, cut=cut):
             return self._reasoning_ate_all(response)
         found = begin(response, cut=cut, asking=asking, request=self.request, offers=self.offers, config=self.config)
@@ -346,16 +349,3 @@ class Turn(Calling, kw_only=True):
             self._close_calls((), missing=NOT_STARTED[event.kind])
         stop_reason, why = ENDED[event.kind]
         return self._finish(stop_reason, text=self._local_answer(why, arrived=arrived), local=True)
-
-
-def _reopened(messages: Sequence[Message], *, calls: Sequence[ToolCall]) -> list[Message]:
-    """The healed messages without the results that healing gave these calls: they are about to run."""
-    ids = {call.id for call in calls}
-    if not ids:
-        return list(messages)
-    opened: list[Message] = []
-    for message in messages:
-        kept = tuple([part for part in message.parts if not (isinstance(part, ToolResult) and part.call_id in ids)])
-        if kept:
-            opened.append(message if len(kept) == len(message.parts) else msgspec.structs.replace(message, parts=kept))
-    return opened

@@ -9,7 +9,7 @@ from turnwise.errors import TurnwiseBug
 from turnwise.rules.arguments import Unsound, judge_call
 from turnwise.rules.limits import wall_time_s
 from turnwise.rules.retries import GiveUp, TryFallback, WaitThenRetry, judge_retry
-from turnwise.rules.truncation import Cut, fills_half, find_cut, hands_out_objects
+from turnwise.rules.truncation import Cut, fills_half, find_cut, hands_out_objects, has_end_mark
 from turnwise.turn.commands import Command, FinishTurn, Purpose, SendRequest, Wait
 from turnwise.turn.continuing import RECOVERY
 from turnwise.turn.recovering import Recovering
@@ -68,7 +68,7 @@ class Retrying(Recovering, kw_only=True):
         if response.fault is not None:
             return self._try_again(response.fault, jitter=jitter)
         limit_tokens = None if self.asking is None else self.asking.limit_tokens
-        if response.finish is not FinishReason.CUT or response.provider_finish is not None:
+        if response.finish is not FinishReason.CUT or response.provider_finish is not None or has_end_mark(response):
             return None
         cut = find_cut(response, limit_tokens=limit_tokens, hands_out_objects=False)
         if not self.config.stream or self._says_limit(response, cut=cut, limit_tokens=limit_tokens):

@@ -63,6 +63,9 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     request_id: str | None = None
 
 
+NO_FINISH_REASON = "no_finish_reason"  # a repair's kind: the API's own end mark came, but no finish reason
+
+
 class Repair(msgspec.Struct, frozen=True):
     """One thing that was mended on the way in: `kind` from a closed list, `where` (call, chunk), `what` was done."""
 

@@ -1,6 +1,6 @@
 """Finish words that say nothing, and those that nobody documented: the same in every family."""
 
-from turnwise.vocab import Finished, FinishReason, Mended, Repair
+from turnwise.vocab import NO_FINISH_REASON, Finished, FinishReason, Mended, Repair
 from turnwise.wire.healing import printable
 
 # `str(None)` of three languages, as gateways were seen to write it where nothing has been said yet.
@@ -17,6 +17,11 @@ def unknown_finish(word: str, reason: FinishReason) -> Mended:
     return Mended(
         Repair("unknown_finish", "response", f"the finish word `{printable(word)}` is not known: taken for `{reason}`")
     )
+
+
+def unsaid_finish(mark: str) -> Mended:
+    """The record of a response that has the end mark of its API and no finish reason: it did not break off."""
+    return Mended(Repair(NO_FINISH_REASON, "response", f"it ended with {mark}, without a word about why"))
 
 
 def finish_frames(finished: Finished, *, is_known: bool) -> list[Mended | Finished]:

@@ -21,6 +21,7 @@ from turnwise.wire.anthropic_messages.usage import UsageTally
 from turnwise.wire.anthropic_messages.words import read_finish
 from turnwise.wire.family import BadRequest
 from turnwise.wire.faults import no_response
+from turnwise.wire.finish_words import unsaid_finish
 from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields, read_items, string_of
 
 
@@ -47,8 +48,8 @@ def body_frames(body: bytes, *, expected: str) -> list[Frame]:
     usage = UsageTally().add(fields["usage"]) if "usage" in fields else None
     if usage is not None:
         frames.append(UsageReported(usage))
-    frames += read_finish(string_of(fields, "stop_reason"), explanation=explanation_of(fields.get("stop_details")))
-    return frames
+    end = read_finish(string_of(fields, "stop_reason"), explanation=explanation_of(fields.get("stop_details")))
+    return [*frames, *(end or [unsaid_finish("its whole body")])]
 
 
 def content_frames(content: msgspec.Raw, *, prefix: str = "") -> list[Frame]:

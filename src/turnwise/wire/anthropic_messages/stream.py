@@ -14,6 +14,7 @@ from turnwise.vocab import (
     Fault,
     Faulted,
     FaultKind,
+    Finished,
     Frame,
     Mended,
     Opaque,
@@ -39,7 +40,7 @@ from turnwise.wire.anthropic_messages.parts import (
 from turnwise.wire.anthropic_messages.usage import UsageTally
 from turnwise.wire.anthropic_messages.words import read_finish
 from turnwise.wire.faults import too_large
-from turnwise.wire.finish_words import says_nothing
+from turnwise.wire.finish_words import says_nothing, unsaid_finish
 from turnwise.wire.healing import decode_text, printable, read_objects
 from turnwise.wire.json_fields import (
     UNREADABLE,
@@ -117,6 +118,7 @@ class MessagesStreamDecoder:
         self._open: dict[int, _Open] = {}
         self._last_index = 0
         self._usage = UsageTally()
+        self._said_end = False  # why it ended, or that it failed
 
     def feed(self, chunk: bytes) -> list[Frame]:
         if self._ended:
@@ -187,9 +189,13 @@ class MessagesStreamDecoder:
             case "message_delta":
                 self._end(event, frames)
             case "error":
+                self._said_end = True
                 frames.append(Faulted(stream_fault(read_fields(source))))
             case "message_stop":
                 self._release_all(frames)
+                if not self._said_end:
+                    self._said_end = True
+                    frames.append(unsaid_finish("`message_stop`"))
             case "ping":
                 return  # keep-alive
             case _:
@@ -218,14 +224,18 @@ class MessagesStreamDecoder:
         # Blocks that are whole before the stream begins (programmatic tool calls).
         if not is_null(fields.get("content")):
             frames += content_frames(fields["content"], prefix="start")
-        frames += read_finish(string_of(fields, "stop_reason"))
+        self._say_end(read_finish(string_of(fields, "stop_reason")), frames)
 
     def _end(self, event: _Event, frames: list[Frame]) -> None:
         self._report_usage(event.usage, frames)
         delta = event.delta
         if delta is not None and not says_nothing(delta.stop_reason):
             self._release_all(frames)
-            frames += read_finish(delta.stop_reason, explanation=explanation_of(delta.stop_details))
+            self._say_end(read_finish(delta.stop_reason, explanation=explanation_of(delta.stop_details)), frames)
+
+    def _say_end(self, end: list[Mended | Finished], frames: list[Frame]) -> None:
+        self._said_end = self._said_end or bool(end)
+        frames += end
 
     def _report_usage(self, raw: msgspec.Raw | None, frames: list[Frame]) -> None:
         if raw:

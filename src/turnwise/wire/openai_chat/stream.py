@@ -28,7 +28,7 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.faults import no_response, too_large
-from turnwise.wire.finish_words import finish_frames, says_nothing
+from turnwise.wire.finish_words import finish_frames, says_nothing, unsaid_finish
 from turnwise.wire.healing import decode_text, read_values
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error
 from turnwise.wire.limits import Limits
@@ -71,6 +71,8 @@ class ChunkReader:
     __slots__ = (
         "_citations",
         "_cited",
+        "_ended",
+        "_failed",
         "_finish",
         "_has_reasoning",
         "_has_text",
@@ -89,6 +91,8 @@ class ChunkReader:
         self._has_reasoning = False
         self._refused = False
         self._finish: tuple[str, bool] | None = None
+        self._failed = False
+        self._ended = False
         self._items = 0
         self._cited: set[bytes] = set()
         self._citations: list[Citation] = []  # those that wait for a text to hang on
@@ -111,7 +115,18 @@ class ChunkReader:
         if chunk.citations or chunk.search_results:
             self._cite(chunk.search_results or chunk.citations, frames)
         if chunk.error is not NOTHING and is_error(chunk.error):
+            self._failed = True
             frames.append(Faulted(decode_error_event(bytes(chunk.error))))
+
+    def fail(self) -> None:
+        """An error came beside the chunks."""
+        self._failed = True
+
+    def end(self, mark: str, frames: list[Frame]) -> None:
+        """The server says that this is all: where it has not said why, that it did not break off is told."""
+        if not self._ended and not self._failed and self._finish is None:
+            frames.append(unsaid_finish(mark))
+        self._ended = True
 
     def _read_usage(self, chunk: Chunk, frames: list[Frame]) -> None:
         usage = chunk.usage
@@ -339,6 +354,8 @@ class ChatStreamDecoder:
             if self._recognised and not self._body_expected:
                 repair = Repair("body_for_stream", "response", "a whole body came where a stream was asked for")
                 frames.append(Mended(repair))
+            if self._recognised:
+                self._reader.end("its whole body", frames)
         else:
             try:
                 frames += self._read_events(self._parser.finish())
@@ -388,7 +405,11 @@ class ChatStreamDecoder:
     def _read_events(self, events: list[SseEvent]) -> list[Frame]:
         frames: list[Frame] = []
         for event in events:
-            if not event.data or event.data.startswith(DONE):
+            if not event.data:
+                continue
+            if event.data.startswith(DONE):
+                if self._recognised:
+                    self._reader.end("`[DONE]`", frames)
                 continue
             self._events += 1
             try:
@@ -413,6 +434,7 @@ class ChatStreamDecoder:
             # Usage alone, or an error written without its `error` key (Mistral, vLLM).
             if event.name == "error" or chunk.object == "error":
                 self._recognise()
+                self._reader.fail()
                 frames.append(Faulted(decode_error_event(event.data)))
                 return
             if not is_there(chunk.usage) and chunk.object not in ("chat.completion.chunk", "chat.completion"):
