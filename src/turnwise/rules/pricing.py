@@ -1,0 +1,297 @@
+"""What a request cost: its usage and a row of prices -> money.
+
+Money is `Decimal`, in US dollars, and sums are exact. What nobody knows is `Unknown` with the reason, never 0 (promise
+bill:plans). Rows come in as data; where they come from is the drivers' business.
+"""
+
+from collections.abc import Iterable
+from decimal import Context, Decimal, InvalidOperation
+from typing import Literal, TypeGuard
+
+import msgspec
+
+from turnwise.vocab import Usage
+
+Plan = Literal["tokens", "request", "step", "free"]
+"""What a provider bills by. `step`: once for all requests of a step."""
+Fate = Literal["whole", "refused", "broken"]
+"""What came of a request: a whole response; an answer that is an error, so that nothing was generated; or neither."""
+
+MILLION = Decimal(1_000_000)
+# A cost that a provider reports is somebody else's number: it is bounded before it is added up.
+MOST_DIGITS = 18  # before the point; xAI counts in ticks of which 10,000,000,000 are a dollar
+FINEST = -30  # places behind it; OpenRouter's floats have up to 18
+# Wide enough that no sum of bounded amounts is ever rounded.
+_EXACT = Context(prec=120)
+ZERO = Decimal(0)
+
+
+class TokenPrices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """US dollars per million tokens, for requests whose whole prompt has more than `above_tokens` (all their tokens cost so, not
+    only those above it). None: no price of its own, it costs as much as the tokens that it is a part of."""
+
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal | None = None
+    cache_write: Decimal | None = None
+    cache_write_1h: Decimal | None = None  # kept for an hour; None: as `cache_write`
+    reasoning: Decimal | None = None
+    above_tokens: int = 0
+
+
+class OwnCost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the provider's usage object says what the request cost. `unit_usd` is what 1 of it is worth. `also` is added where
+    the flag at `also_if` is true (OpenRouter with the user's own key at the provider)."""
+
+    path: tuple[str, ...]
+    unit_usd: Decimal = Decimal(1)
+    also: tuple[str, ...] = ()
+    also_if: tuple[str, ...] = ()
+
+
+class PriceRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one model costs at one provider. `tokens` by rising `above_tokens`; `request_usd` is per HTTP request, beside
+    tokens too where a plan has both; `bills_refused` says whether requests that are answered by an error are billed per
+    request (None: nobody knows)."""
+
+    plan: Plan
+    source: str
+    tokens: tuple[TokenPrices, ...] = ()
+    request_usd: Decimal | None = None
+    step_usd: Decimal | None = None
+    bills_refused: bool | None = None
+    own_cost: OwnCost | None = None
+
+
+class Priced(msgspec.Struct, frozen=True, kw_only=True):
+    """`by` the provider's own word, or a table's. `cache_saved_usd` is what the prompt would have cost more without its cache
+    (less than 0 where writing the cache cost more than reading it saved); None where that cannot be said."""
+
+    usd: Decimal
+    by: Literal["provider", "table"]
+    cache_saved_usd: Decimal | None = None
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    why: str
+
+
+NO_PRICE = Unknown("no price is known for this model at this provider")
+NO_USAGE_SAID = Unknown("the provider did not say how many tokens it counted")
+BROKE_OFF = Unknown("it broke off before the provider said what it had used")
+ERRORS_UNSURE = Unknown("whether requests answered by an error are billed is not known")
+NO_RATE = Unknown("the plan is known, its price is not: set it under [prices]")
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """The sum of several requests: `usd` of those whose price is known; `unknown` are the others."""
+
+    usd: Decimal = ZERO
+    requests: int = 0
+    unknown: int = 0
+
+    @property
+    def exact_usd(self) -> Decimal | None:
+        """The whole sum; None where a part of it is not known."""
+        return None if self.unknown else self.usd
+
+
+def sum_of(prices: Iterable[Decimal | None]) -> Cost:
+    """Exact, whatever the number of parts."""
+    usd, requests, unknown = ZERO, 0, 0
+    for price in prices:
+        requests += 1
+        if price is None:
+            unknown += 1
+        else:
+            usd = add(usd, price)
+    return Cost(usd=usd, requests=requests, unknown=unknown)
+
+
+def add(one: Decimal, other: Decimal) -> Decimal:
+    """Exact for amounts within MOST_DIGITS and FINEST; the usual 28 digits would round."""
+    return _EXACT.add(one, other)
+
+
+def price_of(
+    usage: Usage | None, *, row: PriceRow | None, fate: Fate = "whole", billed_in_step: int = 0
+) -> Priced | Unknown:
+    """What a request cost. `billed_in_step` are the requests of its step that were billed before it.
+
+    A refused request has generated nothing, so plans by token or step do not bill it. Source: usage is what the providers bill
+    by, and an error has none.
+    """
+    if row is None:
+        return NO_PRICE
+    match row.plan:
+        case "free":
+            return Priced(usd=ZERO, by="table")
+        case "request":
+            return _request_price(row, fate=fate)
+        case "step":
+            if row.step_usd is None:
+                return NO_RATE
+            return Priced(usd=ZERO if fate == "refused" or billed_in_step else row.step_usd, by="table")
+        case "tokens":
+            return _token_price(usage, row=row, fate=fate)
+
+
+def _request_price(row: PriceRow, *, fate: Fate) -> Priced | Unknown:
+    if row.request_usd is None:
+        return NO_RATE
+    if fate == "refused" and not row.bills_refused:
+        return ERRORS_UNSURE if row.bills_refused is None else Priced(usd=ZERO, by="table")
+    return Priced(usd=row.request_usd, by="table")
+
+
+def _token_price(usage: Usage | None, *, row: PriceRow, fate: Fate) -> Priced | Unknown:
+    details = {} if usage is None else _details(usage.provider)
+    if row.own_cost is not None and (own := _own_cost(details, where=row.own_cost)) is not None:
+        return Priced(usd=own, by="provider", cache_saved_usd=_saved_of(usage, row=row, details=details))
+    if fate == "refused":
+        return Priced(usd=ZERO, by="table")
+    if fate == "broken":
+        return BROKE_OFF
+    if usage is None:
+        return NO_USAGE_SAID
+    if not row.tokens:
+        return NO_PRICE
+    if apart := _billed_apart(details):
+        return Unknown(f"it has {apart}, which are billed apart")
+    prices = _tier(row, input_tokens=usage.input_tokens)
+    tokens = _tokens_usd(usage, prices=prices, details=details)
+    if tokens is None:
+        return Unknown("the provider's counts of tokens do not add up")
+    usd = tokens if row.request_usd is None else add(tokens, row.request_usd)
+    return Priced(usd=usd, by="table", cache_saved_usd=_saved(usage, prices=prices, details=details))
+
+
+def _tier(row: PriceRow, *, input_tokens: int) -> TokenPrices:
+    """A prompt beyond the threshold has all its tokens at the higher price. Sources: Anthropic, 'Long context pricing'; Google,
+    Gemini API pricing ('prompts > 200k tokens')."""
+    return max(
+        [tier for tier in row.tokens if input_tokens > tier.above_tokens] or row.tokens[:1],
+        key=lambda tier: tier.above_tokens,
+    )
+
+
+def _tokens_usd(usage: Usage, *, prices: TokenPrices, details: dict[str, object]) -> Decimal | None:
+    plain = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
+    said = usage.output_tokens - usage.reasoning_tokens
+    hour = _hour_writes(usage, details)
+    if plain < 0 or said < 0:
+        return None
+    read = prices.input if prices.cache_read is None else prices.cache_read
+    write = prices.input if prices.cache_write is None else prices.cache_write
+    write_1h = write if prices.cache_write_1h is None else prices.cache_write_1h
+    reasoning = prices.output if prices.reasoning is None else prices.reasoning
+    return _times(
+        (plain, prices.input),
+        (usage.cache_read_tokens, read),
+        (usage.cache_write_tokens - hour, write),
+        (hour, write_1h),
+        (said, prices.output),
+        (usage.reasoning_tokens, reasoning),
+    )
+
+
+def _saved_of(usage: Usage | None, *, row: PriceRow, details: dict[str, object]) -> Decimal | None:
+    if usage is None or not row.tokens:
+        return None
+    return _saved(usage, prices=_tier(row, input_tokens=usage.input_tokens), details=details)
+
+
+def _saved(usage: Usage, *, prices: TokenPrices, details: dict[str, object]) -> Decimal | None:
+    plain = msgspec.structs.replace(usage, cache_read_tokens=0, cache_write_tokens=0)
+    without = _tokens_usd(plain, prices=prices, details={})
+    within = _tokens_usd(usage, prices=prices, details=details)
+    return None if without is None or within is None else _EXACT.subtract(without, within)
+
+
+def _times(*parts: tuple[int, Decimal]) -> Decimal:
+    total = ZERO
+    for tokens, price in parts:
+        total = _EXACT.add(total, _EXACT.multiply(Decimal(tokens), price))
+    return _EXACT.divide(total, MILLION)
+
+
+def _hour_writes(usage: Usage, details: dict[str, object]) -> int:
+    """Of the tokens written to the cache, those that are kept for an hour. Source: Anthropic API, `usage.cache_creation`."""
+    found = _at(details, ("cache_creation", "ephemeral_1h_input_tokens"))
+    return min(found, usage.cache_write_tokens) if isinstance(found, int) and found > 0 else 0
+
+
+# What costs more than its tokens, or other than text does, and where a provider's usage says that there was some.
+_APART = {
+    "tokens of sound": (
+        ("prompt_tokens_details", "audio_tokens"),
+        ("completion_tokens_details", "audio_tokens"),
+    ),
+    "searches": (("server_tool_use", "web_search_requests"),),
+}
+
+
+def _billed_apart(details: dict[str, object]) -> str:
+    for what, paths in _APART.items():
+        for path in paths:
+            count = _at(details, path)
+            if isinstance(count, int | Decimal) and count > 0:
+                return what
+    for place in ("promptTokensDetails", "candidatesTokensDetails"):  # Gemini lists its modalities
+        listed = details.get(place)
+        for one in listed if _is_list(listed) else ():
+            if _is_object(one) and one.get("modality") == "AUDIO" and one.get("tokenCount"):
+                return "tokens of sound"
+    return ""
+
+
+def _own_cost(details: dict[str, object], *, where: OwnCost) -> Decimal | None:
+    cost = _amount(_at(details, where.path))
+    if cost is None or not where.also or _at(details, where.also_if) is not True:
+        return None if cost is None else _EXACT.multiply(cost, where.unit_usd)
+    more = _amount(_at(details, where.also))
+    return None if more is None else _EXACT.multiply(add(cost, more), where.unit_usd)
+
+
+def _amount(value: object) -> Decimal | None:
+    """A sum of money that a provider named; None for what cannot be one."""
+    if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
+        return None
+    try:
+        amount = Decimal(value)
+    except (InvalidOperation, ValueError):
+        return None
+    if not amount.is_finite() or amount < 0 or amount.adjusted() > MOST_DIGITS:
+        return None
+    exponent = amount.as_tuple().exponent
+    return amount if isinstance(exponent, int) and exponent >= FINEST else None
+
+
+def _details(text: str) -> dict[str, object]:
+    """The provider's own usage object, its numbers as they were written."""
+    if not text:
+        return {}
+    try:
+        return _exact_decoder.decode(text)
+    except (msgspec.DecodeError, msgspec.ValidationError, InvalidOperation, RecursionError):
+        return {}
+
+
+_exact_decoder = msgspec.json.Decoder(dict[str, object], float_hook=Decimal)
+
+
+def _at(details: dict[str, object], path: tuple[str, ...]) -> object:
+    value: object = details
+    for key in path:
+        if not _is_object(value):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, object]]:
+    return isinstance(value, dict)
+
+
+def _is_list(value: object) -> TypeGuard[list[object]]:
+    return isinstance(value, list)
