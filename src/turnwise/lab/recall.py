@@ -27,11 +27,13 @@ def recalled(script: Script, *, conversation: Conversation) -> dict[str, str | i
     return words
 
 
-def asked_step(script: Script, *, turn: tuple[Said, ...]) -> Step | None:
-    """The step for the question that the turn begins with, where the script has one for it."""
+def asked_step(script: Script, *, turn: tuple[Said, ...], place: int) -> Step | None:
+    """The step for the question that the turn begins with, where the script has one for it; of several, the one in turn."""
     first = next((one for one in turn if one.role == "user"), None)
     question = first.texts[-1] if first is not None and first.texts else ""
-    return next((step for step in script.steps if step.asked and re.search(step.asked, question)), None)
+    found = next((step.asked for step in script.steps if step.asked and re.search(step.asked, question)), None)
+    steps = [step for step in script.steps if found is not None and step.asked == found]
+    return steps[min(place, len(steps) - 1)] if steps else None
 
 
 def is_asked_for_summary(script: Script, *, conversation: Conversation) -> bool:

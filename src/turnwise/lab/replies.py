@@ -61,7 +61,7 @@ def next_reply(
     turn = this_turn(conversation.said, script=script)
     place = responses_in(turn, script=script)
     steps = [step for step in script.steps if not step.asked]
-    step = asked_step(script, turn=turn) or steps[min(place, len(steps) - 1)]
+    step = asked_step(script, turn=turn, place=place) or steps[min(place, len(steps) - 1)]
     summary = is_asked_for_summary(script, conversation=conversation)
     values = values_for(script, step=step, conversation=conversation, turn=turn, place=place)
     if summary:
