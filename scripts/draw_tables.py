@@ -34,7 +34,9 @@ def finish_reasons() -> str:
         "Every provider's word for why a response ended, and ours. A word that is not here keeps its place in",
     ]
     lines += ["`provider_finish` and is judged by what the response holds. A stream that ends without a word is `cut`;"]
-    lines += ["with its API's end mark it counts as complete, unless its usage, length or arguments say that the limit cut it."]
+    lines += [
+        "with its API's end mark it counts as complete, unless its usage, length or arguments say that the limit cut it."
+    ]
     for family in families():
         lines += ["", f"## {family.name}"]
         lines += table(

@@ -8,6 +8,7 @@ from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP, SYNT
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Interrupted, RequestFailed, StepPrepared, ToolsFinished
 from turnwise.vocab import (
+    LOST_CONTENT,
     Fault,
     FaultKind,
     File,
@@ -16,6 +17,7 @@ from turnwise.vocab import (
     ProviderItem,
     Reasoning,
     Refusal,
+    Repair,
     Response,
     StopReason,
     Text,
@@ -382,3 +384,13 @@ def test_the_last_step_forbids_tools_whatever_is_prepared() -> None:
     played = play([says("ok")], config=capped(1, prepares_steps=True), prepare=[StepPrepared(tool_choice="required")])
     assert played.requests[0].request.tool_choice == "none"
     assert WRITE.spec in played.requests[0].request.tools
+
+
+@pytest.mark.promise("end:reason")
+@pytest.mark.parametrize("kind", sorted(LOST_CONTENT))
+def test_an_answer_that_lost_something_on_the_way_is_not_complete(kind: str) -> None:
+    """Proves: whatever the finish reason says; any other repair leaves it complete."""
+    answer = says("Done.")
+    for repaired, complete in ((kind, False), ("noise_skipped", True)):
+        played = play([replace(answer, repairs=(Repair(repaired, "event 2", "left out"),))])
+        assert (played.result.text, played.result.complete) == ("Done.", complete)

@@ -455,7 +455,7 @@ def test_damaged_events_are_read_as_far_as_they_can_be() -> None:
         end(),
     )
     assert text_of(response.message) == "a�bcd"
-    assert [repair.kind for repair in response.repairs] == ["invalid_utf8", "damaged_event", "damaged_event"]
+    assert [repair.kind for repair in response.repairs] == ["invalid_utf8", "damaged_event", "event_left_out"]
     assert response.repairs[1] == Repair(
         "damaged_event", "stream", "2 JSON objects in one event read one after the other"
     )

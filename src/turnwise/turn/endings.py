@@ -6,6 +6,7 @@ from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.last_step import NOT_RUN_LAST_STEP
 from turnwise.turn.continuing import NOT_RUN_CONTINUING
 from turnwise.vocab import (
+    LOST_CONTENT,
     Fault,
     File,
     FinishReason,
@@ -94,7 +95,7 @@ def refused_text(response: Response, *, refusal: str, text: str) -> tuple[str, b
 
 
 def finish_of(response: Response) -> FinishReason:
-    """How it ended, for the answer's completeness: with bytes of it lost on the way (no UTF-8) it is not whole, whatever
-    the provider says."""
-    lost = any(repair.kind == "invalid_utf8" for repair in response.repairs)
+    """How it ended, for the answer's completeness: with something of it lost on the way it is not whole, whatever the
+    provider says."""
+    lost = any(repair.kind in LOST_CONTENT for repair in response.repairs)
     return FinishReason.ERROR if lost else response.finish

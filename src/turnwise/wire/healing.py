@@ -24,6 +24,13 @@ def printable(text: bytes | str) -> str:
     return " ".join("".join([c if c.isprintable() else " " for c in shown]).split())[:SHOWN_CHARACTERS]
 
 
+def skipped(kind: str, text: bytes | str) -> str:
+    """The kind of repair for an event that is no JSON: `kind`, unless nothing in it can be of any. Keep-alives come as bare
+    words, and cost nothing."""
+    shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    return kind if any(mark in shown for mark in '{}[]"') else "noise_skipped"
+
+
 def decode_text(text: bytes) -> tuple[str, bool]:
     """The text, and whether bytes in it were no UTF-8: they became replacement characters."""
     try:

@@ -41,7 +41,7 @@ from turnwise.wire.anthropic_messages.usage import UsageTally
 from turnwise.wire.anthropic_messages.words import read_finish
 from turnwise.wire.faults import too_large
 from turnwise.wire.finish_words import says_nothing, unsaid_finish
-from turnwise.wire.healing import decode_text, printable, read_objects
+from turnwise.wire.healing import decode_text, printable, read_objects, skipped
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
@@ -372,9 +372,8 @@ class MessagesStreamDecoder:
         text, is_replaced = decode_text(payload)
         found, _ = read_objects(text)
         if not found:
-            frames.append(
-                _mended("unreadable_event", name or "event", f"left out an event that is no JSON: {printable(payload)}")
-            )
+            what = f"left out an event that is no JSON: {printable(payload)}"
+            frames.append(_mended(skipped("unreadable_event", payload), name or "event", what))
             return
         if len(found) > 1:
             frames.append(_mended("glued_json", name or "event", f"{len(found)} objects in one event taken apart"))

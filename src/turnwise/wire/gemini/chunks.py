@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from turnwise.vocab import Repair
-from turnwise.wire.healing import decode_text, has_lone_surrogate, read_values, write_value
+from turnwise.wire.healing import decode_text, has_lone_surrogate, read_values, skipped, write_value
 from turnwise.wire.json_fields import NOTHING, UNREADABLE
 
 P = TypeVar("P")
@@ -104,7 +104,6 @@ def mend(text: bytes, *, where: str) -> tuple[list[Chunk[msgspec.Raw]], list[Rep
             values = []
             break
     if not values:
-        repairs.append(
-            Repair("undecodable_chunk", where, f"passed over {len(text)} bytes that are no chunk of Gemini's")
-        )
+        what = f"passed over {len(text)} bytes that are no chunk of Gemini's"
+        repairs.append(Repair(skipped("undecodable_chunk", text), where, what))
     return chunks, repairs

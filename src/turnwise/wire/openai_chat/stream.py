@@ -29,7 +29,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.finish_words import finish_frames, says_nothing, unsaid_finish
-from turnwise.wire.healing import decode_text, read_values
+from turnwise.wire.healing import decode_text, read_values, skipped
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_chat.chunks import (
@@ -451,19 +451,20 @@ class ChatStreamDecoder:
             repair = Repair("invalid_utf8", where, "invalid UTF-8 became replacement characters")
             return [Mended(repair), *self._read_text(text, where=where)]
         frames = self._read_text(text, where=where)
+        if not isinstance(error, msgspec.ValidationError):
+            return frames
+        said = any(not isinstance(frame, Mended) for frame in frames)
+        if str(error).endswith(("content`", ".text`")) and not said:
+            frames.append(Mended(Repair("content_skipped", where, str(error))))
         # An object in place of arguments is reported by the assembler, which knows the call.
-        if (
-            isinstance(error, msgspec.ValidationError)
-            and any(not isinstance(frame, Mended) for frame in frames)
-            and not str(error).endswith("function.arguments`")
-        ):
+        elif said and not str(error).endswith("function.arguments`"):
             frames.append(Mended(Repair("field_skipped", where, str(error))))
         return frames
 
     def _read_text(self, text: str, *, where: str) -> list[Frame]:
         values, end = read_values(text)
         if not values or end < len(text):
-            return self._skip(where)
+            return self._skip(text, where=where)
         # An array of chunks is read like several; an empty one says nothing.
         chunks = [tolerant_chunk(fields) for value in values for fields in objects(value)]
         frames: list[Frame] = []
@@ -475,11 +476,11 @@ class ChatStreamDecoder:
                 self._reader.read(chunk, frames)
         return frames
 
-    def _skip(self, where: str) -> list[Frame]:
+    def _skip(self, text: str, *, where: str) -> list[Frame]:
         self._unreadable += 1
         if self._unreadable > MAX_UNREADABLE:
             return [self._die(FaultKind.PROTOCOL, f"more than {MAX_UNREADABLE} events of the stream are no JSON")]
-        return [Mended(Repair("chunk_skipped", where, "it is no JSON"))]
+        return [Mended(Repair(skipped("chunk_skipped", text), where, "it is no JSON"))]
 
     def _die(self, kind: FaultKind, message: str) -> Faulted:
         self._dead = True

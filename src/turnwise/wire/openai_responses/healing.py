@@ -11,6 +11,13 @@ class Healed(NamedTuple):
     objects: tuple[bytes, ...]
     what: str
     is_replaced: bool  # bytes were no UTF-8: something of the content is lost
+    is_left_out: bool  # something was no JSON and may have been content
+
+    def kind(self, *, lost: str, mended: str) -> str:
+        """The kind of repair that this was."""
+        if self.is_replaced:
+            return "invalid_utf8"
+        return lost if self.is_left_out else mended
 
 
 def heal(text: bytes) -> Healed:
@@ -23,4 +30,5 @@ def heal(text: bytes) -> Healed:
         done.append(f"{len(objects)} JSON objects in one event read one after the other")
     elif not objects and not done:
         done.append(f"no JSON object, left out: {printable(decoded)}")
-    return Healed(tuple(objects), "; ".join(done) or "JSON that is not strict read leniently", is_replaced)
+    left_out = not objects or end < len(decoded)
+    return Healed(tuple(objects), "; ".join(done) or "JSON that is not strict read leniently", is_replaced, left_out)

@@ -35,6 +35,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.finish_words import finish_frames
+from turnwise.wire.healing import skipped
 from turnwise.wire.json_fields import UNREADABLE, Fields, is_object, quote, read_fields, without
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_responses.faults import fault_of
@@ -192,7 +193,7 @@ class ResponsesStreamDecoder:
 
     def _read_damaged(self, event: SseEvent, frames: list[Frame]) -> None:
         healed = heal(event.data)
-        kind = "invalid_utf8" if healed.is_replaced else "damaged_event"
+        kind = healed.kind(lost=skipped("event_left_out", event.data), mended="damaged_event")
         frames.append(Mended(Repair(kind, event.name or "stream", healed.what)))
         for clean in healed.objects:
             try:
@@ -482,7 +483,10 @@ def read_body(body: bytes, decoder: ResponsesStreamDecoder) -> list[Frame]:
         _take_body(response, decoder, frames)
     except UNREADABLE:
         healed = heal(body)
-        frames = [Mended(Repair("damaged_body", "response", healed.what))]
+        kind = healed.kind(lost="damaged_body", mended="loose_body")
+        if len(healed.objects) > 1:
+            kind = "damaged_body"  # only the first is read
+        frames = [Mended(Repair(kind, "response", healed.what))]
         if not healed.objects:
             return [Faulted(no_response(body, expected="a response of the Responses API"))]
         try:
