@@ -87,7 +87,12 @@ class Calling(Retrying, kw_only=True):
         asks = asked.asks
         if policy is not None:
             judged = judge_calls(
-                self.planned, facts=self.facts, policy=policy, offers=self.offers, hint=self.config.allow_hint
+                self.planned,
+                facts=self.facts,
+                policy=policy,
+                offers=self.offers,
+                hint=self.config.allow_hint,
+                decided=[approval.call_id for approval in self.approved],
             )
             self._sift(judged)
             asks += judged.asks

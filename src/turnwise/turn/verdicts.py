@@ -1,6 +1,6 @@
 """What becomes of calls before they run: hooks that change or deny them, rules that judge them, questions to the person."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -110,18 +110,21 @@ def judge_calls(
     policy: Policy,
     offers: Mapping[str, ToolOffer],
     hint: str,
+    decided: Collection[str] = (),
 ) -> Sifted:
-    """What the rules say of each call; questions have been taken care of."""
+    """What the rules say of each call; questions have been taken care of. Somebody was there for those that are `decided`
+    (ids of calls that an earlier run left pending), even if nobody is now."""
     kept: list[PlannedCall] = []
     results: dict[str, ToolResult] = {}
     asks: list[OneAsk] = []
+    attended = msgspec.structs.replace(policy, attended=True)
     for plan in planned:
         call = plan.call
         if offers[call.name].asks_user:
             kept.append(plan)
             continue
         known = facts_of(plan, facts=facts, offers=offers)
-        verdict = judge_permission(known, policy=policy)
+        verdict = judge_permission(known, policy=attended if call.id in decided else policy)
         if verdict.kind == "deny":
             results[call.id] = error_result(call, text=_denied(call, why=verdict.why, hint=hint, offers=offers))
             continue
