@@ -1,4 +1,4 @@
-"""What a turn can be given and told: everything that `test_any_sequence` draws from, the sound and the absurd."""
+"""What a turn can be given: everything that the tests of any sequence draw from, the sound and the absurd."""
 
 import msgspec
 from hypothesis import strategies as st
@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.last_step import NEEDS_TOOLS_FOR_HISTORY
 from turnwise.rules.limits import Limit, MaxRequests, MaxSteps, MaxTokens, MaxWallTime
+from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.rules.retries import NO_RETRY, RetryPolicy
-from turnwise.turn.config import Fallback, ToolOffer, TurnConfig
+from turnwise.turn.approvals import Approval
+from turnwise.turn.config import Fallback, HookPoint, ToolOffer, TurnConfig
 from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.vocab import (
     ArgumentsState,
@@ -39,10 +41,15 @@ OFFERS = (
     ToolOffer(spec=ToolSpec(name="write", parameters=SCHEMA), effect="write", exclusive=True),
     ToolOffer(spec=ToolSpec(name="ask_client"), client_side=True),
     ToolOffer(spec=ToolSpec(name="patch", free_form=True), timeout_s=1.0),
+    ToolOffer(spec=ToolSpec(name="edit", parameters=SCHEMA), effect="write", inspected=True),
+    ToolOffer(spec=ToolSpec(name="shell", parameters=SCHEMA), effect="execute", inspected=True),
+    ToolOffer(spec=ToolSpec(name="ask_user"), asks_user=True),
+    ToolOffer(spec=ToolSpec(name="task", parameters=SCHEMA), child=True),
 )
 
 ids = st.sampled_from(["", "a", "b", "a_2", "x:1"])
-names = st.sampled_from(["read", "write", "ask_client", "patch", "raed", "", "not a name", "n" * 70])
+TOOLS = tuple([offer.spec.name for offer in OFFERS])
+names = st.sampled_from([*TOOLS, "raed", "", "not a name", "n" * 70])
 # Beginnings that can be gone on from, and replies that do so.
 STORY = "The quick brown fox jumps over the lazy dog, again and again, until nobody counts any more"
 LONG = "A line that fills the window.\n" * 100  # 1,000 tokens
@@ -138,9 +145,7 @@ cut_responses = st.builds(
 at_work = st.builds(
     Response,
     message=st.lists(
-        st.builds(
-            ToolCall, id=ids, name=st.sampled_from(["read", "read", "write", "patch"]), arguments=st.just('{"a":1}')
-        ),
+        st.builds(ToolCall, id=ids, name=st.sampled_from(["read", *TOOLS]), arguments=st.just('{"a":1}')),
         min_size=1,
         max_size=3,
     ).map(lambda some: Message("assistant", (Reasoning("hm"), Text("Looking."), *some))),
@@ -186,6 +191,28 @@ model_limits = st.sampled_from(
 times = st.sampled_from([0.0, 3.0, 12.0])  # out of order too: a driver's clock is not ours to trust
 
 
+rules = st.builds(
+    PermissionRule,
+    verdict=st.sampled_from(["allow", "ask", "deny"]),
+    tool=st.sampled_from(["*", "read", "write", "patch", "task", "edit"]),
+    path=st.none() | st.just("/etc/**"),
+    source=st.sampled_from(["user", "project", "command line"]),
+)
+policies = st.builds(
+    Policy,
+    rules=st.lists(rules, max_size=3).map(tuple),
+    workspace=st.just("/w"),
+    home=st.just("/h"),
+    attended=st.sampled_from([True, True, False]),
+    unattended=st.sampled_from(["deny", "deny", "allow"]),
+)
+retries = st.sampled_from([NO_RETRY, RetryPolicy(attempts=2), RetryPolicy(attempts=4, total_s=20.0)])
+fallbacks = st.sampled_from(
+    [(), (), (Fallback(model="m3"), Fallback(model="m4", limits=ModelLimits(context_window_tokens=4000)))]
+)
+HOOKED: tuple[HookPoint, ...] = ("before_tool", "after_tool", "before_request")
+
+
 def _of_an_endpoint(config: TurnConfig) -> TurnConfig:
     """An endpoint that wants the tools of its history declared cannot forbid them by leaving them out; the other two
     families know no prefill."""
@@ -206,24 +233,36 @@ configs = st.builds(
     max_output_corrections=st.integers(0, 2),
     max_steps=st.integers(1, 8),
     limits=limits,
-    allowed=st.sampled_from([("none", "read"), ("none", "read", "write")]),
+    allowed=st.sampled_from([("none", "read"), ("none", "read", "write"), ("none", "read", "write", "execute")]),
     prepares_steps=st.booleans(),
     family=st.sampled_from(FAMILIES),
     accepts_prefill=st.booleans(),
     stream=st.booleans(),
     recover=st.sampled_from(["continue", "split", "off"]),
     room=st.sampled_from(["compact", "compact", "budget", "off"]),
-    retry=st.sampled_from([NO_RETRY, RetryPolicy(attempts=3)]),
-    fallbacks=st.sampled_from([(), (), (Fallback(model="m3"),)]),
     model_limits=model_limits,
     default_max_tokens=st.sampled_from([None, 100]),
     tool_choice_none=st.sampled_from(["send", "drop_tools"]),
+    policy=st.none() | policies,
+    hooks=st.just(()) | st.lists(st.sampled_from(HOOKED), unique=True).map(tuple),
+    retry=retries,
+    fallbacks=fallbacks,
 ).map(_of_an_endpoint)
 
 
+approvals = st.builds(
+    Approval,
+    call_id=ids,
+    verdict=st.sampled_from(["allow", "allow", "deny", "later"]),
+    by=st.sampled_from(["person", "default", "program"]),
+    text=texts,
+    always=st.booleans(),
+    subject=st.sampled_from(["", "", "write", "a subject of before"]),
+)
 starts = st.builds(
     TurnStarted,
     config=configs,
     input=st.lists(messages, max_size=2).map(tuple),
     history=st.lists(messages, max_size=6).map(tuple),
+    approvals=st.just(()) | st.lists(approvals, max_size=2).map(tuple),
 )

@@ -16,6 +16,7 @@ from turnwise.turn.endings import in_call_order
 from turnwise.turn.events import StepPrepared
 from turnwise.turn.guarding import Guarding
 from turnwise.turn.pacing import Pacing
+from turnwise.turn.resuming import joined_results
 from turnwise.turn.room import Room
 from turnwise.turn.transitions import State
 from turnwise.vocab import NO_USAGE, Message, Repair, Request, Response, Text, ToolCall, ToolResult, Usage, calls_of
@@ -118,7 +119,17 @@ class Books(msgspec.Struct, kw_only=True):
         self.calls, self.results = (), {}
         self.guarding, told = self.guarding.close(results, offers=self.offers)
         if told:
-            self._append(Message("tool", tuple(self.room.enter(results, told=told, config=self.config))))
+            self._append_results(Message("tool", tuple(self.room.enter(results, told=told, config=self.config))))
+
+    def _append_results(self, message: Message) -> None:
+        """Behind those that were handed in for other calls of the same response they are one message with them."""
+        if self.messages[-1].role != "tool":
+            self._append(message)
+            return
+        self.added.append(message)
+        handed_in = self.messages.pop()
+        self.room.forget_last(self.messages)
+        self.messages.append(joined_results(handed_in, message, asked=self.messages[-1]))
 
     def _settle_pause(self) -> None:
         """A paused response that nothing will continue keeps its text only: what the provider had begun cannot be ended."""

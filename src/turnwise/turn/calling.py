@@ -47,7 +47,7 @@ class Calling(Retrying, kw_only=True):
         self.empties, self.eaten, self.correcting = 0, 0, False
         return self._hook_before()
 
-    def _resume(self, calls: tuple[ToolCall, ...], *, approvals: tuple[Approval, ...]) -> Command:
+    def _resume(self, calls: tuple[ToolCall, ...]) -> Command:
         """Take up the calls that an earlier run left pending, now that they are answered."""
         sorted_ = sort_calls(
             calls,
@@ -57,7 +57,7 @@ class Calling(Retrying, kw_only=True):
             offers=self.offers,
             config=self.config,
         )
-        self.calls, self.has_called, self.approved = calls, True, approvals
+        self.calls, self.has_called = calls, True
         self.planned, self.pending, self.results = sorted_.planned, sorted_.pending, sorted_.results
         return self._hook_before()
 
