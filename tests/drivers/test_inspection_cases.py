@@ -95,6 +95,12 @@ def test_what_destroys_is_denied_where_nobody_is_asked(command: str, place: Path
     assert judged(command, place=place, rules=EVERYTHING, attended=False) == "deny"
 
 
+@pytest.mark.parametrize("command", [*TABLE["unparsable"]["guarded"], "$CMD", "PATH=. ls", "cat notes.txt | bash"])
+def test_what_cannot_be_known_is_denied_where_nobody_is_asked(command: str, place: Path) -> None:
+    """Also where the shell is allowed and what would be asked about is allowed."""
+    assert judged(command, place=place, rules=EVERYTHING, attended=False) == "deny"
+
+
 @pytest.mark.parametrize("command", [command for _, command in cases("denied")])
 def test_a_prohibition_reaches_every_part_of_a_command(command: str, place: Path) -> None:
     """The user's rules deny some commands, and allow the shell otherwise."""

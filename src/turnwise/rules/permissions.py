@@ -121,9 +121,16 @@ def _parts(facts: CallFacts, *, policy: Policy) -> Iterator[_Part]:
 
 def _unsettled(facts: CallFacts, *, why: str, policy: Policy) -> _Part:
     """Asked about whatever the rules allow; a prohibition holds."""
-    asked = Verdict(kind="ask", why=why, subject=facts.tool)
+    asked = _insisting(why, subject=facts.tool, policy=policy)
     found = _by_tool_rules(facts, policy=policy, start=asked)
     return _Part(found if found.kind == "deny" else asked)
+
+
+def _insisting(why: str, *, subject: str, policy: Policy) -> Verdict:
+    """A person has to look at it: where nobody is there it is denied, also if other asks are allowed then."""
+    if policy.attended:
+        return Verdict(kind="ask", why=why, subject=subject)
+    return Verdict(kind="deny", why=f"{why}; nobody is there to be asked", subject=subject)
 
 
 # tools
@@ -270,13 +277,12 @@ def _judge_command(command: CommandFact, *, facts: CallFacts, policy: Policy) ->
     found, specific = _by_command_rules(command, facts=facts, policy=policy, start=start)
     remembered = _remember(command, facts=facts)
     doubt = "" if command.guessed else _doubt(command)
-    if doubt and found.kind == "allow":
-        found = Verdict(kind="ask", why=f"`{shown}`: {doubt}", subject=shown)
+    if doubt and found.kind != "deny":
+        found = _insisting(f"`{shown}`: {doubt}", subject=shown, policy=policy)
     if doubt:
         remembered = None
     if found.kind != "deny" and not specific and destroys(command):
-        kind: Kind = "ask" if policy.attended else "deny"
-        found = Verdict(kind=kind, why=f"`{shown}` may destroy what cannot be brought back", subject=shown)
+        found = _insisting(f"`{shown}` may destroy what cannot be brought back", subject=shown, policy=policy)
     yield _Part(found, remembered)
     for path in command.redirections:
         yield _judge_path(path, facts=facts, policy=policy)
