@@ -8,7 +8,7 @@ import pytest
 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.endpoints import Endpoint, Secret, build_http_request
-from turnwise.drivers.exchange import ERROR_S, Exchange
+from turnwise.drivers.exchange import AFTER_FINISH_S, ERROR_S, Exchange
 from turnwise.drivers.watching import FrameSeen
 from turnwise.testing import FakeClock, Reply, ScriptedTransport, Stall
 from turnwise.turn.commands import SendRequest
@@ -138,3 +138,46 @@ async def test_error_whose_body_stalls_keeps_its_status_and_waiting_time(said: b
     assert isinstance(event, RequestFailed)
     assert (event.fault.kind, event.fault.status, event.fault.retry_after_s) == (FaultKind.OVERLOADED, 503, 7)
     assert ("come back later" in event.fault.message) == bool(said)
+
+
+WHOLE = b'{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"Hi."},"finish_reason":"stop"}]}'
+
+
+@pytest.mark.promise("wait:stream")
+@pytest.mark.parametrize("pieces", [(WHOLE,), (WHOLE[:60], WHOLE[60:], b"\n")], ids=["one", "several"])
+async def test_a_whole_body_on_a_connection_left_open_is_taken(pieces: tuple[bytes, ...]) -> None:
+    """Proves: five seconds of silence behind the end of its JSON are enough, in place of the deadline for all of it."""
+    clock = FakeClock()
+    running = asyncio.create_task(
+        exchanged(Reply(headers=JSON, pieces=(*pieces, Stall())), stream=False, clock=clock), name="exchange"
+    )
+    await clock.until_waiting(AFTER_FINISH_S)
+    await clock.advance(AFTER_FINISH_S)
+    event, _ = await asyncio.wait_for(running, 5)
+    assert isinstance(event, ResponseReceived)
+    assert event.response.message.parts == (Text("Hi."),)
+
+
+@pytest.mark.promise("wait:stream")
+async def test_a_body_that_pauses_where_it_could_end_is_waited_for() -> None:
+    """Proves: a bracket at the end of a piece is no end; what comes after the silence still counts."""
+    clock, more = FakeClock(), asyncio.Event()
+    place = WHOLE.index(b"}]}") + 1
+    reply = Reply(headers=JSON, pieces=(WHOLE[:place], Stall(until=more), WHOLE[place:]))
+    running = asyncio.create_task(exchanged(reply, stream=False, clock=clock), name="exchange")
+    await clock.until_waiting(AFTER_FINISH_S)
+    await clock.advance(AFTER_FINISH_S + 1)
+    assert not running.done()
+    more.set()
+    event, _ = await asyncio.wait_for(running, 5)
+    assert isinstance(event, ResponseReceived)
+    assert event.response.message.parts == (Text("Hi."),)
+
+
+async def test_a_connection_that_breaks_behind_a_whole_body_loses_nothing() -> None:
+    """Proves: as with a stream whose finish reason has come, it is no failure; before its end it is one."""
+    gone = Fault(kind=FaultKind.DISCONNECTED, message="gone")
+    event, _ = await exchanged(Reply(headers=JSON, pieces=(WHOLE, gone)), stream=False)
+    assert isinstance(event, ResponseReceived)
+    event, _ = await exchanged(Reply(headers=JSON, pieces=(WHOLE[:-1], gone)), stream=False)
+    assert event == RequestFailed(number=1, fault=gone)

@@ -1,11 +1,12 @@
 """One request and its response: bytes out, frames to whoever watches, an event back. Sent once, whatever happens."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
 
 import msgspec
 
-from turnwise.drivers.clock import Clock, Overdue, Watchdog
+from turnwise.drivers.clock import Clock, Overdue, Watchdog, wait_for_task
 from turnwise.drivers.decoding import ResponseReader, read_body
 from turnwise.drivers.endpoints import Endpoint
 from turnwise.drivers.hiding import hide_in, hide_in_frame, hide_in_response
@@ -15,11 +16,13 @@ from turnwise.turn.commands import SendRequest
 from turnwise.turn.events import RequestFailed, ResponseReceived
 from turnwise.vocab import Fault, FaultKind, Frame, Response
 from turnwise.wire.faults import date_s
+from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 
 ERROR_BYTES = 1024 * 1024  # of an error's body; the largest recorded one has a few KB
 # Late argument pieces and usage come right after the finish reason. A server that leaves the connection open after it
-# (seen in the field: opencode waited 309 s) is not waited for longer than this; nor is one that has reported an error.
+# (seen in the field: opencode waited 309 s) is not waited for longer than this; nor is one that has reported an error, nor
+# one that has sent a whole body.
 AFTER_FINISH_S = 5.0
 BROKE_OFF_STREAM = Fault(kind=FaultKind.DISCONNECTED, message="the stream ended in the middle of its first event")
 BROKE_OFF = Fault(kind=FaultKind.DISCONNECTED, message="the response ended in the middle of its JSON")
@@ -107,7 +110,7 @@ class Exchange:
             streamed = self._order.request.stream or kind == "text/event-stream"
         if not streamed:
             pieces, limit_bytes = [start], self._limits.response_bytes + 1
-            await _collect(chunks, into=pieces, limit_bytes=limit_bytes)
+            await self._collect_body(chunks, into=pieces, limit_bytes=limit_bytes)
             body = b"".join(pieces)[:limit_bytes]
             response, frames = read_body(
                 body,
@@ -129,6 +132,33 @@ class Exchange:
             if reader.faulted:
                 break
         return self._end(reader)
+
+    async def _collect_body(self, chunks: AsyncIterator[bytes], *, into: list[bytes], limit_bytes: int) -> None:
+        """A body, until it ends, or is whole JSON and nothing more came for a while. It is looked at once a silence, and
+        only where it may end, so a long one costs no more for coming in many pieces."""
+        quiet_s = min(AFTER_FINISH_S, self._order.deadlines.idle_s)
+        size = sum(map(len, into))
+        may_end = _may_end(into[-1])
+        while size < limit_bytes:
+            coming = asyncio.ensure_future(anext(chunks, None))
+            try:
+                came = not may_end or await wait_for_task(coming, clock=self._clock, timeout_s=quiet_s)
+                if not came and _is_whole(b"".join(into)):
+                    return
+                chunk = await coming
+            except ProviderFault:
+                if may_end and _is_whole(b"".join(into)):
+                    return  # it broke behind its end
+                raise
+            finally:
+                if not coming.done():
+                    coming.cancel()
+                    await asyncio.wait([coming])
+            if chunk is None:
+                return
+            into.append(chunk)
+            size += len(chunk)
+            may_end = _may_end(chunk) if chunk.strip() else may_end
 
     def arrived(self) -> Response | None:
         """What there is of the response, for a request that was broken off. Nothing may be read afterwards."""
@@ -226,6 +256,18 @@ class Exchange:
 def _breaks_off(body: bytes) -> bool:
     """JSON that has begun and does not end: a proxy closed the connection in good order, but too early."""
     return body.lstrip()[:1] in (b"{", b"[") and body.rstrip()[-1:] not in (b"}", b"]")
+
+
+def _may_end(chunk: bytes) -> bool:
+    return chunk.rstrip()[-1:] in (b"}", b"]")
+
+
+def _is_whole(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except UNREADABLE:
+        return False
+    return True
 
 
 def _tool_names(order: SendRequest) -> frozenset[str]:
