@@ -163,10 +163,15 @@ def is_table(value: object) -> TypeGuard[dict[str, object]]:
 def _user_file(env: Mapping[str, str]) -> Path:
     if named := env.get("TURNWISE_CONFIG"):
         return Path(named).expanduser()
+    return user_folder(env) / FILE
+
+
+def user_folder(env: Mapping[str, str]) -> Path:
+    """Where the user's files lie."""
     base = env.get("XDG_CONFIG_HOME")
     # "If an implementation encounters a relative path [...] it should [...] ignore it" (XDG Base Directory Specification).
     folder = Path(base) if base and Path(base).is_absolute() else Path.home() / ".config"
-    return folder / "turnwise" / FILE
+    return folder / "turnwise"
 
 
 def _up_to_root(folder: Path) -> list[Path]:

@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from turnwise.drivers.permission_files import KEY as PERMISSIONS
+from turnwise.drivers.prices import KEY as PRICES
 from turnwise.drivers.settings import Layer, Merged, RunSettings, Said, check_layer, merge
 from turnwise.errors import CallerError
 from turnwise.faces.cli.spending import leaves_of
 from turnwise.turn.config import TurnConfig
 
-READ_ELSEWHERE = frozenset({PERMISSIONS, "hooks"})  # tables with readers of their own
+READ_ELSEWHERE = frozenset({PERMISSIONS, PRICES, "hooks"})  # tables with readers of their own
 MAX_AGENTS_BYTES = 64 * 1024  # instructions travel with every request
 
 

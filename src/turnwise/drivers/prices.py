@@ -1,0 +1,259 @@
+"""What models cost: the user's own prices, plans of our own, and the token prices of `genai-prices`.
+
+The first that knows a model wins, as a whole row: the user's prices file, `[prices]` of the user's `turnwise.toml`,
+`price_plans.toml`, the table of the provider, and last `[prices]` of a project. A project may say what nobody knows, and no
+more: a folder from elsewhere must not make a model look cheap. `genai-prices` is imported when it is first asked (0.7 s, 80 MB);
+its table comes with the package and is never downloaded.
+"""
+
+import functools
+import threading
+import tomllib
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from importlib import resources
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from turnwise.drivers.catalogue import plain_name
+from turnwise.drivers.settings import Layer, user_folder
+from turnwise.errors import CallerError
+from turnwise.rules.pricing import OwnCost, PriceRow, TokenPrices
+
+KEY = "prices"  # the table in turnwise.toml
+PRICES_FILE = "prices.toml"
+MAX_FILE_BYTES = 1024 * 1024
+MOST_USD = Decimal(1_000_000)  # for a million tokens, or a request; more is a slip of the keyboard
+MOST_PLACES = 12
+
+Number = int | float | str
+"""As TOML writes it. A float is taken as it is shown: the shortest text that gives it back."""
+
+
+class _Tier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    tokens: int
+    input: Number
+    output: Number
+    cache_read: Number | None = None
+    cache_write: Number | None = None
+    cache_write_1h: Number | None = None
+    reasoning: Number | None = None
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One model's row as a file has it: US dollars per million tokens, per request, or per step."""
+
+    free: bool = False
+    input: Number | None = None
+    output: Number | None = None
+    cache_read: Number | None = None
+    cache_write: Number | None = None
+    cache_write_1h: Number | None = None
+    reasoning: Number | None = None
+    above: tuple[_Tier, ...] = ()
+    request: Number | None = None
+    step: Number | None = None
+    bills_errors: bool | None = None
+
+
+class _OwnCost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    path: tuple[str, ...]
+    unit_usd: str = "1"
+    also: tuple[str, ...] = ()
+    also_if: tuple[str, ...] = ()
+
+
+class _Plans(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    date: str
+    sources: tuple[str, ...]
+    tables: dict[str, str]
+    own_cost: dict[str, _OwnCost]
+    plans: dict[str, object]
+
+
+class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The rows that files name, by `PROVIDER:MODEL` or `MODEL`, the user's and the project's."""
+
+    user: Mapping[str, PriceRow] = {}
+    project: Mapping[str, PriceRow] = {}
+
+    def find(self, model: str, *, profile: str, at_s: float) -> PriceRow | None:
+        """What `model` costs at the endpoint `profile` at that time (UTC, seconds since 1970); None where nobody knows."""
+        return (
+            _row_of(self.user, model=model, profile=profile)
+            or _row_of(_own_plans(), model=model, profile=profile)
+            or _table_row(model, profile=profile, at_s=at_s)
+            or _row_of(self.project, model=model, profile=profile)
+        )
+
+    def warm(self, *models: str, profile: str) -> None:
+        """Begin to read the table beside the event loop, if one of these models will need it."""
+        needed = profile in _plans().tables and not all(
+            _row_of(self.user, model=model, profile=profile) for model in models
+        )
+        if needed and not _table.cache_info().currsize:
+            threading.Thread(target=_table, name="turnwise prices", daemon=True).start()
+
+
+NO_PRICES = Prices()
+
+
+def read_prices(table: object, *, named: str, source: str) -> dict[str, PriceRow]:
+    """Rows out of a table of tables, a model each: `{"openai:gpt-5": {"input": 1.25, "output": 10}}`. `named` is what errors
+    call the table, `source` what rows do. A name is the model's whole one, or its beginning with `*` at the end.
+
+    Raises CallerError with the model and what is wrong.
+    """
+    try:
+        rows = msgspec.convert(table, dict[str, object])
+    except msgspec.ValidationError:
+        raise CallerError(
+            f'{named}: write a table for each model, `"openai:gpt-5" = {{ input = 1.25, output = 10 }}`'
+        ) from None
+    found: dict[str, PriceRow] = {}
+    for model, row in rows.items():
+        if "*" in model[:-1] or not model:
+            raise CallerError(f"{named}, `{model}`: `*` may stand at the end of a name only")
+        try:
+            found[model] = _read_row(msgspec.convert(row, _Row), source=source)
+        except (msgspec.ValidationError, ValueError) as error:
+            raise CallerError(
+                f"{named}, `{model}`: {error}; a row has `input` and `output` (US dollars per million tokens), or "
+                "`request`, `step` (US dollars each), or `free = true`"
+            ) from None
+    return found
+
+
+def prices_of_layers(layers: Sequence[Layer], *, env: Mapping[str, str]) -> Prices:
+    """The prices that hold for a run in a folder with these layers. Raises CallerError in one line, with the file."""
+    user: dict[str, PriceRow] = {}
+    project: dict[str, PriceRow] = {}
+    for layer in layers:
+        if KEY in layer.table:
+            rows = read_prices(layer.table[KEY], named=layer.named(KEY), source=str(layer.path or layer.source))
+            (project if layer.source == "project" else user).update(rows)
+    return Prices(user={**user, **read_prices_file(env)}, project=project)
+
+
+def read_prices_file(env: Mapping[str, str]) -> dict[str, PriceRow]:
+    """The rows of the file that TURNWISE_PRICES names, else of `prices.toml` beside the user's `turnwise.toml`."""
+    named = env.get("TURNWISE_PRICES")
+    path = Path(named).expanduser() if named else user_folder(env) / PRICES_FILE
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise CallerError(f"`{path}` has more than {MAX_FILE_BYTES} bytes: that is no file of prices")
+        table = tomllib.loads(content.decode(), parse_float=str)
+    except (FileNotFoundError, NotADirectoryError):
+        if named:
+            raise CallerError(f"TURNWISE_PRICES names `{path}`, which does not exist") from None
+        return {}
+    except OSError as error:
+        raise CallerError(f"`{path}` cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CallerError(f"`{path}`: {error}; correct it there") from None
+    return read_prices(table, named=f"`{path}`", source=str(path))
+
+
+def _read_row(row: _Row, *, source: str) -> PriceRow:
+    """Raises ValueError where the row does not say one plan, wholly."""
+    has_tokens = row.input is not None or row.output is not None
+    said = [row.free, row.step is not None, has_tokens or row.request is not None]
+    if sum(said) != 1:
+        raise ValueError("it says no price" if not any(said) else "it says more than one plan")
+    if row.free:
+        return PriceRow(plan="free", source=source)
+    if row.step is not None:
+        return PriceRow(plan="step", source=source, step_usd=_usd(row.step))
+    request = None if row.request is None else _usd(row.request)
+    if not has_tokens:
+        return PriceRow(plan="request", source=source, request_usd=request, bills_refused=row.bills_errors)
+    if row.input is None or row.output is None:
+        raise ValueError("of `input` and `output` one is missing")
+    tiers = sorted([_tier(tier, above=tier.tokens) for tier in row.above], key=lambda tier: tier.above_tokens)
+    base = _Tier(tokens=0, **{name: getattr(row, name) for name in _Tier.__struct_fields__ if name != "tokens"})
+    return PriceRow(plan="tokens", source=source, tokens=(_tier(base, above=0), *tiers), request_usd=request)
+
+
+def _tier(tier: _Tier, *, above: int) -> TokenPrices:
+    def maybe(value: Number | None) -> Decimal | None:
+        return None if value is None else _usd(value)
+
+    return TokenPrices(
+        input=_usd(tier.input),
+        output=_usd(tier.output),
+        cache_read=maybe(tier.cache_read),
+        cache_write=maybe(tier.cache_write),
+        cache_write_1h=maybe(tier.cache_write_1h),
+        reasoning=maybe(tier.reasoning),
+        above_tokens=above,
+    )
+
+
+def _usd(value: Number) -> Decimal:
+    """Raises ValueError for what is no amount of money."""
+    try:
+        amount = Decimal(str(value))
+    except InvalidOperation:
+        raise ValueError(f"`{value}` is no number") from None
+    if isinstance(value, bool) or not amount.is_finite() or not 0 <= amount <= MOST_USD:
+        raise ValueError(f"`{value}` is no price: write US dollars, from 0 to {MOST_USD:,}")
+    if amount != round(amount, MOST_PLACES):
+        raise ValueError(f"`{value}` has more than {MOST_PLACES} places")
+    return amount
+
+
+def _row_of(rows: Mapping[str, PriceRow], *, model: str, profile: str) -> PriceRow | None:
+    """The row for this endpoint, else the one for the model wherever it is served; the longest name first. A name is the
+    whole one: the price of `gpt-5` is not that of `gpt-5-mini`."""
+    here = {key[len(profile) + 1 :]: row for key, row in rows.items() if key.startswith(f"{profile}:")}
+    for named in (here, rows):
+        found: tuple[int, PriceRow] | None = None
+        for key, row in named.items():
+            stem = key.removesuffix("*")
+            fits = any(
+                name.startswith(start) if key.endswith("*") else name == start
+                for name, start in ((model, stem), (plain_name(model), plain_name(stem)))
+            )
+            length = len(stem) * 2 + (not key.endswith("*"))
+            if fits and (found is None or length > found[0]):
+                found = length, row
+        if found is not None:
+            return found[1]
+    return None
+
+
+@functools.cache
+def _plans() -> _Plans:
+    text = resources.files("turnwise.drivers").joinpath("price_plans.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text), _Plans)
+
+
+@functools.cache
+def _own_plans() -> dict[str, PriceRow]:
+    return read_prices(_plans().plans, named="price_plans.toml", source=f"turnwise, {_plans().date}")
+
+
+def _table_row(model: str, *, profile: str, at_s: float) -> PriceRow | None:
+    """The provider's row in the table, and where its own usage says the cost."""
+    place = _plans().own_cost.get(profile)
+    own = place and OwnCost(path=place.path, unit_usd=Decimal(place.unit_usd), also=place.also, also_if=place.also_if)
+    provider = _plans().tables.get(profile)
+    row = None if provider is None else _table().find(model, provider=provider, at_s=at_s)
+    if row is not None:
+        return msgspec.structs.replace(row, own_cost=own)
+    return None if own is None else PriceRow(plan="tokens", source=f"{profile} itself", own_cost=own)
+
+
+class _Table(Protocol):
+    def find(self, model: str, *, provider: str, at_s: float) -> PriceRow | None: ...
+
+
+@functools.cache
+def _table() -> _Table:
+    from turnwise.drivers.price_table import PriceTable
+
+    return PriceTable()
