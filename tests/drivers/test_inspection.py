@@ -16,6 +16,7 @@ from turnwise.rules.permission_facts import Access, CallFacts, PathFact
 from turnwise.rules.permissions import Kind, PermissionRule, Policy, judge_permission
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
+from turnwise.turn.verdicts import facts_of
 from turnwise.vocab import ToolCall, ToolSpec
 
 
@@ -171,6 +172,18 @@ async def test_a_call_without_facts_is_asked_about(name: str, arguments: str, wo
     """Arguments that are none, and a tool that nobody offered; though everything is allowed."""
     (found,) = await inspector(workspace_tools(work), workspace=work, environment={})([planned(name, arguments)])
     rules = (PermissionRule(verdict="allow"), PermissionRule(verdict="allow", effect="execute"))
+    assert judged(found, work=work, rules=rules) == "ask"
+
+
+@pytest.mark.parametrize("rules", [(), (PermissionRule(verdict="allow"), PermissionRule(verdict="allow", tool="*sh"))])
+@pytest.mark.parametrize("name", ["bash", "read", "write", "apply_patch"])
+def test_the_chair_asks_about_a_call_of_our_tools_that_nobody_inspected(
+    name: str, rules: tuple[PermissionRule, ...], work: Path
+) -> None:
+    """An inspector that is not there, or says nothing, opens no door."""
+    offers = {tool.name: tool.offer for tool in workspace_tools(work)}
+    found = facts_of(planned(name, '{"path": "a.txt", "command": "ls"}'), facts={}, offers=offers)
+    assert found.unknown
     assert judged(found, work=work, rules=rules) == "ask"
 
 
