@@ -100,3 +100,19 @@ def test_a_run_survives_a_broken_connection(cli: Cli) -> None:
         assert (ran.code, lab.count()) == (6, 1)
         ran = cli("run", "hi", *at(lab, "no-such-script"), "--fallback", "plain-answer")
         assert ran.code == 0
+
+
+@pytest.mark.promise("wait:retry", "bill:wire")
+def test_a_session_keeps_its_retries_and_fallbacks(cli: Cli) -> None:
+    """Proves: what the first run was told holds for the next ones, until they are told otherwise; fallbacks go with the
+    model."""
+    with running_lab() as lab:
+        told = ["--retries", "0", "--fallback", "plain-answer"]
+        assert cli("run", "hi", *at(lab, "no-such-script"), *told).code == 0
+        assert cli("run", "--continue").code == 0
+        lab.reset()
+        ran = cli("run", "--continue", *at(lab, "fault-once-reset"))
+        assert (ran.code, lab.count()) == (6, 1)
+        lab.reset()
+        ran = cli("run", "--continue", *at(lab, "fault-once-reset"), "--retries", "1")
+        assert (ran.code, lab.count()) == (0, 2)

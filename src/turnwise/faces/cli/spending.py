@@ -5,6 +5,7 @@ from turnwise.drivers.settings import RunSettings
 from turnwise.faces.models import read_model
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import AnyOf, Limit, MaxRequests, MaxTokens, MaxWallTime
+from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import TurnConfig
 
 
@@ -55,6 +56,18 @@ def model_limits_of(
     if last is not None and (last.profile, last.model) == (named.profile.name, named.name):
         known = limits_over(last.model_limits, known)
     return limits_over(known, ModelLimits(context_window_tokens=context_window))
+
+
+def retry_of(retries: int | None, *, last: TurnConfig | None) -> RetryPolicy:
+    """The further attempts that were asked for, else those of the session's `last` turn, else our own."""
+    if retries is not None:
+        return RetryPolicy(attempts=retries + 1)
+    return RetryPolicy() if last is None else last.retry
+
+
+def fallbacks_of(last: TurnConfig | None, *, model: str | None) -> tuple[str, ...]:
+    """The other models of the session's `last` turn. They are of its endpoint: with another `--model` none is kept."""
+    return () if last is None or model is not None else tuple([one.model for one in last.fallbacks])
 
 
 def _members(limit: Limit | None) -> tuple[Limit, ...]:

@@ -30,10 +30,9 @@ from turnwise.faces.cli.choice import Choice, choose, key_variables
 from turnwise.faces.cli.folder import read_agents_md, settings_of_run
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.permissions import policy_of_run, remembered_rules
-from turnwise.faces.cli.spending import limits_of, model_limits_of
+from turnwise.faces.cli.spending import fallbacks_of, limits_of, model_limits_of, retry_of
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
-from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import MAX_STEPS, Deadlines, ToolOffer, TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Settings, ToolSpec
@@ -213,8 +212,8 @@ class _Agents:
                 self.choice.model, settings=settings, context_window=given["context_window"], last=last
             ),
             recover=given["recover"] or (last.recover if last else "continue"),
-            retry=RetryPolicy() if given["retries"] is None else RetryPolicy(attempts=given["retries"] + 1),
-            fallbacks=given["fallback"],
+            retry=retry_of(given["retries"], last=last),
+            fallbacks=given["fallback"] or fallbacks_of(last, model=given["model"]),
             allow_hint=ALLOW_HINT,
             stream=not given["no_stream"],
             deadlines=Deadlines() if ask_s is None else Deadlines(ask_s=ask_s),
