@@ -244,7 +244,7 @@ def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path: Path) -> Non
     connection = sqlite3.connect(path)
     connection.executescript(
         "drop index session_by_parent; alter table session drop column parent_turn;"
-        " alter table session drop column parent_call; pragma user_version = 1;"
+        " alter table session drop column parent_call; drop table request; pragma user_version = 1;"
     )
     connection.close()
     with Journal.open(path, clock=clock) as journal:

@@ -22,6 +22,8 @@ from typing import Literal, Self
 import msgspec
 
 from turnwise.drivers.clock import Clock
+from turnwise.drivers.ledger import LEDGER_SCHEMA, LedgerEntry, insert, update
+from turnwise.drivers.ledger_queries import LedgerReader
 from turnwise.drivers.owners import is_alive, our_name
 from turnwise.errors import CallerError, TurnwiseBug
 from turnwise.turn.commands import Purpose
@@ -29,7 +31,7 @@ from turnwise.turn.config import TurnResult
 from turnwise.turn.events import Event
 from turnwise.vocab import StopReason
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 APPLICATION_ID = 0x7475726E  # "turn": tells our files from other SQLite files
 BUSY_S = 10.0
 SHORTEST_PREFIX = 4
@@ -51,7 +53,7 @@ create table event (
     turn text not null references turn (id), seq integer not null, epoch integer not null, kind text not null,
     body text not null, t real not null, primary key (turn, seq)
 ) strict;
-"""
+""" + LEDGER_SCHEMA
 
 # What brings an older file up to the next version, by its version.
 UPGRADES = {
@@ -60,6 +62,7 @@ UPGRADES = {
         "alter table session add column parent_call text",
         "create index session_by_parent on session (parent_turn)",
     ),
+    2: tuple(LEDGER_SCHEMA.split(";")),
 }
 
 Status = Literal["running", "waiting", "done", "lost"]
@@ -171,15 +174,29 @@ class TurnJournal:
 
     def append(self, record: Record) -> None:
         """On return the record is safe from our own death."""
+        with self._file.statement() as connection:
+            self._append(connection, record)
+
+    def request_leaves(self, record: RequestSent, entry: LedgerEntry) -> None:
+        """Write down a request before its first byte leaves: the record and its entry of the ledger, both or none."""
+        with self._file.transaction() as connection:
+            self._append(connection, record)
+            insert(connection, entry)
+
+    def request_became(self, entry: LedgerEntry) -> None:
+        """Complete a request's entry. It is kept even if another process has taken the turn over: it was sent."""
+        with self._file.statement() as connection:
+            update(connection, entry)
+
+    def _append(self, connection: sqlite3.Connection, record: Record) -> None:
         self._seq += 1
         kind = type(record).__struct_config__.tag
         values = (self._seq, kind, _encode(record).decode(), self._clock.now(), self._turn_id, self._epoch)
-        with self._file.statement() as connection:
-            cursor = connection.execute(
-                "insert into event (turn, seq, epoch, kind, body, t)"
-                " select id, ?, epoch, ?, ?, ? from turn where id = ? and epoch = ? and status = 'running'",
-                values,
-            )
+        cursor = connection.execute(
+            "insert into event (turn, seq, epoch, kind, body, t)"
+            " select id, ?, epoch, ?, ?, ? from turn where id = ? and epoch = ? and status = 'running'",
+            values,
+        )
         if cursor.rowcount != 1:
             raise CallerError("another process has taken this turn over; this run ends here")
 
@@ -347,6 +364,11 @@ class Journal:
                 (turn_id,),
             ).fetchall()
         return dict(rows)
+
+    @property
+    def ledger(self) -> LedgerReader:
+        """What all requests were, and what they cost."""
+        return LedgerReader(self._file.statement)
 
     def _load(self, row: SessionRow) -> Session:
         with self._file.statement() as connection:

@@ -1,0 +1,245 @@
+"""The ledger: one entry for each HTTP request that left, whatever became of it (promise bill:wire).
+
+An entry is written before the first byte leaves and completed when the request has ended. One without an end is a request
+whose outcome nobody knows: its process went away, and the provider may have billed it. Entries of a turn and of its
+sub-agents stand in one ledger, each with the path that leads to it.
+"""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Literal
+
+import msgspec
+
+from turnwise.rules.pricing import Cost, Plan, Priced, PriceRow, Unknown, price_of, sum_of
+from turnwise.turn.commands import Purpose, SendRequest
+from turnwise.vocab import Fault, FinishReason, Response, ToolCall, Usage
+
+# `sent` in version 2 was a record of the journal alone, without model and outcome: what left before version 3 is not here.
+LEDGER_SCHEMA = """
+create table request (
+    id integer primary key, session text not null, turn text not null, root_session text not null, root_turn text not null,
+    path text not null, number integer not null, step integer not null, purpose text not null, retry_of text,
+    provider text not null, model text not null, started real not null, first_event real, ended real,
+    sent_bytes integer not null, received_bytes integer not null default 0, outcome text, discarded integer not null default 0,
+    calls integer not null default 0, input_tokens integer, output_tokens integer, reasoning_tokens integer,
+    cache_read_tokens integer, cache_write_tokens integer, provider_usage text,
+    plan text, usd text, priced_by text, price_note text not null default '', cache_saved_usd text
+) strict;
+create index request_by_time on request (started);
+create index request_by_session on request (root_session, started);
+create unique index request_by_turn on request (turn, number)
+"""
+
+OK = "ok"
+CANCELLED = "cancelled"
+DISCARDED = (
+    "discarded"  # it ended without a word and was sent again; a failure that was sent again keeps its fault's name
+)
+
+
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One request. Times are UTC, seconds since 1970; bytes are those of the bodies.
+
+    `number` counts the requests of its turn from 1, further attempts included; `purpose` is the turn's own, `retry_of` what a
+    retry is a further attempt at. `path` names the sub-agents that lead to its turn, outermost first; `root_turn` and
+    `root_session` are those of the turn that the user began. `outcome` is `ok`, `cancelled`, `discarded`, or the kind of the
+    fault; None where nobody knows. `discarded`: it was given up and sent again. `calls` are the tool calls that it brought.
+    `usage` is None where the provider did not say, `usd` where the price is not known: `price_note` says why, or whose
+    price it is.
+    """
+
+    session: str
+    turn: str
+    root_session: str
+    root_turn: str
+    number: int
+    step: int
+    purpose: Purpose
+    provider: str
+    model: str
+    started: float
+    sent_bytes: int
+    path: tuple[str, ...] = ()
+    retry_of: Purpose | None = None
+    first_event: float | None = None
+    ended: float | None = None
+    received_bytes: int = 0
+    outcome: str | None = None
+    discarded: bool = False
+    calls: int = 0
+    usage: Usage | None = None
+    plan: Plan | None = None
+    usd: Decimal | None = None
+    priced_by: Literal["provider", "table"] | None = None
+    price_note: str = ""
+    cache_saved_usd: Decimal | None = None
+
+    @property
+    def seen_as(self) -> Purpose:
+        """What it was for, seen from the root: `child` for all requests of sub-agents."""
+        return "child" if self.path else self.purpose
+
+
+class Received(msgspec.Struct, frozen=True, kw_only=True):
+    """What came back of a request: its `response`, or what there is of it (`partial`)."""
+
+    response: Response | None = None
+    partial: Response | None = None
+    fault: Fault | None = None
+    cancelled: bool = False
+    first_event: float | None = None
+    received_bytes: int = 0
+
+
+class Ledger:
+    """The entries of a run and of its sub-agents, in the order in which they left."""
+
+    def __init__(self, *, root_session: str, root_turn: str) -> None:
+        self.root_session = root_session
+        self.root_turn = root_turn
+        self._entries: dict[tuple[str, int], LedgerEntry] = {}
+
+    @property
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        return tuple(self._entries.values())
+
+    def put(self, entry: LedgerEntry) -> None:
+        """Enter it, or what has become of it."""
+        self._entries[entry.turn, entry.number] = entry
+
+    def get(self, turn: str, number: int) -> LedgerEntry | None:
+        return self._entries.get((turn, number))
+
+    def billed_in_step(self, entry: LedgerEntry) -> int:
+        """The requests of its turn's step before it that a plan by step has billed."""
+        earlier = [
+            one
+            for one in self._entries.values()
+            if (one.turn, one.step) == (entry.turn, entry.step) and one.number < entry.number
+        ]
+        return sum(1 for one in earlier if one.plan == "step" and one.usd)
+
+    def cost(self, *, turn: str | None = None) -> Cost:
+        """Of all, or of one turn without its sub-agents."""
+        return cost_of([one for one in self._entries.values() if turn is None or one.turn == turn])
+
+
+def cost_of(entries: Sequence[LedgerEntry]) -> Cost:
+    return sum_of(one.usd for one in entries)
+
+
+def entry_of(
+    order: SendRequest, *, session: str, turn: str, ledger: Ledger, path: tuple[str, ...], provider: str
+) -> LedgerEntry:
+    """The entry of a request that has not left yet: time and size are still to come."""
+    return LedgerEntry(
+        session=session,
+        turn=turn,
+        root_session=ledger.root_session,
+        root_turn=ledger.root_turn,
+        path=path,
+        number=order.number,
+        step=order.step,
+        purpose=order.purpose,
+        retry_of=order.retry_of,
+        provider=provider,
+        model=order.request.model,
+        started=0.0,
+        sent_bytes=0,
+    )
+
+
+def ended_entry(
+    entry: LedgerEntry, received: Received, *, ended: float, row: PriceRow | None, billed_in_step: int
+) -> LedgerEntry:
+    """The entry with what came of the request, and its price."""
+    response = received.response or received.partial
+    fault = received.fault
+    usage = None if response is None else response.usage
+    is_whole = received.response is not None and fault is None and received.response.finish is not FinishReason.CUT
+    # An error in place of a response: nothing was generated. One in mid-stream, a silence or a reset came too late to say so.
+    is_refused = response is None and fault is not None and fault.status is not None and fault.status >= 400
+    price = price_of(
+        usage,
+        row=row,
+        fate="whole" if is_whole else "refused" if is_refused else "broken",
+        billed_in_step=billed_in_step,
+    )
+    known = price if isinstance(price, Priced) else None
+    return msgspec.structs.replace(
+        entry,
+        first_event=received.first_event,
+        ended=ended,
+        received_bytes=received.received_bytes,
+        outcome=CANCELLED if received.cancelled else OK if fault is None else str(fault.kind),
+        calls=0 if response is None else sum(isinstance(part, ToolCall) for part in response.message.parts),
+        usage=usage,
+        plan=None if row is None else row.plan,
+        usd=None if known is None else known.usd,
+        priced_by=None if known is None else known.by,
+        price_note=price.why if isinstance(price, Unknown) else "" if row is None else row.source,
+        cache_saved_usd=None if known is None else known.cache_saved_usd,
+    )
+
+
+def discarded_entry(entry: LedgerEntry) -> LedgerEntry:
+    """Given up, and sent again."""
+    outcome = DISCARDED if entry.outcome == OK else entry.outcome
+    return msgspec.structs.replace(entry, discarded=True, outcome=outcome)
+
+
+# What an entry is in the table; the key (turn, number) never changes.
+COLUMNS = (
+    "session turn root_session root_turn path number step purpose retry_of provider model started first_event ended "
+    "sent_bytes received_bytes outcome discarded calls input_tokens output_tokens reasoning_tokens cache_read_tokens "
+    "cache_write_tokens provider_usage plan usd priced_by price_note cache_saved_usd"
+).split()
+_AFTERWARDS = COLUMNS[COLUMNS.index("first_event") :]
+_INSERT = f"insert into request ({', '.join(COLUMNS)}) values ({', '.join(f':{name}' for name in COLUMNS)})"
+_UPDATE = f"update request set {', '.join(f'{name} = :{name}' for name in _AFTERWARDS)} where turn = :turn and number = :number"
+
+Value = str | int | float | None
+
+
+def insert(connection: sqlite3.Connection, entry: LedgerEntry) -> None:
+    connection.execute(_INSERT, values_of(entry))
+
+
+def update(connection: sqlite3.Connection, entry: LedgerEntry) -> None:
+    connection.execute(_UPDATE, values_of(entry))
+
+
+def values_of(entry: LedgerEntry) -> dict[str, Value]:
+    """The entry as columns: money as the decimal's own text, nothing where nothing is known."""
+    usage = entry.usage
+    plain: dict[str, Value] = {name: getattr(entry, name) for name in COLUMNS if name in entry.__struct_fields__}
+    return {
+        **plain,
+        "path": msgspec.json.encode(entry.path).decode(),
+        "discarded": int(entry.discarded),
+        "usd": _text(entry.usd),
+        "cache_saved_usd": _text(entry.cache_saved_usd),
+        "input_tokens": None if usage is None else usage.input_tokens,
+        "output_tokens": None if usage is None else usage.output_tokens,
+        "reasoning_tokens": None if usage is None else usage.reasoning_tokens,
+        "cache_read_tokens": None if usage is None else usage.cache_read_tokens,
+        "cache_write_tokens": None if usage is None else usage.cache_write_tokens,
+        "provider_usage": None if usage is None else usage.provider,
+    }
+
+
+def entry_from(columns: Mapping[str, Value]) -> LedgerEntry:
+    """The entry that a row holds. Raises msgspec.ValidationError where the row is damaged."""
+    usage = None
+    if columns["input_tokens"] is not None:
+        counts = {name: columns[name] for name in COLUMNS if name.endswith("_tokens")}
+        usage = msgspec.convert({**counts, "provider": columns["provider_usage"]}, Usage)
+    path = msgspec.json.decode(str(columns["path"]), type=tuple[str, ...])
+    plain = {name: value for name, value in columns.items() if name in LedgerEntry.__struct_fields__}
+    return msgspec.convert({**plain, "path": path, "usage": usage}, LedgerEntry, strict=False)
+
+
+def _text(amount: Decimal | None) -> str | None:
+    return None if amount is None else str(amount)

@@ -1,0 +1,213 @@
+"""What the ledger answers: totals by day, session, model or purpose, and what could have been saved."""
+
+import sqlite3
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from decimal import Decimal
+from typing import Literal, NamedTuple, cast
+
+import msgspec
+
+from turnwise.drivers.ledger import COLUMNS, LedgerEntry, Value, entry_from
+from turnwise.rules.pricing import ZERO, Cost, add
+
+By = Literal["day", "session", "model", "purpose"]
+
+# Seen from the root, the requests of sub-agents are `child`; a day is one of the user's own clock.
+_PURPOSE = "case when path = '[]' then purpose else 'child' end"
+KEYS: dict[By, str] = {
+    "day": "strftime('%Y-%m-%d', started, 'unixepoch', 'localtime')",
+    "session": "root_session",
+    "model": "provider || ':' || model",
+    "purpose": _PURPOSE,
+}
+AGAIN = "purpose in ('retry', 'continue')"
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which entries: from `since` to before `until` (UTC, seconds since 1970), of one `session` with its sub-agents."""
+
+    since: float = 0.0
+    until: float | None = None
+    session: str | None = None
+
+
+class Total(msgspec.Struct, frozen=True, kw_only=True):
+    """Several requests in one. `unfinished` have no known outcome; `again` are the retries and continuations among them.
+    `cache_saved_usd` sums those requests for which it is known; `seconds` is the time from leaving to ending."""
+
+    key: str
+    cost: Cost
+    again: Cost
+    unfinished: int
+    input_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    sent_bytes: int
+    received_bytes: int
+    seconds: float
+    cache_saved_usd: Decimal
+
+
+class TurnBill(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn on a plan that bills by request: what it took with its sub-agents, and what it would have taken with one request
+    for each tool call (and one for the answer of each agent)."""
+
+    turn: str
+    session: str
+    started: float
+    cost: Cost
+    calls: int
+    one_a_call_requests: int
+    one_a_call_usd: Decimal | None
+
+
+class ExactSum:
+    """The sum of decimals as text, exactly: SQLite's own would make floats of them."""
+
+    def __init__(self) -> None:
+        self._sum = ZERO
+
+    def step(self, amount: str | None) -> None:
+        if amount is not None:
+            self._sum = add(self._sum, Decimal(amount))
+
+    def finalize(self) -> str:
+        return str(self._sum)
+
+
+_TOTALS = f"""
+select {{key}}, count(*), count(usd), exact_sum(usd),
+    sum({AGAIN}), sum({AGAIN} and usd is not null), exact_sum(case when {AGAIN} then usd end), sum(ended is null),
+    coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0),
+    coalesce(sum(cache_read_tokens), 0), coalesce(sum(cache_write_tokens), 0), sum(sent_bytes), sum(received_bytes),
+    coalesce(sum(ended - started), 0.0), exact_sum(cache_saved_usd)
+from request where {{where}} group by 1 order by {{order}}
+"""
+_BILLS = """
+select root_turn, root_session, min(started), count(*), count(usd), exact_sum(usd),
+    sum(case when outcome = 'ok' and not discarded then calls else 0 end), count(distinct turn),
+    sum(usd is not null and usd != '0')
+from request where plan = 'request' and {where} group by root_turn order by 3
+"""
+
+
+class LedgerReader:
+    """Reads the ledger of a journal. `statement` opens its file for one statement."""
+
+    def __init__(self, statement: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
+        self._statement = statement
+
+    def totals(self, span: Span, *, by: By) -> list[Total]:
+        """Days in order; sessions by their first request; models and purposes by the number of requests."""
+        order = {"day": "1", "session": "min(started)"}.get(by, "2 desc, 1")
+        where, values = where_of(span)
+        with self._open() as connection:
+            query = _TOTALS.format(key=KEYS[by], where=where, order=order)
+            return [_total(_Columns(*row)) for row in connection.execute(query, values)]
+
+    def total(self, span: Span) -> Total | None:
+        """All in one; None where there are none."""
+        where, values = where_of(span)
+        with self._open() as connection:
+            query = _TOTALS.format(key="'all'", where=where, order="1")
+            rows = [_total(_Columns(*row)) for row in connection.execute(query, values)]
+        return rows[0] if rows else None
+
+    def bills_by_request(self, span: Span) -> list[TurnBill]:
+        """The turns on plans by request, in order."""
+        where, values = where_of(span)
+        with self._open() as connection:
+            return [_bill(_BillColumns(*row)) for row in connection.execute(_BILLS.format(where=where), values)]
+
+    def entries(self, span: Span) -> list[LedgerEntry]:
+        """Each request, in the order in which they left."""
+        where, values = where_of(span)
+        query = f"select {', '.join(COLUMNS)} from request where {where} order by started, id"
+        with self._open() as connection:
+            return [
+                entry_from(cast("dict[str, Value]", dict(zip(COLUMNS, row, strict=True))))
+                for row in connection.execute(query, values)
+            ]
+
+    @contextmanager
+    def _open(self) -> Generator[sqlite3.Connection]:
+        with self._statement() as connection:
+            # typeshed knows sums of integers only
+            connection.create_aggregate("exact_sum", 1, ExactSum)  # pyright: ignore[reportArgumentType]
+            yield connection
+
+
+def where_of(span: Span) -> tuple[str, dict[str, float | str]]:
+    """The condition in SQL, and its values: each has an index that it begins with."""
+    values: dict[str, float | str] = {"since": span.since}
+    conditions = ["started >= :since"]
+    if span.until is not None:
+        conditions.append("started < :until")
+        values["until"] = span.until
+    if span.session is not None:
+        conditions.insert(0, "root_session = :session")
+        values["session"] = span.session
+    return " and ".join(conditions), values
+
+
+class _Columns(NamedTuple):
+    """Those of _TOTALS."""
+
+    key: str
+    requests: int
+    priced: int
+    usd: str
+    again: int
+    again_priced: int
+    again_usd: str
+    unfinished: int
+    input_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    sent_bytes: int
+    received_bytes: int
+    seconds: float
+    cache_saved_usd: str
+
+
+class _BillColumns(NamedTuple):
+    """Those of _BILLS."""
+
+    turn: str
+    session: str
+    started: float
+    requests: int
+    priced: int
+    usd: str
+    calls: int
+    turns: int
+    paid: int
+
+
+def _total(row: _Columns) -> Total:
+    same = ("key", "unfinished", "sent_bytes", "received_bytes", "seconds")
+    return Total(
+        **{name: value for name, value in row._asdict().items() if name in same or name.endswith("_tokens")},
+        cost=Cost(usd=Decimal(row.usd), requests=row.requests, unknown=row.requests - row.priced),
+        again=Cost(usd=Decimal(row.again_usd), requests=row.again, unknown=row.again - row.again_priced),
+        cache_saved_usd=Decimal(row.cache_saved_usd),
+    )
+
+
+def _bill(row: _BillColumns) -> TurnBill:
+    one_a_call = row.calls + row.turns
+    usd = Decimal(row.usd)
+    return TurnBill(
+        turn=row.turn,
+        session=row.session,
+        started=row.started,
+        cost=Cost(usd=usd, requests=row.requests, unknown=row.requests - row.priced),
+        calls=row.calls,
+        one_a_call_requests=one_a_call,
+        one_a_call_usd=usd * one_a_call / row.paid if row.paid else None,
+    )
