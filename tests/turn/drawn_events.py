@@ -5,7 +5,7 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
-from turn.drawn import SIZES, approvals, faults, preparations, responses, results, texts, times
+from turn.drawn import SIZES, approvals, at_work, faults, preparations, responses, results, texts, times
 from turnwise.rules.limits import AllOf, AnyOf, Limit, MaxRequests
 from turnwise.rules.permission_facts import CallFacts, CommandFact, PathFact, ShellFacts, Word
 from turnwise.turn.approvals import Approval, OneAsk
@@ -61,8 +61,9 @@ words_in_between = st.builds(
 )
 
 
-def next_event(data: st.DataObject, command: Command, *, said: int = 0) -> Event:
-    """Whatever could be reported after `command`: sound, absurd, a word in between (its number is `said`), an interrupt."""
+def next_event(data: st.DataObject, command: Command, *, said: int = 0, busy: bool = False) -> Event:
+    """Whatever could be reported after `command`: sound, absurd, a word in between (its number is `said`), an interrupt.
+    A `busy` model mostly calls tools."""
     rare = data.draw(st.integers(0, 23))
     if rare == 0:
         return _interrupt(data, command)
@@ -73,7 +74,7 @@ def next_event(data: st.DataObject, command: Command, *, said: int = 0) -> Event
         case PrepareStep():
             return data.draw(preparations)
         case SendRequest(number=number):
-            return _reply(data, number=number)
+            return _reply(data, number=number, busy=busy)
         case Wait():
             return WaitOver(at_s=data.draw(times))
         case InspectCalls(calls=calls):
@@ -91,10 +92,11 @@ def next_event(data: st.DataObject, command: Command, *, said: int = 0) -> Event
             raise AssertionError("nothing comes after the end")
 
 
-def _reply(data: st.DataObject, *, number: int) -> Event:
+def _reply(data: st.DataObject, *, number: int, busy: bool) -> Event:
     jitter, at_s = data.draw(jitters), data.draw(times)
     if data.draw(st.integers(0, 11)):
-        return ResponseReceived(number=number, response=data.draw(responses), at_s=at_s, jitter=jitter)
+        said = at_work if busy and data.draw(st.integers(0, 4)) else responses
+        return ResponseReceived(number=number, response=data.draw(said), at_s=at_s, jitter=jitter)
     sent = data.draw(st.integers(0, 3)) > 0
     partial = data.draw(st.none() | responses) if sent else None
     fault = data.draw(faults)

@@ -44,7 +44,10 @@ class Judged:
     """One turn, told what `data` draws, and judged at every command. `barred` are the calls that a hook or a person kept
     from running, `ran` those that were ordered to run, `reported` those of them whose result came in good order."""
 
-    def __init__(self, started: TurnStarted, *, data: st.DataObject, earlier: Carried = NOTHING_EARLIER) -> None:
+    def __init__(
+        self, started: TurnStarted, *, data: st.DataObject, earlier: Carried = NOTHING_EARLIER, busy: bool = False
+    ) -> None:
+        self.busy = busy
         self.started = started
         self.data = data
         self.earlier = earlier
@@ -73,7 +76,7 @@ class Judged:
 
     def step(self) -> None:
         """One event, and what it leads to."""
-        event = next_event(self.data, self.command, said=len(self.words))
+        event = next_event(self.data, self.command, said=len(self.words), busy=self.busy)
         self._reported(event)
         self.events.append(event)
         before, self.command = self.command, self.turn.receive(event)
@@ -245,7 +248,7 @@ def check_answer(one: ToolResult, *, ran: Sequence[str], finished: set[str], bar
         assert not words.startswith("did "), "the call was denied"
         assert STRAY not in words
     if words.startswith("did "):
-        assert one.call_id in ran and words.startswith(f"did {one.call_id}")
+        assert one.call_id in ran, "nobody ran it"
     if one.call_id in finished:
         assert not words.startswith("Not run"), "it ran"
     assert STRAY not in words or one.call_id not in finished
