@@ -29,13 +29,16 @@ class Stop:
     """What Ctrl-C and SIGTERM do, and the end of the terminal: the first ends the turn with what is there; the second is
     Python's own, and ends the process."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, *, face: Face) -> None:
         self._agent = agent
+        self._face = face
         self._heeds = False
 
     def __call__(self) -> None:
         self._agent.interrupt("cancel")
         self._leave_alone()
+        if isinstance(self._face, Screen):
+            self._face.stopping()
 
     @contextmanager
     def heeded(self) -> Generator[None]:
@@ -123,7 +126,7 @@ async def run_turn(
     left for it. Raises what the face raised."""
     agent = place.agent
     seeing = Seeing(face, agent=agent, commands_note=place.commands_note)
-    stop = Stop(agent)
+    stop = Stop(agent, face=face)
     approver: TerminalApprover | None = None
     if terminal is not None:
         approver = TerminalApprover(

@@ -122,6 +122,11 @@ class Screen:
             return
         self._note(style(clean(line), "dim", stream=self._notes))
 
+    def stopping(self) -> None:
+        """The turn is about to end; what takes its time may be waited for a moment."""
+        if self._held is None:
+            self._spin("stopping (Ctrl-C again ends turnwise at once)")
+
     def hold(self) -> None:
         """Show nothing from now on: somebody is asked, or types."""
         if self._held is None:

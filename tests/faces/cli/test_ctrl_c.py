@@ -1,0 +1,179 @@
+"""Ctrl-C at a real terminal, in every state: the turn ends with what is there, nothing is left running, the terminal is whole."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from faces.cli.person import CTRL_C, Person, at_terminal
+from faces.cli.running import Cli, at, running_lab, script
+from faces.cli.test_processes import wait_until
+from turnwise.drivers.sandbox.keeper import descendants
+from turnwise.lab import Lab
+
+SLEEPS = script(
+    "sleeps",
+    """
+[[steps]]
+calls = [{ name = "bash", arguments = { command = "echo begun > begun.txt; exec sleep 60" } }]
+
+[[steps]]
+text = "It said: {result}"
+""",
+)
+CHILD_SLEEPS = script(
+    "child-sleeps",
+    """
+[[steps]]
+asked = "sleep a while"
+calls = [{ name = "bash", arguments = { command = "echo begun > begun.txt; exec sleep 60" } }]
+
+[[steps]]
+calls = [{ name = "task", arguments = { prompt = "sleep a while" } }]
+
+[[steps]]
+text = "It said: {result}"
+""",
+)
+CHILD_ASKS = script(
+    "child-asks",
+    """
+[[steps]]
+asked = "make it"
+calls = [{ name = "bash", arguments = { command = "make it" } }]
+
+[[steps]]
+calls = [{ name = "task", arguments = { prompt = "make it" } }]
+
+[[steps]]
+text = "It said: {result}"
+""",
+)
+STUBBORN = script(
+    "stubborn",
+    """
+[[steps]]
+calls = [{ name = "bash", arguments = { command = "trap '' INT TERM; echo begun > begun.txt; sleep 60; sleep 60" } }]
+
+[[steps]]
+text = "It said: {result}"
+""",
+)
+RETRIES = script(
+    "retries",
+    """
+[[steps]]
+fault = { kind = "status", status = 429, message = "Slow down.", retry_after_s = 30.0 }
+""",
+)
+
+
+@pytest.fixture(scope="module")
+def cancelled_lab() -> Iterator[Lab]:
+    with running_lab([SLEEPS, CHILD_SLEEPS, CHILD_ASKS, STUBBORN, RETRIES]) as lab:
+        yield lab
+
+
+@pytest.fixture
+def lab(cancelled_lab: Lab) -> Lab:
+    cancelled_lab.reset()
+    return cancelled_lab
+
+
+def connecting(person: Person, lab: Lab, folder: Path) -> None:
+    wait_until(lab.count)
+
+
+def streaming(person: Person, lab: Lab, folder: Path) -> None:
+    person.sees("quick brown")
+
+
+def running_tool(person: Person, lab: Lab, folder: Path) -> None:
+    wait_until((folder / "begun.txt").exists)
+
+
+def asking(person: Person, lab: Lab, folder: Path) -> None:
+    person.sees("then no)")
+
+
+def sleeping(person: Person, lab: Lab, folder: Path) -> None:
+    person.sees("trying again in")
+
+
+Reached = Callable[[Person, Lab, Path], None]
+STATES: dict[str, tuple[str, Reached]] = {
+    "connecting": ("fault-silence", connecting),
+    "streaming": ("fault-stall", streaming),
+    "a tool runs": ("sleeps", running_tool),
+    "a child runs a tool": ("child-sleeps", running_tool),
+    "asking": ("read-edit-answer", asking),
+    "a child asks": ("child-asks", asking),
+    "sleeping before a retry": ("retries", sleeping),
+}
+ALLOWED = ("--allow", "bash(echo *)", "--allow", "bash(sleep *)", "--allow", "bash")
+
+
+def options(state: str) -> tuple[str, ...]:
+    return ALLOWED if "tool" in state else ()
+
+
+@pytest.mark.promise("wait:cancel", "step:every-call-answered")
+@pytest.mark.parametrize("state", STATES)
+def test_ctrl_c_ends_a_run_with_130_and_nothing_is_left(lab: Lab, folder: Path, cli: Cli, state: str) -> None:
+    """A reason, a session that goes on, the terminal as it was, and no process of it."""
+    name, reached = STATES[state]
+    with at_terminal("run", "Go.", *options(state), *at(lab, name), cwd=folder) as person:
+        reached(person, lab, folder)
+        below = descendants(person.process.pid)
+        person.types(CTRL_C)
+        assert "cancelled (" in person.leaves_by(130)
+        assert person.is_cooked()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
+    assert bool(below) == ("tool" in state)
+    assert cli("run", "And?", "--continue", *at(lab, "plain-answer")).code == 0
+    assert lab.requests[-1].status == 200
+
+
+@pytest.mark.promise("wait:cancel")
+@pytest.mark.parametrize("state", STATES)
+def test_ctrl_c_in_a_session_ends_the_turn_and_the_next_one_goes_on(lab: Lab, folder: Path, state: str) -> None:
+    """The prompt is there again, and its Ctrl-C only clears the line; Ctrl-D leaves with 0."""
+    name, reached = STATES[state]
+    with at_terminal(*options(state), *at(lab, name), cwd=folder) as person:
+        person.sees("\n>")
+        person.types("Go.\r")
+        reached(person, lab, folder)
+        below = descendants(person.process.pid)
+        person.types(CTRL_C)
+        person.sees("cancelled (")
+        person.sees("\n>")
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
+        person.types(f"half a line{CTRL_C}")
+        person.sees("\n>")
+        person.types("/model plain-answer\r")
+        person.sees("going on with openai_chat:plain-answer")
+        person.types("And?\r")
+        person.sees("Hello from the lab.")
+        person.sees("\n>")
+        person.types("\x04")
+        assert "`turnwise --continue` goes on with it" in person.leaves_by(0)
+        assert person.is_cooked()
+    assert lab.requests[-1].status == 200
+
+
+@pytest.mark.promise("wait:cancel")
+def test_ctrl_c_twice_in_a_session_ends_it_at_once(lab: Lab, folder: Path) -> None:
+    """Exit code 130, no traceback, no process left."""
+    with at_terminal(*at(lab, "stubborn"), cwd=folder) as person:
+        person.sees("\n>")
+        person.types("Go.\r")
+        person.sees("then no)")
+        person.types("y\r")
+        wait_until((folder / "begun.txt").exists)
+        below = descendants(person.process.pid)
+        person.types(CTRL_C)
+        person.sees("stopping (Ctrl-C again ends turnwise at once)")
+        person.types(CTRL_C)
+        person.leaves_by(130)
+        assert person.is_cooked() and below
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
