@@ -26,7 +26,8 @@ from turnwise import (
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.workspace import workspace_tools
 from turnwise.lab import Lab
-from turnwise.vocab import TextDelta, ToolResult, calls_of
+from turnwise.testing import ScriptedModel, call
+from turnwise.vocab import TextDelta, ToolResult, calls_of, text_of
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 each_family = pytest.mark.parametrize("family", FAMILIES)
@@ -397,11 +398,37 @@ class Even(pydantic.BaseModel):
 
 
 async def test_a_value_that_the_types_own_validator_refuses_leaves_the_result_incomplete() -> None:
-    """Whatever the validator raises: the turn's result is there, without output, and says why."""
-    async with Lab() as lab:
-        result = await agent_for(lab, "structured-output", output_type=Even).run("How many?")
-    assert (result.output, result.complete) == (None, False)
-    assert "output_refused" in [repair.kind for repair in result.repairs]
+    """Whatever the validator raises: the turn's result is there after two corrections, without output, and says why."""
+    model = ScriptedModel(['{"count": 1}'] * 3)
+    agent = Agent("openai_chat:m", base_url="http://x", transport=model, output_type=Even)
+    result = await agent.run("How many?")
+    assert (result.output, result.complete, result.requests) == (None, False, 3)
+    assert [(one.kind, one.what) for one in result.repairs] == [("output_refused", "KeyError: 1")]
+
+
+class Span(pydantic.BaseModel):
+    first: int
+    last: int
+
+    @pydantic.model_validator(mode="after")
+    def in_order(self) -> "Span":
+        if self.first > self.last:
+            raise ValueError("`first` comes after `last`")
+        return self
+
+
+async def test_what_a_types_own_validator_refuses_is_corrected() -> None:
+    """Proves: a rule that no JSON Schema can say reaches the model in the validator's words, in a run and in a sub-agent."""
+    lines = ['{"first": 3, "last": 1}', '{"first": 1, "last": 3}']
+    model = ScriptedModel(lines)
+    agent = Agent("openai_chat:m", base_url="http://x", transport=model, output_type=Span)
+    result = await agent.run("From where to where?")
+    assert (result.output, result.complete, result.requests) == (Span(first=1, last=3), True, 2)
+    assert "`first` comes after `last`" in text_of(model.asked[1].messages[-1])
+    child = Agent("openai_chat:m", base_url="http://x", transport=ScriptedModel(lines), output_type=Span)
+    asks = ScriptedModel([call("task", agent="span", prompt="Go."), "So be it."])
+    parent = Agent("openai_chat:m", base_url="http://x", transport=asks, agents={"span": child})
+    assert [one.requests for one in (await parent.run("Go.")).children] == [2]
 
 
 @each_family

@@ -1,8 +1,14 @@
 """Structured output: validated, corrected a bounded number of times."""
 
+from collections.abc import Callable
+
+import pytest
 from msgspec.structs import replace
 
 from turn.playing import CONFIG, call, play, says
+from turnwise.turn.commands import CheckOutput, Command
+from turnwise.turn.events import Event, Interrupted, OutputChecked
+from turnwise.turn.snapshot import replay, session_messages
 from turnwise.vocab import FinishReason, OutputSchema, Refusal, StopReason, text_of
 
 OUTPUT = OutputSchema(schema='{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}')
@@ -65,3 +71,49 @@ def test_a_correction_that_turns_into_more_work_is_forced_to_answer_like_any_oth
     played = play([says("no"), says(call("a")), says('{"n": 1}')], config=replace(TYPED, max_steps=3))
     assert (played.result.stop_reason, played.result.complete) == (StopReason.STEP_LIMIT, False)
     assert played.result.output == '{"n": 1}'
+
+
+CHECKED = replace(TYPED, checks_output=True)
+
+
+def verdicts(*problems: tuple[str, ...]) -> Callable[[Command], Event]:
+    """What the type finds wrong with one answer after the other; the last verdict holds from then on."""
+    left = list(problems)
+
+    def answer(command: Command) -> Event:
+        assert isinstance(command, CheckOutput)
+        return OutputChecked(problems=left.pop(0) if len(left) > 1 else left[0])
+
+    return answer
+
+
+@pytest.mark.promise("keep:replay")
+def test_what_the_type_refuses_is_corrected_though_it_fits_the_schema() -> None:
+    """Proves: the model hears why, in the type's own words, and a replay asks nobody, as the verdict is in the event."""
+    script = [says('{"n": 1}'), says('{"n": 2}')]
+    played = play(script, config=CHECKED, answer=verdicts(("`$.n`: must be even",), ()))
+    told = text_of(played.requests[1].request.messages[-1])
+    assert told.startswith("Your answer fits the JSON Schema, but it was refused.") and "- `$.n`: must be even" in told
+    result = played.result
+    assert (result.output, result.complete, result.requests, result.repairs) == ('{"n": 2}', True, 2, ())
+    assert [one.json for one in replay(played.events) if isinstance(one, CheckOutput)] == ['{"n": 1}', '{"n": 2}']
+
+
+def test_refused_answers_share_the_bound_of_corrections() -> None:
+    """Proves: misfits and refusals together; the last answer stays as text, without output, and a repair says why. In the
+    last step there is no correction."""
+    script = [says("no"), says('{"n": 1}'), says('{"n": 3}')]
+    result = play(script, config=CHECKED, answer=verdicts(("odd",))).result
+    assert (result.text, result.output, result.complete, result.requests) == ('{"n": 3}', None, False, 3)
+    assert [(repair.kind, repair.what) for repair in result.repairs] == [("output_refused", "odd")]
+    last = play([says('{"n": 1}')], config=replace(CHECKED, max_steps=1), answer=verdicts(("odd",))).result
+    assert (last.requests, last.output, last.complete) == (1, None, False)
+
+
+def test_a_turn_that_ends_while_its_answer_is_looked_at_keeps_the_answer() -> None:
+    """Proves: it is in the history and in the text, which is ours."""
+    played = play([says('{"n": 1}')], config=CHECKED, answer=lambda _: Interrupted(kind="cancel"))
+    assert (played.result.stop_reason, played.result.output) == (StopReason.CANCELLED, None)
+    assert '{"n": 1}' in played.result.text
+    assert session_messages([played.events]) == played.result.messages
+    assert text_of(played.result.messages[-1]) == '{"n": 1}'

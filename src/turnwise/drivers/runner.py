@@ -37,6 +37,7 @@ from turnwise.rules.permission_facts import CallFacts
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import (
     Ask,
+    CheckOutput,
     Command,
     FinishTurn,
     InspectCalls,
@@ -55,6 +56,7 @@ from turnwise.turn.events import (
     HooksRan,
     Interrupted,
     MessageArrived,
+    OutputChecked,
     RequestFailed,
     ResponseReceived,
     StepPrepared,
@@ -66,8 +68,10 @@ from turnwise.turn.machine import Turn
 from turnwise.vocab import FinishReason, Message, ToolCall, ToolResult
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 
+OutputChecker = Callable[[str], Sequence[str]]
+"""What is wrong with an answer's JSON that fits the schema, in words for the model. Runs in the event loop: be quick."""
 StepPreparer = Callable[[PrepareStep], StepPrepared | Awaitable[StepPrepared | None] | None]
-Doable = PrepareStep | RunHooks | SendRequest | InspectCalls | Ask | RunTools | Wait
+Doable = PrepareStep | RunHooks | SendRequest | CheckOutput | InspectCalls | Ask | RunTools | Wait
 Inspector = Callable[[Sequence[PlannedCall]], Awaitable[Sequence[CallFacts]]]
 """The facts of calls: resolved paths, parsed shell commands."""
 HookRunner = Callable[[RunHooks], Awaitable[Sequence[HookOutcome]]]
@@ -96,6 +100,7 @@ class _Means(msgspec.Struct, frozen=True, kw_only=True):
     inspect: Inspector | None
     approver: Approver | None
     run_hooks: HookRunner | None
+    check_output: OutputChecker | None
     path: tuple[str, ...]
     settle_s: float
 
@@ -123,6 +128,7 @@ class Runner:
         inspect: Inspector | None = None,
         approver: Approver | None = None,
         run_hooks: HookRunner | None = None,
+        check_output: OutputChecker | None = None,
         path: tuple[str, ...] = (),
         settle_s: float = SETTLE_S,
     ) -> None:
@@ -140,6 +146,7 @@ class Runner:
             inspect=inspect,
             approver=approver,
             run_hooks=run_hooks,
+            check_output=check_output,
             path=path,
             settle_s=settle_s,
         )
@@ -298,6 +305,9 @@ class _Running:
             case Wait(seconds=seconds):
                 await sleep(self._clock, seconds=seconds)
                 return WaitOver()
+            case CheckOutput(json=json):
+                checker = self._means.check_output
+                return OutputChecked(problems=() if checker is None else tuple(checker(json)))
             case InspectCalls():
                 return await self._inspect(command)
             case RunHooks():

@@ -301,6 +301,7 @@ class Agent:
             approver=options.get("approver", self._approver),
             inspect=self._inspect,
             run_hooks=self._hooks.run,
+            check_output=None if output is None else output.problems,
         )
         pen = None
         if self._journal is not None:
@@ -364,6 +365,7 @@ class Agent:
                 approver=minder.approver,
                 inspect=self._inspect,
                 run_hooks=self._hooks.run,
+                check_output=None if self._output is None else self._output.problems,
                 path=minder.path,
                 settle_s=minder.settle_s,
             )
@@ -387,6 +389,7 @@ class Agent:
             tool_choice=options.get("tool_choice", config.tool_choice),
             parallel_tool_calls=options.get("parallel_tool_calls", config.parallel_tool_calls),
             output=None if output is None else output.schema,
+            checks_output=output is not None and output.checks,
             settings=options.get("settings", config.settings),
             max_steps=options.get("max_steps", config.max_steps),
             limits=options.get("limits", config.limits),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from turnwise.faces.schemas import OutputType
+from turnwise.faces.schemas import OutputType, problems_of
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.config import ChildReport, TurnResult
 from turnwise.turn.snapshot import SessionSoFar
@@ -53,15 +53,15 @@ class RunResult:
 
 
 def run_result(result: TurnResult, *, output: OutputType | None, before: SessionSoFar, session: str) -> RunResult:
-    """The turn's result with the answer as a value. A value that fits the schema and that the type's own validators refuse
-    leaves `output` None and the result incomplete; a repair says why."""
+    """The turn's result with the answer as a value. One that fits the schema, and that the type's own validators refused
+    each time, leaves `output` None and the result incomplete; a repair says why."""
     value: object = None
     repairs, complete = result.repairs, result.complete
     if output is not None and result.output is not None:
         try:
             value = output.parse(result.output)
         except Exception as error:  # noqa: BLE001 (a validator of the user's may raise anything; the turn is over)
-            repairs = (*repairs, Repair("output_refused", "answer", f"{type(error).__name__}: {error}"))
+            repairs = (*repairs, Repair("output_refused", "answer", "; ".join(problems_of(error))))
             complete = False
     return RunResult(
         text=result.text,

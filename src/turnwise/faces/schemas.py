@@ -15,6 +15,8 @@ from turnwise.vocab import OutputSchema
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+MAX_PROBLEMS = 20  # of one answer: more are not read
+PROBLEM_CHARACTERS = 400
 VALUE_KEY = "value"  # providers want an object at the root; other types are wrapped in one with this key
 
 
@@ -96,10 +98,20 @@ def docstring_style(text: str) -> Literal["google", "numpy", "sphinx"] | None:
 
 
 class OutputType(msgspec.Struct, frozen=True):
-    """A wanted answer type: the schema for the provider, and how its JSON becomes a value."""
+    """A wanted answer type: the schema for the provider, and how its JSON becomes a value. `checks`: the type may refuse
+    what fits its schema (validators, formats, checks between fields)."""
 
     schema: OutputSchema
     parse: Callable[[str], object]
+    checks: bool = True
+
+    def problems(self, text: str) -> tuple[str, ...]:
+        """Why this JSON is no value of the type, in words for the model; nothing where it is one."""
+        try:
+            self.parse(text)
+        except Exception as error:  # noqa: BLE001 (a validator of the user's may raise anything)
+            return problems_of(error)
+        return ()
 
 
 def read_output_type(wanted: object) -> OutputType:
@@ -144,7 +156,24 @@ def _from_schema(schema: Mapping[str, object]) -> OutputType:
     return OutputType(
         _output_schema(dict(schema), name=name if isinstance(name, str) else "answer"),
         msgspec.json.decode,
+        checks=False,
     )
+
+
+def problems_of(error: Exception) -> tuple[str, ...]:
+    """What a refused value's error says, a place and a sentence each; never the value, which the model has."""
+    import pydantic
+
+    if not isinstance(error, pydantic.ValidationError):
+        return (_shown(f"{type(error).__name__}: {error}"),)
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    told = [_shown(f"`{'.'.join(['$', *map(str, one['loc'])])}`: {one['msg']}") for one in found[:MAX_PROBLEMS]]
+    return (*told, f"and {len(found) - MAX_PROBLEMS} more") if len(found) > MAX_PROBLEMS else tuple(told)
+
+
+def _shown(text: str) -> str:
+    text = text.encode("utf-8", "replace").decode()
+    return text if len(text) <= PROBLEM_CHARACTERS else text[:PROBLEM_CHARACTERS] + " ..."
 
 
 def _output_schema(schema: dict[str, object], *, name: str) -> OutputSchema:

@@ -1,6 +1,7 @@
 """Structured output: does the answer hold JSON that fits, and what to say if not."""
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -36,6 +37,15 @@ def judge_output(text: str, *, output: OutputSchema, finish: FinishReason) -> Fi
         return Misfits(_correction([f"it is not valid JSON: {error}"], finish=finish))
     errors = schema_errors(output.schema, value=value)
     return Misfits(_correction(list(errors), finish=finish)) if errors else Fits(body, repairs)
+
+
+def refused_output(problems: Sequence[str]) -> str:
+    """The user-role text that asks for another answer than one that fits the schema, but not the type behind it."""
+    lines = "\n".join([f"- {problem}" for problem in problems])
+    return (
+        "Your answer fits the JSON Schema, but it was refused. Answer again with the corrected JSON only, without a code fence "
+        f"or any other text:\n{lines}"
+    )
 
 
 def _correction(errors: list[str], *, finish: FinishReason) -> str:

@@ -12,7 +12,7 @@ from turnwise.turn.calls import Adopted
 from turnwise.turn.commands import Command, PlannedCall, Purpose, SendRequest
 from turnwise.turn.config import ChildReport, ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.continuing import RECOVERY, Continuing, Settled
-from turnwise.turn.endings import in_call_order
+from turnwise.turn.endings import Checking, in_call_order
 from turnwise.turn.events import StepPrepared
 from turnwise.turn.guarding import Guarding
 from turnwise.turn.pacing import Pacing
@@ -78,6 +78,7 @@ class Books(msgspec.Struct, kw_only=True):
     asked_again: Settled | None = None  # one that is asked for once more, with more room
     eaten: int = 0  # responses in a row of which reasoning left nothing
     empties: int = 0  # empty responses in a row
+    checking: Checking | None = None  # an answer that the wanted type looks at
     corrections: int = 0
     correcting: bool = False
     extra_used: bool = False  # the one request beyond the cap

@@ -70,6 +70,13 @@ class RunHooks(msgspec.Struct, frozen=True, kw_only=True, tag="run_hooks", omit_
     request: "SendRequest | None" = None
 
 
+class CheckOutput(msgspec.Struct, frozen=True, kw_only=True, tag="check_output", omit_defaults=True):
+    """Let the wanted type itself judge an answer whose `json` fits the schema: its own validators may know more."""
+
+    step: int
+    json: str
+
+
 class Ask(msgspec.Struct, frozen=True, kw_only=True, tag="ask", omit_defaults=True):
     """Ask a person: all asks of a step at once, before anything of it runs. What is not answered within `deadline_s`
     seconds takes its default: an approval is denied, a question left to the model."""
@@ -98,4 +105,4 @@ class FinishTurn(msgspec.Struct, frozen=True, kw_only=True, tag="finish_turn"):
     result: TurnResult
 
 
-Command = PrepareStep | RunHooks | SendRequest | InspectCalls | Ask | RunTools | Wait | FinishTurn
+Command = PrepareStep | RunHooks | SendRequest | CheckOutput | InspectCalls | Ask | RunTools | Wait | FinishTurn

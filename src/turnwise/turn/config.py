@@ -82,6 +82,7 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parallel_tool_calls: bool | None = None
     output: OutputSchema | None = None
     max_output_corrections: int = 2
+    checks_output: bool = False  # the type behind `output` may refuse what fits it: ask for OutputChecked
     settings: Settings = Settings()
     extra: str = ""  # further body fields, JSON object as text
     stream: bool = True

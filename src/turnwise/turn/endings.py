@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.last_step import NOT_RUN_LAST_STEP
 from turnwise.turn.continuing import NOT_RUN_CONTINUING
@@ -48,6 +50,15 @@ ENDED = {
 }
 # Results that no tool has returned and that say nothing about the work: an answer of ours does not list them.
 SAY_NOTHING = frozenset({NOT_RUN_LAST_STEP, NOT_RUN_REFUSED, NOT_RUN_FAULT, NOT_RUN_CONTINUING, *NOT_STARTED.values()})
+
+
+class Checking(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer whose `json` fits the schema, while the type behind it looks at it."""
+
+    text: str
+    json: str
+    finish: FinishReason
+    partial: bool
 
 
 def answer_text(message: Message) -> str:

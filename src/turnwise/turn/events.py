@@ -86,6 +86,13 @@ class HooksRan(msgspec.Struct, frozen=True, kw_only=True, tag="hooks_ran", omit_
     at_s: float = 0.0
 
 
+class OutputChecked(msgspec.Struct, frozen=True, kw_only=True, tag="output_checked", omit_defaults=True):
+    """What the wanted type's own validators found wrong with an answer, in words for the model. Nothing: it is the output."""
+
+    problems: tuple[str, ...] = ()
+    at_s: float = 0.0
+
+
 class Asked(msgspec.Struct, frozen=True, kw_only=True, tag="asked", omit_defaults=True):
     """One approval for each ask that was answered; for the others the default stands."""
 
@@ -124,6 +131,7 @@ Event = (
     | HooksRan
     | ResponseReceived
     | RequestFailed
+    | OutputChecked
     | CallsInspected
     | Asked
     | ToolsFinished

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.history import error_result, heal
 from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP
-from turnwise.rules.output import Fits, judge_output
+from turnwise.rules.output import Fits, judge_output, refused_output
 from turnwise.rules.truncation import as_ended, find_cut, hands_out_objects
 from turnwise.turn.asking import PAUSE_GOES_BACK_LAST, Asking, as_last
 from turnwise.turn.calling import Calling
 from turnwise.turn.calls import Adopted, adopt
 from turnwise.turn.carrying import Carried, carried_of
 from turnwise.turn.checks import check_config
-from turnwise.turn.commands import Command, FinishTurn, RunHooks, SendRequest
+from turnwise.turn.commands import CheckOutput, Command, FinishTurn, RunHooks, SendRequest
 from turnwise.turn.continuing import Settled, ate_all, begin, go_on, roomier
 from turnwise.turn.endings import (
     ENDED,
@@ -23,6 +23,7 @@ from turnwise.turn.endings import (
     NOT_STARTED,
     REFUSED,
     UNFINISHED,
+    Checking,
     answer_text,
     finish_of,
     refused_text,
@@ -35,6 +36,7 @@ from turnwise.turn.events import (
     HooksRan,
     Interrupted,
     MessageArrived,
+    OutputChecked,
     RequestFailed,
     ResponseReceived,
     StepPrepared,
@@ -123,6 +125,8 @@ class Turn(Calling, kw_only=True):
                 command = self._send_again()
             case CallsInspected(facts=facts):
                 command = self._judge(facts)
+            case OutputChecked(problems=problems):
+                command = self._checked(problems)
             case HooksRan(outcomes=outcomes):
                 command = self._hooked(outcomes)
             case Asked(approvals=approvals):
@@ -307,18 +311,39 @@ class Turn(Calling, kw_only=True):
             if isinstance(verdict, Fits):
                 output = verdict.json
                 self.repairs += verdict.repairs
-            elif self.corrections < self.config.max_output_corrections and not self._is_forced:
+                if self.config.checks_output and wanted == self.config.output:
+                    self.checking = Checking(text=text, json=output, finish=finish, partial=partial)
+                    return CheckOutput(step=self.step, json=output)
+            elif self._may_correct:
                 return self._correct(verdict.correction)
             else:
                 fits = False
+        return self._accept(text, output=output, complete=fits and finish not in UNFINISHED, partial=partial)
+
+    def _checked(self, problems: Sequence[str]) -> Command:
+        """The wanted type has looked at the answer at hand."""
+        checking, self.checking = self.checking, None
+        if checking is None:
+            raise TurnwiseBug("a verdict on no answer")
+        if problems and self._may_correct:
+            return self._correct(refused_output(problems))
+        if problems:
+            self._repair("output_refused", "answer", "; ".join(problems))
+        return self._accept(
+            checking.text,
+            output=None if problems else checking.json,
+            complete=not problems and checking.finish not in UNFINISHED,
+            partial=checking.partial,
+        )
+
+    @property
+    def _may_correct(self) -> bool:
+        return self.corrections < self.config.max_output_corrections and not self._is_forced
+
+    def _accept(self, text: str, *, output: str | None, complete: bool, partial: bool) -> Command:
         if self.inbox and not partial and not self._is_forced and self._may_go_on():
             return self._begin_step()
-        return self._finish(
-            self._reason(partial=partial),
-            text=text,
-            complete=fits and not partial and finish not in UNFINISHED,
-            output=output,
-        )
+        return self._finish(self._reason(partial=partial), text=text, complete=complete and not partial, output=output)
 
     def _correct(self, correction: str) -> Command:
         self.corrections += 1
@@ -335,7 +360,7 @@ class Turn(Calling, kw_only=True):
         self._count(event.partial)
         self._take_back_request()
         self.children += event.children
-        arrived = self._text_so_far(event.partial)
+        arrived = self._text_so_far(event.partial) if self.checking is None else self.checking.text
         self._leave_cut()
         if self.state is State.RUNNING:
             self.pending = ()

@@ -30,6 +30,7 @@ from turnwise.turn.events import (
     HooksRan,
     Interrupted,
     MessageArrived,
+    OutputChecked,
     RequestFailed,
     ResponseReceived,
     StepPrepared,
@@ -66,6 +67,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 | HooksRan(at_s=at_s)
                 | CallsInspected(at_s=at_s)
                 | Asked(at_s=at_s)
+                | OutputChecked(at_s=at_s)
                 | WaitOver(at_s=at_s)
                 | ToolsFinished(at_s=at_s)
             ):

@@ -10,6 +10,7 @@ import msgspec
 from turnwise.errors import TurnwiseBug
 from turnwise.turn.commands import (
     Ask,
+    CheckOutput,
     Command,
     FinishTurn,
     InspectCalls,
@@ -26,6 +27,7 @@ from turnwise.turn.events import (
     HooksRan,
     Interrupted,
     MessageArrived,
+    OutputChecked,
     RequestFailed,
     ResponseReceived,
     StepPrepared,
@@ -41,6 +43,7 @@ class State(StrEnum):
     READY = "ready"  # not started
     PREPARING = "preparing"  # StepPrepared
     REQUESTING = "requesting"  # ResponseReceived or RequestFailed
+    CHECKING = "checking"  # OutputChecked
     INSPECTING = "inspecting"  # CallsInspected
     HOOKING = "hooking"  # HooksRan
     ASKING = "asking"  # Asked
@@ -62,6 +65,7 @@ WAITS: dict[type[Command], State] = {
     PrepareStep: State.PREPARING,
     RunHooks: State.HOOKING,
     SendRequest: State.REQUESTING,
+    CheckOutput: State.CHECKING,
     InspectCalls: State.INSPECTING,
     Ask: State.ASKING,
     RunTools: State.RUNNING,
@@ -91,6 +95,7 @@ _NO_CALL: _Commands = {
     FinishTurn: "calls are pending, or no request is left within the limits",
 }
 _AFTER_CALLS: _Commands = {**_REQUEST, FinishTurn: "calls are pending, or no request is left within the limits"}
+_OUTPUT = "an answer fits the wanted schema, and its type may know more"
 _MESSAGE = "always: the command at hand goes on, the next request carries the message"
 
 _TABLE: dict[tuple[State, type[Event]], _Commands] = {
@@ -109,6 +114,7 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
         **_CALLS,
         PrepareStep: "the same as SendRequest, where the user gave a prepare_step",
         Wait: "it broke off, and is worth another attempt",
+        CheckOutput: _OUTPUT,
         SendRequest: "no call may run, a pause, an empty answer, a disobedient last step, output that does not fit, a cut "
         "response, or a message has come",
         FinishTurn: "an answer, a refusal, a fault, only pending calls, or no request is left within the limits",
@@ -117,7 +123,14 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
         **_CALLS,
         PrepareStep: "the same as SendRequest, where the user gave a prepare_step",
         Wait: "the request is worth another attempt",
+        CheckOutput: _OUTPUT,
         SendRequest: "it was for more of a cut response, and no call may run; another model is to be asked, or less at once",
+        FinishTurn: "else",
+    },
+    (State.CHECKING, OutputChecked): {
+        PrepareStep: "the same as SendRequest, where the user gave a prepare_step",
+        RunHooks: "the same as SendRequest, where the user gave hooks for requests",
+        SendRequest: "the answer was refused, or a message has come",
         FinishTurn: "else",
     },
     (State.HOOKING, HooksRan): {
