@@ -1,11 +1,12 @@
 """The limits of a turn: the last request that they allow is the answer."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
 
-from turn.playing import CONFIG, READ, Played, call, done, play, says
+from turn.playing import CONFIG, READ, Played, call, cut, done, play, says
 from turn.test_carrying import lines_of
 from turnwise.errors import CallerError
 from turnwise.rules.budget import ModelLimits
@@ -143,6 +144,23 @@ def test_an_answer_that_may_come_too_late_is_still_asked_for() -> None:
     over = timed([(says(call("a")), 10.0)], config=limited(MaxWallTime(25)), tools_s=30.0)
     assert ends(over) == (1, StopReason.TIME_LIMIT, False)
     assert over.result.text.startswith("The limit of 25 s leaves no time for another step (40 s passed).")
+
+
+@pytest.mark.promise("end:budget", "cut:continued")
+def test_a_call_is_gone_on_with_only_while_there_is_time_for_the_answer() -> None:
+    """100 s, requests of 10 s: a call that is cut again and again is given up at 90 s, and the answer still comes."""
+    text = '{"path":"' + "".join([f"{number:04} " for number in range(200)])
+    ends_at = [100 + 50 * number for number in range(9)]
+    script = [(replace(says(cut("a", text[: ends_at[0]])), finish=FinishReason.LENGTH), 10.0)]
+    for before, after in pairwise(ends_at):
+        held = hold_back(text[:before], kind="json")
+        assert held is not None
+        script.append((says(text[before - len(held.held) : after], finish=FinishReason.LENGTH), 10.0))
+    played = timed(
+        [*script, (says("In time."), 10.0)], config=limited(MaxWallTime(100), recover="continue"), tools_s=0.0
+    )
+    assert [sent.purpose for sent in played.requests] == ["step", *["continue"] * 8, "step"]
+    assert (ends(played), played.result.text) == ((10, StopReason.TIME_LIMIT, False), "In time.")
 
 
 @pytest.mark.promise("end:budget")

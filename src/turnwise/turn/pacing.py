@@ -117,8 +117,10 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return True
         coming = self._forecast(prompt_tokens)
         more = coming.answer if answers else coming.step + coming.answer_after
-        # It is part of the step at hand, and its time is bounded by the driver.
-        more = msgspec.structs.replace(more, steps=0, elapsed_s=0.0)
+        # It is part of the step at hand. The driver bounds the time of an answer; another request and the answer after it may
+        # take as long as the longest so far, or that answer is cut off.
+        elapsed_s = 0.0 if answers else 2 * self.longest_request_s
+        more = msgspec.structs.replace(more, steps=0, elapsed_s=elapsed_s)
         return not is_over(config.limits, spent=spent + more)
 
     def output_left(
