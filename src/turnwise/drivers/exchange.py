@@ -74,6 +74,14 @@ class Exchange:
         self._first = FirstEvent()
         self._refusal: HttpReply | None = None  # an answer that is an error
         self._error: list[bytes] = []  # its body so far
+        self._body: list[bytes] = []  # of an answer that is no stream
+        self._streamed_bytes = 0
+        self.first_event_s: float | None = None  # when a stream's first event had come (UTC, seconds since 1970)
+
+    @property
+    def received_bytes(self) -> int:
+        """Of the body, whatever it was: what was read, not what was still on its way."""
+        return self._streamed_bytes + sum(map(len, self._body)) + sum(map(len, self._error))
 
     async def run(self, request: HttpRequest) -> ResponseReceived | RequestFailed:
         """A `ResponseReceived` may hold a fault that the provider reported after some content; a connection that broke or
@@ -109,9 +117,10 @@ class Exchange:
         else:
             streamed = self._order.request.stream or kind == "text/event-stream"
         if not streamed:
-            pieces, limit_bytes = [start], self._limits.response_bytes + 1
-            await self._collect_body(chunks, into=pieces, limit_bytes=limit_bytes)
-            body = b"".join(pieces)[:limit_bytes]
+            limit_bytes = self._limits.response_bytes + 1
+            self._body.append(start)
+            await self._collect_body(chunks, into=self._body, limit_bytes=limit_bytes)
+            body = b"".join(self._body)[:limit_bytes]
             response, frames = read_body(
                 body,
                 family=self._endpoint.family,
@@ -168,8 +177,11 @@ class Exchange:
 
     def _feed(self, reader: ResponseReader, chunk: bytes, dog: Watchdog) -> None:
         self._first.feed(chunk)
+        self._streamed_bytes += len(chunk)
         before, was_over = reader.frames, reader.finished or reader.failed
         frames = reader.feed(chunk)
+        if before == 0 and reader.frames:
+            self.first_event_s = self._clock.now()
         if reader.finished or reader.failed:
             if not was_over:
                 dog.expect("end of the stream", within_s=min(AFTER_FINISH_S, self._order.deadlines.idle_s))

@@ -15,6 +15,7 @@ import msgspec
 from turnwise.drivers.approvals import Approver
 from turnwise.drivers.clock import Clock, wait_for_task
 from turnwise.drivers.grants import judged_paths
+from turnwise.drivers.ledger import Ledger
 from turnwise.drivers.tool_output import error_result, failure_of, result_of
 from turnwise.drivers.watching import Seen
 from turnwise.rules.limits import Limit
@@ -37,7 +38,7 @@ _abandoned: set[asyncio.Task[ToolResult]] = set()
 class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     """What a sub-agent is started with. `grant` is its share of the parent's limits (None: nothing limits it), `timeout_s` the
     seconds that it may take, `settle_s` those that it has to end in when it is cancelled. `path` names the sub-agents that lead
-    to the one that calls; `approver` and `watch` are its parent's. `report` is told what was spent, whatever happens."""
+    to the one that calls; `approver`, `watch` and `ledger` are its parent's. `report` is told what was spent, always."""
 
     call: ToolCall
     arguments: Arguments
@@ -49,6 +50,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     approver: Approver | None
     watch: Callable[[Seen], object] | None
     report: Callable[[ChildReport], None]
+    ledger: Ledger | None = None
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +60,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     path: tuple[str, ...] = ()
     approver: Approver | None = None
     watch: Callable[[Seen], object] | None = None
+    ledger: Ledger | None = None
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,6 +168,7 @@ class ToolRun:
                     approver=around.approver,
                     watch=around.watch,
                     report=self._children.append,
+                    ledger=around.ledger,
                 )
             )
 
