@@ -176,3 +176,41 @@ async def test_a_cancelled_turn_is_told_to_the_hooks_that_want_to_know() -> None
     result = await asyncio.wait_for(task, 5)
     assert result.stop_reason is StopReason.CANCELLED
     assert points == ["cancelled", "ended"]
+
+
+@pytest.mark.promise("wait:tool")
+async def test_what_a_hook_raises_shows_no_key_and_ends_no_program(caplog: pytest.LogCaptureFixture) -> None:
+    """Proves: an exception's text goes through the endpoint's scrub into log, journal and result; `sys.exit()` in a hook is
+    a failure like any other; a denial without a text is a denial."""
+
+    class Unsayable(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    def leaks(_: Looks) -> Says:
+        raise OSError("401 for https://x/?key=sk-123456789")
+
+    def leaves(_: Looks) -> Says:
+        raise SystemExit(1)
+
+    def unsayable(_: Looks) -> Says:
+        raise Unsayable
+
+    def wordless(_: Looks) -> Says:
+        return Deny(None)  # type: ignore[arg-type]
+
+    def odd(_: Looks) -> Says:
+        return Deny("no \ud800")
+
+    expected = {
+        leaks: "the hook failed (it raised OSError: 401 for https://x/?key=***)",
+        leaves: "the hook failed (it raised SystemExit: 1)",
+        unsayable: "the hook failed (it raised Unsayable: (its message cannot be shown: ValueError))",
+        wordless: "",
+        odd: "no ?",
+    }
+    for function, denied in expected.items():
+        hook = Hook(point="before_tool", function=function, name="guard")
+        hooks = Hooks([hook], clock=FakeClock(), scrub=lambda text: text.replace("sk-123456789", "***"))
+        assert await hooks.run(BEFORE) == (HookOutcome(by="guard", call_id="a", denied=denied),)
+    assert "sk-123456789" not in caplog.text

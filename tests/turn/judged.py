@@ -103,7 +103,7 @@ class Judged:
                 self.barred.update(stopped)
             case Asked(approvals=approvals), Ask(asks=asks):
                 for ask in asks:
-                    given = [one for one in (*self.started.approvals, *approvals) if one.call_id == ask.call.id]
+                    given = [one for one in approvals if one.call_id == ask.call.id]
                     if ask.kind == "question" or not allows(given[:1], subject=ask.subject):
                         self.barred.add(ask.call.id)
             case ToolsFinished(), RunTools(calls=planned):

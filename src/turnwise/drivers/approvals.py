@@ -3,10 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import cast
 
 import msgspec
 
 from turnwise.drivers.clock import Clock, wait_for_task
+from turnwise.drivers.tool_output import journalable, words_of
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.commands import Ask
 from turnwise.turn.events import Asked
@@ -29,12 +31,20 @@ Approver = Callable[[Asking], Awaitable[Sequence[Approval]]]
 """One approval for each ask that it decides; those that it leaves out take their default. Cancelled at the deadline."""
 
 
-async def ask(order: Ask, *, approver: Approver | None, clock: Clock, path: tuple[str, ...] = ()) -> Asked:
-    """The answers that came in time. An approver that raises or answers what was not asked has not answered."""
+async def ask(
+    order: Ask,
+    *,
+    approver: Approver | None,
+    clock: Clock,
+    path: tuple[str, ...] = (),
+    scrub: Callable[[str], str] = str,
+) -> Asked:
+    """The answers that came in time. An approver that raises, or answers nonsense or what was not asked, has not answered;
+    what it raised is logged, through `scrub`."""
     if approver is None:
         return Asked()
     asking = Asking(asks=order.asks, deadline_s=order.deadline_s, path=path)
-    task = asyncio.ensure_future(approver(asking))
+    task = asyncio.create_task(_answers(approver, asking, scrub=scrub))
     try:
         ended = await wait_for_task(task, clock=clock, timeout_s=order.deadline_s)
     except asyncio.CancelledError:
@@ -47,8 +57,27 @@ async def ask(order: Ask, *, approver: Approver | None, clock: Clock, path: tupl
         return Asked()
     if task.cancelled():
         return Asked()
-    if (error := task.exception()) is not None:
-        _log.warning("the approver raised, so its asks take their defaults", exc_info=error)
-        return Asked()
     asked = {one.call.id for one in order.asks}
     return Asked(approvals=tuple([approval for approval in task.result() if approval.call_id in asked]))
+
+
+async def _answers(approver: Approver, asking: Asking, *, scrub: Callable[[str], str]) -> list[Approval]:
+    """What it answers. Raises nothing but a cancellation: an approver is a stranger."""
+    try:
+        given = cast("object", await approver(asking))
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 (`sys.exit()` in it must not end the program)
+        _log.warning("the approver raised %s; its asks take their defaults", scrub(words_of(error)))
+        return []
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        _log.warning("the approver answered with `%s`; its asks take their defaults", type(given).__name__)
+        return []
+    answers: list[Approval] = []
+    for one in cast("Sequence[object]", given):
+        try:
+            answer = msgspec.convert(msgspec.to_builtins(one), Approval)
+            answers.append(msgspec.structs.replace(answer, text=journalable(answer.text)))
+        except (msgspec.ValidationError, TypeError) as error:
+            _log.warning("the approver gave an answer that is none (%s); its ask takes its default", scrub(str(error)))
+    return answers

@@ -38,6 +38,7 @@ class Minder:
         self._usage: Usage = NO_USAGE
         self._below: dict[str, ChildReport] = {}
         self._dog: Watchdog | None = None
+        self._asking: list[float] = []  # when each ask at hand ends by itself
         self.path = (*order.path, name)
         self.settle_s = order.settle_s * OUR_SHARE
 
@@ -48,13 +49,23 @@ class Minder:
 
     async def _approve(self, asking: Asking) -> Sequence[Approval]:
         assert self._order.approver is not None
-        if self._dog is not None:
-            self._dog.expect("answer of the user", within_s=asking.deadline_s + ASKING_SLACK_S)
+        ends_s = self._clock.monotonic() + asking.deadline_s + ASKING_SLACK_S
+        self._asking.append(ends_s)
+        self._expect()
         try:
             return await self._order.approver(asking)
         finally:
-            if self._dog is not None:
-                self._dog.expect("sign of life", within_s=self._idle_s)
+            self._asking.remove(ends_s)
+            self._expect()
+
+    def _expect(self) -> None:
+        """What has to come next. Sub-agents of the child's may ask side by side: the answer to one is not all that is due."""
+        if self._dog is None:
+            return
+        if self._asking:
+            self._dog.expect("answer of the user", within_s=max(self._asking) - self._clock.monotonic())
+        else:
+            self._dog.expect("sign of life", within_s=self._idle_s)
 
     @property
     def watch(self) -> Watch:
@@ -91,6 +102,9 @@ class Minder:
                 runner.interrupt("deadline")
                 await wait_for_task(task, clock=self._clock, timeout_s=self.settle_s)
                 result = _result_of(task)
+        except Exception:  # a caller's mistake, or a bug: what was spent counts all the same
+            self._report(None)
+            raise
         except asyncio.CancelledError:
             runner.interrupt("cancel")
             if not await wait_for_task(task, clock=self._clock, timeout_s=self.settle_s):

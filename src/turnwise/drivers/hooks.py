@@ -15,7 +15,7 @@ from typing import Literal, assert_never
 import msgspec
 
 from turnwise.drivers.clock import Clock, wait_for_task
-from turnwise.drivers.tool_output import result_of
+from turnwise.drivers.tool_output import journalable, result_of, words_of
 from turnwise.turn.commands import PlannedCall, Purpose, RunHooks
 from turnwise.turn.config import Deadlines, HookPoint, TurnResult
 from turnwise.turn.events import HookOutcome
@@ -98,12 +98,17 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float | None = None
 
 
-class Hooks:
-    """All hooks of an agent, in the order in which they run."""
+class _Raised(msgspec.Struct, frozen=True):
+    words: str
 
-    def __init__(self, hooks: Sequence[Hook], *, clock: Clock) -> None:
+
+class Hooks:
+    """All hooks of an agent, in the order in which they run. What one raised goes through `scrub` before anybody sees it."""
+
+    def __init__(self, hooks: Sequence[Hook], *, clock: Clock, scrub: Callable[[str], str] = str) -> None:
         self._hooks = tuple(hooks)
         self._clock = clock
+        self._scrub = scrub
 
     @property
     def points(self) -> tuple[HookPoint, ...]:
@@ -150,7 +155,7 @@ class Hooks:
                     outcomes.append(msgspec.structs.replace(outcome, denied=fault))
                     break
                 case Deny(reason=reason):
-                    outcomes.append(msgspec.structs.replace(outcome, denied=reason))
+                    outcomes.append(msgspec.structs.replace(outcome, denied=journalable(reason)))
                     break
                 case ChangeArguments(arguments=changed):
                     try:
@@ -182,7 +187,7 @@ class Hooks:
             outcome = HookOutcome(by=hook.name, call_id=plan.call.id)
             match said:
                 case Deny(reason=reason):
-                    outcomes.append(msgspec.structs.replace(outcome, denied=reason))
+                    outcomes.append(msgspec.structs.replace(outcome, denied=journalable(reason)))
                     break
                 case ChangeResult():
                     result = _result(plan, said)
@@ -204,7 +209,7 @@ class Hooks:
         for hook in self._at("before_request"):
             said, fault = await self._call(hook, looks, deadlines=order.deadlines)
             if fault or isinstance(said, Deny):
-                reason = said.reason if isinstance(said, Deny) else fault
+                reason = journalable(said.reason) if isinstance(said, Deny) else fault
                 return (HookOutcome(by=hook.name, denied=reason),)
         return ()
 
@@ -214,8 +219,13 @@ class Hooks:
         timeout_s = deadlines.hook_s if hook.timeout_s is None else hook.timeout_s
 
         async def work() -> object:
-            said = hook.function(looks)
-            return await said if inspect.isawaitable(said) else said
+            try:
+                said = hook.function(looks)
+                return await said if inspect.isawaitable(said) else said
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:  # noqa: BLE001 (a stranger's: `sys.exit()` in it must not end the program)
+                return _Raised(words_of(error))
 
         task = asyncio.create_task(work(), name=f"hook {hook.name}")
         try:
@@ -230,14 +240,15 @@ class Hooks:
             return None, self._told(hook, f"it did not answer within {timeout_s:g} s")
         if task.cancelled():
             return None, self._told(hook, "it cancelled itself")
-        if (error := task.exception()) is not None:
-            return None, self._told(hook, f"it raised {type(error).__name__}: {error}")
         said = task.result()
+        if isinstance(said, _Raised):
+            return None, self._told(hook, f"it raised {said.words}")
         if not isinstance(said, Deny | ChangeArguments | ChangeResult | None):  # a stranger returns anything
             return None, self._told(hook, f"it returned `{type(said).__name__}`, which says nothing to turnwise")
         return said, ""
 
     def _told(self, hook: Hook, fault: str) -> str:
+        fault = self._scrub(fault)
         _log.warning("the hook `%s` (%s) failed: %s", hook.name, hook.point, fault)
         return f"the hook failed ({fault})"
 

@@ -44,6 +44,16 @@ def failure_of(call: ToolCall, error: BaseException) -> ToolResult:
     return error_result(call, f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 
+def words_of(error: BaseException) -> str:
+    """What a stranger's code raised, in words that a journal can hold. Never raises."""
+    return _clean(f"{type(error).__name__}: {_words(error)}".removesuffix(": "))
+
+
+def journalable(text: object) -> str:
+    """A stranger's text without what JSON cannot carry; empty where it is no text."""
+    return _clean(text) if isinstance(text, str) and text else ""
+
+
 def error_result(call: ToolCall, text: str) -> ToolResult:
     return _result(call, (Text(cut_middle(_clean(text), limit=MAX_TEXT_CHARACTERS)),), is_error=True)
 
