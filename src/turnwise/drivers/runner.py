@@ -11,11 +11,13 @@ from typing import Literal, assert_never
 import msgspec
 
 from turnwise.drivers.approvals import Approver, ask
+from turnwise.drivers.bookkeeping import Books, PriceFinder
 from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import Clock, SystemClock, sleep
 from turnwise.drivers.endpoints import Endpoint, build_http_request
 from turnwise.drivers.exchange import Exchange
 from turnwise.drivers.journal import Record, RequestSent, ToolsStarted, TurnJournal
+from turnwise.drivers.ledger import Ledger
 from turnwise.drivers.tools import Around, Tool, ToolRun
 from turnwise.drivers.transport import Transport
 from turnwise.drivers.watching import (
@@ -48,7 +50,7 @@ from turnwise.turn.commands import (
     SendRequest,
     Wait,
 )
-from turnwise.turn.config import TurnResult
+from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.events import (
     CallsInspected,
     Event,
@@ -100,6 +102,8 @@ class _Means(msgspec.Struct, frozen=True, kw_only=True):
     inspect: Inspector | None
     approver: Approver | None
     run_hooks: HookRunner | None
+    find_price: PriceFinder | None
+    ledger: Ledger | None
     check_output: OutputChecker | None
     path: tuple[str, ...]
     settle_s: float
@@ -110,7 +114,8 @@ class Runner:
 
     `watch` sees everything on a side branch and cannot harm the turn; `prepare_step` is the user's: what it raises is
     raised by `run`. `circuits` know which endpoints are to be left alone for a while; who runs many turns shares them.
-    `jitter` gives numbers of [0, 1) that spread the waits before retries.
+    `jitter` gives numbers of [0, 1) that spread the waits before retries. Each request is entered in `ledger` (a
+    sub-agent's in its parent's; each turn has its own without one), priced by `find_price`.
     """
 
     def __init__(
@@ -128,6 +133,8 @@ class Runner:
         inspect: Inspector | None = None,
         approver: Approver | None = None,
         run_hooks: HookRunner | None = None,
+        find_price: PriceFinder | None = None,
+        ledger: Ledger | None = None,
         check_output: OutputChecker | None = None,
         path: tuple[str, ...] = (),
         settle_s: float = SETTLE_S,
@@ -146,12 +153,15 @@ class Runner:
             inspect=inspect,
             approver=approver,
             run_hooks=run_hooks,
+            find_price=find_price,
+            ledger=ledger,
             check_output=check_output,
             path=path,
             settle_s=settle_s,
         )
         self._running: _Running | None = None
         self.result: TurnResult | None = None  # of the last turn, also of one whose task was cancelled
+        self.ledger: Ledger | None = ledger  # of the last turn
 
     async def run(
         self, started: TurnStarted, *, earlier: Sequence[Message] | Carried = (), journal: TurnJournal | None = None
@@ -164,7 +174,8 @@ class Runner:
         """
         if self._running is not None:
             raise CallerError("this runner is in the middle of a turn: await it, or make another runner")
-        running = self._running = _Running(self._means, journal=journal)
+        running = self._running = _Running(self._means, config=started.config, journal=journal)
+        self.ledger = running.books.ledger
         try:
             return await running.run(started, earlier=earlier)
         finally:
@@ -192,7 +203,7 @@ class Runner:
 class _Running:
     """One turn on its way."""
 
-    def __init__(self, means: _Means, *, journal: TurnJournal | None) -> None:
+    def __init__(self, means: _Means, *, config: TurnConfig, journal: TurnJournal | None) -> None:
         self._means = means
         self._clock = means.clock
         self._watch = means.watch
@@ -204,6 +215,15 @@ class _Running:
         self._step = 0
         self._turn: Turn | None = None
         self._turn_id = ""
+        self.books = Books(
+            config,
+            ledger=means.ledger,
+            path=means.path,
+            provider=means.endpoint.profile.name,
+            find_price=means.find_price,
+            journal=journal,
+            clock=means.clock,
+        )
         self.result: TurnResult | None = None
         self._unanswered: dict[str, ToolCall] = {}  # calls whose result the watcher has not seen, by id
 
@@ -313,7 +333,13 @@ class _Running:
             case RunHooks():
                 return await self._hook(command)
             case Ask():
-                return await ask(command, approver=self._means.approver, clock=self._clock, path=self._means.path)
+                return await ask(
+                    command,
+                    approver=self._means.approver,
+                    clock=self._clock,
+                    path=self._means.path,
+                    scrub=self._means.endpoint.scrub,
+                )
             case _:
                 assert_never(command)
 
@@ -344,15 +370,14 @@ class _Running:
             return RequestFailed(number=number, fault=closed, jitter=self._jitter(), sent=False)
         call = endpoint.family.encode_request(command.request, endpoint.profile)
         request = build_http_request(endpoint, call, connect_s=command.deadlines.connect_s)
-        self._write(
-            RequestSent(
-                number=number,
-                purpose=command.purpose,
-                url=endpoint.scrub(request.url.partition("?")[0]),
-                body_sha256=hashlib.sha256(request.body).hexdigest(),
-                body_bytes=len(request.body),
-            )
+        sent = RequestSent(
+            number=number,
+            purpose=command.purpose,
+            url=endpoint.scrub(request.url.partition("?")[0]),
+            body_sha256=hashlib.sha256(request.body).hexdigest(),
+            body_bytes=len(request.body),
         )
+        entry = self.books.enter(command, sent)
         self._tell(
             RequestStarted(
                 number=number,
@@ -371,7 +396,12 @@ class _Running:
             on_frame=None if self._watch is None else lambda frame: self._tell(FrameSeen(number, frame)),
             limits=self._means.limits,
         )
-        event = await exchange.run(request)
+        try:
+            event = await exchange.run(request)
+        except BaseException:
+            self.books.complete(entry, exchange, event=None)
+            raise
+        self.books.complete(entry, exchange, event=event)
         self._exchange = None
         response, fault = (
             (event.response, event.response.fault) if isinstance(event, ResponseReceived) else (None, event.fault)
@@ -407,7 +437,11 @@ class _Running:
             on_finish=on_finish,
             settle_s=self._means.settle_s * TOOL_SHARE,
             around=Around(
-                turn_id=self._turn_id, path=self._means.path, approver=self._means.approver, watch=self._tell
+                turn_id=self._turn_id,
+                path=self._means.path,
+                approver=self._means.approver,
+                watch=self._tell,
+                ledger=self.books.ledger,
             ),
         )
         results = await self._tool_run.run()
@@ -419,6 +453,7 @@ class _Running:
         """A failed request that is to be sent again is given up, with whatever of it was shown."""
         given_up = isinstance(command, Wait) or (isinstance(command, SendRequest) and command.retry_of is not None)
         if given_up and isinstance(event, ResponseReceived | RequestFailed) and getattr(event, "sent", True):
+            self.books.discard(event.number)
             seconds = command.seconds if isinstance(command, Wait) else 0.0
             fault = event.response.fault if isinstance(event, ResponseReceived) else event.fault
             self._tell(AttemptDiscarded(number=event.number, fault=fault, retry_in_s=seconds))

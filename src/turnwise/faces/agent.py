@@ -159,7 +159,7 @@ class Agent:
         self._journal = journal
         self._folder = folder or Path.cwd()
         self._clock = clock or SystemClock()
-        self._hooks = Hooks(hooks, clock=self._clock)
+        self._hooks = Hooks(hooks, clock=self._clock, scrub=self._endpoint.scrub)
         self._ids = TimeOrderedIds(self._clock)
         self._circuits = Circuits(clock=self._clock)
         self._given_transport = transport
