@@ -76,6 +76,7 @@ class Exchange:
         self._error: list[bytes] = []  # its body so far
         self._body: list[bytes] = []  # of an answer that is no stream
         self._streamed_bytes = 0
+        self._arrived: Response | None = None
         self.first_event_s: float | None = None  # when a stream's first event had come (UTC, seconds since 1970)
 
     @property
@@ -171,9 +172,9 @@ class Exchange:
 
     def arrived(self) -> Response | None:
         """What there is of the response, for a request that was broken off. Nothing may be read afterwards."""
-        if self._reader is None or self._reader.frames == 0:
-            return None
-        return hide_in_response(self._reader.finish(), scrub=self._endpoint.scrub)
+        if self._arrived is None and self._reader is not None and self._reader.frames:
+            self._arrived = hide_in_response(self._reader.finish(), scrub=self._endpoint.scrub)
+        return self._arrived
 
     def _feed(self, reader: ResponseReader, chunk: bytes, dog: Watchdog) -> None:
         self._first.feed(chunk)

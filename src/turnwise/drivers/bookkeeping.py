@@ -1,0 +1,91 @@
+"""Keeps the ledger of one running turn: in memory, and in the journal where there is one."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.exchange import Exchange
+from turnwise.drivers.journal import RequestSent, TurnJournal
+from turnwise.drivers.ledger import Ledger, LedgerEntry, Received, discarded_entry, ended_entry, entry_of
+from turnwise.rules.pricing import PriceRow
+from turnwise.turn.commands import SendRequest
+from turnwise.turn.config import TurnConfig
+from turnwise.turn.events import RequestFailed, ResponseReceived
+
+PriceFinder = Callable[[str, float], PriceRow | None]
+"""What a model costs at that time (UTC, seconds since 1970); None where nobody knows."""
+
+
+class Books:
+    """Of one turn. `ledger` is that of its parent where it is a sub-agent's."""
+
+    def __init__(
+        self,
+        config: TurnConfig,
+        *,
+        ledger: Ledger | None,
+        path: tuple[str, ...],
+        provider: str,
+        find_price: PriceFinder | None,
+        journal: TurnJournal | None,
+        clock: Clock,
+    ) -> None:
+        self.ledger = ledger or Ledger(root_session=config.session_id, root_turn=config.turn_id)
+        self._config = config
+        self._path = path
+        self._provider = provider
+        self._find_price = find_price
+        self._journal = journal
+        self._clock = clock
+
+    def enter(self, order: SendRequest, sent: RequestSent) -> LedgerEntry:
+        """On return the request is safely written down, and may leave."""
+        entry = entry_of(
+            order,
+            session=self._config.session_id,
+            turn=self._config.turn_id,
+            ledger=self.ledger,
+            path=self._path,
+            provider=self._provider,
+        )
+        entry = msgspec.structs.replace(entry, started=self._clock.now(), sent_bytes=sent.body_bytes)
+        if self._journal is not None:
+            self._journal.request_leaves(sent, entry)
+        self.ledger.put(entry)
+        return entry
+
+    def complete(
+        self, entry: LedgerEntry, exchange: Exchange, *, event: ResponseReceived | RequestFailed | None
+    ) -> None:
+        """What came of it, and its price. Without an event it was cancelled."""
+        match event:
+            case ResponseReceived(response=response):
+                received = Received(response=response, fault=response.fault)
+            case RequestFailed(partial=partial, fault=fault):
+                received = Received(partial=partial, fault=fault)
+            case None:
+                received = Received(partial=exchange.arrived(), cancelled=True)
+        find = self._find_price
+        self._note(
+            ended_entry(
+                entry,
+                msgspec.structs.replace(
+                    received, first_event=exchange.first_event_s, received_bytes=exchange.received_bytes
+                ),
+                ended=self._clock.now(),
+                row=None if find is None else find(entry.model, entry.started),
+                billed_in_step=self.ledger.billed_in_step(entry),
+            )
+        )
+
+    def discard(self, number: int) -> None:
+        """The request is given up, and sent again."""
+        entry = self.ledger.get(self._config.turn_id, number)
+        if entry is not None:
+            self._note(discarded_entry(entry))
+
+    def _note(self, entry: LedgerEntry) -> None:
+        self.ledger.put(entry)
+        if self._journal is not None:
+            self._journal.request_became(entry)
