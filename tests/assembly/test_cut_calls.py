@@ -508,3 +508,20 @@ def test_no_call_is_ever_complete_with_arguments_that_the_model_did_not_finish(
     assert [(call.state.value, json.loads(call.arguments)) for call in calls_of(whole.message)] == [
         ("complete", call.value) for call in wholes
     ]
+
+
+@pytest.mark.promise("cut:never-run")
+def test_a_call_in_which_no_cut_would_show_is_labelled() -> None:
+    """Proves: an object, nothing, `{}` and free-form text as the call written last; raw text that closes is no such."""
+    first = piece('{"a":1}', id="c0", whole=True)
+    for last, labelled in (
+        (piece('{"a":1}', id="c1", whole=True), ("c1",)),
+        (piece("", id="c1"), ("c1",)),
+        (piece("null", id="c1"), ("c1",)),
+        (piece("{}", id="c1"), ("c1",)),
+        (ToolCallDelta(index=1, id="c1", name="f", arguments="*** Be", free_form=True), ("c1",)),
+        (piece('{"a":1}', id="c1"), ()),
+        (piece('{"a":', id="c1"), ()),
+    ):
+        assert assembled(first, msgspec.structs.replace(last, index=1), CALLS).may_hide_cut == labelled
+    assert assembled(first, LENGTH).may_hide_cut == ()  # it is cut

@@ -1,5 +1,6 @@
 """Truncation is seen whatever the finish reason claims, and what has a prefix is told from what has none."""
 
+import msgspec
 import pytest
 
 from turnwise.rules.truncation import Cut, CutCall, find_cut, hands_out_objects
@@ -22,6 +23,8 @@ CUT = ToolCall(id="2", name="write", arguments='{"path":"a","cont', state=Argume
 EMPTY = ToolCall(id="3", name="write", arguments="", state=ArgumentsState.TRUNCATED)
 HANDED_OUT = ToolCall(id="4", name="write", arguments='{"path":"a"}', state=ArgumentsState.TRUNCATED)
 FREE = ToolCall(id="5", name="patch", arguments="*** Begin", free_form=True, state=ArgumentsState.TRUNCATED)
+NOTHING = ToolCall(id="6", name="list", arguments="{}")
+FREE_WHOLE = ToolCall(id="7", name="patch", arguments="*** Begin", free_form=True)
 LENGTH, STOP, CALLS, NONE = FinishReason.LENGTH, FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.CUT
 
 
@@ -73,6 +76,40 @@ def test_every_witness(
     """Proves: each witness by itself shows the cut, and nothing else does."""
     given = response(*parts, finish=finish, output_tokens=output_tokens)
     assert find_cut(given, limit_tokens=100, hands_out_objects=objects) == cut
+
+
+@pytest.mark.promise("cut:never-run")
+@pytest.mark.parametrize(
+    ("call", "finish", "output_tokens", "cut"),
+    [
+        (WHOLE, STOP, 100, cut_calls(WHOLE, None, limited=True)),
+        (WHOLE, CALLS, 100, cut_calls(WHOLE, None, limited=True)),
+        (WHOLE, NONE, 100, cut_calls(WHOLE, None, limited=True)),
+        (WHOLE, CALLS, 99, None),
+        (FREE_WHOLE, CALLS, 100, cut_calls(FREE_WHOLE, FREE_WHOLE.arguments, limited=True)),
+        (FREE_WHOLE, CALLS, 99, None),
+    ],
+)
+def test_a_call_that_may_hide_a_cut_counts_as_cut_at_the_limit(
+    call: ToolCall, finish: FinishReason, output_tokens: int, cut: Cut | None
+) -> None:
+    """Proves: assembly's label counts in families whose arguments come as text, whatever the finish reason claims."""
+    given = msgspec.structs.replace(
+        response(NOTHING, call, finish=finish, output_tokens=output_tokens), may_hide_cut=(call.id,)
+    )
+    assert find_cut(given, limit_tokens=100, hands_out_objects=False) == cut
+
+
+@pytest.mark.promise("cut:never-run")
+def test_a_last_call_that_says_nothing_is_cut_at_the_limit() -> None:
+    """Proves: `{}` is what servers make of a call that had not got to its arguments; before another call it is whole."""
+    for finish, output_tokens in ((LENGTH, 10), (CALLS, 100), (STOP, 100)):
+        for arguments in ("{}", " { } ", "", "null"):
+            call = msgspec.structs.replace(NOTHING, arguments=arguments)
+            given = response(NOTHING, call, finish=finish, output_tokens=output_tokens)
+            assert find_cut(given, limit_tokens=100, hands_out_objects=False) == cut_calls(call, None, limited=True)
+    assert find_cut(response(NOTHING, finish=CALLS), limit_tokens=100, hands_out_objects=False) is None
+    assert find_cut(response(NOTHING, WHOLE, finish=LENGTH), limit_tokens=100, hands_out_objects=False) is None
 
 
 @pytest.mark.promise("cut:not-blamed")

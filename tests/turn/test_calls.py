@@ -18,10 +18,12 @@ from turnwise.vocab import (
     NamedTool,
     OutputSchema,
     Repair,
+    Settings,
     StopReason,
     Text,
     ToolResult,
     ToolSpec,
+    Usage,
     calls_of,
 )
 
@@ -334,3 +336,25 @@ def test_a_pending_call_beside_a_running_one_is_answered_too_when_the_run_is_kil
     turn, _ = Turn.start(started)
     turn.receive(ResponseReceived(number=1, response=says(call("a"), call("b", "client", "{}"))))
     assert results_in(turn.left_behind()).keys() == {"a", "b"}
+
+
+@pytest.mark.promise("cut:never-run")
+@pytest.mark.parametrize("finish", [FinishReason.TOOL_CALLS, FinishReason.STOP, FinishReason.CUT])
+@pytest.mark.parametrize("arguments", ["{}", PATH])
+def test_a_call_that_may_hide_a_cut_does_not_run_where_all_tokens_were_used(
+    finish: FinishReason, arguments: str
+) -> None:
+    """A server that hands out an object, or nothing, and a false finish reason: only the token count tells (Chat)."""
+    free = ToolOffer(spec=ToolSpec(name="free", parameters='{"type":"object"}'), effect="read")
+    config = replace(CONFIG, settings=Settings(max_output_tokens=100), recover="split", tools=(READ, free))
+    at_limit = replace(
+        says(call("whole"), call("last", "free", arguments), finish=finish),
+        usage=Usage(input_tokens=1, output_tokens=100),
+        may_hide_cut=("last",),
+    )
+    played = play([at_limit, says("Done.")], config=config)
+    assert [[plan.call.id for plan in plans] for plans in played.ran] == [["whole"]]
+    assert " cut off " in results_in(played.result.messages)["last"]
+    below = replace(at_limit, usage=Usage(input_tokens=1, output_tokens=99), finish=FinishReason.TOOL_CALLS)
+    again = play([below, says("Done.")], config=config)
+    assert [[plan.call.id for plan in plans] for plans in again.ran] == [["whole", "last"]]

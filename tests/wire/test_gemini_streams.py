@@ -78,6 +78,7 @@ def test_a_whole_answer_becomes_frames() -> None:
         usage=COUNTED,
         id="r1",
         model="gemini-3",
+        may_hide_cut=("call_1",),
     )
     assert [repair.kind for repair in response.repairs] == ["id_missing"]
 

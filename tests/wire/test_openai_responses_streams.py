@@ -164,6 +164,7 @@ EVERYTHING = [
 MESSAGE_FIELDS = Opaque("openai_responses", '{"id":"msg_1","status":"completed","phase":"final_answer"}')
 WHOLE = Response(
     id="resp_1",
+    may_hide_cut=("call_4",),  # free-form text shows no cut
     model="gpt-5",
     message=Message(
         "assistant",

@@ -302,15 +302,17 @@ class ArgumentText:
 
     def settle(self, *, cut_if_silent: bool, cut_if_growing: bool, cut_if_handed_out: bool) -> Settled:
         """Judge the arguments. The flags say what the response's end means for a call whose text cannot show a cut:
-        one that said nothing, an object to which more may have come, any object."""
+        one that said nothing, an object to which more may have come, any object (and `{}`, however it came)."""
         text = self.joined()
         if self._judged is None or self._judged[0] is not text:
             self._judged = (text, self._judge(text))
         settled = self._judged[1]
         if settled.state is not ArgumentsState.COMPLETE:
             return settled
-        placeholder = self.handed_out and settled.arguments == "{}"
-        if (cut_if_silent and settled.empty) or (cut_if_growing and placeholder):
+        # `{}` says no more than nothing: servers put it where the model had not begun, and a limit may fall there.
+        placeholder = _EMPTY_OBJECT.fullmatch(settled.arguments) is not None
+        grows = cut_if_growing and self.handed_out
+        if (cut_if_silent and settled.empty) or ((cut_if_handed_out or grows) and placeholder):
             return Settled("", ArgumentsState.TRUNCATED, "cut before its arguments began")
         if self.handed_out and (cut_if_handed_out or (cut_if_growing and self._grew)):
             reason = "the response ended by its limit while this call was being written; keys may be missing"

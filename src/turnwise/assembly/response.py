@@ -139,12 +139,15 @@ class Assembler:
         reason = self._reason()
         suspects = self._suspects()
         parts: list[Part] = []
+        hiding: list[str] = []
         for block in self._blocks.values():
             if block.call is not None:
                 settled = self._judge(block, block.call, reason=reason, suspect=block in suspects)
                 self._record(block.call, settled, reason=reason, suspect=block in suspects)
                 if (call := self._settled_call(block, settled)) is not None:
                     parts.append(call)
+                    if block in suspects and self._may_hide_cut(block, settled):
+                        hiding.append(call.id)
             elif (part := block.part()) is not None:
                 parts.append(part)
         calls = [part for part in parts if isinstance(part, ToolCall)]
@@ -158,6 +161,7 @@ class Assembler:
             model=self._model,
             repairs=all_repairs(self._table, others=self._repairs),
             fault=self._fault,
+            may_hide_cut=tuple(hiding),
         )
 
     # -- the pieces --------------------------------------------------------------------------------------------------
@@ -399,6 +403,13 @@ class Assembler:
         them (a wire need not keep the order of text and calls)."""
         newest = self._blocks[self._table.calls[-1].block] if self._table.calls else None
         return [block for block in (newest, self._written) if block is not None]
+
+    def _may_hide_cut(self, block: Block, settled: Settled) -> bool:
+        """Whether only the response's end says that the call is whole: had that been the limit, it would be cut."""
+        if settled.state is not ArgumentsState.COMPLETE or block.call is None:
+            return False
+        limited = self._judge(block, block.call, reason=FinishReason.LENGTH, suspect=True)
+        return limited.state is ArgumentsState.TRUNCATED
 
     def _settled_call(self, block: Block, settled: Settled) -> ToolCall | None:
         """The call in its whole form; None where nothing came of it."""

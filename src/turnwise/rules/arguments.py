@@ -151,7 +151,7 @@ def _what_was_cut(call: ToolCall, *, spec: ToolSpec | None) -> str:
     length = len(call.arguments)
     if spec is None:
         return f"this call was cut off inside the name of its tool (`{shorten(call.name)}`)"
-    if not call.arguments.strip():
+    if call.arguments.strip() in ("", "{}"):
         return f"this call of `{call.name}` was cut off before its arguments began"
     # An object that was handed out has the parameters that happened to be whole.
     as_object = call.reason is None and call.arguments.rstrip().endswith("}") and not call.free_form

@@ -2,7 +2,9 @@
 
 Witnesses, each enough by itself: the finish reason `length` (assembly makes it that where OpenRouter's
 `native_finish_reason` or a Responses `incomplete_details` says so beside a word that does not); as many output tokens as were
-asked for; arguments that stop in mid-JSON, which no finish reason can talk away. A stream that ends without any word
+asked for; arguments that stop in mid-JSON, which no finish reason can talk away. With either of the first two, the call written
+last is cut as well where a cut would not show in it: it came as an object, as free-form text, without arguments, or as `{}`,
+which is what servers make of a call that had not got to its arguments. A stream that ends without any word
 (`cut`) is no proof of the limit, but what had arrived can be gone on from all the same; one that has its API's end mark
 without a finish reason is whole, unless its usage, its length or its arguments say otherwise. A failure of the provider or of the
 connection is none of this: that request is made again (promise cut:not-blamed).
@@ -20,6 +22,7 @@ from turnwise.vocab import NO_FINISH_REASON, ArgumentsState, FinishReason, Respo
 
 # Ends after which nothing is gone on from: the request failed, or the answer may not be had.
 NO_CUT = frozenset({FinishReason.ERROR, FinishReason.REFUSAL, FinishReason.CONTENT_FILTER, FinishReason.PAUSE})
+_NO_SPACE = str.maketrans("", "", " \t\n\r")
 
 
 class CutCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +58,8 @@ def fills_half(cut: Cut, *, limit_tokens: int | None) -> bool:
 
 def find_cut(response: Response, *, limit_tokens: int | None, hands_out_objects: bool) -> Cut | None:
     """What the limit cut of `response`; None if nothing. `limit_tokens` is what was asked for, `hands_out_objects` says
-    that this endpoint's arguments come as objects in this mode."""
+    that this endpoint's arguments come as objects in this mode. That a call came in such a way all the same, or without
+    arguments, assembly says (`Response.may_hide_cut`): servers of any family do."""
     if response.fault is not None or response.finish in NO_CUT:
         return None
     limited = response.finish is FinishReason.LENGTH or _at_limit(response, limit_tokens=limit_tokens)
@@ -64,7 +68,9 @@ def find_cut(response: Response, *, limit_tokens: int | None, hands_out_objects:
     cut = [
         CutCall(call=call, prefix=_prefix(call))
         for call in calls
-        if call.state is ArgumentsState.TRUNCATED or (limited and hands_out_objects and call is last)
+        if call.state is ArgumentsState.TRUNCATED
+        or (limited and call.id in response.may_hide_cut)
+        or (limited and call is last and (hands_out_objects or _says_nothing(call)))
     ]
     if cut or (calls and not limited):
         return Cut(limited=limited, calls=tuple(cut)) if cut else None
@@ -110,12 +116,19 @@ def _last_written(response: Response) -> ToolCall | None:
     return None
 
 
+def _says_nothing(call: ToolCall) -> bool:
+    """Whether its arguments are none, or `{}`: what a server makes of a call that was cut before they began."""
+    return not call.free_form and call.arguments.translate(_NO_SPACE) in ("", "{}", "null")
+
+
 def _prefix(call: ToolCall) -> str | None:
     """Raw text that was cut is never whole JSON, and an object that was handed out always is."""
-    if not call.arguments.strip() or call.state is not ArgumentsState.TRUNCATED:
+    if not call.arguments.strip():
         return None
     if call.free_form:
         return call.arguments
+    if call.state is not ArgumentsState.TRUNCATED:
+        return None
     try:
         decode_strictly(call.arguments)
     except ValueError:

@@ -58,6 +58,11 @@ def assemble(frames: Iterable[Frame], *, tool_names: frozenset[str] = frozenset(
 # Responses
 
 
+def as_said(response: Response) -> Response:
+    """The response without what only tells how it came: bodies and streams of one family differ in that."""
+    return msgspec.structs.replace(response, may_hide_cut=())
+
+
 def check_every_split(family: Family, stream: bytes, *, profile: Profile) -> None:
     """The same frames, whole, in every two pieces and byte by byte (promise assembly:split-anywhere)."""
     whole = decode_stream(family, [stream], profile=profile)
@@ -76,9 +81,9 @@ def check_response_round_trip(
 ) -> None:
     """Encoded as a body and as a stream, and decoded again, it is `expected`: the response less the family's losses."""
     body = family.encode_body(response, request)
-    assert assemble(family.decode_body(body, profile, DEFAULT_LIMITS)) == expected, body.decode()
+    assert as_said(assemble(family.decode_body(body, profile, DEFAULT_LIMITS))) == expected, body.decode()
     stream = encode_stream(family, frames_of(response, piece=PIECE_CHARACTERS), request=request)
-    assert assemble(decode_stream(family, [stream], profile=profile)) == expected, stream.decode()
+    assert as_said(assemble(decode_stream(family, [stream], profile=profile))) == expected, stream.decode()
 
 
 def encode_stream(family: Family, frames: Iterable[Frame], *, request: Request) -> bytes:

@@ -70,7 +70,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One whole response. `message` is the assistant's, its calls in the order in which they began. `fault` is set where
-    the stream itself reported an error; what had arrived before is kept."""
+    the stream itself reported an error; what had arrived before is kept. `may_hide_cut` are the ids of those `complete`
+    calls that would count as cut, had the response ended by its output limit: written last, and handed out as an object,
+    as free-form text, or without arguments, so that a cut would not show in them."""
 
     message: Message
     finish: FinishReason
@@ -81,3 +83,4 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str | None = None
     repairs: tuple[Repair, ...] = ()
     fault: Fault | None = None
+    may_hide_cut: tuple[str, ...] = ()
