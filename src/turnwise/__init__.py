@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 from turnwise._version import __version__
 
 if TYPE_CHECKING:
+    from turnwise.drivers.approvals import Asking
+    from turnwise.drivers.hooks import ChangeArguments, ChangeResult, Deny, Hook
     from turnwise.drivers.journal import Journal
     from turnwise.drivers.tools import Tool
     from turnwise.drivers.watching import (
         AttemptDiscarded,
         CallAnswered,
+        ChildSeen,
         FrameSeen,
         RequestFinished,
         RequestStarted,
@@ -39,7 +42,9 @@ if TYPE_CHECKING:
     from turnwise.faces.tools import FunctionTool, tool
     from turnwise.rules.budget import ModelLimits
     from turnwise.rules.limits import MaxRequests, MaxSteps, MaxTokens, MaxWallTime
+    from turnwise.rules.permissions import PermissionRule, Policy
     from turnwise.rules.retries import RetryPolicy
+    from turnwise.turn.approvals import Approval
     from turnwise.turn.commands import PrepareStep as StepView
     from turnwise.turn.config import Deadlines
     from turnwise.turn.events import StepPrepared as StepChanges
@@ -60,11 +65,14 @@ if TYPE_CHECKING:
     )
 
 _ROOMS = {
+    "turnwise.drivers.approvals": ("Asking",),
+    "turnwise.drivers.hooks": ("ChangeArguments", "ChangeResult", "Deny", "Hook"),
     "turnwise.drivers.journal": ("Journal",),
     "turnwise.drivers.tools": ("Tool",),
     "turnwise.drivers.watching": (
         "AttemptDiscarded",
         "CallAnswered",
+        "ChildSeen",
         "FrameSeen",
         "RequestFinished",
         "RequestStarted",
@@ -88,7 +96,9 @@ _ROOMS = {
     "turnwise.faces.tools": ("FunctionTool", "tool"),
     "turnwise.rules.budget": ("ModelLimits",),
     "turnwise.rules.limits": ("MaxRequests", "MaxSteps", "MaxTokens", "MaxWallTime"),
+    "turnwise.rules.permissions": ("PermissionRule", "Policy"),
     "turnwise.rules.retries": ("RetryPolicy",),
+    "turnwise.turn.approvals": ("Approval",),
     "turnwise.turn.commands": ("StepView=PrepareStep",),
     "turnwise.turn.config": ("Deadlines",),
     "turnwise.turn.events": ("StepChanges=StepPrepared",),
@@ -117,16 +127,23 @@ _PLACES = {
 
 __all__ = [
     "Agent",
+    "Approval",
+    "Asking",
     "AttemptDiscarded",
     "BadTool",
     "CallAnswered",
     "CallerError",
+    "ChangeArguments",
+    "ChangeResult",
+    "ChildSeen",
     "Deadlines",
+    "Deny",
     "Fault",
     "File",
     "FinishReason",
     "FrameSeen",
     "FunctionTool",
+    "Hook",
     "Journal",
     "MaxRequests",
     "MaxSteps",
@@ -137,6 +154,8 @@ __all__ = [
     "ModelFault",
     "ModelLimits",
     "NamedTool",
+    "PermissionRule",
+    "Policy",
     "ProviderFault",
     "Repair",
     "RequestFinished",
