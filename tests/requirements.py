@@ -188,17 +188,14 @@ PROMISES: dict[str, Promise] = {
     "wait:ask": Promise(
         "Every approval or question has a deadline and a default; unattended runs decide at once; the model is told why.",
         "opencode",
-        WAIT,
     ),
     "wait:child": Promise(
         "A child's ask is shown at the root with its path; a child's stall or deadline returns what it has to the parent.",
         "opencode",
-        WAIT,
     ),
     "wait:cancel": Promise(
         "Cancel reaches streams, tools, children, asks and retry sleeps; all settle within a second; every call still has its result; no process is left.",
         "opencode",
-        WAIT,
     ),
     "wait:stream": Promise(
         "Connect, first event, idle between events (keep-alives do not count) and total each have a deadline.",
