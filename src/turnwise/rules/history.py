@@ -372,15 +372,26 @@ def open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     return ()
 
 
+def waiting_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+    """The open calls that can still run: nothing but results stands behind them. A session that has gone on without them
+    has given them a result, and a second one would come after later messages."""
+    last = next((message for message in reversed(messages) if message.role != "tool"), None)
+    return open_calls(messages) if last is not None and last.role == "assistant" and calls_of(last) else ()
+
+
 def check_input(input: Sequence[Message], *, history: Sequence[Message], approved: Collection[str] = ()) -> None:
     """Raise CallerError unless `input` can start a turn after `history`: something to send, and if it hands in results,
     exactly those that the session waits for, but for calls that are `approved` or denied now. A user's message alone goes on
     without them."""
     waiting = [call.id for call in open_calls(history)]
-    if stray := [id for id in approved if id not in waiting]:
-        raise CallerError(
-            f"no pending call has the id `{stray[0]}`; the session waits for: {', '.join(waiting) or 'nothing'}"
-        )
+    if approved:
+        undecided = [call.id for call in waiting_calls(history)]
+        if stray := [id for id in approved if id not in undecided]:
+            gone_on = " any more, as the session has gone on without it" if stray[0] in waiting else ""
+            raise CallerError(
+                f"no pending call has the id `{stray[0]}`{gone_on}; "
+                f"the session waits for: {', '.join(undecided) or 'nothing'}"
+            )
     if not approved and not any(message.parts for message in input):
         raise CallerError("there is nothing to send: give a message, or the results of the pending calls")
     given = [part.call_id for message in input for part in message.parts if isinstance(part, ToolResult)]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from turnwise.rules.history import waiting_calls
 from turnwise.turn.approvals import Approval
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Message, Part, ToolCall, ToolResult, calls_of
@@ -32,7 +33,7 @@ def taken_up(started: TurnStarted, *, earlier: Sequence[Message]) -> Resumed:
     added = (*before, *results)
     new = (*started.history, *added)
     answered = {approval.call_id for approval in started.approvals}
-    calls = tuple([call for call in _waiting((*earlier, *new)) if call.id in answered])
+    calls = tuple([call for call in waiting_calls((*earlier, *new)) if call.id in answered])
     if not calls:
         return plain
     words = [
@@ -79,16 +80,6 @@ def joined_results(first: Message, second: Message, *, asked: Message) -> Messag
 
 def _asks(message: Message) -> bool:
     return message.role == "assistant" and bool(calls_of(message))
-
-
-def _waiting(messages: Sequence[Message]) -> list[ToolCall]:
-    """The calls of the last message that have no result behind it."""
-    done: set[str] = set()
-    for message in reversed(messages):
-        if message.role != "tool":
-            return [call for call in calls_of(message) if call.id not in done] if _asks(message) else []
-        done |= {part.call_id for part in message.parts if isinstance(part, ToolResult)}
-    return []
 
 
 def _last_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
