@@ -19,6 +19,7 @@ from turnwise.drivers.hooks import Hook, Hooks
 from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.drivers.journal import Journal, Session
 from turnwise.drivers.own_loop import run_to_end
+from turnwise.drivers.prices import NO_PRICES, Prices
 from turnwise.drivers.runner import Inspector, InterruptKind, Runner, StepPreparer
 from turnwise.drivers.tools import ChildOrder, Tool
 from turnwise.drivers.transport import Transport
@@ -33,6 +34,7 @@ from turnwise.rules.budget import ModelLimits
 from turnwise.rules.history import check_input, open_calls
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
+from turnwise.rules.pricing import PriceRow
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.approvals import Approval
 from turnwise.turn.carrying import Carried
@@ -102,7 +104,8 @@ class Agent:
     neither. `policy` are permission rules: they allow, deny, or ask `approver` about a call, whose paths and commands `inspect`
     finds out; what nobody answers in time is denied. `hooks` see calls, results and requests, and may change or deny them.
     `agents` are those that the model may hand tasks to (a tool `task`), by name and with their `description`; they draw on this
-    agent's limits and nest `max_depth` deep. `model_limits` stand over what is known of the model, figure by figure.
+    agent's limits and nest `max_depth` deep. `model_limits` stand over what is known of the model, figure by figure, `prices`
+    over what is known of its price.
 
     `async with Agent(...)` keeps connections open between runs. Raises UnknownModel, MissingKey, BadTool or another
     CallerError where it is set up wrongly.
@@ -143,6 +146,7 @@ class Agent:
         api_key_env: str | None = None,
         journal: Journal | None = None,
         folder: Path | str | None = None,
+        prices: Prices = NO_PRICES,
         transport: Transport | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -155,6 +159,7 @@ class Agent:
         self._inspect = inspect
         self.description = description
         self._output = None if output_type is None else read_output_type(output_type)
+        self._prices = prices
         self._prepare_step = prepare_step
         self._journal = journal
         self._folder = folder or Path.cwd()
@@ -302,7 +307,9 @@ class Agent:
             inspect=self._inspect,
             run_hooks=self._hooks.run,
             check_output=None if output is None else output.problems,
+            find_price=self._find_price,
         )
+        self._prices.warm(self._model.name, profile=self._model.profile.name)
         pen = None
         if self._journal is not None:
             pen = self._journal.begin_turn(
@@ -317,7 +324,7 @@ class Agent:
                 cancelled = runner.result.stop_reason is StopReason.CANCELLED
                 await self._hooks.ended(runner.result, cancelled=cancelled, deadlines=started.config.deadlines)
         kept = session_id if self._journal is not None else ""
-        return run_result(result, output=output, before=before, session=kept)
+        return run_result(result, output=output, before=before, session=kept, ledger=runner.ledger)
 
     async def run_child(self, order: ChildOrder, prompt: str, *, name: str) -> str:
         """Run one turn as a child of another: the tool `task` does. Raises ToolFault where there is no answer."""
@@ -366,6 +373,8 @@ class Agent:
                 inspect=self._inspect,
                 run_hooks=self._hooks.run,
                 check_output=None if self._output is None else self._output.problems,
+                find_price=self._find_price,
+                ledger=order.ledger,
                 path=minder.path,
                 settle_s=minder.settle_s,
             )
@@ -396,6 +405,9 @@ class Agent:
             recover=options.get("recover", config.recover),
             prepares_steps=prepares,
         )
+
+    def _find_price(self, model: str, at_s: float) -> PriceRow | None:
+        return self._prices.find(model, profile=self._model.profile.name, at_s=at_s)
 
     def _before(self, options: RunOptions) -> tuple[SessionSoFar, str]:
         """The session before this turn, and its id."""

@@ -1,8 +1,11 @@
 """What a run gives back."""
 
 from dataclasses import dataclass
+from decimal import Decimal
 
+from turnwise.drivers.ledger import Ledger, LedgerEntry
 from turnwise.faces.schemas import OutputType, problems_of
+from turnwise.rules.pricing import Cost
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.config import ChildReport, TurnResult
 from turnwise.turn.snapshot import SessionSoFar
@@ -23,8 +26,8 @@ class RunResult:
     `prefix_changes` are the requests that began otherwise than the one before, so that the provider's prompt cache missed,
     and why. `requests` counts HTTP requests, `requests_by_purpose` of each purpose ("compact": for a summary);
     `recovery_usage` is the part of `usage` that went into going on with what the output limit had cut, or asking for it once
-    more. `cost_usd` is None because prices are not
-    known yet.
+    more. `ledger` has an entry for each request, those of sub-agents (with a `path`) among them; `cost` is their sum in US
+    dollars, with the number of requests whose price nobody knows.
     """
 
     text: str
@@ -49,10 +52,18 @@ class RunResult:
     new_messages: tuple[Message, ...]
     session: str
     prefix_changes: tuple[str, ...]
-    cost_usd: str | None = None
+    ledger: tuple[LedgerEntry, ...] = ()
+    cost: Cost = Cost()  # noqa: RUF009 (frozen)
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """The whole cost; None where the price of a part of it is not known."""
+        return self.cost.exact_usd
 
 
-def run_result(result: TurnResult, *, output: OutputType | None, before: SessionSoFar, session: str) -> RunResult:
+def run_result(
+    result: TurnResult, *, output: OutputType | None, before: SessionSoFar, session: str, ledger: Ledger | None = None
+) -> RunResult:
     """The turn's result with the answer as a value. One that fits the schema, and that the type's own validators refused
     each time, leaves `output` None and the result incomplete; a repair says why."""
     value: object = None
@@ -86,4 +97,6 @@ def run_result(result: TurnResult, *, output: OutputType | None, before: Session
         new_messages=result.messages,
         session=session,
         prefix_changes=result.prefix_changes,
+        ledger=() if ledger is None else ledger.entries,
+        cost=Cost() if ledger is None else ledger.cost(),
     )
