@@ -65,6 +65,16 @@ calls = [
 text = "They said: {results}"
 """,
 )
+OUTSIDE = script(
+    "outside",
+    """
+[[steps]]
+calls = [{ name = "read", arguments = { path = "../other.txt" } }]
+
+[[steps]]
+text = "It said: {result}"
+""",
+)
 QUESTION = script(
     "question",
     """
@@ -79,7 +89,7 @@ text = "You said: {result}"
 
 @pytest.fixture(scope="module")
 def asking_lab() -> Iterator[Lab]:
-    with running_lab([TOUCHES, TWICE, HIDES, DELEGATES, QUESTION]) as lab:
+    with running_lab([TOUCHES, TWICE, HIDES, DELEGATES, OUTSIDE, QUESTION]) as lab:
         yield lab
 
 
@@ -183,6 +193,15 @@ def test_nothing_of_a_command_is_hidden(lab: Lab, folder: Path) -> None:
         assert "\u202e" not in person.raw and "\u200b" not in person.raw
         person.types("n\r")
         person.leaves_by(0)
+
+
+def test_a_path_outside_that_is_allowed_is_read(lab: Lab, folder: Path) -> None:
+    """The tool that opens it knows what was judged; the ask says where it leads."""
+    (folder.parent / "other.txt").write_text("from outside\n")
+    with at_terminal("run", "Go.", *at(lab, "outside"), cwd=folder) as person:
+        assert f"which leads outside the workspace (`{folder.parent}/other.txt`)" in person.sees("then no)")
+        person.types("y\r")
+        assert "It said: 1\tfrom outside" in person.leaves_by(0).replace("     1", "1")
 
 
 def test_what_was_typed_before_the_ask_is_no_answer_to_it(lab: Lab, folder: Path) -> None:

@@ -74,6 +74,8 @@ class TerminalApprover:
         left_s = asking.deadline_s - min(SPARE_S, asking.deadline_s / 10)
         until = self._clock.monotonic() + left_s
         approvals: list[Approval] = []
+        if all([await self._is_allowed(ask) for ask in asking.asks]):
+            return [_answer(ask, verdict="allow") for ask in asking.asks]
         if any(self._is_command(ask) for ask in asking.asks):
             self._before_command()
         try:
@@ -93,9 +95,9 @@ class TerminalApprover:
     async def _one(self, ask: OneAsk, *, path: tuple[str, ...], until: float) -> Approval:
         if ask.kind == "question":
             return await self._question(ask, path=path, until=until)
-        facts = await self._facts(ask)
-        if judge_permission(facts, policy=self.policy).kind == "allow":  # since another ask was answered
+        if await self._is_allowed(ask):  # since another ask was answered
             return _answer(ask, verdict="allow")
+        facts = await self._facts(ask)
         rules = session_rules(facts, policy=self.policy)
         possible = {"always": bool(rules), "later": self._later and not path}
         choices = [name for name in CHOICES if possible.get(name, True)]
@@ -143,6 +145,12 @@ class TerminalApprover:
             if 1 <= int(text[:9]) <= len(ask.options):
                 return _answer(ask, verdict="allow", text=ask.options[int(text) - 1])
             self._terminal.say(f"there is no answer {text[:9]}; they are 1 to {len(ask.options)}")
+
+    async def _is_allowed(self, ask: OneAsk) -> bool:
+        """What was allowed always covers it by now."""
+        if ask.kind == "question":
+            return False
+        return judge_permission(await self._facts(ask), policy=self.policy).kind == "allow"
 
     def _is_command(self, ask: OneAsk) -> bool:
         offer = self._offers.get(ask.call.name)

@@ -18,7 +18,6 @@ from turnwise.faces.cli.workplace import Workplace
 from turnwise.faces.results import RunResult
 from turnwise.rules.permissions import Policy
 from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.turn.config import Deadlines
 from turnwise.vocab import Text, ToolResult
 
 Face = JsonLines | Screen
@@ -142,7 +141,13 @@ async def run_turn(
         )
         options = {**options, "approver": approver}
     if asks:
-        options = {**options, "approvals": [*options.get("approvals", ()), *await _ask_again(asks, approver=approver)]}
+        options = {
+            **options,
+            "approvals": [
+                *options.get("approvals", ()),
+                *await _ask_again(asks, approver=approver, within_s=place.ask_s),
+            ],
+        }
     with stop.heeded():
         result = await agent.run(prompt, **{**options, "watch": seeing})
     if seeing.error is not None:
@@ -154,8 +159,8 @@ async def run_turn(
     )
 
 
-async def _ask_again(asks: Sequence[OneAsk], *, approver: TerminalApprover | None) -> list[Approval]:
-    answers = () if approver is None else await approver(Asking(asks=tuple(asks), deadline_s=Deadlines().ask_s))
+async def _ask_again(asks: Sequence[OneAsk], *, approver: TerminalApprover | None, within_s: float) -> list[Approval]:
+    answers = () if approver is None else await approver(Asking(asks=tuple(asks), deadline_s=within_s))
     answered = {answer.call_id for answer in answers}
     left = [Approval(call_id=ask.call.id, verdict="later") for ask in asks if ask.call.id not in answered]
     return [*answers, *left]

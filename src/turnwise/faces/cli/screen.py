@@ -18,6 +18,7 @@ from turnwise.drivers.watching import (
     ToolStarted,
     TurnFinished,
 )
+from turnwise.faces.cli.money import cost_said
 from turnwise.faces.cli.text import clean, many, shortened, style
 from turnwise.faces.results import RunResult
 from turnwise.turn.config import TurnResult
@@ -280,9 +281,12 @@ def describe_fault(fault: Fault) -> str:
 def outcome_line(result: RunResult, *, seconds: float) -> str:
     """What stands below the answer: how it ended, and what it took."""
     usage = result.usage
+    below = len(result.ledger) - result.requests
+    children = f" (and {below} by sub-agents)" if below > 0 else ""
+    cost = f"cost {cost_said(result.cost)}, " if result.ledger else ""
     counts = (
-        f"{many(result.steps, 'step')}, {many(result.requests, 'request')}, "
-        f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out, {seconds:.1f} s"
+        f"{many(result.steps, 'step')}, {many(result.requests, 'request')}{children}, "
+        f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out, {cost}{seconds:.1f} s"
     )
     kept = f", session {result.session[-8:]}" if result.session else ""
     if result.complete:

@@ -14,6 +14,7 @@ from turnwise.drivers.hook_commands import read_hooks
 from turnwise.drivers.hooks import Hook
 from turnwise.drivers.inspection import inspector
 from turnwise.drivers.journal import Journal, Session, journal_path
+from turnwise.drivers.prices import Prices, prices_of_layers
 from turnwise.drivers.runner import Inspector
 from turnwise.drivers.sandbox import find_sandbox
 from turnwise.drivers.settings import RunSettings, read_layers
@@ -88,7 +89,7 @@ class Workplace:
     clock: Clock
     notes: tuple[str, ...]
     commands_note: str
-    attended: bool
+    ask_s: float
 
 
 def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, output_type: object = None) -> Workplace:
@@ -142,6 +143,7 @@ def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, out
         system=instructions(given["system"], agents_md=agents_md),
         output_type=output_type,
         limits=limits_of(settings, last=last.limits if last else None),
+        prices=prices_of_layers(layers, env=os.environ),
     )
     tools = agents.tools(workspace)
     inspect = inspector(tools, workspace=folder, clock=clock)
@@ -159,7 +161,7 @@ def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, out
         clock=clock,
         notes=(*_notes_of(agents_md, before, folder=folder), *finished),
         commands_note=shell.said,
-        attended=attended,
+        ask_s=Deadlines().ask_s if given["ask_timeout"] is None else given["ask_timeout"],
     )
 
 
@@ -181,6 +183,7 @@ class _Agents:
     system: Sequence[str]
     output_type: object
     limits: Limit | None
+    prices: Prices
 
     def tools(self, workspace: Workspace) -> list[Tool]:
         """Those of the folder, and one for questions where somebody is there to answer."""
@@ -226,6 +229,7 @@ class _Agents:
             api_key_env=self.choice.api_key_env,
             journal=self.journal,
             folder=self.folder,
+            prices=self.prices,
             clock=self.clock,
         )
 

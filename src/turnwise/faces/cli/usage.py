@@ -1,0 +1,242 @@
+"""`turnwise usage`: what was sent, and what it cost, out of the ledger."""
+
+import csv
+import os
+import re
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import TextIO, cast, get_args
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text as Styled
+
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.journal import Journal, journal_path
+from turnwise.drivers.ledger_queries import By, Span, Total, TurnBill
+from turnwise.errors import CallerError
+from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.money import UNKNOWN, cost_said, usd_said
+from turnwise.faces.cli.text import has_colour, many, shortened
+from turnwise.rules.pricing import ZERO, Cost
+
+EPILOG = """\b
+Examples:
+  turnwise usage
+  turnwise usage --by day --since 30d
+  turnwise usage --by session --since 2026-11-01
+  turnwise usage --by purpose --session 3f2a9c1e
+  turnwise usage --by model --since all --csv > usage.csv
+  turnwise usage --json | jq .total.cost
+
+Money is in US dollars. A price that nobody knows is shown as unknown and never counted as 0: set it under [prices] in
+turnwise.toml, or in the file that TURNWISE_PRICES names."""
+
+DAYS = 14  # that `--by day` shows unless told otherwise
+BAR = 12  # characters
+TURNS_SHOWN = 10  # of those on plans by request; --json has all
+AGO = re.compile(r"(\d{1,5})([hdw])")
+UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What `--json` prints. Times are UTC, seconds since 1970; money is decimals as text."""
+
+    since: float
+    by: By
+    rows: list[Total]
+    total: Total | None
+    by_request: list[TurnBill]
+    session: str | None = None
+    currency: str = "USD"
+
+
+@click.command(epilog=EPILOG)
+@click.option("--by", type=click.Choice(get_args(By)), default="model", show_default=True, help="One line for each.")
+@click.option(
+    "--since",
+    metavar="WHEN",
+    help=f"A date (2026-11-01), a time ago (12h, 7d, 4w), or `all`. Default: today; {DAYS}d with --by day, all with --session.",
+)
+@click.option("--session", metavar="ID", help="Of one session and its sub-agents only.")
+@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
+@click.option("--csv", "as_csv", is_flag=True, help="The lines of the table as CSV.")
+def command(by: By, since: str | None, session: str | None, as_json: bool, as_csv: bool) -> None:
+    """Show how many requests were sent, what for, and what they cost."""
+    with as_one_line():
+        if as_json and as_csv:
+            raise CallerError("give either --json or --csv, not both")
+        clock = SystemClock()
+        began = since_of(since, by=by, has_session=session is not None, now=datetime.fromtimestamp(clock.now()))
+        with Journal.open(journal_path(os.environ), clock=clock) as journal:
+            span = Span(since=began, session=None if session is None else journal.find_session(session).row.id)
+            reader = journal.ledger
+            report = Report(
+                since=began,
+                by=by,
+                session=span.session,
+                rows=reader.totals(span, by=by),
+                total=reader.total(span),
+                by_request=reader.bills_by_request(span),
+            )
+            titles = reader.titles(span) if by == "session" or report.by_request else {}
+        if as_json:
+            sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+        elif as_csv:
+            write_csv(report.rows, by=by, stream=sys.stdout)
+        else:
+            show(report, titles=titles, stream=sys.stdout)
+
+
+def since_of(text: str | None, *, by: By, has_session: bool, now: datetime) -> float:
+    """When the report begins, on the user's own clock. Raises CallerError."""
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if text is None:
+        if has_session:
+            return 0.0
+        return (today - timedelta(days=DAYS - 1) if by == "day" else today).timestamp()
+    if text == "all":
+        return 0.0
+    if text == "today":
+        return today.timestamp()
+    if ago := AGO.fullmatch(text):
+        return max(0.0, now.timestamp() - timedelta(**{UNITS[ago.group(2)]: int(ago.group(1))}).total_seconds())
+    try:
+        return max(0.0, datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError, OSError):
+        raise CallerError(
+            f"--since: `{text}` is no time: write a date (2026-11-01), a time ago (12h, 7d, 4w), or `all`"
+        ) from None
+
+
+def write_csv(rows: Sequence[Total], *, by: By, stream: TextIO) -> None:
+    """An empty cell is an unknown price. `usd` is the sum of those that are known."""
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(
+        [
+            *(
+                by,
+                "requests",
+                "usd",
+                "requests_of_unknown_price",
+                "retries_and_continuations",
+                "their_usd",
+                "unfinished",
+            ),
+            *("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens"),
+            *("cache_saved_usd", "sent_bytes", "received_bytes", "seconds"),
+        ]
+    )
+    for row in rows:
+        writer.writerow(
+            [
+                *(row.key, row.cost.requests, known(row.cost), row.cost.unknown, row.again.requests, known(row.again)),
+                *(row.unfinished, row.input_tokens, row.output_tokens, row.reasoning_tokens),
+                *(row.cache_read_tokens, row.cache_write_tokens, f"{row.cache_saved_usd:f}"),
+                *(row.sent_bytes, row.received_bytes, round(row.seconds, 3)),
+            ]
+        )
+
+
+def known(cost: Cost) -> str:
+    return "" if cost.requests and cost.unknown == cost.requests else f"{cost.usd:f}"
+
+
+def show(report: Report, *, titles: dict[str, str], stream: TextIO) -> None:
+    console = Console(
+        file=stream,
+        no_color=not has_colour(stream),
+        force_terminal=has_colour(stream),
+        width=None if stream.isatty() else 120,
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
+    when = "" if not report.since else f" since {datetime.fromtimestamp(report.since):%Y-%m-%d %H:%M}"
+    if report.total is None:
+        console.print(f"no requests{when}; `turnwise usage --since all` shows all that there were")
+        return
+    console.print(table_of(report, titles=titles, bar=bar_of(stream)))
+    for line in lines_of(report.total):
+        console.print(line)
+    for line in saving_lines(report.by_request, titles=titles):
+        console.print(line)
+
+
+def table_of(report: Report, *, titles: dict[str, str], bar: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(report.by, no_wrap=True, overflow="ellipsis", max_width=44)
+    for name in ("requests", "tokens in", "cached", "tokens out", "cost"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    priced = any(row.cost.usd for row in report.rows)
+    sizes = [row.cost.usd if priced else Decimal(row.cost.requests) for row in report.rows]
+    most = max(sizes, default=ZERO)
+    for row, size in zip(report.rows, sizes, strict=True):
+        table.add_row(
+            name_of(row.key, by=report.by, titles=titles),
+            f"{row.cost.requests:,}",
+            f"{row.input_tokens:,}",
+            f"{row.cache_read_tokens:,}",
+            f"{row.output_tokens:,}",
+            short_cost(row.cost),
+            Styled(bar * (round(BAR * size / most) if most else 0), style="cyan"),
+        )
+    return table
+
+
+def short_cost(cost: Cost) -> str:
+    """With a `+` where a part is not known."""
+    if cost.requests and cost.unknown == cost.requests:
+        return UNKNOWN
+    return usd_said(cost.usd) + ("+" if cost.unknown else "")
+
+
+def name_of(key: str, *, by: By, titles: dict[str, str]) -> str:
+    if by != "session":
+        return shortened(key, limit=60)
+    return f"{key[-8:]} {shortened(titles.get(key, ''), limit=34)}"
+
+
+def lines_of(total: Total) -> list[str]:
+    """Below the table: the sum, what caches saved, what had to be sent again."""
+    lines = [f"{many(total.cost.requests, 'request')}: {cost_said(total.cost)}"]
+    if total.cache_read_tokens or total.cache_write_tokens:
+        word = "saved" if total.cache_saved_usd >= 0 else "cost more than they saved, by"
+        lines.append(f"caches {word} {usd_said(abs(total.cache_saved_usd))} ({total.cache_read_tokens:,} tokens read)")
+    if total.again.requests:
+        lines.append(f"retries and continuations: {many(total.again.requests, 'request')}, {cost_said(total.again)}")
+    if total.unfinished:
+        lines.append(
+            f"{many(total.unfinished, 'request')} without a known outcome: under way, or the process was killed"
+        )
+    return lines
+
+
+def saving_lines(bills: Sequence[TurnBill], *, titles: dict[str, str]) -> list[str]:
+    """For plans that bill by request: each turn, and what it would have cost with one request for each call."""
+    if not bills:
+        return []
+    lines = ["", "plans by request: each turn, and with one request for each tool call"]
+    for bill in bills[-TURNS_SHOWN:]:
+        instead = UNKNOWN if bill.one_a_call_usd is None else usd_said(bill.one_a_call_usd)
+        lines.append(
+            f"  {bill.session[-8:]} {shortened(titles.get(bill.session, ''), limit=34):<34}  "
+            f"{many(bill.cost.requests, 'request')}, {cost_said(bill.cost)}; "
+            f"one a call: {many(bill.one_a_call_requests, 'request')}, {instead}"
+        )
+    if len(bills) > TURNS_SHOWN:
+        lines.append(f"  and {many(len(bills) - TURNS_SHOWN, 'turn')} before; --json has all")
+    return lines
+
+
+def bar_of(stream: TextIO) -> str:
+    try:
+        "█".encode(cast("str | None", getattr(stream, "encoding", None)) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return "#"
+    return "█"

@@ -1,0 +1,168 @@
+"""Whose rules hold for a run: the files', the session's, the command line's; its hooks, and how its commands run."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from faces.cli.running import Cli, at, running_lab, script
+from turnwise.errors import CallerError
+from turnwise.faces.cli.pending import decide
+from turnwise.faces.cli.permissions import allowed_rules
+from turnwise.lab import Lab
+from turnwise.rules.permissions import PermissionRule
+from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.vocab import ToolCall
+
+TOUCHES = script(
+    "touches",
+    """
+[[steps]]
+calls = [{ name = "bash", arguments = { command = "touch made.txt" } }]
+
+[[steps]]
+text = "It said: {result}"
+""",
+)
+EDITS = script(
+    "edits",
+    """
+[[steps]]
+calls = [
+    { name = "edit", arguments = { path = "notes.txt", old = "draft", new = "done" } },
+    { name = "edit", arguments = { path = "todo.txt", old = "nothing", new = "all" } },
+]
+
+[[steps]]
+text = "Done."
+""",
+)
+
+
+@pytest.fixture(scope="module")
+def ruled_lab() -> Iterator[Lab]:
+    with running_lab([TOUCHES, EDITS]) as lab:
+        yield lab
+
+
+@pytest.fixture
+def lab(ruled_lab: Lab) -> Lab:
+    ruled_lab.reset()
+    return ruled_lab
+
+
+def denied(cli: Cli, lab: Lab, name: str, *args: str) -> list[str]:
+    """The names of the calls that were not allowed to run."""
+    ran = cli("run", "Go.", "--json", *args, *at(lab, name))
+    assert ran.code == 0
+    return [one["name"] for one in ran.events()[-1]["denied"]]
+
+
+def test_allow_takes_effects_and_patterns() -> None:
+    """A command's words, a path's glob; what is neither is refused with what there is."""
+    of_line: dict[str, str] = {"verdict": "allow", "source": "command line"}
+    for text, rule in (
+        ("write", PermissionRule(effect="write", where="--allow write", **of_line)),  # pyright: ignore[reportArgumentType]
+        ("bash", PermissionRule(effect="execute", where="--allow bash", **of_line)),  # pyright: ignore[reportArgumentType]
+        (
+            "bash(git push *)",
+            PermissionRule(
+                tool="bash",
+                command=("git", "push", "*"),
+                where="--allow bash(git push *)",
+                **of_line,  # pyright: ignore[reportArgumentType]
+            ),
+        ),
+        (
+            "edit(src/**)",
+            PermissionRule(tool="edit", path="src/**", where="--allow edit(src/**)", **of_line),  # pyright: ignore[reportArgumentType]
+        ),
+    ):
+        assert allowed_rules(text) == (rule,)
+    for text in ("rm", "bash()", "bash(a; b)", "edit(../x)", "bash(git"):
+        with pytest.raises(CallerError, match=r"pattern|command|path"):
+            allowed_rules(text)
+
+
+def test_a_pattern_allows_what_it_names_and_no_more(cli: Cli, lab: Lab, folder: Path) -> None:
+    """The other call is denied beside it."""
+    assert denied(cli, lab, "edits", "--allow", "edit(notes.txt)") == ["edit"]
+    assert (folder / "notes.txt").read_text() == "status: done\n"
+    assert (folder / "todo.txt").read_text() == "nothing\n"
+    assert denied(cli, lab, "touches", "--allow", "bash(touch *)") == []
+    assert (folder / "made.txt").exists()
+
+
+def test_the_users_file_allows_and_a_projects_only_denies(cli: Cli, lab: Lab, folder: Path, tmp_path: Path) -> None:
+    """A repository grants itself nothing; `--allow` without a pattern leaves what a pattern denies."""
+    own = tmp_path / "config" / "turnwise" / "turnwise.toml"
+    own.parent.mkdir(parents=True)
+    allowing = "[permissions]\nrules = [{ allow = 'bash', command = 'touch *' }]\n"
+    (folder / "turnwise.toml").write_text(allowing)
+    assert denied(cli, lab, "touches") == ["bash"]
+    own.write_text(allowing)
+    (folder / "turnwise.toml").unlink()
+    assert denied(cli, lab, "touches") == []
+    (folder / "turnwise.toml").write_text("[permissions]\nrules = [{ deny = 'bash', command = 'touch *' }]\n")
+    assert denied(cli, lab, "touches", "--allow", "bash") == ["bash"]
+    (folder / "turnwise.toml").write_text("[permissions]\nrules = [{ alow = 'bash' }]\n")
+    ran = cli("run", "Go.", *at(lab, "touches"))
+    assert ran.code == 2 and "`alow` is no key of a rule" in ran.err
+
+
+def test_hooks_of_the_users_file_run(cli: Cli, lab: Lab, folder: Path, tmp_path: Path) -> None:
+    """One that denies by its exit code is obeyed, in what the model reads too; a project's are refused."""
+    own = tmp_path / "config" / "turnwise" / "turnwise.toml"
+    own.parent.mkdir(parents=True)
+    hooks = '[[hooks]]\npoint = "before_tool"\ncommand = ["sh", "-c", "echo not today; exit 2"]\ntools = "bash"\n'
+    own.write_text(hooks)
+    ran = cli("run", "Go.", "--allow", "bash", *at(lab, "touches"))
+    assert ran.code == 0 and "Denied by the hook `sh`: not today" in ran.err
+    assert not (folder / "made.txt").exists()
+    (folder / "turnwise.toml").write_text(hooks)
+    assert "a project's file brings no hooks" in cli("run", "Go.", *at(lab, "touches")).err
+
+
+def test_how_commands_run_is_said_once_before_the_first(cli: Cli, lab: Lab) -> None:
+    """Without a sandbox in capitals; where none runs nothing is said."""
+    ran = cli("run", "Go.", "--allow", "bash", "--no-sandbox", *at(lab, "touches"))
+    assert ran.err.startswith("commands run WITHOUT a sandbox: ") and ran.err.count("commands run ") == 1
+    assert ran.err.index("commands run ") < ran.err.index("→ bash")
+    network = cli("run", "Go.", "--allow", "bash", "--network", *at(lab, "touches")).err
+    assert "with network" in network or "WITHOUT a sandbox" in network
+    assert "commands run " not in cli("run", "Go.", *at(lab, "plain-answer")).err
+    notes = [one for one in cli("run", "Go.", "--json", *at(lab, "touches")).events() if one["event"] == "note"]
+    assert notes == []
+
+
+def ask(id: str, *, kind: str = "approval") -> OneAsk:
+    return OneAsk(call=ToolCall(id=id, name="bash", arguments="{}"), arguments="{}", subject=f"s{id}", kind=kind)  # pyright: ignore[reportArgumentType]
+
+
+def test_pending_calls_are_answered_by_id_or_all() -> None:
+    """What was named by id stands over `all`; each answer is for what was shown."""
+    allow_a = Approval(call_id="a", verdict="allow", subject="sa")
+    deny_b = Approval(call_id="b", verdict="deny", subject="sb")
+    asks = [ask("a"), ask("b")]
+    assert decide(asks, approve=["all"], deny=["b"]) == (allow_a, deny_b)
+    assert decide(asks, approve=["a"], deny=["all"]) == (allow_a, deny_b)
+    assert decide(asks, approve=["a"], deny=[]) == (allow_a,)
+
+
+@pytest.mark.parametrize(
+    ("asks", "approve", "deny", "said"),
+    [
+        ([], ["all"], [], "nothing of this session waits"),
+        (["a"], ["b"], [], "--approve `b`: no such call waits; there are a, or `all`"),
+        (["a"], ["a"], ["a"], "`a` is approved and denied"),
+        (["q"], ["all"], [], "`q` is a question, which needs an answer"),
+    ],
+)
+def test_what_waits_for_nothing_is_not_answered(
+    asks: list[str], approve: list[str], deny: list[str], said: str
+) -> None:
+    """With what to do instead."""
+    known = [ask(id, kind="question" if id == "q" else "approval") for id in asks]
+    with pytest.raises(CallerError) as raised:
+        decide(known, approve=approve, deny=deny)
+    assert said in str(raised.value)
