@@ -122,6 +122,13 @@ class LedgerReader:
         with self._open() as connection:
             return [_bill(_BillColumns(*row)) for row in connection.execute(_BILLS.format(where=where), values)]
 
+    def titles(self, span: Span) -> dict[str, str]:
+        """The titles of the sessions, by their ids."""
+        where, values = where_of(span)
+        query = f"select id, title from session where id in (select root_session from request where {where})"
+        with self._open() as connection:
+            return dict(connection.execute(query, values).fetchall())
+
     def entries(self, span: Span) -> list[LedgerEntry]:
         """Each request, in the order in which they left."""
         where, values = where_of(span)
