@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -58,27 +59,27 @@ def denied(cli: Cli, lab: Lab, name: str, *args: str) -> list[str]:
     return [one["name"] for one in ran.events()[-1]["denied"]]
 
 
+def allowing(
+    text: str,
+    *,
+    tool: str = "*",
+    effect: str | None = None,
+    path: str | None = None,
+    command: tuple[str, ...] | None = None,
+) -> PermissionRule:
+    where = f"--allow {text}"
+    return PermissionRule(
+        verdict="allow", tool=tool, effect=effect, path=path, command=command, source="command line", where=where
+    )
+
+
 def test_allow_takes_effects_and_patterns() -> None:
     """A command's words, a path's glob; what is neither is refused with what there is."""
-    of_line: dict[str, str] = {"verdict": "allow", "source": "command line"}
-    for text, rule in (
-        ("write", PermissionRule(effect="write", where="--allow write", **of_line)),  # pyright: ignore[reportArgumentType]
-        ("bash", PermissionRule(effect="execute", where="--allow bash", **of_line)),  # pyright: ignore[reportArgumentType]
-        (
-            "bash(git push *)",
-            PermissionRule(
-                tool="bash",
-                command=("git", "push", "*"),
-                where="--allow bash(git push *)",
-                **of_line,  # pyright: ignore[reportArgumentType]
-            ),
-        ),
-        (
-            "edit(src/**)",
-            PermissionRule(tool="edit", path="src/**", where="--allow edit(src/**)", **of_line),  # pyright: ignore[reportArgumentType]
-        ),
-    ):
-        assert allowed_rules(text) == (rule,)
+    push, edit = "bash(git push *)", "edit(src/**)"
+    assert allowed_rules("write") == (allowing("write", effect="write"),)
+    assert allowed_rules("bash") == (allowing("bash", effect="execute"),)
+    assert allowed_rules(push) == (allowing(push, tool="bash", command=("git", "push", "*")),)
+    assert allowed_rules(edit) == (allowing(edit, tool="edit", path="src/**"),)
     for text in ("rm", "bash()", "bash(a; b)", "edit(../x)", "bash(git"):
         with pytest.raises(CallerError, match=r"pattern|command|path"):
             allowed_rules(text)
@@ -135,8 +136,8 @@ def test_how_commands_run_is_said_once_before_the_first(cli: Cli, lab: Lab) -> N
     assert notes == []
 
 
-def ask(id: str, *, kind: str = "approval") -> OneAsk:
-    return OneAsk(call=ToolCall(id=id, name="bash", arguments="{}"), arguments="{}", subject=f"s{id}", kind=kind)  # pyright: ignore[reportArgumentType]
+def ask(id: str, *, kind: Literal["approval", "question"] = "approval") -> OneAsk:
+    return OneAsk(call=ToolCall(id=id, name="bash", arguments="{}"), arguments="{}", subject=f"s{id}", kind=kind)
 
 
 def test_pending_calls_are_answered_by_id_or_all() -> None:

@@ -141,13 +141,8 @@ async def run_turn(
         )
         options = {**options, "approver": approver}
     if asks:
-        options = {
-            **options,
-            "approvals": [
-                *options.get("approvals", ()),
-                *await _ask_again(asks, approver=approver, within_s=place.ask_s),
-            ],
-        }
+        answers = await _ask_again(asks, approver=approver, within_s=place.ask_s)
+        options = {**options, "approvals": [*options.get("approvals", ()), *answers]}
     with stop.heeded():
         result = await agent.run(prompt, **{**options, "watch": seeing})
     if seeing.error is not None:
