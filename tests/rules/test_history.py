@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from turnwise.rules.history import BEGINNING_MISSING, NO_RESULT, heal, unique_id
 from turnwise.vocab import (
     ArgumentsState,
+    File,
     Message,
     Opaque,
     Part,
@@ -260,3 +261,18 @@ def test_healing_twice_changes_nothing_more(given_: list[Message], family: str) 
     once = heal(given_, family=family)
     twice = heal(once.messages, family=family)
     assert (twice.messages, twice.repairs) == (once.messages, ())
+
+
+def test_files_of_a_system_message_are_a_users() -> None:
+    """OpenAI's Chat Completions takes files of nobody else; the other families as they come."""
+    image = File(media_type="image/png", url="https://x/y.png")
+    given_ = (Message("system", (Text("Be brief."), image)), Message("system", (image,)))
+    healed = heal(given_, family="openai_chat")
+    assert healed.messages == (
+        Message("system", (Text("Be brief."),)),
+        Message("user", (image,)),
+        Message("user", (image,)),
+    )
+    assert [repair.kind for repair in healed.repairs] == ["misplaced_part", "misplaced_part"]
+    assert heal(healed.messages, family="openai_chat").repairs == ()
+    assert heal(given_, family="openai_responses").messages == given_

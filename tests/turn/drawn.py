@@ -90,10 +90,9 @@ parts: st.SearchStrategy[Part] = st.one_of(
     calls,
     results,
 )
-said = st.builds(Text, texts, opaque=opaques)
 messages = st.builds(
-    Message, st.sampled_from(["user", "assistant", "tool"]), st.lists(parts, max_size=4).map(tuple)
-) | st.builds(Message, st.just("system"), st.lists(said | calls | results, max_size=3).map(tuple))
+    Message, st.sampled_from(["user", "assistant", "tool", "system"]), st.lists(parts, max_size=4).map(tuple)
+)
 # Providers tell of their limits in these words; some are far from what the turn was told before.
 TOLD = (
     "prompt is too long: 9000 tokens > 4000 maximum",
@@ -214,11 +213,10 @@ HOOKED: tuple[HookPoint, ...] = ("before_tool", "after_tool", "before_request")
 
 
 def _of_an_endpoint(config: TurnConfig) -> TurnConfig:
-    """An endpoint that wants the tools of its history declared cannot forbid them by leaving them out; the other two
-    families know no prefill."""
+    """An endpoint that wants the tools of its history declared cannot forbid them by leaving them out."""
     if config.family in NEEDS_TOOLS_FOR_HISTORY:
         return msgspec.structs.replace(config, tool_choice_none="send")
-    return config if config.family == "openai_chat" else msgspec.structs.replace(config, accepts_prefill=False)
+    return config
 
 
 configs = st.builds(

@@ -34,6 +34,8 @@ REFUSES_BLANK_TEXT = frozenset({"anthropic_messages"})
 REFUSES_TRAILING_REASONING = frozenset({"anthropic_messages", "openai_responses"})
 # Anthropic: "first message must use the user role". Gemini: a function call has to follow a user turn.
 BEGINS_WITH_USER = frozenset({"anthropic_messages", "gemini"})
+# OpenAI: "Image URLs are only allowed for messages with role 'user', but this message with role 'system' contains an image URL."
+REFUSES_SYSTEM_FILES = frozenset({"openai_chat"})
 # Gemini: "function call turn comes immediately after a user turn or after a function response turn". Anthropic's encoder makes
 # one message of neighbours, and the others take them as they come.
 JOINS_NEIGHBOURS = frozenset({"gemini"})
@@ -75,12 +77,20 @@ def heal(
     for index, message in enumerate(messages):
         parts = _own_parts(message, index=index, repairs=repairs)
         role = "user" if message.role == "tool" else message.role
+        files: tuple[Part, ...] = ()
+        if role == "system" and family in REFUSES_SYSTEM_FILES:
+            files = tuple([part for part in parts if isinstance(part, File)])
+            parts = tuple([part for part in parts if not isinstance(part, File)]) if files else parts
         if role != "assistant":
             kept = fit_parts(parts, family=family, role=role)
             if kept:
                 healed.append(message if (role, kept) == (message.role, message.parts) else Message(role, kept))
             elif not message.parts:
                 repairs.append(Repair("empty_message", f"message {index}", f"left out an empty {message.role} message"))
+            if files:
+                healed.append(Message("user", files))
+                what = f"moved {len(files)} files of a system message into a user message"
+                repairs.append(Repair("misplaced_part", f"message {index}", what))
             continue
         calls = [part for part in parts if isinstance(part, ToolCall)]
         answers = [results[index, position] for position in range(len(calls))] if calls else []
