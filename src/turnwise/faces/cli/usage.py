@@ -162,9 +162,9 @@ def show(report: Report, *, titles: dict[str, str], stream: TextIO) -> None:
         return
     console.print(table_of(report, titles=titles, bar=bar_of(stream)))
     for line in lines_of(report.total):
-        console.print(line)
+        console.print(line, soft_wrap=True)
     for line in saving_lines(report.by_request, titles=titles):
-        console.print(line)
+        console.print(line, soft_wrap=True)
 
 
 def table_of(report: Report, *, titles: dict[str, str], bar: str) -> Table:
