@@ -181,3 +181,19 @@ async def test_a_connection_that_breaks_behind_a_whole_body_loses_nothing() -> N
     assert isinstance(event, ResponseReceived)
     event, _ = await exchanged(Reply(headers=JSON, pieces=(WHOLE[:-1], gone)), stream=False)
     assert event == RequestFailed(number=1, fault=gone)
+
+
+@pytest.mark.promise("wait:stream")
+async def test_blanks_behind_a_whole_body_are_no_sign_of_more() -> None:
+    """Proves: keep-alives do not put off the end, and a value that was not whole is looked at once."""
+    clock, more = FakeClock(), asyncio.Event()
+    reply = Reply(headers=JSON, pieces=(WHOLE, Stall(until=more), b" ", Stall()))
+    running = asyncio.create_task(exchanged(reply, stream=False, clock=clock), name="exchange")
+    await clock.until_waiting(AFTER_FINISH_S)
+    await clock.advance(AFTER_FINISH_S - 1)
+    more.set()
+    await clock.until_waiting(1.0)
+    await clock.advance(1.0)
+    event, _ = await asyncio.wait_for(running, 5)
+    assert isinstance(event, ResponseReceived)
+    assert event.response.message.parts == (Text("Hi."),)

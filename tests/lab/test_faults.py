@@ -61,8 +61,8 @@ async def test_a_response_that_breaks_off_anywhere_is_asked_for_again(
     script = fails(fault, in_call=in_call)
     lab = Lab([script])
     ended = await turn(lab, script, family=family, stream=stream)
-    # A finish reason, or a whole body that ended in good order, is a whole response whatever comes after it.
-    whole = at == "finish" and (kind == "eof" or (stream and kind in ("reset", "stall", "pings")))
+    # A finish reason, or a whole body, is a whole response whatever comes after it.
+    whole = at == "finish" and kind in ("eof", "reset", "stall", "pings")
     agrees(ended, requests=(1 if whole else 2) + in_call, discarded=0 if whole else 1)
     assert (ended.result.text, ended.result.stop_reason, ended.result.complete) == (
         LOST if whole else KEPT,

@@ -144,17 +144,20 @@ class Exchange:
         return self._end(reader)
 
     async def _collect_body(self, chunks: AsyncIterator[bytes], *, into: list[bytes], limit_bytes: int) -> None:
-        """A body, until it ends, or is whole JSON and nothing more came for a while. It is looked at once a silence, and
-        only where it may end, so a long one costs no more for coming in many pieces."""
+        """A body, until it ends, or is whole JSON and nothing but blanks came for a while. It is looked at once after what may
+        be its end, and after a silence only, so a long one costs no more for coming in many pieces."""
         quiet_s = min(AFTER_FINISH_S, self._order.deadlines.idle_s)
         size = sum(map(len, into))
         may_end = _may_end(into[-1])
+        quiet_at_s = self._clock.monotonic() + quiet_s
         while size < limit_bytes:
             coming = asyncio.ensure_future(anext(chunks, None))
             try:
-                came = not may_end or await wait_for_task(coming, clock=self._clock, timeout_s=quiet_s)
-                if not came and _is_whole(b"".join(into)):
-                    return
+                left_s = quiet_at_s - self._clock.monotonic()
+                if may_end and not (left_s > 0 and await wait_for_task(coming, clock=self._clock, timeout_s=left_s)):
+                    if _is_whole(b"".join(into)):
+                        return
+                    may_end = False
                 chunk = await coming
             except ProviderFault:
                 if may_end and _is_whole(b"".join(into)):
@@ -168,7 +171,8 @@ class Exchange:
                 return
             into.append(chunk)
             size += len(chunk)
-            may_end = _may_end(chunk) if chunk.strip() else may_end
+            if chunk.strip():
+                may_end, quiet_at_s = _may_end(chunk), self._clock.monotonic() + quiet_s
 
     def arrived(self) -> Response | None:
         """What there is of the response, for a request that was broken off. Nothing may be read afterwards."""
