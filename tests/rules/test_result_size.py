@@ -116,3 +116,11 @@ def test_arguments_that_do_not_fit_are_told() -> None:
         '{"call_id":"call_1","offset":1,"limit":2}', originals={"call_1": result("hello")}, page_bytes=9
     )
     assert limited == ("el\n[characters 1 to 3 of 5; go on with offset=3]", False)
+
+
+def test_a_short_text_beside_a_long_one_stays_whole() -> None:
+    """Its share of the limit is smaller than it is, but the note about what was left out would be longer."""
+    given_ = ToolResult(call_id="a", name="read", content=(Text("notes.txt"), Text("x" * 9_000)))
+    heading, rest = shorten(given_, limit_bytes=2_048, handle="read_result").content
+    assert heading == Text("notes.txt")
+    assert isinstance(rest, Text) and "left out to save room" in rest.text and len(rest.text) < 2_300

@@ -88,9 +88,12 @@ def _cut(part: Text, *, limit_bytes: int, call_id: str, handle: str | None) -> T
         else "call the tool again if you need them"
     )
     tail = text[len(text) - half :]
-    return msgspec.structs.replace(
+    cut = msgspec.structs.replace(
         part, text=f"{text[:half]}\n[... {left_out} of {len(text)} characters left out to save room; {how} ...]\n{tail}"
     )
+    return (
+        cut if part_bytes(cut) < part_bytes(part) else part
+    )  # a heading beside a long text is no longer than the note
 
 
 def read_back(arguments: str, *, originals: Mapping[str, ToolResult], page_bytes: int) -> tuple[str, bool]:
