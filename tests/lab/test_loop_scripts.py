@@ -91,7 +91,7 @@ def test_thirty_checks_of_a_status_end_by_themselves() -> None:
 
 @pytest.mark.promise("loop:cut-variants")
 def test_a_write_that_is_cut_each_time_elsewhere_ends_with_an_answer() -> None:
-    """Proves: four cut attempts, none run, then the answer."""
+    """Proves: six cut attempts, none run, then the answer in request 7."""
     heard = converse(SCRIPTS["loop-cut-calls"])
     assert (heard.ran, heard.requests) == (0, BROKEN_STEPS + 1)
     assert heard.ends is not None and heard.ends.kind == "broken"

@@ -183,9 +183,9 @@ OBJECTS = ['{"path":"big.txt"}', '{ "path":"big.txt"}', '{"path":"big.txt"}']
 @pytest.mark.promise("loop:cut-variants")
 @pytest.mark.parametrize("variants", [CUTS, REWORDED, OBJECTS[:1], ['{"path":"bi', *CUTS]])
 def test_cut_variants_are_one_call(variants: list[str]) -> None:
-    """Proves: cut elsewhere, worded otherwise behind the same keys, or handed out as an object: the fourth in a row ends it."""
+    """Proves: cut elsewhere, worded otherwise behind the same keys, or handed out as an object: the sixth in a row ends it."""
     played = play([[cut(f"c{step}", variants[step % len(variants)])] for step in range(50)])
-    assert (played.ran, played.remembered, played.told, played.steps) == (0, 0, [3, 4], BROKEN_STEPS)
+    assert (played.ran, played.remembered, played.told, played.steps) == (0, 0, [3, 4, 5, 6], BROKEN_STEPS)
     assert played.ends == Loop(kind="broken", steps=BROKEN_STEPS, period=1, tools=("write",))
 
 
@@ -218,7 +218,27 @@ def test_a_retry_after_a_split_notice_is_never_blocked() -> None:
             assert (played.ran, played.remembered, played.ends) == (1, 0, None)
         pieces = [[call(f"p{number}", json.dumps({"append": number}), "write")] for number in range(20)]
         played = play([*first, *pieces])
-        assert (played.ran, played.told[2:], played.ends) == (20, [], None)
+        assert (played.ran, [step for step in played.told if step > cuts], played.ends) == (20, [], None)
+
+
+@pytest.mark.promise("cut:split")
+def test_a_model_that_halves_its_piece_is_not_taken_for_one_that_changes_nothing() -> None:
+    """Proves: five cut attempts that look the same (each fills the limit), then the piece that fits: 32 times the limit."""
+    piece = json.dumps({"path": "big.txt", "content": "line 1\n"}, separators=(",", ":"))
+    attempts = [[cut(f"cut{number}", CONTENT[:44])] for number in range(5)]
+    played = play([*attempts, [call("fits", piece, "write")]])
+    assert (played.ran, played.ends) == (1, None)
+
+
+@pytest.mark.promise("cut:split")
+def test_a_piece_that_ran_starts_the_count_of_cut_attempts_anew() -> None:
+    """Proves: a model that tries the whole rest again after each piece makes progress, and is left alone."""
+    steps: list[list[ToolCall]] = []
+    for number in range(8):
+        steps += [[cut(f"cut{number}{attempt}", CONTENT[:44])] for attempt in range(BROKEN_STEPS - 1)]
+        steps.append([call(f"p{number}", json.dumps({"append": number}), "write")])
+    played = play(steps)
+    assert (played.ran, played.steps, played.ends) == (8, len(steps), None)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +266,13 @@ def test_the_stem_is_what_stood_whole_before_the_cut(arguments: str, stem: str) 
 def test_calls_are_equal_by_what_they_say() -> None:
     """Proves: key order and spaces do not matter, tools and values do; text that is no JSON counts as it stands."""
     assert call_key(call("1", '{"a":1,"b":[2]}')) == call_key(call("2", ' { "b": [2], "a": 1 } '))
-    different = ['{"a":1}', '{"a":"1"}', '{"a":[1]}', "{}", "nope", '{"a":1}{"a":1}', "[" * 100_000, '"\ud800"']
+    for spelt in ("1.0", "1e0", "1.00", "10e-1", "0.1E1"):
+        assert call_key(call("1", f'{{"a":[{spelt}]}}')) == call_key(call("2", '{"a":[1]}'))
+    different = [
+        *['{"a":1.5}', '{"a":0}', '{"a":null}', '{"a":true}', '{"a":1e999}', '{"a":1e998}', '{"a":1e300}', '{"a":-1}'],
+        *[f'{{"a":{2**64 + more}}}' for more in (0, 10**6)],
+    ]
+    different += ['{"a":1}', '{"a":"1"}', '{"a":[1]}', "{}", "nope", '{"a":1}{"a":1}', "[" * 100_000, '"\ud800"']
     keys = [call_key(call("1", arguments)) for arguments in different]
     keys += [call_key(call("1", name="write")), call_key(ToolCall(id="1", name="read", arguments="{}", free_form=True))]
     assert len(set(keys)) == len(keys)

@@ -5,11 +5,13 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import CONFIG, READ, Played, call, cut, play, results_in, says
+from turnwise.rules.continuation import hold_back
 from turnwise.rules.last_step import SYNTHESIS
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
+from turnwise.turn.guarding import MISFIT
 from turnwise.turn.snapshot import replay
-from turnwise.vocab import FinishReason, OutputSchema, StopReason, Text, ToolResult, ToolSpec, text_of
+from turnwise.vocab import FinishReason, OutputSchema, Settings, StopReason, Text, ToolResult, ToolSpec, Usage, text_of
 
 EDIT = ToolOffer(spec=ToolSpec(name="edit", parameters=READ.spec.parameters), effect="write")
 STATUS = ToolOffer(spec=ToolSpec(name="status", parameters=READ.spec.parameters), effect="read", repeatable=True)
@@ -125,3 +127,45 @@ def test_a_forced_answer_that_pauses_or_does_not_fit_makes_no_more_steps() -> No
     output = OutputSchema(schema='{"type":"object","required":["city"]}')
     unfit = play([*circle, says("{}")], run=same, config=replace(CONFIG, output=output))
     assert (unfit.result.requests, unfit.result.output, unfit.result.stop_reason) == (7, None, StopReason.LOOP)
+
+
+ON = replace(CONFIG, recover="continue")
+BEGUN = '{"edits":[{"path":"big.txt","old":"' + " ".join([f"line {n} of the text." for n in range(40)])
+
+
+@pytest.mark.promise("cut:continued", "loop:cut-variants")
+def test_a_call_that_was_continued_and_did_not_fit_is_not_continued_again() -> None:
+    """What it costs once it does not cost in each step: the model is told why, and the answer comes after bounded requests."""
+    config = replace(ON, settings=Settings(max_output_tokens=100))
+    attempt = replace(says(cut("c", BEGUN), finish=FinishReason.LENGTH), usage=Usage(output_tokens=100))
+    asked = hold_back(BEGUN, kind="json")
+    assert asked is not None
+    rest = says(f'{asked.held} the end"}}]}}')
+    played = play([attempt, rest, *[attempt] * 6, says("It does not fit.")], config=config)
+    assert [request.purpose for request in played.requests] == ["step", "continue", *["step"] * 7]
+    assert played.requests[-1].request.tool_choice == "none"
+    results = list(results_in(played.result.messages).values())
+    assert results[0].startswith("Not run: the arguments do not fit the parameters of `read`. ")
+    assert all(MISFIT.format(tool="read") in result for result in results[1:])
+    assert (played.ran, played.result.stop_reason, played.result.text) == ([], StopReason.LOOP, "It does not fit.")
+    state = played.turn.guarding
+    assert msgspec.json.decode(msgspec.json.encode(state), type=type(state)) == state
+
+
+@pytest.mark.promise("loop:cut-variants")
+def test_a_call_that_could_not_be_joined_is_not_continued_again() -> None:
+    """A model that says nothing when it is asked for the rest is asked for it once."""
+    attempt = says(cut("c", BEGUN), finish=FinishReason.LENGTH)
+    other = says(cut("d", BEGUN.replace("line", "word")), finish=FinishReason.LENGTH)
+    played = play([attempt, says(""), attempt, attempt, other, says(""), says("Enough.")], config=ON)
+    purposes = [request.purpose for request in played.requests]
+    assert purposes == ["step", "continue", "step", "step", "step", "continue", "step"]
+
+
+@pytest.mark.promise("cut:named")
+def test_a_cut_call_of_a_tool_that_is_not_allowed_is_denied_at_once() -> None:
+    """No advice to work in smaller pieces, which would be denied as well."""
+    config = replace(CONFIG, tools=(EDIT,), allowed=("none", "read"))
+    played = play([says(cut("c", name="edit"), finish=FinishReason.LENGTH), says("Done.")], config=config)
+    assert [request.purpose for request in played.requests] == ["step", "step"]
+    assert results_in(played.result.messages)["c"].startswith("Denied: `edit` was not run")

@@ -7,17 +7,20 @@ its state does not grow, and a step costs one hash of its arguments and results.
 Two calls are the same if tool and arguments are (as JSON, whatever the order of keys and the spaces). A call that did
 not arrive whole (cut, or no JSON) has words that vary from attempt to attempt, so two of them are the same if the tool is and
 either one's text begins with the other's (up to HEAD_CHARS), or the same whole keys stand before the place where they stop.
-A whole call is never the same as a cut one: the retry after a split notice is new whatever it repeats.
+A whole call is never the same as a cut one: the retry after a split notice is new whatever it repeats, and a piece that ran
+starts the count of cut attempts anew. How much a cut call would have said cannot be seen: it fills the limit, whether the model
+halved it or not. So the guard leaves room for halving (BROKEN_STEPS) before it takes a model for one that changes nothing.
 """
 
 import hashlib
+import math
 import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
-from turnwise.rules.schema import decode_strictly, shorten
+from turnwise.rules.schema import shorten
 from turnwise.vocab import ArgumentsState, Text, ToolCall, ToolResult
 
 PERIODS = (1, 2, 3)
@@ -26,8 +29,9 @@ RUNS = 4
 LOOP_STEPS = 6
 # Two steps that repeat are told; at period 3 one is enough, or the word would come too late for RUNS.
 TOLD_REPEATS = 2
-# Each attempt that is cut costs a whole output limit, and its notice has said how to go on each time.
-BROKEN_STEPS = 4
+# Cut attempts in a row. Each costs a whole output limit, but who halves a call of 32 times the limit has to be cut five times,
+# though the notice names a size that fits; and a model that changes nothing has its answer forced with request 7, as in any loop.
+BROKEN_STEPS = 6
 # Rounds of a call whose results change. Status tools are asked some thirty times; nobody waits through fifty in one turn.
 POLLS_TOLD = 40
 POLLS = 50
@@ -37,18 +41,39 @@ HEAD_CHARS = 512
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\],:]|[^"{}\[\],:\s]++', re.DOTALL)
 
 
+# Past this, floats do not tell neighbouring integers apart.
+MAX_EXACT = 2**53
+
+
+def _number(spelt: str) -> int | float | str:
+    """`1.0` and `1e0` are 1; what is too large for a float is told apart by its spelling."""
+    value = float(spelt)
+    if value.is_integer() and abs(value) < MAX_EXACT:
+        return int(value)
+    return value if math.isfinite(value) else spelt
+
+
+_DECODER = msgspec.json.Decoder(float_hook=_number)
+
+
+class Beginning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the arguments of a call begin: enough to know it again when it comes cut."""
+
+    tool: str
+    head: str
+    stem: str = ""
+
+
 class CallSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call as the guard remembers it. `key` is equal for equal calls. `result` is the hash of its result; None while
     there is none, or where no result counts as the same. `answered_by` is the id of the call whose result that was.
-    `head` and `stem` describe a call that did not arrive whole."""
+    `broken` is the beginning of a call that did not arrive whole."""
 
     id: str
     tool: str
     key: str
     answered_by: str
-    broken: bool = False
-    head: str = ""
-    stem: str = ""
+    broken: Beginning | None = None
     result: str | None = None
 
 
@@ -104,7 +129,7 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if loop is None or loop.steps <= RUNS:
             return Verdict(calls=seen, ends=ends)
         earlier = {call.key: call.answered_by for call in self.recent[-loop.period].calls}
-        remembered = {call.id: earlier[call.key] for call in seen if not call.broken}
+        remembered = {call.id: earlier[call.key] for call in seen if call.broken is None}
         return Verdict(calls=seen, remembered=remembered, ends=ends)
 
     def after(
@@ -122,7 +147,7 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             if call.id in verdict.remembered:
                 earlier = known[call.key]
                 call = msgspec.structs.replace(call, result=earlier.result, answered_by=earlier.answered_by)
-            elif call.broken:
+            elif call.broken is not None:
                 call = msgspec.structs.replace(call, result="")  # its notice counts characters, so it varies
             elif call.id in by_id and call.tool not in spared:
                 call = msgspec.structs.replace(call, result=result_key(by_id[call.id]))
@@ -155,13 +180,13 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def _see(self, call: ToolCall) -> CallSeen:
         if call.state is ArgumentsState.COMPLETE:
             return CallSeen(id=call.id, tool=call.name, key=call_key(call), answered_by=call.id)
-        head, stem = call.arguments[:HEAD_CHARS], stem_of(call.arguments)
-        others = [other for step in reversed(self.recent) for other in step.calls if other.tool == call.name]
+        begun = beginning_of(call)
+        others = [other for step in reversed(self.recent) for other in step.calls if other.broken is not None]
         key = next(
-            (other.key for other in others if other.broken and _is_variant(other, head=head, stem=stem)),
-            _hash(["broken", call.name, head]),
+            (other.key for other in others if other.broken is not None and begins_alike(begun, other=other.broken)),
+            _hash(["broken", call.name, begun.head]),
         )
-        return CallSeen(id=call.id, tool=call.name, key=key, answered_by=call.id, broken=True, head=head, stem=stem)
+        return CallSeen(id=call.id, tool=call.name, key=key, answered_by=call.id, broken=begun)
 
     def _polling(self, asked: str, *, calls: tuple[CallSeen, ...]) -> Loop | None:
         """The cap of calls that are made on and on, whatever they return."""
@@ -191,9 +216,9 @@ def call_key(call: ToolCall) -> str:
     if call.free_form:
         return _hash(["text", call.name, call.arguments])
     try:
-        value = decode_strictly(call.arguments)
+        value = _DECODER.decode(call.arguments)
         return _hash(["json", call.name, msgspec.json.encode(value, order="sorted")])
-    except (ValueError, RecursionError):
+    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError):
         return _hash(["raw", call.name, call.arguments])
 
 
@@ -229,6 +254,20 @@ def stem_of(arguments: str) -> str:
             key = key_before
         key_before = token
     return f"{arguments[:whole]}}} {key}" if whole else ""
+
+
+def beginning_of(call: ToolCall) -> Beginning:
+    """What the call is known by when it comes again and is cut."""
+    return Beginning(tool=call.name, head=call.arguments[:HEAD_CHARS], stem=stem_of(call.arguments))
+
+
+def begins_alike(one: Beginning, *, other: Beginning) -> bool:
+    """Whether both can be attempts at one call: one text begins with the other, or stops behind the same whole keys."""
+    if one.tool != other.tool:
+        return False
+    return (
+        one.head.startswith(other.head) or other.head.startswith(one.head) or bool(one.stem and one.stem == other.stem)
+    )
 
 
 def word(loop: Loop) -> str:
@@ -283,10 +322,6 @@ def _seen(loop: Loop) -> str:
     return f"the last {repeats} steps each repeated the step {loop.period} before, with the same result."
 
 
-def _is_variant(other: CallSeen, *, head: str, stem: str) -> bool:
-    return other.head.startswith(head) or head.startswith(other.head) or bool(stem and other.stem == stem)
-
-
 def _loop(
     repeats: int,
     *,
@@ -294,7 +329,7 @@ def _loop(
     calls: tuple[CallSeen, ...],
     kind: Literal["repeat", "polling"] = "repeat",
 ) -> Loop:
-    broken = period == 1 and kind == "repeat" and all(call.broken for call in calls)
+    broken = period == 1 and kind == "repeat" and all(call.broken is not None for call in calls)
     tools = tuple(dict.fromkeys([call.tool for call in calls]))
     return Loop(kind="broken" if broken else kind, steps=period + repeats, period=period, tools=tools)
 

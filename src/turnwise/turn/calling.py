@@ -36,9 +36,10 @@ class Calling(Retrying, kw_only=True):
             limit_tokens=asking.limit_tokens,
             offers=self.offers,
             config=self.config,
+            guarding=self.guarding,
         )
         self.calls, self.has_called = calls_of(adopted.message), True
-        self.guarding = self.guarding.judge(adopted.calls)
+        self.guarding = self.guarding.rejected(sorted_.misfits).judge(adopted.calls)
         read = self.room.read(sorted_.planned, config=self.config)
         known = {**read, **self.guarding.answers(sorted_.planned, messages=self.messages, offers=self.offers)}
         self.planned = tuple([plan for plan in sorted_.planned if plan.call.id not in known])

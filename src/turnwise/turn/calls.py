@@ -10,7 +10,11 @@ from turnwise.rules.names import Corrected, judge_name
 from turnwise.rules.permissions import denial
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer, TurnConfig
+from turnwise.turn.guarding import MISFIT, Guarding
 from turnwise.vocab import FinishReason, Message, Part, Repair, Response, ToolCall, ToolResult
+
+# Of calls that are taken up from an earlier run: they were judged there.
+NOTHING_SEEN = Guarding()
 
 
 class Adopted(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,9 +73,12 @@ def adopt(
 
 
 class Sorted(msgspec.Struct, frozen=True, kw_only=True):
+    """`misfits` are whole calls whose arguments do not fit their tool."""
+
     planned: tuple[PlannedCall, ...]
     pending: tuple[ToolCall, ...]
     results: dict[str, ToolResult]
+    misfits: tuple[ToolCall, ...]
 
 
 def sort_calls(
@@ -82,27 +89,34 @@ def sort_calls(
     limit_tokens: int | None,
     offers: Mapping[str, ToolOffer],
     config: TurnConfig,
+    guarding: Guarding = NOTHING_SEEN,
 ) -> Sorted:
     """Every call goes exactly one of three ways: it runs, it is the client's, or it has its result already. `names` are the
-    tools on offer, `limit_tokens` the output limit that was asked for."""
+    tools on offer, `limit_tokens` the output limit that was asked for. Of a tool that is not allowed nothing else is said:
+    a call that was cut or does not fit is not worth mending then."""
     tools = {name: offers[name].spec for name in names}
     planned: list[PlannedCall] = []
     pending: list[ToolCall] = []
     results: dict[str, ToolResult] = {}
+    misfits: list[ToolCall] = []
     for call in calls:
         verdict = judge_call(call, tools=tools, finish=finish, limit_tokens=limit_tokens)
-        if isinstance(verdict, Unsound):
-            results[call.id] = error_result(call, text=verdict.text)
-            continue
-        offer = offers[call.name]
-        denied = denial(call.name, effect=offer.effect, allowed=config.allowed, hint=config.allow_hint)
+        denied = _denied(call, offer=offers[call.name], config=config) if call.name in tools else None
         if denied is not None:
             results[call.id] = error_result(call, text=denied)
-        elif offer.client_side:
+        elif isinstance(verdict, Unsound):
+            why = MISFIT.format(tool=call.name) if verdict.kind == "truncated" and guarding.is_misfit(call) else ""
+            results[call.id] = error_result(call, text=verdict.text + why)
+            misfits += [call] if verdict.kind == "schema_mismatch" else []
+        elif offers[call.name].client_side:
             pending.append(call)
         else:
-            planned.append(_plan(call, verdict=verdict, offer=offer, config=config))
-    return Sorted(planned=tuple(planned), pending=tuple(pending), results=results)
+            planned.append(_plan(call, verdict=verdict, offer=offers[call.name], config=config))
+    return Sorted(planned=tuple(planned), pending=tuple(pending), results=results, misfits=tuple(misfits))
+
+
+def _denied(call: ToolCall, *, offer: ToolOffer, config: TurnConfig) -> str | None:
+    return denial(call.name, effect=offer.effect, allowed=config.allowed, hint=config.allow_hint)
 
 
 def _plan(call: ToolCall, *, verdict: Sound, offer: ToolOffer, config: TurnConfig) -> PlannedCall:

@@ -1,16 +1,38 @@
-"""The loop guard's place in a turn: it judges the calls of a step before they run and looks at their results afterwards."""
+"""The loop guard's place in a turn: it judges the calls of a step before they run and looks at their results afterwards.
+
+It also knows the calls that were gone on with in vain: what was joined and then did not fit the tool's parameters, and what could
+not be joined. Such a call is not gone on with again in this turn, as each time costs as much as the first.
+"""
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
-from turnwise.rules.loops import Loop, LoopGuard, Verdict, remembered_result, word
+from turnwise.rules.loops import (
+    Beginning,
+    Loop,
+    LoopGuard,
+    Verdict,
+    beginning_of,
+    begins_alike,
+    remembered_result,
+    word,
+)
+from turnwise.rules.truncation import Cut
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
-from turnwise.vocab import Message, Text, ToolCall, ToolResult
+from turnwise.vocab import Message, Repair, Text, ToolCall, ToolResult
 
 # More results with a note than a loop can have before it ends the turn.
 MAX_NOTED = 8
+# More than a turn makes of them: each has cost a request for its rest.
+MAX_VAIN = 16
+
+MISFIT = (
+    " It was not gone on with: a call that began like this one was, and the whole did not fit the parameters of `{tool}`. "
+    "The result of that call says what to correct."
+)
 
 
 class Guarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -20,10 +42,41 @@ class Guarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     judged: Verdict | None = None
     ends: Loop | None = None
     noted: tuple[str, ...] = ()  # calls whose result ends with words of ours
+    joined: bool = False  # the response at hand has a call that was gone on with
+    misfits: tuple[Beginning, ...] = ()  # joined calls that did not fit
+    unjoined: tuple[Beginning, ...] = ()  # calls that could not be joined
 
     def judge(self, calls: Sequence[ToolCall]) -> "Guarding":
         """`calls` as the model wrote them: in history the arguments of a cut one are emptied."""
-        return msgspec.structs.replace(self, judged=self.guard.before(calls))
+        return replace(self, judged=self.guard.before(calls))
+
+    def recovered(self, calls: Sequence[ToolCall], *, repairs: Sequence[Repair]) -> "Guarding":
+        """What became of a response's cut `calls`, as the `repairs` of going on with them say."""
+        refused = {repair.where for repair in repairs if repair.kind == "continuation_refused"}
+        # Its words alone: other pieces of a file have the same whole keys before them.
+        unjoined = [replace(beginning_of(call), stem="") for call in calls if f"call {call.id}" in refused]
+        joined = any(repair.kind == "continued_call" for repair in repairs)
+        return replace(self, joined=joined, unjoined=(*self.unjoined, *unjoined)[-MAX_VAIN:])
+
+    def rejected(self, calls: Sequence[ToolCall]) -> "Guarding":
+        """`calls` of the response at hand were whole and did not fit their parameters."""
+        misfits = [beginning_of(call) for call in calls] if self.joined else []
+        return replace(self, joined=False, misfits=(*self.misfits, *misfits)[-MAX_VAIN:])
+
+    def is_misfit(self, call: ToolCall) -> bool:
+        """Whether the whole of a cut call would not fit its tool's parameters, as far as its beginning tells."""
+        begun = beginning_of(call)
+        return any(begins_alike(begun, other=other) for other in self.misfits)
+
+    def spare(self, cut: Cut) -> Cut:
+        """The cut, without a prefix for the calls that would be gone on with in vain."""
+        return replace(
+            cut, calls=tuple([replace(one, prefix=None) if self._is_vain(one.call) else one for one in cut.calls])
+        )
+
+    def _is_vain(self, call: ToolCall) -> bool:
+        begun = beginning_of(call)
+        return any(begins_alike(begun, other=other) for other in (*self.misfits, *self.unjoined))
 
     def answers(
         self, planned: Sequence[PlannedCall], *, messages: Sequence[Message], offers: Mapping[str, ToolOffer]
@@ -53,18 +106,18 @@ class Guarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ) -> tuple["Guarding", tuple[ToolResult, ...]]:
         """The guard that knows the judged step too, and its results, the last with a word to a model that repeats itself."""
         if self.judged is None or not results:
-            return msgspec.structs.replace(self, judged=None), tuple(results)
+            return replace(self, judged=None), tuple(results)
         spared = frozenset([name for name, offer in offers.items() if offer.repeatable])
         guard, loop = self.guard.after(self.judged, results=results, spared=spared)
-        closed = msgspec.structs.replace(self, guard=guard, judged=None, ends=self.judged.ends)
+        closed = replace(self, guard=guard, judged=None, ends=self.judged.ends)
         if loop is None:
             return closed, tuple(results)
         last = results[-1]
-        told = msgspec.structs.replace(last, content=(*last.content, Text(word(loop))))
+        told = replace(last, content=(*last.content, Text(word(loop))))
         noted = (*self.noted, last.call_id)[-MAX_NOTED:]
-        return msgspec.structs.replace(closed, noted=noted), (*results[:-1], told)
+        return replace(closed, noted=noted), (*results[:-1], told)
 
     def _without_note(self, result: ToolResult) -> ToolResult:
         if result.call_id not in self.noted:
             return result
-        return msgspec.structs.replace(result, content=result.content[:-1])
+        return replace(result, content=result.content[:-1])

@@ -232,8 +232,9 @@ class Turn(Calling, kw_only=True):
             return self._adopt(as_ended(response), asking=asking)
         if self.config.recover != "off" and ate_all(response, cut=cut):
             return self._reasoning_ate_all(response)
-        found = begin(response, cut=cut, asking=asking, request=self.request, offers=self.offers, config=self.config)
-        if isinstance(found, Settled) and not retried:
+        worth = self.guarding.spare(cut)
+        found = begin(response, cut=worth, asking=asking, request=self.request, offers=self.offers, config=self.config)
+        if isinstance(found, Settled) and not retried and worth == cut:
             more = roomier(found, cut=cut, request=self.request, limit_tokens=asking.limit_tokens, config=self.config)
             if more is not None and self._affords(answers=asking.forced):
                 self.asked_again = found

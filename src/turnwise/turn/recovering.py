@@ -19,7 +19,7 @@ from turnwise.turn.continuing import (
     room_for_answer,
 )
 from turnwise.turn.requesting import Requesting
-from turnwise.vocab import Fault, Response, Settings, text_of
+from turnwise.vocab import Fault, Response, Settings, calls_of, text_of
 
 
 class Recovering(Requesting, kw_only=True):
@@ -36,6 +36,7 @@ class Recovering(Requesting, kw_only=True):
                 raise TurnwiseBug("a response without a request")
             self.continuing, self.asking = None, asking
             self.repairs += found.repairs
+            self.guarding = self.guarding.recovered(calls_of(found.response.message), repairs=found.repairs)
             return self._adopt(found.response, asking=asking)
         if not self._affords(answers=found.asking.forced or found.place is None):
             return self._go_on(give_up(found, why="the limits leave no room for another request"))
