@@ -42,10 +42,17 @@ class LazyGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """At a terminal no command is `chat`, and options without one are its own."""
-        asks_for_us = bool(args) and args[0] in ("-h", "--help", "-V", "--version")
-        if (args and args[0].startswith("-") and not asks_for_us) or (not args and _is_terminal()):
+        if self._is_of_chat(args[0], ctx=ctx) if args else _is_terminal():
             args = ["chat", *args]
         return super().parse_args(ctx, args)
+
+    def _is_of_chat(self, word: str, *, ctx: click.Context) -> bool:
+        if not word.startswith("-") or word in ("-h", "--help", "-V", "--version"):
+            return False
+        chat = self.get_command(ctx, "chat")
+        assert chat is not None
+        names = {name for param in chat.params for name in param.opts}
+        return word.partition("=")[0] in names or word[:2] in names
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
