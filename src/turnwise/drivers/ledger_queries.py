@@ -17,7 +17,8 @@ By = Literal["day", "session", "model", "purpose"]
 _PURPOSE = "case when path = '[]' then purpose else 'child' end"
 KEYS: dict[By, str] = {
     "day": "strftime('%Y-%m-%d', started, 'unixepoch', 'localtime')",
-    "session": "root_session",
+    # `+`: SQLite would walk the whole index of sessions to have them grouped, where only today's entries are wanted.
+    "session": "+root_session",
     "model": "provider || ':' || model",
     "purpose": _PURPOSE,
 }
@@ -102,10 +103,8 @@ class LedgerReader:
 
     def totals(self, span: Span, *, by: By) -> list[Total]:
         """Days in order; sessions by their first request; models and purposes by the number of requests."""
-        order = {"day": "1", "session": "min(started)"}.get(by, "2 desc, 1")
-        where, values = where_of(span)
+        query, values = query_of(by, span=span)
         with self._open() as connection:
-            query = _TOTALS.format(key=KEYS[by], where=where, order=order)
             return [_total(_Columns(*row)) for row in connection.execute(query, values)]
 
     def total(self, span: Span) -> Total | None:
@@ -145,6 +144,13 @@ class LedgerReader:
             # typeshed knows sums of integers only
             connection.create_aggregate("exact_sum", 1, ExactSum)  # pyright: ignore[reportArgumentType]
             yield connection
+
+
+def query_of(by: By, *, span: Span) -> tuple[str, dict[str, float | str]]:
+    """The query of `totals`, and its values."""
+    order = {"day": "1", "session": "min(started)"}.get(by, "2 desc, 1")
+    where, values = where_of(span)
+    return _TOTALS.format(key=KEYS[by], where=where, order=order), values
 
 
 def where_of(span: Span) -> tuple[str, dict[str, float | str]]:

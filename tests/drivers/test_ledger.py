@@ -1,0 +1,398 @@
+"""The ledger is what the server received: in every script, after every fault, in children, cancelled and killed."""
+
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from drivers.ledgered import FAMILIES, agent_of, purposes, run
+from lab.failing import settled
+from lab.test_fault_schedules import drawn_script
+from turnwise import Journal, ModelLimits, StopReason
+from turnwise.drivers.ledger import LedgerEntry
+from turnwise.drivers.ledger_queries import KEYS, By, ExactSum, Span, Total, query_of
+from turnwise.drivers.prices import Prices, read_prices
+from turnwise.drivers.tools import Arguments, Tool
+from turnwise.lab import Lab, builtin_scripts
+from turnwise.lab.received import Received
+from turnwise.lab.script import Script, Step, load_scripts, parse_script
+from turnwise.rules.limits import MaxRequests, MaxWallTime
+from turnwise.rules.pricing import Cost
+from turnwise.rules.retries import RetryPolicy
+from turnwise.testing import FakeClock
+from turnwise.turn.config import ToolOffer
+from turnwise.vocab import Settings, ToolSpec, Usage
+
+MAX_STEPS = 5
+SCHEDULES = 100
+ROOM = list(load_scripts(Path(__file__).parents[1] / "lab" / "room").values())
+PRICES = Prices(user=read_prices({"*": {"input": 2, "output": 8}}, named="the test", source="the test"))
+
+
+def is_cut(step: Step) -> bool:
+    return step.finish == "length" or any(call.cut_after is not None for call in step.calls)
+
+
+def purposes_by_lab(requests: Sequence[Received], *, script: Script) -> Counter[str]:
+    """What each request was for, as far as the lab can tell: by its script, and by whether it got the same bytes again."""
+    known: list[str] = []
+    for before, one in pairwise([None, *requests]):
+        assert one is not None
+        said = None if before is None or before.step is None else script.steps[min(before.step, len(script.steps)) - 1]
+        if before is not None and (before.path, before.body) == (one.path, one.body):
+            known.append("retry")
+        elif said is not None and before is not None and is_cut(said) and one.step == before.step:
+            known.append("continue")
+        elif said is not None and not (said.text or said.calls or said.refusal or said.reasoning or said.items):
+            known.append("answer")  # it had said nothing, and was asked once more
+        elif known.count("step") == MAX_STEPS:
+            known.append("answer")  # it had called a tool where it was to answer
+        else:
+            known.append("step")
+    return Counter(known)
+
+
+@pytest.mark.promise("bill:wire", "step:one-request")
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", [name for name, script in builtin_scripts().items() if script.steps])
+async def test_the_ledger_counts_what_the_lab_received_in_every_script(name: str, family: str) -> None:
+    """By purpose: the lab tells it by its own script and its own record, not by anything that it was sent."""
+    script = builtin_scripts()[name]
+    if not script.speaks(family):
+        return
+    lab = Lab()
+    with Journal.open(None, clock=FakeClock()) as journal:
+        result = await run(lab, name, family=family, max_steps=MAX_STEPS, journal=journal)
+        assert len(result.ledger) == lab.count() == result.requests
+        assert purposes(result) == purposes_by_lab(lab.requests, script=script) == Counter(result.requests_by_purpose)
+        assert [entry.sent_bytes for entry in result.ledger] == [len(one.body) for one in lab.requests]
+        assert all(entry.ended is not None and entry.outcome is not None for entry in result.ledger)
+        assert journal.ledger.entries(Span()) == list(result.ledger)
+
+
+@pytest.mark.promise("bill:wire")
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", [name for name, script in builtin_scripts().items() if script.writer])
+async def test_the_ledger_counts_every_continuation_of_a_long_file(name: str, family: str) -> None:
+    """With a limit that cuts what the lab's writer writes: one purpose for what goes on, whatever the family can."""
+    lab = Lab()
+    result = await run(lab, name, family=family, settings=Settings(max_output_tokens=4_000), max_steps=60)
+    assert len(result.ledger) == lab.count() == result.requests
+    assert purposes(result) == Counter(result.requests_by_purpose)
+    if name in ("writer-file", "writer-answer") and family == "openai_chat":
+        assert purposes(result)["continue"] >= 2
+    counted = [one.usage for one in lab.requests]
+    assert [entry.usage and entry.usage.output_tokens for entry in result.ledger] == [
+        usage and usage.output_tokens for usage in counted
+    ]
+
+
+@pytest.mark.promise("bill:wire")
+async def test_the_ledger_counts_what_the_lab_received_under_random_faults() -> None:
+    """Property: seeded schedules of faults, limits, retries and fallbacks; each entry has the lab's own bytes and model."""
+    for seed in range(SCHEDULES):
+        chance = random.Random(seed)
+        scripts = [drawn_script(chance, name=name) for name in ("script", "other")]
+        limits = chance.choice((None, None, MaxRequests(chance.randint(1, 6)), MaxWallTime(chance.randint(1, 90))))
+        lab = Lab(scripts)
+        result = await run(
+            lab,
+            "script",
+            family=chance.choice(FAMILIES),
+            stream=chance.random() < 0.7,
+            limits=limits,
+            retry=RetryPolicy(attempts=chance.randint(1, 5)),
+            fallbacks=chance.choice(((), ("other",))),
+            prices=PRICES,
+        )
+        sent = [(entry.model, entry.sent_bytes) for entry in result.ledger]
+        assert sent == [(one.model, len(one.body)) for one in lab.requests], seed
+        assert purposes(result) == Counter(result.requests_by_purpose), seed
+        same = sum((one.path, one.body) == (other.path, other.body) for one, other in pairwise(lab.requests))
+        assert same <= purposes(result)["retry"], seed
+        given_up = {entry.number for entry in result.ledger if entry.discarded}
+        retried = {entry.number - 1 for entry in result.ledger if entry.purpose == "retry"}
+        assert retried <= given_up, seed
+        whole = [entry for entry in result.ledger if entry.outcome == "ok" and not entry.discarded]
+        assert all(entry.usd is not None for entry in whole if entry.usage is not None), seed
+
+
+@pytest.mark.promise("bill:wire", "step:one-request")
+async def test_summaries_are_in_the_ledger_under_their_own_purpose() -> None:
+    """The lab knows a summary by what it answered itself."""
+    lab, clock = Lab(ROOM), FakeClock(now=1_700_000_000)
+    with Journal.open(None, clock=clock) as journal:
+        agent = agent_of(
+            lab,
+            "long-session",
+            family="openai_chat",
+            clock=clock,
+            journal=journal,
+            tools=[parts()],
+            max_steps=20,
+            model_limits=ModelLimits(context_window_tokens=32_000, max_output_tokens=4_000),
+        )
+        session = ""
+        for number in range(4):
+            more = {"session": session} if session else {}
+            asked = agent.run(f"Go on with it, please. {number}", **more)  # pyright: ignore[reportArgumentType]
+            session = (await settled(asked, clock=clock)).session
+        compact = [total for total in journal.ledger.totals(Span(), by="purpose") if total.key == "compact"]
+        assert [total.cost.requests for total in compact] == [sum(one.is_summary for one in lab.requests)]
+        everything = journal.ledger.total(Span(session=session))
+        assert everything is not None
+        assert everything.cost.requests == lab.count()
+
+
+def parts() -> Tool:
+    async def read(arguments: Arguments) -> str:
+        part = int(str(arguments["path"]).removeprefix("part-").removesuffix(".txt"))
+        return f"part {part}\n" + "There is little of note here.\n" * 100 + f"the next part is part-{part + 1:03}.txt"
+
+    return Tool(offer=ToolOffer(spec=ToolSpec(name="read", parameters='{"type":"object"}')), function=read)
+
+
+DELEGATES = parse_script(
+    """
+title = "hands out two tasks"
+[[steps]]
+calls = [{ name = "task", arguments = { agent = "one", prompt = "a" } },
+    { name = "task", arguments = { agent = "two", prompt = "b" } }]
+[[steps]]
+text = "They said: {results}"
+""",
+    name="delegates",
+)
+
+
+@pytest.mark.promise("bill:wire")
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_the_requests_of_sub_agents_stand_in_the_ledger_of_the_root(family: str) -> None:
+    """Each with the path that leads to it; seen from the root they are `child`, and their cost is part of the bill."""
+    lab, clock = Lab([DELEGATES]), FakeClock(now=1_700_000_000)
+    with Journal.open(None, clock=clock) as journal:
+        one = agent_of(lab, "plain-answer", family=family, clock=clock, journal=journal, prices=PRICES)
+        two = agent_of(lab, "fault-once-503", family=family, clock=clock, journal=journal, prices=PRICES)
+        root = agent_of(
+            lab,
+            "delegates",
+            family=family,
+            clock=clock,
+            journal=journal,
+            tools=[],
+            agents={"one": one, "two": two},
+            prices=PRICES,
+        )
+        result = await settled(root.run("Go."), clock=clock)
+        assert purposes(result) == {"step": 2, "child": 3}
+        assert lab.count() == 5
+        assert sorted((entry.path, entry.purpose) for entry in result.ledger) == [
+            *[((), "step")] * 2,
+            (("one",), "step"),
+            (("two",), "retry"),
+            (("two",), "step"),
+        ]
+        assert {(entry.root_session, entry.root_turn) for entry in result.ledger} == {
+            (result.session, result.ledger[0].turn)
+        }
+        tokens = [entry.usage for entry in result.ledger if entry.usage is not None]
+        usd = sum((Decimal(2 * use.input_tokens + 8 * use.output_tokens) for use in tokens), Decimal(0)) / 1_000_000
+        assert result.cost == Cost(usd=usd, requests=5)
+        (total,) = journal.ledger.totals(Span(session=result.session), by="session")
+        assert (total.key, total.cost) == (result.session, result.cost)
+
+
+@pytest.mark.promise("bill:wire")
+async def test_a_cancelled_request_is_in_the_ledger_and_its_price_is_unknown() -> None:
+    """It left, and the provider may bill it: counted, never priced 0."""
+    lab, clock = Lab(), FakeClock(now=1_700_000_000)
+    agent = agent_of(lab, "fault-stall", family="anthropic_messages", clock=clock, prices=PRICES)
+    clock.call_later(3, agent.interrupt)
+    result = await settled(agent.run("Go."), clock=clock)
+    (entry,) = result.ledger
+    assert (result.stop_reason, lab.count()) == (StopReason.CANCELLED, 1)
+    assert (entry.outcome, entry.usd, entry.started, entry.ended) == ("cancelled", None, 1_700_000_000, 1_700_000_003)
+    assert entry.received_bytes > 0
+    assert result.cost == Cost(requests=1, unknown=1)
+    assert result.cost_usd is None
+
+
+async def test_without_a_journal_the_ledger_is_in_the_result() -> None:
+    """Times, bytes, tokens, outcome and price of one request, whole."""
+    lab = Lab()
+    result = await run(lab, "plain-answer", family="openai_chat", prices=PRICES)
+    (entry,), (received,) = result.ledger, lab.requests
+    assert received.usage is not None and entry.usage is not None
+    usd = Decimal(2 * received.usage.input_tokens + 8 * received.usage.output_tokens) / 1_000_000
+    assert msgspec.structs.replace(entry, turn="", root_turn="", session="", root_session="", received_bytes=0) == (
+        LedgerEntry(
+            session="",
+            turn="",
+            root_session="",
+            root_turn="",
+            number=1,
+            step=1,
+            purpose="step",
+            provider="openai_chat",
+            model="plain-answer",
+            started=1_700_000_000,
+            first_event=1_700_000_000,
+            ended=1_700_000_000,
+            sent_bytes=len(received.body),
+            outcome="ok",
+            usage=entry.usage,
+            plan="tokens",
+            usd=usd,
+            priced_by="table",
+            price_note="the test",
+            cache_saved_usd=Decimal(0),
+        )
+    )
+    assert entry.received_bytes > 100
+    assert result.cost_usd == usd
+
+
+async def test_a_plan_by_step_bills_a_step_once() -> None:
+    """A refused attempt is not billed, its further one is, a continuation of the same step is not."""
+    prices = Prices(user=read_prices({"*": {"step": "0.02"}}, named="the test", source="the test"))
+    retried = await run(Lab(), "fault-once-503", family="openai_chat", prices=prices)
+    assert [entry.usd for entry in retried.ledger] == [Decimal(0), Decimal("0.02")]
+    continued = await run(Lab(), "cut-text", family="openai_chat", prices=prices)
+    assert [(entry.purpose, entry.usd) for entry in continued.ledger] == [
+        ("step", Decimal("0.02")),
+        ("continue", Decimal(0)),
+    ]
+
+
+def entry(number: int, *, day: int = 0, **more: object) -> LedgerEntry:
+    """One of a ledger that was never sent."""
+    plain: dict[str, object] = {
+        "session": "s1",
+        "turn": "t1",
+        "root_session": "s1",
+        "root_turn": "t1",
+        "step": number,
+        "purpose": "step",
+        "provider": "openai",
+        "model": "m",
+        "started": 1_700_000_000.0 + 86_400 * day,
+        "sent_bytes": 10,
+    }
+    return LedgerEntry(number=number, **{**plain, **more})  # pyright: ignore[reportArgumentType]
+
+
+def written(journal: Journal, *entries: LedgerEntry) -> None:
+    from turnwise.drivers.journal import RequestSent
+
+    for turn in sorted({one.turn for one in entries}):
+        pen = journal.begin_turn(turn_id=turn, session_id=f"s{turn[1:]}", folder="/", title="go")
+        for one in entries:
+            if one.turn == turn:
+                sent = RequestSent(
+                    number=one.number, purpose=one.purpose, url="http://x", body_sha256="", body_bytes=10
+                )
+                pen.request_leaves(sent, one)
+                pen.request_became(one)
+
+
+def test_totals_tell_what_is_known_and_what_is_not(tmp_path: Path) -> None:
+    """Sums are exact, unknown prices are counted apart, unfinished requests are counted, caches and retries told."""
+    tenth, usage = Decimal("0.1"), Usage(input_tokens=100, output_tokens=10, cache_read_tokens=60)
+    with Journal.open(tmp_path / "j.db", clock=FakeClock()) as journal:
+        written(
+            journal,
+            *[entry(number, usd=tenth, ended=1_700_000_001.0, outcome="ok") for number in range(1, 4)],
+            entry(4, purpose="retry", usd=Decimal("1E-12"), usage=usage, cache_saved_usd=Decimal("0.003")),
+            entry(5, purpose="continue"),
+        )
+        (total,) = journal.ledger.totals(Span(), by="model")
+        assert total == Total(
+            key="openai:m",
+            cost=Cost(usd=Decimal("0.300000000001"), requests=5, unknown=1),
+            again=Cost(usd=Decimal("1E-12"), requests=2, unknown=1),
+            unfinished=2,
+            input_tokens=100,
+            output_tokens=10,
+            reasoning_tokens=0,
+            cache_read_tokens=60,
+            cache_write_tokens=0,
+            sent_bytes=50,
+            received_bytes=0,
+            seconds=3.0,
+            cache_saved_usd=Decimal("0.003"),
+        )
+        assert total.cost.exact_usd is None
+        assert journal.ledger.totals(Span(since=1_700_000_001), by="day") == []
+        assert [one.key for one in journal.ledger.totals(Span(), by="purpose")] == ["step", "continue", "retry"]
+
+
+def test_an_entry_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    """Every field, from another opening of the file."""
+    whole = entry(
+        1,
+        path=("scout", "a/b"),
+        retry_of="continue",
+        first_event=1_700_000_000.5,
+        ended=1_700_000_001.0,
+        received_bytes=99,
+        outcome="overloaded",
+        discarded=True,
+        calls=2,
+        usage=Usage(
+            input_tokens=5,
+            output_tokens=4,
+            reasoning_tokens=3,
+            cache_read_tokens=2,
+            cache_write_tokens=1,
+            provider='{"x":1}',
+        ),
+        plan="tokens",
+        usd=Decimal("0.000000012345678901234567890123"),
+        priced_by="provider",
+        price_note="it",
+        cache_saved_usd=Decimal("-1.5"),
+    )
+    assert all(
+        getattr(whole, name) != default for name, default in msgspec.structs.asdict(entry(1)).items() if not default
+    )
+    with Journal.open(tmp_path / "j.db", clock=FakeClock()) as journal:
+        written(journal, whole, entry(2))
+    with Journal.open(tmp_path / "j.db", clock=FakeClock()) as journal:
+        assert journal.ledger.entries(Span()) == [whole, entry(2)]
+
+
+@pytest.mark.parametrize("by", KEYS)
+def test_the_queries_of_usage_find_their_entries_by_an_index(by: By, tmp_path: Path) -> None:
+    """Proves: no query by time or session reads the whole table, so a ledger of years costs what was asked for."""
+    with Journal.open(tmp_path / "j.db", clock=FakeClock()):
+        pass
+    connection = sqlite3.connect(tmp_path / "j.db")
+    connection.create_aggregate("exact_sum", 1, ExactSum)  # pyright: ignore[reportArgumentType]
+    for span, index in ((Span(since=5), "request_by_time"), (Span(session="s1"), "request_by_session")):
+        query, values = query_of(by, span=span)
+        plan = [str(row[3]) for row in connection.execute(f"explain query plan {query}", values)]
+        assert any(line.startswith(f"SEARCH request USING INDEX {index}") for line in plan), plan
+    connection.close()
+
+
+async def test_plans_by_request_show_what_one_request_a_call_would_have_cost() -> None:
+    """Ten reads in one response take two requests; one for each call would take eleven."""
+    reads = ", ".join([f'{{ name = "read", arguments = {{ path = "{n}" }} }}' for n in range(10)])
+    script = parse_script(f'title = "reads"\n[[steps]]\ncalls = [{reads}]\n[[steps]]\ntext = "Read."\n', name="reads")
+    prices = Prices(user=read_prices({"*": {"request": "0.01"}}, named="the test", source="the test"))
+    with Journal.open(None, clock=FakeClock()) as journal:
+        result = await run(Lab([script]), "reads", family="openai_chat", journal=journal, prices=prices)
+        (bill,) = journal.ledger.bills_by_request(Span())
+        assert (bill.session, bill.cost, bill.calls, bill.one_a_call_requests, bill.one_a_call_usd) == (
+            result.session,
+            Cost(usd=Decimal("0.02"), requests=2),
+            10,
+            11,
+            Decimal("0.11"),
+        )
