@@ -181,8 +181,25 @@ def test_always_holds_for_the_step_the_turn_and_the_next_turn_of_the_session(lab
     assert made(folder) == "ran\nran\nran\n"
     ran = cli("run", "Else.", "--continue", *at(lab, "hides"))
     assert "not run, as nobody is there to be asked: bash" in ran.err
+    elsewhere = folder.parent / "elsewhere"
+    elsewhere.mkdir()
+    session = ran.err.rpartition("session ")[2][:8]
+    there = cli("run", "There.", "--session", session, "--cwd", str(elsewhere), *at(lab, "touches"))
+    assert "not run, as nobody is there" in there.err and made(elsewhere) is None
     assert cli("run", "A new session.", *at(lab, "touches")).err.count("not run, as nobody is there") == 1
     assert made(folder) == "ran\nran\nran\n"
+
+
+@pytest.mark.promise("wait:ask", "wait:child")
+def test_always_in_a_sub_agent_holds_for_the_others_and_for_the_session(lab: Lab, folder: Path, cli: Cli) -> None:
+    """The second child is not asked, nor is anybody when the session is continued without a terminal."""
+    with at_terminal("run", "Go.", *at(lab, "delegates"), cwd=folder) as person:
+        person.sees("then no)")
+        person.types("a\r")
+        assert "then no)" not in person.leaves_by(0).partition("general: ✓")[2]
+    assert made(folder) == "child\nchild\n"
+    assert cli("run", "Again.", "--continue", "--json").events()[-1]["denied"] == []
+    assert made(folder) == "child\nchild\nchild\nchild\n"
 
 
 def test_nothing_of_a_command_is_hidden(lab: Lab, folder: Path) -> None:

@@ -121,7 +121,9 @@ class TerminalApprover:
     async def _chosen(self, choices: Sequence[str], *, until: float) -> str:
         letters = ", ".join([CHOICES[name][1] for name in choices[:-1]]) + f" or {CHOICES[choices[-1]][1]}"
         while True:
-            said = await self._terminal.line(lambda: f"{letters} ({self._left(until)}, then no): ", ticks=True)
+            said = await self._terminal.line(
+                lambda: f"{letters} ({self._left(until)}, then no): ", ticks=True, fresh=True
+            )
             chosen = ANSWERS.get(said.strip().lower())
             if chosen is not None and chosen in choices:
                 return chosen

@@ -77,8 +77,11 @@ class Terminal:
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
 
-    async def line(self, message: Callable[[], str], *, default: str = "", ticks: bool = False) -> str:
-        """One line. `ticks`: the message is made anew each second. Raises Stopped, Left."""
+    async def line(
+        self, message: Callable[[], str], *, default: str = "", ticks: bool = False, fresh: bool = False
+    ) -> str:
+        """One line. `ticks`: the message is made anew each second; `fresh`: nothing that was typed before it was there counts.
+        Raises Stopped, Left."""
         from prompt_toolkit import PromptSession
 
         input, output = self._ends()
@@ -90,6 +93,8 @@ class Terminal:
             interrupt_exception=Stopped,
             eof_exception=Left,
         )
+        if fresh:
+            self._forget_typed()
         self._forget_typed_ahead()
         return await self._answer(session, default=default)
 
