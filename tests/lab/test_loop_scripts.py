@@ -1,14 +1,20 @@
 """Scripts of models that go in circles, and of those that only seem to: the lab says them, the loop guard judges them."""
 
 import json
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from lab.asking import PATHS, ask, body_of
+from lab.cut_cells import RAW, WAYS, ask_writer, calls_made
+from turnwise.drivers.workspace import workspace_tools
 from turnwise.lab import Script, builtin_scripts
+from turnwise.lab.patch_text import as_lines
+from turnwise.lab.script import Writer
+from turnwise.lab.writer import file_text
 from turnwise.rules.loops import BROKEN_STEPS, LOOP_STEPS, RUNS, Loop, LoopGuard
-from turnwise.vocab import ArgumentsState, Text, ToolCall, ToolResult
+from turnwise.vocab import ArgumentsState, StopReason, Text, ToolCall, ToolResult
 
 SCRIPTS = builtin_scripts()
 CHECKS = 30
@@ -104,3 +110,39 @@ def test_a_retry_after_cut_attempts_runs(name: str, ran: int) -> None:
     """Proves: smaller pieces, and the very same call once it is whole, are no loop."""
     heard = converse(SCRIPTS[name])
     assert (heard.ran, heard.requests, heard.ends) == (ran, SCRIPTS[name].requests, None)
+
+
+@pytest.mark.promise("cut:continued", "cut:split")
+@pytest.mark.parametrize(("family", "stream"), WAYS)
+@pytest.mark.parametrize("limit", [2000, 8000])
+async def test_the_patch_writer_writes_its_file_with_the_tool_of_the_workspace(
+    limit: int, family: str, stream: bool, tmp_path: Path
+) -> None:
+    """Proves: `writer-patch` speaks the format of `apply_patch`, as one call where a prefix can be had, else in pieces."""
+    writer = SCRIPTS["writer-patch"].writer
+    assert writer is not None
+    tools = workspace_tools(tmp_path)
+    result, _ = await ask_writer(writer, family=family, stream=stream, folder=tmp_path, limit=limit, tools=tools)
+    assert (tmp_path / "big.txt").read_bytes().decode() == as_lines(file_text(writer.size))
+    assert (result.complete, result.stop_reason) == (True, StopReason.ANSWERED)
+    if (family, stream) in RAW:
+        assert (calls_made(result), result.steps) == (["apply_patch"], 2)
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted([path.name for path in folder.iterdir()])
+
+
+@pytest.mark.promise("cut:continued", "loop:cut-variants")
+@pytest.mark.parametrize("family", ["openai_chat", "openai_responses"])
+async def test_a_large_call_of_another_format_ends_after_bounded_requests(family: str, tmp_path: Path) -> None:
+    """Proves: a model that insists on `edits` is gone on with once, told what does not fit, and asked for its answer."""
+    writer = Writer(writes="patch", habits=("insists",))
+    tools = workspace_tools(tmp_path)
+    result, received = await ask_writer(
+        writer, family=family, stream=True, folder=tmp_path, limit=2000, tools=tools, max_steps=40
+    )
+    once = result.requests_by_purpose["continue"]
+    assert (result.stop_reason, files_in(tmp_path)) == (StopReason.LOOP, [])
+    assert 1 <= once <= 6
+    assert len(received) == once + 1 + BROKEN_STEPS + 1

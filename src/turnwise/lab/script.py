@@ -105,7 +105,7 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `limit`: its own of output tokens, whatever is asked for. `finish` is what it claims where it was cut: `none` ends the
     stream there, `missing` says everything else that a stream ends with."""
 
-    writes: Literal["file", "two-files", "beside-read", "patch", "answer"] = "file"
+    writes: Literal["file", "two-files", "beside-read", "patch", "patch-text", "answer"] = "file"
     path: str = "big.txt"
     size: int = 40_000
     seed: int = 1

@@ -12,12 +12,13 @@ with the keys that happened to be whole, unless its stream is asked for pieces (
 """
 
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from random import Random
 
 import msgspec
 
 from turnwise.lab.gemini_pieces import stream_in_pieces
+from turnwise.lab.patch_text import added_text, as_lines, patch_adding
 from turnwise.lab.raw import Raw, dig, dump, either, parse, table, text
 from turnwise.lab.reading import CallSeen, Conversation, Said
 from turnwise.lab.replies import BYTES_A_TOKEN, Reply, signed, thought, tokens
@@ -290,6 +291,8 @@ def plan(writer: Writer, *, said: tuple[Said, ...], limit_tokens: int | None) ->
     pieces = "insists" not in writer.habits and any(SPLIT_WORDS in result for _, result in answered(said))
     if writer.writes == "patch":
         calls = plan_patch(writer, done=done, limit_tokens=limit_tokens if pieces else None)
+    elif writer.writes == "patch-text":
+        calls = plan_patch_text(writer, done=done, limit_tokens=limit_tokens if pieces else None)
     else:
         calls = plan_files(writer, done=done, limit_tokens=limit_tokens if pieces else None)
         if writer.writes == "beside-read" and calls and not any(call.name == "read" for call, _ in done):
@@ -348,6 +351,25 @@ def plan_patch(
         while len(missing) < len(first) and len(spelt(first[: len(missing) + 1], writer=writer)) <= allowed:
             missing = first[: len(missing) + 1]
     return (wanted_call("apply_patch", arguments={"edits": missing}, writer=writer),) if missing else ()
+
+
+def plan_patch_text(
+    writer: Writer, *, done: list[tuple[CallSeen, dict[str, Raw]]], limit_tokens: int | None
+) -> tuple[Wanted, ...]:
+    """One patch with all lines that are missing; in pieces, with as many as fit."""
+    content = as_lines(file_text(writer.size, seed=writer.seed))
+    written = "".join([added_text(text(arguments.get("patch"))) for _, arguments in done])
+    if written == content:
+        return ()
+    start = len(written) if content.startswith(written) else 0
+    lines = content[start:].removesuffix("\n").split("\n")
+    count = len(lines)
+    if limit_tokens is not None:
+        allowed = int(limit_tokens * BYTES_A_TOKEN * PIECE_SHARE)
+        sizes = accumulate([len(spelt(f"+{line}\n", writer=writer).encode()) for line in lines])
+        count = max(1, sum(size <= allowed for size in sizes))
+    patch = patch_adding(lines[:count], path=writer.path, exists=start > 0)
+    return (wanted_call("apply_patch", arguments={"patch": patch}, writer=writer),)
 
 
 def fitting(rest: str, *, writer: Writer, limit_tokens: int) -> str:
