@@ -84,12 +84,12 @@ class TerminalApprover:
                     approvals.append(await self._one(ask, path=asking.path, until=until))
         except TimeoutError:
             for ask in asking.asks[len(approvals) :]:
-                self._terminal.say(_style(_not_answered(ask, path=asking.path), "yellow"))
+                self._terminal.tell(_not_answered(ask, path=asking.path))
         except Stopped:
             self._stop()
             await asyncio.sleep(SETTLE_S)
         except Left:
-            self._terminal.say(_style("nobody is there any more: denied", "yellow"))
+            self._terminal.tell("nobody is there any more: denied")
         return approvals
 
     async def _one(self, ask: OneAsk, *, path: tuple[str, ...], until: float) -> Approval:

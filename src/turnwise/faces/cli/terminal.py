@@ -35,6 +35,8 @@ class Holdable(Protocol):
 
     def release(self) -> None: ...
 
+    def tell(self, line: str) -> None: ...
+
 
 class Terminal:
     """Standard input and standard error as one terminal. `screen` is silent while somebody is asked, or types."""
@@ -76,6 +78,13 @@ class Terminal:
     def say(self, text: str = "") -> None:
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
+
+    def tell(self, line: str) -> None:
+        """Say it once nobody is asked any more: another ask may be on the screen."""
+        if self._screen is None:
+            self.say(line)
+        else:
+            self._screen.tell(line)
 
     async def line(
         self, message: Callable[[], str], *, default: str = "", ticks: bool = False, fresh: bool = False
