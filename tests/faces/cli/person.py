@@ -56,6 +56,12 @@ class Person:
         assert "Traceback" not in self.said
         return self.said[self._read_to :]
 
+    def hangs_up(self) -> None:
+        """The window is closed."""
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, self._end)
+        os.close(null)
+
     def is_cooked(self) -> bool:
         """Whether the terminal is as a shell wants it: lines, echo and signals."""
         local = termios.tcgetattr(self._end)[3]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from faces.cli.person import CTRL_C, Person, at_terminal
-from faces.cli.running import Cli, at, running_lab, script
+from faces.cli.running import WAIT_S, Cli, at, running_lab, script
 from faces.cli.test_processes import wait_until
 from turnwise.drivers.sandbox.keeper import descendants
 from turnwise.lab import Lab
@@ -177,3 +177,22 @@ def test_ctrl_c_twice_in_a_session_ends_it_at_once(lab: Lab, folder: Path) -> No
         person.leaves_by(130)
         assert person.is_cooked() and below
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
+
+
+@pytest.mark.promise("wait:cancel")
+@pytest.mark.parametrize("args", [("run", "Go."), ()], ids=["run", "session"])
+def test_a_terminal_that_goes_away_leaves_nothing_behind(
+    lab: Lab, folder: Path, cli: Cli, args: tuple[str, ...]
+) -> None:
+    """The window is closed while a command runs: the command ends, the turn is written down as cancelled."""
+    with at_terminal(*args, *ALLOWED, *at(lab, "sleeps"), cwd=folder) as person:
+        if not args:
+            person.sees("\n>")
+            person.types("Go.\r")
+        wait_until((folder / "begun.txt").exists)
+        below = descendants(person.process.pid)
+        person.hangs_up()
+        person.process.wait(timeout=WAIT_S)
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
+    (session,) = cli("sessions", "list", "--json").events()
+    assert below and (session["status"], session["stop_reason"]) == ("done", "cancelled")
