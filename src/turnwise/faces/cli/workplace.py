@@ -161,7 +161,7 @@ def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, out
         clock=clock,
         notes=(*_notes_of(agents_md, before, folder=folder), *finished),
         commands_note=shell.said,
-        ask_s=Deadlines().ask_s if given["ask_timeout"] is None else given["ask_timeout"],
+        ask_s=deadlines_of(given).ask_s,
     )
 
 
@@ -202,7 +202,6 @@ class _Agents:
 
     def _agent(self, tools: Sequence[Tool], *, inspect: Inspector, child: Agent | None, is_root: bool) -> Agent:
         given, settings, last = self.given, self.settings, self.last
-        ask_s = given["ask_timeout"]
         return Agent(
             self.choice.model,
             tools=tools,
@@ -219,7 +218,7 @@ class _Agents:
             fallbacks=given["fallback"] or fallbacks_of(last, model=given["model"]),
             allow_hint=ALLOW_HINT,
             stream=not given["no_stream"],
-            deadlines=Deadlines() if ask_s is None else Deadlines(ask_s=ask_s),
+            deadlines=deadlines_of(given),
             policy=self.policy,
             inspect=inspect,
             hooks=self.hooks,
@@ -232,6 +231,15 @@ class _Agents:
             prices=self.prices,
             clock=self.clock,
         )
+
+
+def deadlines_of(given: Given) -> Deadlines:
+    """With `--ask-timeout`; a sub-agent that asks does not lose the time that a person may take."""
+    usual, ask_s = Deadlines(), given["ask_timeout"]
+    if ask_s is None:
+        return usual
+    longer_s = max(0.0, ask_s - usual.ask_s)
+    return msgspec.structs.replace(usual, ask_s=ask_s, child_s=usual.child_s + longer_s)
 
 
 def _inspected(tool: Tool) -> Tool:
