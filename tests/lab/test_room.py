@@ -205,7 +205,7 @@ class Session:
                 response = self.request((*planned.asks, instruction), settings=limit, forbids=True)
                 summary = judge_summary(text_of(response.message), finish=response.finish, planned=planned)
                 assert summary is not None
-                self.replace(apply_summary(self.messages, planned=planned, summary=summary))
+                self.replace(apply_summary(planned=planned, summary=summary))
             case CannotShrink(why=why):
                 raise AssertionError(why)
 

@@ -272,8 +272,32 @@ def test_the_size_is_the_providers_count_and_a_third_of_the_bytes_since() -> Non
     assert (size.tokens, size.bytes) == (801, 3_301)
     assert measured(size, usage=None) is size
     assert measured(size, usage=Usage()) is size
-    assert shrunk(size, bytes_now=1_000) == PromptSize(measured_tokens=243, measured_bytes=1_000)
+    assert shrunk(size, bytes_now=1_000) == PromptSize(measured_tokens=243, measured_bytes=1_000, counted=True)
     assert shrunk(PromptSize(), bytes_now=30).tokens == 10
+
+
+@pytest.mark.promise("cut:budget")
+def test_the_guess_learns_from_what_the_provider_counted() -> None:
+    """Hex digits and rare scripts have 1.2 to 2.5 bytes a token: what comes next is guessed to be as dense as what came, at
+    once where it is denser and slowly where it is less so, and never less dense than three bytes a token."""
+
+    def seen(size: PromptSize, *, added: int, tokens: int) -> PromptSize:
+        return measured(grown(size, added_bytes=added), usage=Usage(input_tokens=tokens))
+
+    small = seen(PromptSize(), added=900, tokens=800)
+    assert grown(small, added_bytes=3_000).tokens == 1_800  # more framing than text
+    whole = seen(PromptSize(), added=12_000, tokens=8_000)
+    assert grown(whole, added_bytes=3_000).tokens == 10_000
+    dense = seen(small, added=6_000, tokens=5_800)
+    assert grown(dense, added_bytes=3_000).tokens == 8_300
+    prose = seen(dense, added=4_000, tokens=6_800)
+    assert grown(prose, added_bytes=3_000).tokens == 6_800 + (3 * 2_500 + 1_000) // 4
+    assert grown(seen(prose, added=500, tokens=9_000), added_bytes=3_000).tokens == 9_000 + 2_125  # too little to tell
+    assert grown(shrunk(prose, bytes_now=5_450), added_bytes=3_000).tokens == 3_400 + 2_125
+    again = seen(shrunk(prose, bytes_now=5_450), added=2_000, tokens=50_000)
+    assert grown(again, added_bytes=3_000).tokens == 52_125  # what was taken away was never counted
+    assert grown(seen(small, added=2_000, tokens=900_000), added_bytes=3_000).tokens == 904_500  # no text is so dense
+    assert (small.is_counted, grown(small, added_bytes=900).is_counted, PromptSize().is_counted) == (True, False, False)
 
 
 @given(st.lists(st.text(max_size=40), max_size=12))

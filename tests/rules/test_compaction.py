@@ -11,6 +11,7 @@ from turnwise.rules.compaction import (
     BEGINNING_LEFT_OUT,
     LEFT_OUT,
     MIN_GAIN_PERCENT,
+    MORE_FOLLOWS,
     SUMMARY_HEAD,
     CannotShrink,
     Fits,
@@ -127,7 +128,7 @@ def test_where_that_is_not_enough_the_middle_is_summarised() -> None:
     planned = planned_for(talk)
     assert isinstance(planned, Summarise)
     assert planned.asks == tuple(talk)
-    after = apply_summary(talk, planned=planned, summary="We talked.")
+    after = apply_summary(planned=planned, summary="We talked.")
     assert users(after) == users(talk)
     assert after[-5:] == tuple(talk[-5:])
     assert [message for message in after if is_summary(message)] == [user(f"{SUMMARY_HEAD}\nWe talked.")]
@@ -142,11 +143,11 @@ def test_an_older_summary_goes_into_the_newer_one() -> None:
     """Else summaries would pile up."""
     first = planned_for(LONG_TALK)
     assert isinstance(first, Summarise)
-    after = apply_summary(LONG_TALK, planned=first, summary="The first two hundred.")
+    after = apply_summary(planned=first, summary="The first two hundred.")
     longer = [*after, *[m for n in range(200) for m in (said(f"more {n} " * 60), user(f"and {n}"))]]
     second = planned_for(longer)
     assert isinstance(second, Summarise)
-    again = apply_summary(longer, planned=second, summary="All four hundred.")
+    again = apply_summary(planned=second, summary="All four hundred.")
     assert [message for message in again if is_summary(message)] == [user(f"{SUMMARY_HEAD}\nAll four hundred.")]
     assert again[0] is LONG_TALK[0]
 
@@ -156,7 +157,7 @@ def test_users_messages_that_fill_the_room_themselves_give_way_from_the_middle()
     talk = [user("first"), *[m for n in range(100) for m in (user(f"{n} " * 400), said("yes"))], user("last")]
     planned = planned_for(talk)
     assert isinstance(planned, Summarise)
-    after = apply_summary(talk, planned=planned, summary="Much was said.")
+    after = apply_summary(planned=planned, summary="Much was said.")
     assert (after[0], after[-1]) == (talk[0], talk[-1])
     assert 2 < len(users(after)) < len(users(talk))
 
@@ -164,7 +165,7 @@ def test_users_messages_that_fill_the_room_themselves_give_way_from_the_middle()
 def test_what_has_to_stay_and_is_too_large_is_told() -> None:
     """Then the answer is forced, or written locally."""
     assert isinstance(planned_for([user("x" * 200_000)]), CannotShrink)
-    assert isinstance(planned_for([user("hello"), *step(1, 40_000, 40_000, 40_000)]), CannotShrink)
+    assert isinstance(planned_for([user("hello"), said("x" * 200_000)]), CannotShrink)
     assert isinstance(planned_for(LONG_TALK, may_summarise=False), CannotShrink)
 
 
@@ -180,7 +181,34 @@ def test_long_messages_of_the_user_keep_beginning_and_end_where_nothing_else_mak
     only = planned_for([user("x" * 80_000), *step(1, 2_000)])
     assert isinstance(only, Shorten)
     assert only.size.tokens < 5_000
-    assert isinstance(planned_for([old, said("yes"), user("x" * 80_000)]), CannotShrink)
+    asks = user("x" * 80_000)
+    most = planned_for([old, said("yes"), asks])  # too little for another step, but an answer may fit now
+    assert isinstance(most, Shorten)
+    assert (most.messages[2], 20_000 < most.size.tokens < 23_000) == (asks, True)
+
+
+def test_long_messages_of_the_user_give_way_beside_a_summary_where_neither_is_enough() -> None:
+    """Neither alone brings the prompt below its capacity: the beginning and end of each long one stay, the newest is whole."""
+    first, newest = user("first " * 8_000), user("newest " * 4_500)
+    talk = [first, *[m for n in range(40) for m in (said(f"answer {n} " * 80), user(f"question {n}"))], newest]
+    planned = planned_for(talk, window=60_000)
+    assert isinstance(planned, Summarise)
+    assert planned.asks == tuple(talk)  # the summary is made of all that was said
+    after = apply_summary(planned=planned, summary="We talked.")
+    assert (after[-1], text_of(after[0])[:12], message_bytes(after[0]) < 10_000) == (newest, "first first ", True)
+    sizes, prompt = sized(talk)
+    now = weighed(prompt, sizes=sizes, sizes_now=[message_bytes(message) for message in after])
+    assert now.tokens <= CAPACITY * (100 - MIN_GAIN_PERCENT) // 100
+
+
+def test_the_newest_results_are_shortened_where_the_turn_would_end_otherwise() -> None:
+    """They share what the last steps may have, and each can be read back; older results went before."""
+    talk = [user("hello"), *step(1, 9_000), *step(2, 40_000, 40_000, 40_000)]
+    planned = planned_for(talk)
+    assert isinstance(planned, Shorten)
+    assert planned.shortened == ("call_1_0", "call_2_0", "call_2_1", "call_2_2")
+    assert planned.size.tokens < CAPACITY * 0.5
+    assert faults(planned.messages) == ()
 
 
 def test_a_refused_prompt_is_compacted_whatever_its_size_seems() -> None:
@@ -192,14 +220,31 @@ def test_a_refused_prompt_is_compacted_whatever_its_size_seems() -> None:
     assert sum([message_bytes(message) for message in planned.asks]) <= sum([message_bytes(m) for m in talk])
 
 
-def test_a_history_far_beyond_the_window_is_summarised_from_what_fits() -> None:
-    """A session that goes on with a smaller model. The oldest steps are left out of the request, and it says so."""
+def test_a_history_far_beyond_the_window_is_summarised_in_several() -> None:
+    """A session that goes on with a smaller model. The oldest part first, as much as one request holds; nothing is left out."""
     talk = [*LONG_TALK, *LONG_TALK[1:], *step(1, 10_000)]
+    seen: list[Message] = []
+    number, planned = 0, planned_for(talk, capacity=8_000, window=12_000)
+    while isinstance(planned, Summarise):
+        number += 1
+        assert sum([message_bytes(message) for message in planned.asks]) // 4 + planned.max_tokens < 12_000
+        assert faults([*planned.asks, user(planned.instruction)]) == ()
+        seen += [message for message in planned.asks if message not in seen and not is_summary(message)]
+        talk = list(apply_summary(planned=planned, summary=f"Part {number}."))
+        planned = planned_for(talk, capacity=8_000, window=12_000)
+    assert 3 < number < 20
+    assert planned == Fits()
+    assert seen[: len(LONG_TALK)] == LONG_TALK
+    assert [text_of(message) for message in talk if is_summary(message)] == [f"{SUMMARY_HEAD}\nPart {number}."]
+
+
+def test_what_no_request_for_a_summary_can_hold_is_left_out_of_it() -> None:
+    """A single message of the model's that is larger than the window; the request says that something is missing."""
+    talk = [user("first"), said("x" * 300_000), *LONG_TALK[1:60], *step(1, 1_000)]
     planned = planned_for(talk, capacity=8_000, window=12_000)
     assert isinstance(planned, Summarise)
     assert planned.asks[:2] == (talk[0], user(BEGINNING_LEFT_OUT))
     assert faults([*planned.asks, user(planned.instruction)]) == ()
-    assert sum([message_bytes(message) for message in planned.asks]) // 4 + planned.max_tokens < 12_000
 
 
 @pytest.mark.parametrize(
@@ -282,16 +327,19 @@ def test_whatever_the_history_pairs_stay_pairs_and_it_shrinks_or_says_so(
         case Summarise():
             assert faults([*planned.asks, user(planned.instruction)]) == before
             summary = "s" * (planned.max_tokens * 3)
-            after = apply_summary(messages, planned=planned, summary=summary)
+            after = apply_summary(planned=planned, summary=summary)
             size = sum([message_bytes(message) for message in after])
-    assert after[-1] is messages[-1]
+            cut_users += after[0] is not messages[0] or users(after)[-1] is not users(messages)[-1]
+    assert after[-1] is messages[-1] or (after[-1].role == "tool" and message_bytes(after[-1]) < 14_000)
     if not cut_users:
         assert after[0] is messages[0]
         assert users(after)[-1] is users(messages)[-1]
     assert faults(after) == before
     assert faults(after, family="openai_chat") == faults(messages, family="openai_chat")
-    limit = min(capacity, prompt.tokens) * (100 - MIN_GAIN_PERCENT) // 100
-    assert size * prompt.tokens // max(1, prompt.bytes) <= limit + 100
+    if isinstance(planned, Summarise) and planned.instruction.endswith(MORE_FOLLOWS):
+        assert size < prompt.bytes  # the rest of it follows
+    else:  # enough, or as much as can be had
+        assert size <= prompt.bytes * (100 - MIN_GAIN_PERCENT) // 100 + 400
     kept_calls = [call.id for message in after for call in calls_of(message)]
     assert kept_calls == [call.id for message in messages for call in calls_of(message)][
         -len(kept_calls) or None :
@@ -319,7 +367,7 @@ def test_compacting_ends(messages: list[Message], capacity: int) -> None:
             case Shorten(messages=after):
                 after = list(after)
             case Summarise():
-                after = list(apply_summary(messages, planned=planned, summary="short"))
+                after = list(apply_summary(planned=planned, summary="short"))
         sizes_now = resized(sizes, before=messages, after=after)
         now = weighed(prompt, sizes=sizes, sizes_now=sizes_now)
         assert now.tokens < prompt.tokens
@@ -353,7 +401,7 @@ def test_a_session_of_three_hundred_steps_never_outgrows_its_window() -> None:
                 messages, sizes, prompt = list(after), sizes_now, planned.size
             case Summarise():
                 compactions += 1
-                after = apply_summary(messages, planned=planned, summary="summary " * 200)
+                after = apply_summary(planned=planned, summary="summary " * 200)
                 sizes_now = resized(sizes, before=messages, after=after)
                 prompt = weighed(prompt, sizes=sizes, sizes_now=sizes_now)
                 messages, sizes = list(after), sizes_now

@@ -195,7 +195,11 @@ def test_what_was_told_stands_over_what_was_thought() -> None:
     assert corrected(thought, told=told) == ModelLimits(context_window_tokens=32_768, max_output_tokens=16_384)
     assert corrected(thought, told=ToldLimits(prompt_tokens=40_123)) is thought
     size = PromptSize(measured_tokens=10, measured_bytes=30, added_bytes=3_000)
-    assert recounted(size, told=told) == PromptSize(measured_tokens=40_123, measured_bytes=3_030)
+    assert recounted(size, told=told) == PromptSize(
+        measured_tokens=40_123, measured_bytes=3_030, counted=True, exact=True
+    )
+    half = recounted(size, told=told, asked_bytes=1_515)  # a request for a summary of a part
+    assert half == PromptSize(measured_tokens=80_246, measured_bytes=3_030, counted=True)
     assert recounted(size, told=ToldLimits(max_output_tokens=500)) is size
 
 
@@ -206,3 +210,4 @@ def test_a_refusal_without_figures_still_teaches_that_it_was_too_much() -> None:
     assert refused(thought, prompt_tokens=200_000).max_input_tokens == 180_000
     assert refused(refused(thought, prompt_tokens=200_000), prompt_tokens=190_000).max_input_tokens == 171_000
     assert refused(ModelLimits(), prompt_tokens=500_000).max_input_tokens == 115_200
+    assert refused(thought, prompt_tokens=200_000, percent=50).max_input_tokens == 100_000

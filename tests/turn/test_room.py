@@ -1,16 +1,18 @@
 """Room in a turn: output limits from the model's, results of bounded size, compaction, and what a provider tells."""
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
 from turn.playing import ASK, CONFIG, Played, call, play, says
 from turnwise.rules.budget import ModelLimits, message_bytes, output_reserve, prompt_capacity, window_of
-from turnwise.rules.compaction import LEFT_OUT, SUMMARY_HEAD
-from turnwise.turn.commands import FinishTurn, PlannedCall, RunTools, SendRequest
+from turnwise.rules.compaction import LEFT_OUT, MORE_FOLLOWS, SUMMARY_HEAD
+from turnwise.turn.commands import Command, FinishTurn, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn
-from turnwise.turn.room import NO_ROOM
+from turnwise.turn.room import MAX_CORRECTIONS, NO_ROOM
 from turnwise.turn.snapshot import replay, session_messages
 from turnwise.vocab import (
     Fault,
@@ -22,6 +24,7 @@ from turnwise.vocab import (
     Settings,
     StopReason,
     Text,
+    ToolCall,
     ToolResult,
     Usage,
     text_of,
@@ -63,12 +66,21 @@ def test_each_request_asks_for_what_the_model_can_give() -> None:
 
 
 @pytest.mark.promise("cut:budget")
-def test_a_prompt_without_room_for_an_answer_ends_in_an_answer_of_ours() -> None:
-    """Proves: no request that must fail, and the reason is told."""
+def test_a_prompt_that_is_too_long_only_by_our_guess_goes_out() -> None:
+    """Proves: three bytes a token are a guess, so the provider's count or its refusal decides; what no text can fit does not."""
     huge = Message("user", (Text("x" * 3 * 16_000),))
-    played = play([], config=ROOMY, input=(huge,))
-    assert (played.requests, played.result.text, played.result.origin) == ([], NO_ROOM, "local")
-    assert (played.result.stop_reason, played.result.complete) == (StopReason.BUDGET, False)
+    played = play([says("Hello.")], config=ROOMY, input=(huge,))
+    assert (played.result.text, played.result.complete) == ("Hello.", True)
+    asked = played.requests[0].request.settings.max_output_tokens
+    assert asked is not None and 3_700 < asked < 4_000  # what four bytes a token would leave
+    told = "prompt is too long: 16100 tokens > 16000 maximum"
+    refused_once = play([failed(1, told)], config=ROOMY, input=(huge,))
+    assert (refused_once.result.text, refused_once.result.origin) == (NO_ROOM, "local")
+    longer = play([says("Hello.")], config=ROOMY, input=(Message("user", (Text("x" * 100_000),)),))
+    assert longer.requests[0].request.settings.max_output_tokens == 1_024
+    longest = play([], config=ROOMY, input=(Message("user", (Text("x" * 8 * 16_000),)),))
+    assert (longest.requests, longest.result.text, longest.result.origin) == ([], NO_ROOM, "local")
+    assert (longest.result.stop_reason, longest.result.complete) == (StopReason.BUDGET, False)
 
 
 @pytest.mark.promise("cut:budget")
@@ -127,7 +139,7 @@ def test_what_is_old_gives_way_and_a_summary_takes_its_place() -> None:
     assert any(change.endswith(": compaction") for change in played.result.prefix_changes)
     for request in played.requests:
         results = {p.call_id for m in request.request.messages for p in m.parts if isinstance(p, ToolResult)}
-        calls = {p.id for m in request.request.messages for p in m.parts if hasattr(p, "arguments")}
+        calls = {p.id for m in request.request.messages for p in m.parts if isinstance(p, ToolCall)}
         assert results == calls
     assert [one for one in replay(played.events) if isinstance(one, SendRequest)] == played.requests
 
@@ -192,17 +204,30 @@ def test_an_output_limit_that_the_provider_tells_is_taken() -> None:
 
 
 @pytest.mark.promise("cut:budget")
-def test_a_window_that_the_provider_tells_is_taken_and_an_overflow_retried_once() -> None:
-    """Proves: the figures of the error decide; a second overflow ends the turn with the provider's words."""
+def test_a_window_that_the_provider_tells_is_taken_and_each_overflow_shrinks() -> None:
+    """Proves: the figures of the error decide; a second overflow of the same request, and one later in the turn, find
+    something smaller to send; where nothing is left to shrink the answer is ours."""
     told = "prompt is too long: 15000 tokens > 12000 maximum"
-    script = [*steps(4), failed(5, told), failed(6, told)]
+    less = "prompt is too long: 12500 tokens > 12000 maximum"
+    script = [*steps(4), failed(5, told), failed(6, less), says("SUMMARY"), *steps(7)[4:], failed(11, less)]
+    script += [says("SUMMARY"), says("Done.")]
     played = play(script, config=ROOMY, run=_half_large)
-    assert [request.purpose for request in played.requests][-2:] == ["step", "retry"]
-    before, after = played.requests[-2].request, played.requests[-1].request
-    assert len(words(after)) <= len(words(before))
-    assert sum(map(_weight, after.messages)) < sum(map(_weight, before.messages))
-    assert (played.result.stop_reason, played.result.complete) == (StopReason.PROVIDER_FAILED, False)
-    assert told in played.result.text
+    purposes = [request.purpose for request in played.requests]
+    assert purposes == [*["step"] * 5, "retry", "compact", "retry", *["step"] * 3, "compact", "retry"]
+    for refused_at, again_at in ((4, 5), (5, 7), (10, 12)):
+        before, after = played.requests[refused_at].request, played.requests[again_at].request
+        assert sum(map(_weight, after.messages)) * 10 < sum(map(_weight, before.messages)) * 9
+    assert (played.result.text, played.result.complete) == ("Done.", True)
+    said = "Your input exceeds the context window of this model."
+    never = play([failed(number, said) for number in range(1, 3)], config=ROOMY, earlier=_long_earlier())
+    assert (never.result.text, never.result.stop_reason) == (NO_ROOM, StopReason.BUDGET)
+    first, second = [sum(map(_weight, sent.request.messages)) for sent in never.requests]
+    assert second * 10 < first * 9
+
+
+def _long_earlier() -> tuple[Message, ...]:
+    """Of which only one message can be made smaller."""
+    return (Message("user", (Text("x" * 20_000),)), Message("assistant", (Text("y" * 4_000),)))
 
 
 def _half_large(plan: PlannedCall) -> ToolResult:
@@ -223,6 +248,127 @@ def test_an_overflow_without_figures_shrinks_once() -> None:
     before, after = played.requests[-2].request, played.requests[-1].request
     assert sum(map(_weight, after.messages)) * 10 < sum(map(_weight, before.messages)) * 9
     assert (played.result.text, played.result.complete) == ("Done.", True)
+
+
+@pytest.mark.promise("cut:budget")
+@pytest.mark.parametrize(
+    "said",
+    ["prompt is too long: 15500 tokens > 16000 maximum", "Your input exceeds the context window of this model."],
+)
+def test_a_request_for_a_summary_that_is_refused_is_made_smaller(said: str) -> None:
+    """Proves: a part of the history is summarised, then the rest; nothing is left out, and each request is a summary's."""
+    talk = [one for number in range(60) for one in _exchange(number)]
+    script = [failed(1, said), says("SUMMARY"), says("Done.")]
+    played = play(script, config=ROOMY, earlier=tuple(talk))
+    assert [request.purpose for request in played.requests] == ["compact", "compact", "step"]
+    refused_one, first, _ = [sum(map(_weight, sent.request.messages)) for sent in played.requests]
+    assert first * 10 < refused_one * 9
+    shown = "\n".join([words(sent.request) for sent in played.requests[1:]])
+    assert all(f"answer {number} " in shown for number in range(60))
+    last = words(played.requests[-1].request)
+    assert (f"{SUMMARY_HEAD}\nSUMMARY" in last, LEFT_OUT in last) == (True, False)
+    assert MORE_FOLLOWS in words(played.requests[1].request)
+    assert (played.result.text, played.result.complete) == ("Done.", True)
+    assert [one for one in replay_from(played, talk) if isinstance(one, SendRequest)] == played.requests
+
+
+def _exchange(number: int) -> tuple[Message, Message]:
+    return Message("user", (Text(f"question {number}"),)), Message("assistant", (Text(f"answer {number} " * 60),))
+
+
+def replay_from(played: Played, earlier: Sequence[Message]) -> list[Command]:
+    started, *later = played.events
+    assert isinstance(started, TurnStarted)
+    turn, command = Turn.start(started, earlier=tuple(earlier))
+    return [command, *[turn.receive(event) for event in later]]
+
+
+@pytest.mark.promise("cut:budget")
+def test_a_summary_that_is_refused_again_and_again_is_done_without() -> None:
+    """Proves: the number of requests is bounded; then a word stands in its place, and the answer is forced."""
+    talk = [one for number in range(60) for one in _exchange(number)]
+    said = "Your input exceeds the context window of this model."
+    refusals = [failed(number, said) for number in range(1, 6)]
+    assert len(refusals) <= 1 + MAX_CORRECTIONS
+    played = play([*refusals, says("So far.")], config=ROOMY, earlier=tuple(talk))
+    assert [request.purpose for request in played.requests] == [*["compact"] * len(refusals), "step"]
+    sizes = [sum(map(_weight, sent.request.messages)) for sent in played.requests[: len(refusals)]]
+    assert sizes == sorted(sizes, reverse=True) and sizes[-1] * 8 < sizes[0]
+    last = words(played.requests[-1].request)
+    assert (LEFT_OUT in last, "answer 50 " in last, "question 50" in last) == (True, False, True)
+    assert (played.result.stop_reason, played.result.complete) == (StopReason.BUDGET, False)
+
+
+def _served(turn: Turn, command: Command, *, bytes_a_token: float, window: int, tells: bool, count: int) -> list[str]:
+    """A provider that counts every byte, refuses what is past its window, and wants `count` steps: its purposes and words."""
+    seen: list[str] = []
+    step = 0
+    while not isinstance(command, FinishTurn):
+        match command:
+            case SendRequest(number=number, request=request, purpose=purpose):
+                tokens = int(len(msgspec.json.encode((request.messages, request.tools))) / bytes_a_token)
+                asked = request.settings.max_output_tokens or 0
+                if tokens + asked > window:
+                    seen.append("overflow")
+                    counts = (
+                        f"maximum context length is {window} tokens. However, you requested {tokens + asked} tokens "
+                    )
+                    counts += f"({tokens} in the messages, {asked} in the completion)."
+                    command = turn.receive(failed(number, counts if tells else "input exceeds the context window"))
+                    continue
+                seen.append(purpose)
+                step += purpose != "compact"
+                reply = says("SUMMARY " * 40) if purpose == "compact" else says(call(f"c{number}"))
+                if request.tool_choice == "none" or step == count:
+                    reply = reply if purpose == "compact" else says("Done.")
+                reply = msgspec.structs.replace(reply, usage=Usage(input_tokens=tokens, output_tokens=30))
+                command = turn.receive(ResponseReceived(number=number, response=reply))
+            case RunTools(calls=planned):
+                size = (5_000, 20_000)[step % 2]
+                results = [
+                    ToolResult(call_id=p.call.id, name="read", content=(Text("0af3" * (size // 4)),)) for p in planned
+                ]
+                command = turn.receive(ToolsFinished(results=tuple(results)))
+            case _:
+                raise AssertionError(command)
+    assert command.result.text == "Done."
+    assert (command.result.complete, command.result.steps) == (True, count)
+    return seen
+
+
+@pytest.mark.promise("cut:budget")
+@pytest.mark.parametrize("tells", [True, False])
+@pytest.mark.parametrize("bytes_a_token", [1.2, 1.5, 2, 2.5, 4])
+def test_dense_text_is_planned_for_by_what_the_provider_counted(bytes_a_token: float, tells: bool) -> None:
+    """Proves: results of hex digits fill the window twice as fast as the guess; all steps are made, with hardly an overflow."""
+    limits = ModelLimits(context_window_tokens=32_000)
+    config = msgspec.structs.replace(ROOMY, model_limits=limits, tools=(CONFIG.tools[0],), max_steps=150)
+    turn, command = Turn.start(TurnStarted(config=config, input=(ASK,)))
+    seen = _served(turn, command, bytes_a_token=bytes_a_token, window=32_000, tells=tells, count=100)
+    assert seen.count("overflow") <= 1
+    assert 0 < seen.count("compact") < 20
+
+
+@pytest.mark.promise("cut:budget")
+def test_words_that_nobody_knows_after_a_long_prompt_are_taken_for_an_overflow_once() -> None:
+    """Proves: one try with half of the prompt where it is larger than all that went through; where that fails as well it
+    was about something else, and the provider's words and the history stand."""
+    unknown: TurnConfig = msgspec.structs.replace(CONFIG, room="compact")
+    odd = "Sorry, that is more than I can chew."
+    script = [*steps(4), failed(5, odd, FaultKind.BAD_REQUEST)]
+    played = play([*script, says("Done.")], config=unknown, run=_half_large)
+    assert [request.purpose for request in played.requests][-2:] == ["step", "retry"]
+    before, after = played.requests[-2].request, played.requests[-1].request
+    assert sum(map(_weight, after.messages)) < sum(map(_weight, before.messages)) * 6 // 10
+    assert played.result.text == "Done."
+    twice = play([*script, failed(6, odd, FaultKind.BAD_REQUEST)], config=unknown, run=_half_large)
+    assert (twice.result.stop_reason, len(twice.requests)) == (StopReason.PROVIDER_FAILED, 6)
+    talk = tuple([one for number in range(60) for one in _exchange(number)])
+    refused_summary = [failed(number, odd, FaultKind.BAD_REQUEST) for number in (1, 2)]
+    kept = play(refused_summary, config=unknown, earlier=talk)
+    assert [request.purpose for request in kept.requests] == ["step", "compact"]
+    assert (kept.result.stop_reason, odd in kept.result.text) == (StopReason.PROVIDER_FAILED, True)
+    assert kept.turn.messages == [*talk, ASK]
 
 
 def test_other_failures_end_the_turn_as_before() -> None:

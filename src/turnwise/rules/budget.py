@@ -44,6 +44,14 @@ UNKNOWN_OUTPUT_TOKENS = 8192
 UNKNOWN_WINDOW_TOKENS = 128_000
 
 BYTES_A_TOKEN = 3  # tokenizers need a network; three bytes are on the safe side for prose, about right for code and CJK
+# Tokens in so many bytes: hex digits, base64 and rare scripts have 1.2 to 2.5 bytes a token. More than one and a half tokens
+# a byte is no text: something else is in the count (what a provider's own tools have read).
+DENSITY_BYTES = 3000
+GUESSED_DENSITY = DENSITY_BYTES // BYTES_A_TOKEN
+MOST_DENSITY = 4500
+# A count of less tells more of framing than of text; of a whole prompt, more of what the provider puts before it.
+ADDED_BYTES = 1024
+WHOLE_BYTES = 8192
 PART_BYTES = 24  # role, separators and call framing that templates put around each part: some eight tokens
 FILE_BYTES = 1600 * BYTES_A_TOKEN  # an image of full size at Anthropic; a file that only its provider has is not known
 
@@ -262,23 +270,45 @@ def witnessed(limits: ModelLimits, *, usage: Usage) -> ModelLimits:
 # the size of a prompt
 
 
-class PromptSize(msgspec.Struct, frozen=True, kw_only=True):
-    """How large the next prompt is: what the provider counted of the last one, and the bytes added since by three.
+class PromptSize(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How large the next prompt is: what the provider counted of the last one, and the bytes added since by a guess.
 
     `measured_bytes` are the bytes that `measured_tokens` were counted of, so that what is taken away can be weighed.
+    The guess is three bytes a token, until the provider's counts show that this conversation's are fewer: `learned` is its
+    `density`, 0 where nothing is known of it. `counted`: a provider's count is behind `measured_tokens`; `exact`: and nothing
+    was taken away since.
     """
 
     measured_tokens: int = 0
     measured_bytes: int = 0
     added_bytes: int = 0
+    learned: int = 0
+    counted: bool = False
+    exact: bool = False
 
     @property
     def tokens(self) -> int:
-        return self.measured_tokens + -(-self.added_bytes // BYTES_A_TOKEN)
+        return self.measured_tokens + tokens_in(self.added_bytes, density=self.density)
 
     @property
     def bytes(self) -> int:
         return self.measured_bytes + self.added_bytes
+
+    @property
+    def density(self) -> int:
+        """Tokens in `DENSITY_BYTES` of what is added: as learned, else as the whole prompt has, never less than the guess."""
+        if self.learned or not self.counted or self.measured_bytes < WHOLE_BYTES:
+            return self.learned or GUESSED_DENSITY
+        return _density(self.measured_tokens, size_bytes=self.measured_bytes)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether more of it is known by a provider's count than by a guess."""
+        return self.counted and self.measured_bytes > self.added_bytes
+
+
+def tokens_in(size_bytes: int, *, density: int = GUESSED_DENSITY) -> int:
+    return -(-size_bytes * density // DENSITY_BYTES)
 
 
 def grown(size: PromptSize, *, added_bytes: int) -> PromptSize:
@@ -290,7 +320,17 @@ def measured(size: PromptSize, *, usage: Usage | None) -> PromptSize:
     """The size of the prompt that was just answered, as its provider counted it; as estimated where it did not count."""
     if usage is None or usage.input_tokens <= 0:
         return size
-    return PromptSize(measured_tokens=usage.input_tokens, measured_bytes=size.bytes)
+    return counted(size, tokens=usage.input_tokens)
+
+
+def counted(size: PromptSize, *, tokens: int) -> PromptSize:
+    """The size once its provider has counted it, and what that tells of the density of what was added: it goes up at once and
+    comes down slowly, as a guess that is too low is refused."""
+    learned = size.learned
+    if size.exact and size.added_bytes >= ADDED_BYTES:
+        found = _density(tokens - size.measured_tokens, size_bytes=size.added_bytes)
+        learned = max(found, (3 * learned + found) // 4)
+    return PromptSize(measured_tokens=tokens, measured_bytes=size.bytes, learned=learned, counted=True, exact=True)
 
 
 def shrunk(size: PromptSize, *, bytes_now: int) -> PromptSize:
@@ -298,7 +338,12 @@ def shrunk(size: PromptSize, *, bytes_now: int) -> PromptSize:
     if size.bytes <= 0:
         return PromptSize(added_bytes=bytes_now)
     tokens = -(-size.tokens * min(bytes_now, size.bytes) // size.bytes)
-    return PromptSize(measured_tokens=tokens, measured_bytes=bytes_now)
+    known = size.learned or (size.density if size.density > GUESSED_DENSITY else 0)
+    return PromptSize(measured_tokens=tokens, measured_bytes=bytes_now, learned=known, counted=size.is_counted)
+
+
+def _density(tokens: int, *, size_bytes: int) -> int:
+    return max(GUESSED_DENSITY, min(MOST_DENSITY, tokens * DENSITY_BYTES // size_bytes))
 
 
 def request_bytes(*, system: Iterable[Text], tools: Iterable[ToolSpec]) -> int:

@@ -1,16 +1,18 @@
 """Compaction: what gives way when the prompt leaves too little room, and what stays.
 
-First old tool results are shortened. Where that is not enough, everything between the first user message and the last
-steps is replaced by a summary, for which one request of purpose `compact` is made; the user's own messages stay as they
-are. Where even then too much would stay, the user's longest messages keep their beginning and end, all but the last one.
+In order of what is lost: old tool results are shortened; everything between the first user message and the last steps is
+replaced by a summary, for which one request of purpose `compact` is made; the user's longest messages keep their beginning
+and end, all but the newest; both; the results of the last steps are shortened, too; and where the turn cannot go on
+otherwise, the newest of the user's messages, unless it is the one to answer now. What does not fit into one request for a
+summary is summarised in several, one after the other, the oldest part first.
 Calls and their results stay together. All of it is a function of the messages and their sizes: linear, the same on replay.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from turnwise.rules.budget import BYTES_A_TOKEN, PART_BYTES, PromptSize, message_bytes, part_bytes, shrunk
+from turnwise.rules.budget import PART_BYTES, PromptSize, message_bytes, part_bytes, shrunk, tokens_in
 from turnwise.rules.result_size import MIN_RESULT_BYTES, OLD_RESULT_BYTES, WORTH_BYTES, shorten
 from turnwise.vocab import FinishReason, Message, Text, ToolResult
 
@@ -31,6 +33,9 @@ LONG_USER_PERCENT = 10
 SUMMARY_PERCENT = 10
 MAX_SUMMARY_TOKENS = 4096
 MIN_SUMMARY_TOKENS = 256
+# A request for a summary that is not the last request once more is built to fill no more than this much of the room: how dense
+# its part of the history is, nobody has counted.
+ASK_PERCENT = 90
 
 SUMMARY_HEAD = "[Summary of the earlier part of this conversation, whose messages are left out here to save room]"
 LEFT_OUT = "The earlier part of this conversation had to be left out, and no summary of it could be had. Say so where it matters."
@@ -43,6 +48,11 @@ SUMMARISE = (
     "and every rule they set; decisions and their reasons; facts found, with names, paths, numbers, ids and quotes; what was "
     "done and what came of it, failures included; what is open and the next step. Leave out what no longer matters. At most "
     "{words} words, plain text."
+)
+
+MORE_FOLLOWS = (
+    " What came after is not shown here and will be summarised next: write of what is above only, and do not guess "
+    "the rest."
 )
 
 
@@ -64,7 +74,10 @@ class Summarise(msgspec.Struct, frozen=True, kw_only=True):
 
     `asks` are the messages of the request of purpose `compact`: those of the last request, so that the provider's cache
     holds for all of them, or with results shortened where they would not fit; then `instruction` as a user-role text.
-    Tools and system stay, tool choice is none. `replaced_bytes` is what the summary has to be shorter than.
+    Tools and system stay, tool choice is none. `replaced_bytes` is what the summary has to be shorter than. `base` are the
+    messages that the summary goes into, those that have to give way beside it shortened already: `shortened` are the ids of the
+    calls whose results were cut for it. The last steps begin at `tail`; before it `kept_to_tail` stay where no summary can be
+    had of anything (`left_out`).
     """
 
     first: int
@@ -74,6 +87,10 @@ class Summarise(msgspec.Struct, frozen=True, kw_only=True):
     instruction: str
     max_tokens: int
     replaced_bytes: int
+    base: tuple[Message, ...]
+    shortened: tuple[str, ...]
+    tail: int
+    kept_to_tail: tuple[int, ...]
 
 
 class CannotShrink(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +102,37 @@ class CannotShrink(msgspec.Struct, frozen=True, kw_only=True):
 Plan = Fits | Shorten | Summarise | CannotShrink
 
 
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
+    """The messages with some of them shortened, their sizes, and the ids of the calls whose results were."""
+
+    messages: tuple[Message, ...]
+    sizes: Sequence[int]
+    ids: tuple[str, ...] = ()
+    users: bool = False  # messages of the user were, too
+
+
+class _Case(msgspec.Struct, frozen=True, kw_only=True):
+    """What every variant is judged by, in bytes but for the two in tokens."""
+
+    messages: Sequence[Message]
+    sizes: Sequence[int]
+    prompt: PromptSize
+    capacity_tokens: int
+    window_tokens: int
+    input_tokens: int | None
+    handle: str | None
+    tail: int
+    before_bytes: int  # what stands before the messages
+    refused: bool
+
+    def in_bytes(self, tokens: int) -> int:
+        """So many tokens of this prompt, in its bytes: by its own measure, not by the cautious three bytes."""
+        return tokens * self.prompt.bytes // max(1, self.prompt.tokens)
+
+    def share(self, percent: int) -> int:
+        return self.in_bytes(self.capacity_tokens * percent // 100)
+
+
 def plan(
     messages: Sequence[Message],
     *,
@@ -92,54 +140,63 @@ def plan(
     prompt: PromptSize,
     capacity_tokens: int,
     window_tokens: int,
+    input_tokens: int | None = None,
     handle: str | None = None,
     overflowed: bool = False,
     may_summarise: bool = True,
 ) -> Plan:
     """What to do before the next request. `sizes` are the bytes of each message (`message_bytes`), `prompt` the size of all.
 
-    `overflowed`: the provider refused the prompt, whatever its size seems to be. `handle` names the tool that reads
-    shortened results back. `may_summarise` is false once a summary of this very history failed.
+    `input_tokens` limits a prompt beside `window_tokens`, which hold prompt and output together. `overflowed`: the provider
+    refused the prompt, whatever its size seems to be. `handle` names the tool that reads
+    shortened results back. `may_summarise` is false once a summary of this very history failed. Where nothing brings enough
+    it is what brings most, if that is worth it: the next request is smaller then, though no step more may fit.
     """
     if prompt.tokens <= capacity_tokens and not overflowed:
         return Fits()
-    before = min(prompt.tokens, capacity_tokens) if overflowed else prompt.tokens
-    tail = _tail_start(messages, sizes=sizes, prompt=prompt, capacity_tokens=capacity_tokens)
-    enough = _in_bytes(min(capacity_tokens, before) * (100 - MIN_GAIN_PERCENT) // 100, prompt=prompt)
-    target = _in_bytes(capacity_tokens * TARGET_PERCENT // 100, prompt=prompt)
-    shortened, freed, ids = _shorten_old(messages, end=tail, excess=prompt.bytes - target, handle=handle)
-    if ids and prompt.bytes - freed <= enough:
-        return Shorten(messages=shortened, shortened=ids, size=shrunk(prompt, bytes_now=prompt.bytes - freed))
-    if not may_summarise:
-        return CannotShrink(why="a summary of the history could not be had")
-    found = _summary_plan(
-        messages,
+    case = _Case(
+        messages=messages,
         sizes=sizes,
-        shortened=shortened,
-        freed=freed,
-        tail=tail,
         prompt=prompt,
-        enough=enough,
         capacity_tokens=capacity_tokens,
         window_tokens=window_tokens,
-        overflowed=overflowed,
+        input_tokens=input_tokens,
+        handle=handle,
+        tail=_tail_start(messages, sizes=sizes, prompt=prompt, capacity_tokens=capacity_tokens),
+        before_bytes=prompt.bytes - sum(sizes),
+        refused=overflowed,
     )
-    if isinstance(found, Summarise):
-        return found
-    limit = max(MIN_RESULT_BYTES, _in_bytes(capacity_tokens * LONG_USER_PERCENT // 100, prompt=prompt))
-    newest = max([index for index, message in enumerate(messages) if message.role == "user"], default=0)
-    for whole in (newest, len(messages) - 1):  # what the turn is about gives way only where nothing else is left
-        cut, more = _cut_users(shortened, limit_bytes=limit, whole=whole)
-        if more and prompt.bytes - freed - more <= enough:
-            return Shorten(messages=cut, shortened=ids, size=shrunk(prompt, bytes_now=prompt.bytes - freed - more))
-    return found
+    # What a refused prompt seems to take says nothing, but that less of it is better.
+    enough = case.in_bytes(min(capacity_tokens, prompt.tokens) * (100 - MIN_GAIN_PERCENT) // 100)
+    least = prompt.bytes * (100 - MIN_GAIN_PERCENT) // 100 + 1
+    best: Plan = CannotShrink(why="nothing that could be shortened is left")
+    for variant in _variants(case):
+        found: list[tuple[int, Shorten | Summarise]] = []
+        if variant.ids or variant.users:
+            now = case.before_bytes + sum(variant.sizes)
+            size = shrunk(prompt, bytes_now=now)
+            found.append((now, Shorten(messages=variant.messages, shortened=variant.ids, size=size)))
+        if may_summarise and not (found and found[0][0] <= enough):
+            found += _summaries(case, variant=variant)
+        for now, planned in found:
+            if now <= enough:
+                return planned
+            if now < least:
+                least, best = now, planned
+    return best
 
 
-def apply_summary(messages: Sequence[Message], *, planned: Summarise, summary: str) -> tuple[Message, ...]:
+def apply_summary(*, planned: Summarise, summary: str) -> tuple[Message, ...]:
     """The messages with the summary in place of what it stands for; the user's own before it, in their order."""
+    messages = planned.base
     kept = [messages[index] for index in planned.kept]
     note = Message("user", (Text(f"{SUMMARY_HEAD}\n{summary.strip()}"),))
     return (*messages[: planned.first], *kept, note, *messages[planned.end :])
+
+
+def left_out(planned: Summarise) -> Summarise:
+    """What `LEFT_OUT` stands in place of: all that was to be summarised, the parts that were still to come as well."""
+    return msgspec.structs.replace(planned, end=planned.tail, kept=planned.kept_to_tail)
 
 
 def judge_summary(text: str, *, finish: FinishReason, planned: Summarise) -> str | None:
@@ -181,7 +238,7 @@ def _tail_start(messages: Sequence[Message], *, sizes: Sequence[int], prompt: Pr
 
     The last message stays with what it belongs to, however large; further steps as far as there is room for them.
     """
-    room = _in_bytes(capacity_tokens * TAIL_PERCENT // 100, prompt=prompt)
+    room = capacity_tokens * TAIL_PERCENT // 100 * prompt.bytes // max(1, prompt.tokens)
     start = len(messages) - 1
     while start > 0 and messages[start].role == "tool":
         start -= 1
@@ -197,16 +254,10 @@ def _tail_start(messages: Sequence[Message], *, sizes: Sequence[int], prompt: Pr
 
 
 def _kept_users(
-    messages: Sequence[Message],
-    *,
-    sizes: Sequence[int],
-    first: int,
-    end: int,
-    prompt: PromptSize,
-    capacity_tokens: int,
+    messages: Sequence[Message], *, sizes: Sequence[int], first: int, end: int, room: int
 ) -> tuple[int, ...]:
-    """The user's messages between `first` and `end` that stay: all of them, or as many of the newest as there is room for."""
-    room = _in_bytes(capacity_tokens * USER_PERCENT // 100, prompt=prompt)
+    """The user's messages between `first` and `end` that stay: all of them, or as many of the newest as fit into `room`
+    bytes."""
     kept: list[int] = []
     newest: int | None = None
     for index in range(end - 1, first - 1, -1):
@@ -227,49 +278,74 @@ def _kept_users(
 # what gives way
 
 
-def _shorten_old(
-    messages: Sequence[Message], *, end: int, excess: int, handle: str | None
-) -> tuple[tuple[Message, ...], int, tuple[str, ...]]:
-    """The oldest results shortened first, until `excess` bytes are freed: messages, bytes freed, ids of their calls."""
-    out = list(messages)
+def _variants(case: _Case) -> Iterator[Variant]:
+    """The history with ever more of it shortened."""
+    target = case.share(TARGET_PERCENT)
+    old = _shortened(
+        Variant(messages=tuple(case.messages), sizes=case.sizes),
+        places=range(case.tail),
+        excess=case.prompt.bytes - target,
+        limit_bytes=OLD_RESULT_BYTES,
+        handle=case.handle,
+    )
+    yield old
+    limit = max(MIN_RESULT_BYTES, case.share(LONG_USER_PERCENT))
+    newest = max([index for index, message in enumerate(case.messages) if message.role == "user"], default=0)
+    users = _with_users(old, limit_bytes=limit, whole=newest)
+    if users is not old:
+        yield users
+    new = range(case.tail, len(case.messages))
+    results = sum([isinstance(part, ToolResult) for index in new for part in case.messages[index].parts])
+    last = _shortened(
+        users,
+        places=new,
+        excess=case.prompt.bytes,
+        limit_bytes=max(MIN_RESULT_BYTES, case.share(TAIL_PERCENT) // max(1, results)),
+        handle=case.handle,
+    )
+    if last is not users:
+        yield last
+    # What the turn is about gives way only where it would end otherwise, and never while it is what the model is to answer.
+    all_users = _with_users(last, limit_bytes=limit, whole=len(case.messages) - 1)
+    if all_users is not last:
+        yield all_users
+
+
+def _shortened(variant: Variant, *, places: range, excess: int, limit_bytes: int, handle: str | None) -> Variant:
+    """The results at these places shortened, the oldest first, until `excess` bytes are freed."""
+    messages, sizes, ids = list(variant.messages), list(variant.sizes), list(variant.ids)
     freed = 0
-    ids: list[str] = []
-    for index in range(end):
+    for index in places:
         if freed >= excess:
             break
-        message = messages[index]
-        if message.role != "tool":
+        if messages[index].role != "tool":
             continue
+        was = messages[index].parts
         parts = [
-            _shorten_result(part, handle=handle) if isinstance(part, ToolResult) else part for part in message.parts
+            shorten(part, limit_bytes=limit_bytes, handle=handle)
+            if isinstance(part, ToolResult) and part_bytes(part) >= max(WORTH_BYTES, limit_bytes)
+            else part
+            for part in was
         ]
-        for old, new in zip(message.parts, parts, strict=True):
-            if new is not old and isinstance(old, ToolResult):
-                freed += part_bytes(old) - part_bytes(new)
-                ids.append(old.call_id)
-        if any(new is not old for old, new in zip(message.parts, parts, strict=True)):
-            out[index] = Message("tool", tuple(parts))
-    return tuple(out), freed, tuple(ids)
+        gains = [
+            part_bytes(old) - part_bytes(new) if new is not old else 0 for old, new in zip(was, parts, strict=True)
+        ]
+        if sum(gains) <= 0:
+            continue
+        ids += [part.call_id for part, gain in zip(was, gains, strict=True) if gain and isinstance(part, ToolResult)]
+        freed += sum(gains)
+        messages[index], sizes[index] = Message("tool", tuple(parts)), sizes[index] - sum(gains)
+    if not freed:
+        return variant
+    return msgspec.structs.replace(variant, messages=tuple(messages), sizes=sizes, ids=tuple(dict.fromkeys(ids)))
 
 
-def _shorten_result(result: ToolResult, *, handle: str | None) -> ToolResult:
-    if part_bytes(result) < WORTH_BYTES:
-        return result
-    return shorten(result, limit_bytes=OLD_RESULT_BYTES, handle=handle)
-
-
-def _cut_users(messages: tuple[Message, ...], *, limit_bytes: int, whole: int) -> tuple[tuple[Message, ...], int]:
-    """The user's messages within so many bytes each, and the bytes that this frees. The one at `whole` stays, and so does the
-    last message: it is what the model is to answer now."""
-    out = list(messages)
-    freed = 0
-    for index, message in enumerate(messages[:-1]):
-        if (
-            index == whole
-            or message.role != "user"
-            or is_summary(message)
-            or (size := message_bytes(message)) <= limit_bytes
-        ):
+def _with_users(variant: Variant, *, limit_bytes: int, whole: int) -> Variant:
+    """The user's messages within so many bytes each. The one at `whole` stays, and so does the last message: it is what the
+    model is to answer now."""
+    messages, sizes = list(variant.messages), list(variant.sizes)
+    for index, message in enumerate(variant.messages[:-1]):
+        if index == whole or message.role != "user" or sizes[index] <= limit_bytes or is_summary(message):
             continue
         texts = sum([part_bytes(part) for part in message.parts if isinstance(part, Text)])
         parts = [
@@ -277,10 +353,11 @@ def _cut_users(messages: tuple[Message, ...], *, limit_bytes: int, whole: int) -
             for part in message.parts
         ]
         cut = Message("user", tuple(parts))
-        if (gain := size - message_bytes(cut)) > 0:
-            out[index] = cut
-            freed += gain
-    return tuple(out), freed
+        if (size := message_bytes(cut)) < sizes[index]:
+            messages[index], sizes[index] = cut, size
+    if sizes == list(variant.sizes):
+        return variant
+    return msgspec.structs.replace(variant, messages=tuple(messages), sizes=sizes, users=True)
 
 
 def _cut_text(part: Text, *, limit_bytes: int) -> Text:
@@ -292,75 +369,84 @@ def _cut_text(part: Text, *, limit_bytes: int) -> Text:
     return msgspec.structs.replace(part, text=f"{text[:half]}\n{note}\n{text[len(text) - half :]}")
 
 
-def _summary_plan(
-    messages: Sequence[Message],
-    *,
-    sizes: Sequence[int],
-    shortened: tuple[Message, ...],
-    freed: int,
-    tail: int,
-    prompt: PromptSize,
-    enough: int,
-    capacity_tokens: int,
-    window_tokens: int,
-    overflowed: bool,
-) -> Summarise | CannotShrink:
+# summaries
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True):
+    """What one request for a summary is about: the messages up to `end`, as it shows them."""
+
+    end: int
+    asks: tuple[Message, ...]
+
+
+def _summaries(case: _Case, *, variant: Variant) -> list[tuple[int, Summarise]]:
+    """The summary of this variant's middle, and what the prompt is then; none where none can be asked for. Of a middle that is
+    summarised in several the first part is asked for now, and the size is that after the last."""
+    messages, sizes, tail = variant.messages, variant.sizes, case.tail
     first = next((index + 1 for index, message in enumerate(messages) if message.role == "user"), 0)
     if first >= tail:
-        return CannotShrink(why="the first message and the last steps leave nothing to summarise")
-    kept = _kept_users(messages, sizes=sizes, first=first, end=tail, prompt=prompt, capacity_tokens=capacity_tokens)
-    replaced = sum(sizes[first:tail]) - sum([sizes[index] for index in kept])
-    max_tokens = min(MAX_SUMMARY_TOKENS, max(MIN_SUMMARY_TOKENS, capacity_tokens * SUMMARY_PERCENT // 100))
-    # A token of our own output is of the same kind as the prompt's.
-    if prompt.bytes - replaced + _in_bytes(max_tokens, prompt=prompt) > enough:
-        return CannotShrink(why="what has to stay is too large by itself")
+        return []
+    max_tokens = min(MAX_SUMMARY_TOKENS, max(MIN_SUMMARY_TOKENS, case.capacity_tokens * SUMMARY_PERCENT // 100))
     instruction = SUMMARISE.format(words=max_tokens * 2 // 3)
-    room = window_tokens - max_tokens - -(-_summary_bytes(instruction) // BYTES_A_TOKEN)
-    asks: tuple[Message, ...] | None = tuple(messages)
-    if prompt.tokens > room or overflowed:
-        before = prompt.bytes - sum(sizes)
-        fitting = _in_bytes(min(room, capacity_tokens), prompt=prompt) - before
-        asks = _fitting(
-            shortened, sizes=resized(sizes, before=messages, after=shortened), limit_bytes=fitting, tail=tail
+    room = case.window_tokens - max_tokens - tokens_in(_summary_bytes(instruction + MORE_FOLLOWS))
+    room = room if case.input_tokens is None else min(room, case.input_tokens)
+    # A token of our own output is of the same kind as the prompt's.
+    summary_bytes = case.in_bytes(max_tokens)
+    part = _Part(end=tail, asks=tuple(case.messages))
+    if case.prompt.tokens > room or case.refused:
+        limit = case.in_bytes(min(room, case.capacity_tokens) * ASK_PERCENT // 100) - case.before_bytes
+        found = _part(
+            variant, first=first, tail=tail, limit_bytes=limit, least_bytes=2 * summary_bytes + case.share(USER_PERCENT)
         )
-    if asks is None:
-        return CannotShrink(why="the history does not fit into one request for its summary")
-    return Summarise(
+        if found is None:
+            return []
+        part = found
+    users = case.share(USER_PERCENT)
+    stay = kept = _kept_users(messages, sizes=sizes, first=first, end=tail, room=users)
+    if part.end < tail:
+        kept = _kept_users(messages, sizes=sizes, first=first, end=part.end, room=users)
+    rest = {one.call_id for message in messages[part.end :] for one in message.parts if isinstance(one, ToolResult)}
+    planned = Summarise(
         first=first,
-        end=tail,
+        end=part.end,
         kept=kept,
-        asks=asks,
-        instruction=instruction,
+        asks=part.asks,
+        instruction=instruction + (MORE_FOLLOWS if part.end < tail else ""),
         max_tokens=max_tokens,
-        replaced_bytes=replaced,
+        replaced_bytes=sum(sizes[first : part.end]) - sum([sizes[index] for index in kept]),
+        base=messages,
+        shortened=tuple([id for id in variant.ids if id in rest]),
+        tail=tail,
+        kept_to_tail=stay,
     )
+    if part.end < tail and planned.replaced_bytes < 2 * summary_bytes:
+        return []
+    left = sum(sizes[:first]) + sum([sizes[index] for index in stay]) + sum(sizes[tail:])
+    return [(case.before_bytes + left + summary_bytes, planned)]
 
 
-def _fitting(
-    messages: tuple[Message, ...], *, sizes: Sequence[int], limit_bytes: int, tail: int
-) -> tuple[Message, ...] | None:
-    """What of the messages fits into a request for their summary: all, else without the last steps, which stay anyway,
-    else without the oldest steps too; the first message is always there. None where not even that fits."""
-    total = sum(sizes)
-    if total <= limit_bytes:
-        return messages
-    total -= sum(sizes[tail:])
-    first = next((index + 1 for index, message in enumerate(messages) if message.role == "user"), 0)
-    note = Message("user", (Text(BEGINNING_LEFT_OUT),))
-    start = first
+def _part(variant: Variant, *, first: int, tail: int, limit_bytes: int, least_bytes: int) -> _Part | None:
+    """What fits into one request: all but the last steps, which stay anyway; else the oldest part, up to the end of a step,
+    where a summary of it saves something; else the newest, with a word about what is missing. None where not even that."""
+    messages, sizes = variant.messages, variant.sizes
+    taken, end = sum(sizes[:first]), first
+    for index in range(first, tail):
+        taken += sizes[index]
+        if taken > limit_bytes:
+            break
+        if messages[index + 1].role != "tool":
+            end = index + 1
+    if end == tail or sum(sizes[first:end]) >= least_bytes:
+        return _Part(end=end, asks=messages[:end])
+    total, start = sum(sizes[:tail]), first
     while start < tail and (total > limit_bytes or messages[start].role == "tool"):
         total -= sizes[start]
         start += 1
     if total > limit_bytes or start == tail:
         return None
-    between = (note,) if start > first else ()
-    return (*messages[:first], *between, *messages[start:tail])
+    note = Message("user", (Text(BEGINNING_LEFT_OUT),))
+    return _Part(end=tail, asks=(*messages[:first], note, *messages[start:tail]))
 
 
 def _summary_bytes(text: str) -> int:
     return len(text.encode("utf-8", "replace")) + len(SUMMARY_HEAD) + 2 * PART_BYTES
-
-
-def _in_bytes(tokens: int, *, prompt: PromptSize) -> int:
-    """So many tokens of this prompt, in its bytes: by its own measure, not by the cautious three bytes."""
-    return tokens * prompt.bytes // max(1, prompt.tokens)

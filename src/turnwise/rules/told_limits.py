@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from turnwise.rules.budget import ModelLimits, PromptSize, window_of
+from turnwise.rules.budget import ModelLimits, PromptSize, counted, window_of
 
 READ_CHARACTERS = 2000  # the sentence stands at the beginning; gateways append whole upstream bodies
 SANE_TOKENS = range(128, 100_000_000)  # a figure outside is no limit of a model
@@ -154,15 +154,19 @@ def corrected(limits: ModelLimits, *, told: ToldLimits) -> ModelLimits:
     return msgspec.structs.replace(limits, **changes) if changes else limits
 
 
-def refused(limits: ModelLimits, *, prompt_tokens: int) -> ModelLimits:
-    """The limits after a prompt of about that size did not fit and nobody said what would: nine tenths of it, at most."""
-    most = min(window_of(limits), prompt_tokens) * 9 // 10
+def refused(limits: ModelLimits, *, prompt_tokens: int, percent: int = 90) -> ModelLimits:
+    """The limits after a prompt of about that size did not fit and nobody said what would: so much of it, at most."""
+    most = min(window_of(limits), prompt_tokens) * percent // 100
     known = limits.max_input_tokens
     return msgspec.structs.replace(limits, max_input_tokens=most if known is None else min(known, most))
 
 
-def recounted(size: PromptSize, *, told: ToldLimits) -> PromptSize:
-    """The prompt's size as the provider counted it when it refused it."""
+def recounted(size: PromptSize, *, told: ToldLimits, asked_bytes: int | None = None) -> PromptSize:
+    """The prompt's size as the provider counted it when it refused it. `asked_bytes`: what it refused was a part of it, or it
+    with more behind it, of so many bytes; the whole is as dense."""
     if told.prompt_tokens is None:
         return size
-    return PromptSize(measured_tokens=told.prompt_tokens, measured_bytes=size.bytes)
+    if asked_bytes is None or asked_bytes <= 0:
+        return counted(size, tokens=told.prompt_tokens)
+    tokens = -(-told.prompt_tokens * size.bytes // asked_bytes)
+    return msgspec.structs.replace(counted(size, tokens=tokens), learned=size.learned, exact=False)

@@ -75,10 +75,20 @@ class Recovering(Requesting, kw_only=True):
             disobeyed=False,
         )
 
+    def _summarised(self, response: Response | None) -> Command:
+        if response is not None and response.fault is not None:
+            return self._without_reply(response.fault)
+        return super()._summarised(response)
+
     def _without_reply(self, fault: Fault, *, arrived: str = "") -> Command:
         """A request for more of a cut response failed: make do with what there is, unless the next one must fail too."""
         continuing, retried = self.continuing, self.asked_again
         if self.room.planned is not None and fault.kind not in FATAL:
+            if learned := self._learned(fault):
+                return learned
+            if self.room.unsaid is not None:  # it was not about room: nothing is to be lost for it
+                return self._fail(self.room.unsaid, arrived=arrived)
+            self.config = self.room.without_refusals(self.config)
             return self._summarised(None)
         if continuing is None and retried is None and (learned := self._learned(fault)):
             return learned
@@ -96,10 +106,14 @@ class Recovering(Requesting, kw_only=True):
         return self._ask_beyond_cap("The model's reasoning used up the whole output.", disobeyed=False)
 
     def _learned(self, fault: Fault) -> Command | None:
-        """The same request once more, in the room that the provider's error told of."""
+        """The same request once more, in the room that the provider's error told of; what a summary was to make room for has
+        its note and its purpose still."""
+        is_plain = self.room.planned is None
         if not self._affords(answers=self._is_forced) or not (learned := self.room.learn(fault, config=self.config)):
             return None
-        self.config, self.note, self.purpose = learned, self.noted, "retry"
+        self.config = learned
+        if is_plain:
+            self.note, self.purpose = self.noted, "retry"
         return self._ask(self.prepared)
 
     def _leave_cut(self) -> None:

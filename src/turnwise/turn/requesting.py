@@ -72,6 +72,7 @@ class Requesting(Finishing, kw_only=True):
 
     def _begin_step(self) -> Command:
         self.step += 1
+        self.room.begin_step()
         self.pacing = self.pacing.begin_step(self.config, spent=self._spent, prompt_tokens=self._prompt_tokens)
         if self.pacing.bound is not None and self.pacing.pace == "stop":
             self.step -= 1

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.rules.budget import (
+    GUESSED_DENSITY,
     LOWER_EFFORT,
-    BudgetTooSmall,
     ModelLimits,
+    OutputBudget,
     PromptSize,
+    answer_floor,
     grown,
     measured,
     message_bytes,
@@ -31,6 +33,7 @@ from turnwise.rules.compaction import (
     Summarise,
     apply_summary,
     judge_summary,
+    left_out,
     plan,
     resized,
     weighed,
@@ -64,8 +67,20 @@ MIN_PAGE_BYTES = 1024
 # Purposes whose request is the turn's history and little else, so that its count is the prompt's.
 COUNTS_HISTORY = frozenset({"step", "retry", "answer"})
 TELLING = frozenset({FaultKind.CONTEXT_OVERFLOW, FaultKind.BAD_REQUEST, FaultKind.QUOTA})
-# One error may tell of the window and the next of the output limit; more than that is no correction.
-MAX_CORRECTIONS = 3
+# One error may tell of the window and the next of the output limit; one without figures takes some rounds from the window that
+# is assumed to a small one. Each has to change something; a request that is answered begins the count anew.
+MAX_CORRECTIONS = 6
+# What an overflow without figures leaves of the prompt, the first time and on: a window that was known is missed by little,
+# one that was not by much.
+REFUSED_PERCENT = (90, 75, 50)
+LEAST_PROMPT_TOKENS = 1024  # refused for its size, nothing is left to learn: no model's window is so small
+# A refusal in words that nobody knows, of a prompt larger than all that went through: less than this fits any window.
+UNSAID_TOKENS = 4096
+UNSAID_PERCENT = 50
+UNSAID_STATUSES = frozenset({400, 413, 422})
+# Tokens of a prompt that is guessed to be too long, by the most bytes a token that text has, and by the usual ones.
+LONGEST_BYTES_A_TOKEN = 8
+USUAL_BYTES_A_TOKEN = 4
 
 
 class Room(msgspec.Struct, kw_only=True):
@@ -80,9 +95,17 @@ class Room(msgspec.Struct, kw_only=True):
     ends: str = ""
     changed: bool = False  # since the last request: it begins otherwise
     gave_way: bool = False  # history is no longer all that was said
-    corrections: int = 0
+    corrections: int = 0  # since a request was last answered
+    refusals: int = 0  # of these, those without figures
     overflowed: bool = False  # the provider refused a prompt of this turn
     must_shrink: bool = False  # it did just now, and did not say by how much
+    no_news: bool = False  # it did, and what it said changed nothing but that
+    stuck: bool = False  # and nothing could be made smaller: no further request
+    unproven: ModelLimits | None = None  # the limits before refusals that no answer has followed yet
+    unanswered: Summarise | None = None  # the request for this summary was refused
+    largest_bytes: int = 0  # of the prompts that went through in this turn
+    unsaid: Fault | None = None  # words that nobody knows, taken for an overflow
+    tried_unsaid: bool = False  # once a turn
 
     @classmethod
     def of(cls, config: TurnConfig) -> "Room":
@@ -97,8 +120,7 @@ class Room(msgspec.Struct, kw_only=True):
         """The results as history takes them: of bounded size, with the words that the guard added (`told`) whole."""
         if config.room != "compact":
             return list(told)
-        capacity = prompt_capacity(config.model_limits, settings=config.settings)
-        limit = result_limit(capacity, results=len(results))
+        limit = result_limit(self._capacity_by_guess(config), results=len(results))
         entered: list[ToolResult] = []
         for result, noted in zip(results, told, strict=True):
             short = shorten(result, limit_bytes=limit, handle=handle_of(config))
@@ -115,8 +137,9 @@ class Room(msgspec.Struct, kw_only=True):
         calls = [plan for plan in planned if plan.call.name == handle_of(config)]
         if not calls:
             return {}
-        capacity = prompt_capacity(config.model_limits, settings=config.settings)
-        page = max(MIN_PAGE_BYTES, result_limit(capacity, results=len(planned)) - PAGE_FRAME_BYTES)
+        page = max(
+            MIN_PAGE_BYTES, result_limit(self._capacity_by_guess(config), results=len(planned)) - PAGE_FRAME_BYTES
+        )
         found: dict[str, ToolResult] = {}
         for one in calls:
             text, wrong = read_back(one.arguments, originals=self.originals, page_bytes=page)
@@ -150,6 +173,10 @@ class Room(msgspec.Struct, kw_only=True):
             self.sizes = kept
             del self.sums[len(kept) :]
 
+    def begin_step(self) -> None:
+        """The step before was answered: whatever is refused from now on is another matter."""
+        self.corrections, self.refusals, self.unsaid, self.unproven = 0, 0, None, None
+
     def make_room(
         self, messages: list[Message], *, prepared: StepPrepared, config: TurnConfig, paused: bool, may_ask: bool
     ) -> bool:
@@ -158,20 +185,24 @@ class Room(msgspec.Struct, kw_only=True):
         Where neither helps `ends` says so; where the window is only assumed the prompt goes out as it is.
         """
         self.weigh(messages)
+        overflowed, self.must_shrink = self.must_shrink, False
+        no_news, self.no_news = self.no_news, False
         if config.room != "compact" or paused:  # nothing may come between a pause and what goes on with it
+            self.stuck = self.stuck or no_news
             return False
         settings = prepared.settings or config.settings
-        overflowed, self.must_shrink = self.must_shrink, False
         planned = plan(
             messages,
             sizes=self.sizes,
             prompt=self.prompt,
             capacity_tokens=prompt_capacity(config.model_limits, settings=settings),
             window_tokens=window_of(config.model_limits),
+            input_tokens=config.model_limits.max_input_tokens,
             handle=handle_of(config),
-            overflowed=overflowed,
+            overflowed=overflowed or no_news,
             may_summarise=may_ask and not self.ends,
         )
+        unanswered, self.unanswered = self.unanswered, None
         match planned:
             case Fits():
                 pass
@@ -180,32 +211,49 @@ class Room(msgspec.Struct, kw_only=True):
                 self._replace(messages, after=after)
             case Summarise():
                 self.planned, self.changed = planned, planned.asks != tuple(messages)
+            case CannotShrink() if unanswered is not None and self.unsaid is None:
+                self.planned = unanswered
+                self.take_summary(messages, response=None)
             case CannotShrink(why=why):
+                self.stuck = no_news
                 # A guess is cautious: what is too long by it may fit, and its request's answer will tell.
-                is_counted = self.prompt.measured_bytes * 2 > self.prompt.bytes
-                if knows_window(config.model_limits) and is_counted:
+                if no_news or (knows_window(config.model_limits) and self.prompt.is_counted):
                     self.ends = self.ends or f"The conversation had grown too long: {why}."
         return self.planned is not None
 
     def budget(self, settings: Settings, *, config: TurnConfig, trailing: Sequence[str]) -> Settings | None:
-        """The settings with what the model can still give; None where that is too little for an answer."""
+        """The settings with what the model can still give; None where that is too little for an answer.
+
+        A prompt that is too long only by our guess goes out, once: the provider's count, or its refusal, tells.
+        """
         if config.room == "off":
             return settings
-        added = sum([message_bytes(Message("user", (Text(text),))) for text in trailing])
-        tokens = grown(self.prompt, added_bytes=added).tokens
-        found = split_output(config.model_limits, settings=settings, prompt_tokens=tokens)
-        if isinstance(found, BudgetTooSmall):
-            if not knows_window(config.model_limits):
-                return settings
-            self.ends = self.ends or NO_ROOM
+        if self.stuck:
             return None
-        return with_budget(settings, budget=found)
+        limits = config.model_limits
+        added = sum([message_bytes(Message("user", (Text(text),))) for text in trailing])
+        size = grown(self.prompt, added_bytes=added)
+        found = split_output(limits, settings=settings, prompt_tokens=size.tokens)
+        if isinstance(found, OutputBudget):
+            return with_budget(settings, budget=found)
+        if not knows_window(limits):
+            return settings
+        if not size.is_counted and not self.overflowed:
+            usual = split_output(limits, settings=settings, prompt_tokens=size.bytes // USUAL_BYTES_A_TOKEN)
+            if isinstance(usual, OutputBudget):
+                return with_budget(settings, budget=usual)
+            least = answer_floor(limits, settings=settings)
+            if size.bytes // LONGEST_BYTES_A_TOKEN + least <= window_of(limits):
+                return msgspec.structs.replace(settings, max_output_tokens=least, reasoning_tokens=None)
+        self.ends = self.ends or NO_ROOM
+        return None
 
     def counted(self, usage: Usage, *, asking: Asking | None, config: TurnConfig) -> TurnConfig:
         """What a response says of the prompt's true size, and of limits that are wider than was thought."""
         if config.room == "off" or asking is None:
             return config
         if asking.purpose in COUNTS_HISTORY:
+            self.largest_bytes = max(self.largest_bytes, self.prompt.bytes)
             self.prompt = measured(self.prompt, usage=usage)
         return with_limits(config, limits=witnessed(config.model_limits, usage=usage))
 
@@ -241,32 +289,79 @@ class Room(msgspec.Struct, kw_only=True):
         if response is not None and response.fault is None:
             said = judge_summary(text_of(response.message), finish=response.finish, planned=planned)
         if said is None:
-            self.ends, said = NO_SUMMARY, LEFT_OUT
-        self._replace(messages, after=apply_summary(messages, planned=planned, summary=said))
+            self.ends, said, planned = NO_SUMMARY, LEFT_OUT, left_out(planned)
+        else:
+            self.begin_step()
+        self._keep(planned.shortened, messages=messages)
+        self._replace(messages, after=apply_summary(planned=planned, summary=said))
 
     # what a provider tells
 
     def learn(self, fault: Fault, *, config: TurnConfig) -> TurnConfig | None:
-        """The configuration to ask once more with, where the error is about room and something can be changed."""
+        """The configuration to ask once more with, where the error is about room and something can be changed.
+
+        An overflow of a request for a summary makes the next one smaller, and what it was refused for is said of its part.
+        """
         if config.room == "off" or fault.kind not in TELLING or self.corrections >= MAX_CORRECTIONS:
             return None
         told = read_told(fault.message)
-        overflow = fault.kind is FaultKind.CONTEXT_OVERFLOW
-        if (overflow and self.overflowed) or (told is None and (not overflow or config.room != "compact")):
+        compacts = config.room == "compact"
+        is_overflow = fault.kind is FaultKind.CONTEXT_OVERFLOW and compacts
+        is_unsaid = told is None and not is_overflow and compacts and self._may_be_too_long(fault, config=config)
+        if told is None and not (is_overflow or is_unsaid):
             return None
-        before, limits = self.prompt, config.model_limits
-        if told is None:
-            limits = refused(limits, prompt_tokens=self.prompt.tokens)
-        else:
+        before, limits, asked_bytes = self.prompt, config.model_limits, self._asked_bytes()
+        if told is not None:
             limits = corrected(limits, told=told)
-            self.prompt = recounted(self.prompt, told=told)
-        self.overflowed = self.overflowed or overflow
+            self.prompt = recounted(self.prompt, told=told, asked_bytes=asked_bytes)
+        is_news = limits != config.model_limits or self.prompt != before
+        if not is_news:
+            if not (is_overflow or is_unsaid):
+                return None
+            asked = self.prompt.tokens
+            if asked_bytes is not None:
+                asked = asked * asked_bytes // max(1, self.prompt.bytes)
+            percent = REFUSED_PERCENT[min(self.refusals, len(REFUSED_PERCENT) - 1)]
+            smaller = refused(limits, prompt_tokens=asked, percent=UNSAID_PERCENT if is_unsaid else percent)
+            if prompt_capacity(smaller, settings=config.settings) < LEAST_PROMPT_TOKENS:
+                return None
+            self.unproven, limits = self.unproven or limits, smaller
+            self.refusals += 1
+        self.unanswered, self.planned = self.planned, None
+        self.overflowed = self.overflowed or is_overflow or is_unsaid
+        if is_unsaid:
+            self.unsaid, self.tried_unsaid = fault, True
         fits = self.prompt.tokens <= prompt_capacity(limits, settings=config.settings)
-        self.must_shrink = overflow and config.room == "compact" and fits and self.prompt == before
-        if limits == config.model_limits and self.prompt == before and not self.must_shrink:
-            return None
+        self.must_shrink = is_overflow and fits and self.prompt == before
+        self.no_news = not is_news
         self.corrections += 1
         return with_limits(config, limits=limits)
+
+    def without_refusals(self, config: TurnConfig) -> TurnConfig:
+        """The configuration with the limits as they were before refusals without figures, unless an answer came since: less
+        was no help, so it was not for the size, and the next turn is not to suffer for it."""
+        return config if self.unproven is None else with_limits(config, limits=self.unproven)
+
+    def _asked_bytes(self) -> int | None:
+        """The bytes of the request for a summary that is at hand; None where the request at hand holds the whole prompt."""
+        if self.planned is None:
+            return None
+        messages = sum([message_bytes(message) for message in self.planned.asks])
+        return self.before_bytes + messages + message_bytes(Message("user", (Text(self.planned.instruction),)))
+
+    def _may_be_too_long(self, fault: Fault, *, config: TurnConfig) -> bool:
+        """Whether words that nobody knows may mean that: the prompt is larger than any that went through, and the window is not
+        known or half of it taken. To try less, once a turn, is cheaper than a session that can never go on."""
+        if self.tried_unsaid or fault.kind is not FaultKind.BAD_REQUEST or fault.status not in UNSAID_STATUSES:
+            return False
+        limits, tokens = config.model_limits, self.prompt.tokens
+        is_large = not knows_window(limits) or tokens * 2 > window_of(limits)
+        return is_large and tokens >= UNSAID_TOKENS and self.prompt.bytes > self.largest_bytes
+
+    def _capacity_by_guess(self, config: TurnConfig) -> int:
+        """The largest prompt, in tokens of three bytes, where this conversation's have fewer."""
+        capacity = prompt_capacity(config.model_limits, settings=config.settings)
+        return capacity * GUESSED_DENSITY // self.prompt.density
 
     def _keep(self, ids: Sequence[str], *, messages: Sequence[Message]) -> None:
         wanted = frozenset(ids) - self.originals.keys()

@@ -66,7 +66,7 @@ def _carry_on(before: Carried, *, turn: Turn, started: TurnStarted, whole: list[
         messages=turn.messages,
         sizes=turn.room.sizes[: len(turn.messages)],
         prompt=turn.room.prompt,
-        config=turn.config,
+        config=turn.room.without_refusals(turn.config),
         given_limits=started.config.model_limits,
     )
     gave_way = turn.room.gave_way or before.gave_way
