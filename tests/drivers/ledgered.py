@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from lab.failing import settled
 from turnwise import Agent, Journal, RunResult
+from turnwise.drivers.clock import Clock
 from turnwise.drivers.tools import Arguments, Tool
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
@@ -29,7 +30,7 @@ def tools(names: Sequence[str] = NAMES) -> list[Tool]:
     ]
 
 
-def agent_of(lab: Lab, script: str, *, family: str, clock: FakeClock, **options: object) -> Agent:
+def agent_of(lab: Lab, script: str, *, family: str, clock: Clock, **options: object) -> Agent:
     given: dict[str, object] = {"tools": tools(), "max_steps": 5, "deadlines": DEADLINES, **options}
     return Agent(  # pyright: ignore[reportArgumentType]
         f"{family}:{script}",

@@ -1,0 +1,178 @@
+"""`turnwise usage`: out of what real runs left in the journal."""
+
+import csv
+import io
+import json
+import os
+import signal
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from faces.cli.running import Cli, at, begin, end
+from faces.cli.test_processes import wait_until
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.journal import Journal, journal_path
+from turnwise.drivers.ledger_queries import Span
+from turnwise.errors import CallerError
+from turnwise.faces.cli.money import cost_said, usd_said
+from turnwise.faces.cli.usage import since_of
+from turnwise.lab import Lab
+from turnwise.rules.pricing import Cost
+
+PRICES = """
+[prices]
+"openai_chat:*" = { request = 0.01 }
+"openai_responses:*" = { input = 2, output = 8 }
+"""
+
+
+@pytest.fixture
+def priced(folder: Path) -> Path:
+    """The folder, with prices in the user's own settings."""
+    settings = Path(os.environ["XDG_CONFIG_HOME"]) / "turnwise" / "turnwise.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(PRICES)
+    return folder
+
+
+def test_usage_is_what_the_lab_received(lab: Lab, priced: Path, cli: Cli) -> None:
+    """By purpose, model and session; the sum says what is not known; a retry and what it cost is told."""
+    assert cli("usage").out.startswith("no requests since ")
+    assert cli("run", "Go.", *at(lab, "parallel-calls")).code == 0
+    assert cli("run", "Go.", *at(lab, "fault-once-503")).code == 0
+    assert cli("run", "Go.", *at(lab, "plain-answer", family="gemini")).code == 0
+    report = json.loads(cli("usage", "--by", "purpose", "--json").out)
+    assert {row["key"]: row["cost"] for row in report["rows"]} == {
+        "step": {"usd": "0.02", "requests": 4, "unknown": 2},
+        "retry": {"usd": "0.01", "requests": 1, "unknown": 0},
+    }
+    assert report["total"]["cost"]["requests"] == lab.count() == 5
+    assert [(bill["calls"], bill["one_a_call_usd"]) for bill in report["by_request"]] == [(2, "0.03"), (0, "0.01")]
+    shown = cli("usage").out
+    assert "gemini:plain-answer" in shown and "unknown" in shown and "█" in shown
+    assert "5 requests: at least $0.0300, 2 requests unknown" in shown
+    assert "retries and continuations: 1 request, $0.0100" in shown
+    assert "2 requests, $0.0200; one a call: 3 requests, $0.0300" in shown
+    assert "\x1b" not in shown
+
+
+def test_a_table_as_csv_has_an_empty_cell_where_no_price_is_known(lab: Lab, priced: Path, cli: Cli) -> None:
+    """Proves: no zero stands for what nobody knows, in the machine's form either."""
+    cli("run", "Go.", *at(lab, "plain-answer"))
+    cli("run", "Go.", *at(lab, "plain-answer", family="gemini"))
+    rows = {row["model"]: row for row in csv.DictReader(io.StringIO(cli("usage", "--csv").out))}
+    assert {key: (row["requests"], row["usd"], row["requests_of_unknown_price"]) for key, row in rows.items()} == {
+        "openai_chat:plain-answer": ("1", "0.01", "0"),
+        "gemini:plain-answer": ("1", "", "1"),
+    }
+    tokens = lab.requests[0].usage
+    assert tokens is not None
+    assert rows["openai_chat:plain-answer"]["input_tokens"] == str(tokens.input_tokens)
+
+
+def test_one_session_by_day_and_by_session(lab: Lab, priced: Path, cli: Cli) -> None:
+    """A session is asked for by the end of its id; its title stands beside it; another's requests are left out."""
+    cli("run", "First thing.", *at(lab, "plain-answer"))
+    cli("run", "Second thing.", *at(lab, "parallel-calls"))
+    ids = [session["id"] for session in cli("sessions", "list", "--json").events()]
+    shown = cli("usage", "--by", "session", "--session", ids[0][-8:]).out
+    assert f"{ids[0][-8:]} Second thing." in shown and "First thing." not in shown.partition("plans by request")[0]
+    (day,) = json.loads(cli("usage", "--by", "day", "--json").out)["rows"]
+    assert (day["key"], day["cost"]["requests"]) == (f"{datetime.now():%Y-%m-%d}", 3)
+
+
+def test_the_line_after_a_run_says_what_it_cost(lab: Lab, priced: Path, cli: Cli) -> None:
+    """Requests, tokens, cost, duration; in `--json` the cost is null where a part is unknown."""
+    assert ", cost $0.0200, " in cli("run", "Go.", *at(lab, "parallel-calls")).err
+    assert ", cost unknown, " in cli("run", "Go.", *at(lab, "plain-answer", family="gemini")).err
+    known = cli("run", "--json", "Go.", *at(lab, "parallel-calls")).events()[-1]
+    unknown = cli("run", "--json", "Go.", *at(lab, "plain-answer", family="gemini")).events()[-1]
+    assert (known["cost_usd"], unknown["cost_usd"]) == ("0.02", None)
+
+
+@pytest.mark.promise("bill:wire")
+def test_a_killed_process_leaves_its_requests_counted_without_an_outcome(lab: Lab, priced: Path, cli: Cli) -> None:
+    """kill -9 while the provider is silent: the request had been written down before it left, and is told apart."""
+    process = begin("run", "Go.", *at(lab, "fault-silence"), cwd=priced)
+    wait_until(lab.count)
+    process.send_signal(signal.SIGKILL)
+    assert end(process).code == -signal.SIGKILL
+    with Journal.open(journal_path(os.environ), clock=SystemClock()) as journal:
+        (entry,) = journal.ledger.entries(Span())
+    assert (lab.count(), entry.outcome, entry.ended, entry.usd) == (1, None, None, None)
+    assert entry.sent_bytes == len(lab.requests[0].body)
+    assert "1 request without a known outcome" in cli("usage").out
+
+
+def test_colours_and_bars_are_for_those_who_want_them(
+    lab: Lab, priced: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FORCE_COLOR colours the bars, NO_COLOR wins over it."""
+    cli("run", "Go.", *at(lab, "plain-answer"))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[36m█" in cli("usage").out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in cli("usage").out
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--since", "yesterweek"), "`yesterweek` is no time"),
+        (("--json", "--csv"), "either --json or --csv"),
+        (("--session", "ffffffff"), "there is no session"),
+        (("--by", "colour"), "'colour' is not one of"),
+    ],
+)
+def test_what_cannot_be_shown_is_one_line(args: tuple[str, ...], said: str, cli: Cli) -> None:
+    """Exit code 2, and what to write instead."""
+    ran = cli("usage", *args)
+    (line,) = ran.complaints()
+    assert ran.code == 2 and said in line
+
+
+def test_a_wrong_price_in_the_settings_stops_a_run_before_it_costs(lab: Lab, priced: Path, cli: Cli) -> None:
+    """One line with the file and the model; nothing is sent."""
+    settings = Path(os.environ["XDG_CONFIG_HOME"]) / "turnwise" / "turnwise.toml"
+    settings.write_text('[prices]\n"openai_chat:*" = { request = "much" }\n')
+    ran = cli("run", "Go.", *at(lab, "plain-answer"))
+    (line,) = ran.complaints()
+    assert ran.code == 2 and str(settings) in line and "`much` is no number" in line and lab.count() == 0
+
+
+def test_since_is_a_date_a_time_ago_or_all() -> None:
+    """On the user's own clock."""
+    now = datetime(2026, 11, 22, 15, 30)
+    midnight = datetime(2026, 11, 22)
+
+    def since(text: str | None, by: str = "model", *, session: bool = False) -> float:
+        return since_of(text, by=by, has_session=session, now=now)  # pyright: ignore[reportArgumentType]
+
+    assert since(None) == since("today") == midnight.timestamp()
+    assert since(None, "day") == (midnight - timedelta(days=13)).timestamp()
+    assert since(None, session=True) == since("all") == 0
+    assert since("12h") == (now - timedelta(hours=12)).timestamp()
+    assert since("2w") == now.timestamp() - 14 * 86_400
+    assert since("2026-11-01") == datetime(2026, 11, 1).timestamp()
+    assert since("99999d") == 0
+    for wrong in ("", "7", "d", "2026-13-01", "-3d", "999999d"):
+        with pytest.raises(CallerError):
+            since(wrong)
+
+
+def test_money_is_shown_with_the_digits_that_mean_something() -> None:
+    """And what is not known is said beside it."""
+    amounts = ["0", "1234.5", "0.05", "0.000001256", "-0.5"]
+    assert [usd_said(Decimal(one)) for one in amounts] == ["$0.00", "$1,234.50", "$0.0500", "$0.00000126", "-$0.500"]
+    assert cost_said(Cost(requests=2, unknown=2)) == "unknown"
+    assert cost_said(Cost(usd=Decimal(3), requests=2, unknown=1)) == "at least $3.00, 1 request unknown"
+    assert cost_said(Cost(usd=Decimal(0), requests=2)) == "$0.00"
+
+
+def test_help_has_examples(cli: Cli) -> None:
+    """That can be typed as they stand."""
+    shown = cli("usage", "--help").out
+    assert shown.count("  turnwise usage") >= 5
