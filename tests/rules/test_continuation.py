@@ -21,10 +21,14 @@ from turnwise.rules.continuation import (
     hold_back,
     stitch,
 )
-from turnwise.vocab import Repair
 
+AFTER = "what follows the end of the arguments may be more of them"
+QUOTED = "the text would end inside a quotation of its own, as if its quotation marks were not escaped"
+MONDAY = (
+    'On Monday, the gardener said "no" and stayed in bed until the sun stood high above the roofs of the town, then turned '
+    "over and slept again."
+)
 CUTS = 9  # of each example
-OTHERWISE = Repair("continued_otherwise", "continuation", "other words after 44 characters than before")
 ELSEWHERE = "the reply does not go on from where the text was cut"
 ESCAPES = re.compile(r"\\u[dD][89abAB]..\\u....|\\u....|\\.")
 
@@ -82,7 +86,7 @@ def reply_of(wanted: str, *, held: Held, how: str, extra: int) -> str:
         case "apologises-in-fence":
             return f"Sure! Continuing where I stopped:\n\n```json\n{rest}\n```"
         case "adds":
-            return f"{rest}\n\nThat is the whole file. {{}}"
+            return f"{rest}\n\nThat is the whole file."
         case "fences-and-adds":
             return f"```json\n{rest}\n```\nThat is all."
         case "ignores":
@@ -110,7 +114,7 @@ def continued(wanted: str, *, kind: Kind, cut_at: int, per_reply: int, how: str,
             case Grown(text=text, whole=whole):
                 if whole:
                     return text
-                assert wanted.startswith(text) and len(text) > len(received)
+                assert wanted.startswith(text) and len(text) > len(held.shown + held.held)
                 received = text
             case NoGrowth() | NoSeam():
                 return None
@@ -182,8 +186,9 @@ def test_the_shown_part_ends_at_no_bad_place() -> None:
     whole = [found.span() for found in ESCAPES.finditer(wanted)]
     inside = {place for start, end in whole for place in range(start + 1, end)}
     for cut_at in range(150, len(wanted)):
+        half = max([cut_at - start for start, end in whole if start < cut_at < end], default=0)
         held = hold_back(wanted[:cut_at], kind="json")
-        assert held is not None and held.shown + held.held == wanted[:cut_at]
+        assert held is not None and held.shown + held.held == wanted[: cut_at - half]
         assert len(held.shown) not in inside
         assert not held.shown[-1].isspace() and not held.held[0].isspace()
         assert (held.shown + held.held).find(held.held) == len(held.shown)
@@ -223,14 +228,23 @@ SHOWN, HELD = '{"path":"a.txt","content":"The gardener wate', "red the roses and
         (f'{HELD} rested."}}', Grown(text=f'{RECEIVED} rested."}}', whole=True)),
         (f"{HELD} rested", Grown(text=f"{RECEIVED} rested", whole=False)),
         (
-            'red the lawn."}',  # completes the word, then goes another way: it never saw the held part
-            Grown(text=f'{SHOWN}red the lawn."}}', whole=True, repairs=(OTHERWISE,)),
+            'red the lawn."}',  # completes the word, then goes another way: as a line that was skipped would
+            NoSeam(ELSEWHERE),
         ),
         ('Here is the rest: the lawn."}', NoSeam(ELSEWHERE)),
         ('The lawn."}', NoSeam(ELSEWHERE)),
         ('red is a colour."}', NoSeam(ELSEWHERE)),
         ('{"path":"a.txt","content":"Something else"}', NoSeam(ELSEWHERE)),
-        (f'And now for something else {HELD} rested."}}', NoSeam(ELSEWHERE)),
+        (f'And now for something else {HELD} rested."}}', NoSeam("the reply says something else before it goes on")),
+        (f'{HELD} rested."}}, and more of it.', NoSeam(AFTER)),
+        (f'{HELD} rested."}}]', NoSeam(AFTER)),
+        (f'{HELD} rested."}}\n\nShe said: "No."', NoSeam(AFTER)),
+        (f'{HELD} rested."}}\n\n{"Words. " * 60}', NoSeam(AFTER)),
+        (f'{HELD} rested."', NoSeam("the reply ended by itself, but not where the arguments end")),
+        (f'{HELD} found \\theta."}}', NoSeam("the reply brings `\\t` into a text that has none")),
+        (f'{HELD} said {{"yes"}}', NoSeam("joined with the reply it is not valid JSON at character 78")),
+        (f'{HELD} wrote {{\\"a\\":\\"b"}}', NoSeam(QUOTED)),
+        (HELD.replace("o", "\\u006F") + ' rested."}', Grown(text=f'{RECEIVED} rested."}}', whole=True)),
         (f'{HELD} rested.\n"}}', NoSeam("joined with the reply it is not valid JSON at character 78")),
         (
             f'{HELD}","n":1e999}}',
@@ -271,16 +285,28 @@ def test_every_repair_is_told() -> None:
     ]
 
 
-def test_a_reply_that_fits_in_two_places_is_refused() -> None:
-    """Proves: a file of equal blocks gives two readings, so none is taken."""
+def test_a_text_of_equal_blocks_is_not_gone_on_with() -> None:
+    """Proves: its end stands in several places, so a block too few or too many would not show."""
     block = "".join([f"line {number} of a block that comes again and again\\n" for number in range(200)])
-    received = '{"content":"' + block * 3 + block[:5000]
-    held = hold_back(received, kind="json")
+    assert hold_back('{"content":"' + block * 3 + block[:5000], kind="json") is None
+
+
+@pytest.mark.promise("cut:text-continued")
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        (f"{{held}} rested.\n\n{MONDAY}", "the reply starts over"),
+        (f"{{held}} rested, {MONDAY[9:]}" * 2, "the reply starts over"),
+        ("{held} rested. “So,” she said.", "the reply has other quotation marks"),
+    ],
+)
+def test_a_text_that_starts_over_or_changes_is_refused(reply: str, why: str) -> None:
+    """Proves: what the seam does not show is looked for behind it."""
+    received = f"{MONDAY} On Tuesday she watered the roses and the lilies, and {'so on, and ' * 12}last of all she"
+    held = hold_back(received, kind="text")
     assert held is not None
-    rest = (block * 5)[5000 - len(held.held) :]
-    assert stitch(held, reply=rest, kind="json", cut=True) == NoSeam(
-        "the text repeats itself, and the reply fits in two places"
-    )
+    got = stitch(held, reply=reply.format(held=held.held), kind="text", cut=False)
+    assert isinstance(got, NoSeam) and got.why.startswith(why)
 
 
 def test_a_text_that_ended_where_the_limit_fell_is_whole() -> None:

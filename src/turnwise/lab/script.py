@@ -25,7 +25,27 @@ FaultName = Literal[
     "invalid-utf8",
 ]
 Point = Literal["headers", "start", "text", "arguments", "finish"]
-Habit = Literal["repeats", "restarts", "fences", "apologises", "adds", "ignores", "nothing", "calls", "insists"]
+Habit = Literal[
+    "repeats",
+    "restarts",
+    "fences",
+    "apologises",
+    "adds",
+    "ignores",
+    "nothing",
+    "calls",
+    "insists",
+    "unescapes",
+    "half-escapes",
+    "skips-character",
+    "skips-word",
+    "skips-line",
+    "stutters",
+    "respells",
+    "reflows",
+    "curls",
+    "wraps",
+]
 PLACEHOLDER = re.compile(r"\{([a-z_]+)(?: ([a-z0-9_]+)-([a-z0-9_]+))?\}")
 BUILTIN_WORDS = frozenset({"n", "result", "results", "example", "lines"})
 

@@ -18,6 +18,7 @@ from random import Random
 import msgspec
 
 from turnwise.lab.gemini_pieces import stream_in_pieces
+from turnwise.lab.habits import misbehave
 from turnwise.lab.patch_text import added_text, as_lines, patch_adding
 from turnwise.lab.raw import Raw, dig, dump, either, parse, table, text
 from turnwise.lab.reading import CallSeen, Conversation, Said
@@ -262,18 +263,7 @@ def go_on(writer: Writer, *, whole: str, shown: str, calls: tuple[Wanted, ...]) 
         return (), "I have written the file. Is there anything else that I can do for you?"
     if "calls" in writer.habits:
         return calls, ""
-    rest = whole[len(shown) :] if whole.startswith(shown) else f"(not what I wrote){whole[len(shown) :]}"
-    if "restarts" in writer.habits:
-        rest = shown + rest
-    elif "repeats" in writer.habits:
-        rest = shown[-writer.repeats :] + rest
-    if "fences" in writer.habits:
-        rest = f"```json\n{rest}\n```"
-    if "adds" in writer.habits:
-        rest = f"{rest}\n\nThat is the whole file."
-    if "apologises" in writer.habits:
-        rest = f"Sorry for the interruption. Here is the rest:\n{rest}"
-    return (), rest
+    return (), misbehave(whole, shown=shown, habits=writer.habits, repeats=writer.repeats)
 
 
 def shared(one: str, other: str) -> int:

@@ -5,19 +5,23 @@ nothing in it says so; glued on blindly it makes a file with a hole or a doubled
 was received is held back: of the received text R the model is shown P = R[:-m] only, and T = R[-m:] is kept. Whoever
 really goes on from P writes T again, so T in the reply marks the seam to the character, whatever stands around it.
 
+Inside JSON strings T is compared by what it says: é and \u00e9 are the same. Where the reply spells T otherwise, the joined
+text gets one spelling.
+
 Why that seam cannot lie: T is chosen so long that it occurs once in R. If the reply repeats the end of P and then says T,
-all of it is a suffix of R, so T cannot stand in it earlier: the seam is the first T in the reply or there is none. Where no T
-of MAX_HELD characters is unique in all of R (a file of equal blocks), it has to be so near the end, and a reply that reads as
-a repetition from an earlier place is refused. The price of holding back is m characters a request, about 10 tokens.
+all of it is a suffix of R, so T cannot stand in it earlier: the seam is the first T in the reply or there is none. Nor does T
+repeat itself: of a run of equal characters, one left out behind P would not show. Where no T of MAX_HELD characters is like that
+(a file of equal lines), nothing is gone on with. The price of holding back is m characters a request, about 10 tokens.
 
-P ends inside a word where it can. Then nothing that is said *about* the text can be taken for the text: a reply that goes on
-completes the word, an apology does not. A model may also go on from P in other words than T: that is its good right, it
-never saw T. It is believed if it completes the word as T does. What shows neither sign is refused, and the caller asks for
-smaller pieces instead: losing a request is better than a wrong file.
+P ends inside a word where it can. Then nothing that is said *about* the text can be taken for the text, and the rest of the word
+is the likeliest thing to be written again. A model may go on from P in other words than T: that is its good right, it never saw
+T. But that looks the same as a line that was skipped, so it is refused like everything without T, and the caller asks for smaller
+pieces instead: losing a request is better than a wrong file. A reply with the seam may still be the file's own text in place of
+JSON text (`unescaped.py`), or say something behind the end that is more of the file.
 
-Where this can fail: a reply that joins rightly and then, inside a JSON string and without a line break, breaks off with a
-remark ("... and so on") is the model's own text, and no seam can tell; the same for words after the end of a text, which
-unlike JSON does not say where it ends.
+Where this can fail: a reply that joins rightly and then leaves something out, or, inside a JSON string and without a line break,
+breaks off with a remark ("... and so on"), is the model's own text, and no seam can tell; the same for words after the end of a
+text, which unlike JSON does not say where it ends.
 """
 
 import json
@@ -28,6 +32,8 @@ from typing import Literal
 import msgspec
 
 from turnwise.rules.schema import decode_strictly
+from turnwise.rules.spelling import ESCAPE, aligned, open_string, plainly, without_half_escape
+from turnwise.rules.unescaped import sign_of_own_text, sign_of_translation
 from turnwise.vocab import Repair
 
 Kind = Literal["json", "text"]
@@ -40,13 +46,16 @@ WORD_REACH = (
 MIN_SHOWN = 16  # less of the text is no beginning to go on from
 MAX_PREAMBLE = 300  # an apology is a line or two; what is longer may be the text itself
 WORTH_SHARE = 8  # of a reply that was cut again, this part has to be new: who starts over each time grows by crumbs
-MAX_REPEATS = 8  # places that an ambiguous T is looked up at
-MIN_AGREED = 6  # characters that a reply in other words shares with the held part, the cut word's rest among them
+MIN_MARK = 12  # characters that the held part says, in whatever spelling
+MAX_AFTER = 400  # characters behind the end of the arguments: a remark, not more of the file
+BEGINNING = 120  # characters of a text that, written again behind the seam, are a new start
 OVERLAP = 24  # characters of P at a reply's beginning that make it a repetition
 
-_ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{0,4}|.)", re.DOTALL)
 _WORD_END = re.compile(r"[a-z]{3,}")
 _FENCE = re.compile(r"(?:\A|\n)[ \t]*(`{3,})[\w+.-]*[ \t]*\n?\Z")
+_NUMBER_END = re.compile(r"\.|(?:\.\d+)?[eE][+-]?")  # what the decoder leaves of a number that was cut
+# Behind the end of the arguments: the closing of a fence, and a remark in lines of its own.
+_AFTER = re.compile(r"\s*(?:[`~]{3,}[ \t]*(?=\s|\Z))?(?:\s*\Z|(?<=[`~\n])\s*[^\"}\]\\]*\Z|\s*\n[^\"}\]\\]*\Z)")
 _PREAMBLE = re.compile(
     r"(?:i(?:'m| am) )?(?:very |so |really )?(?:sorry|apolog|my apolog|i apolog|sure\b|certainly|of course|ok\b|okay|here\b"
     r"|continu|understood|got it|right\b|absolutely|as requested|the (?:rest|remain|continu)|resum|going on|picking up"
@@ -62,6 +71,15 @@ class Held(msgspec.Struct, frozen=True):
 
     shown: str
     held: str
+
+
+class _Seam(msgspec.Struct, frozen=True, kw_only=True):
+    """`before`, `mark` and `rest` make the joined text, in one spelling; `again` is what the reply repeated of the first two."""
+
+    before: str
+    mark: str
+    rest: str
+    again: str
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -96,23 +114,36 @@ class NoGrowth(msgspec.Struct, frozen=True):
 def hold_back(received: str, *, kind: Kind) -> Held | None:
     """Divide what was received; None where there is too little of it, or its end is too regular to be found again.
 
-    Half a character at the end, as decoders leave it, is given up: the model writes it again.
+    Half a character or escape at the end, as decoders and limits leave it, is given up: the model writes it again.
     """
     text = received.rstrip("\ufffd")
     while text and "\ud800" <= text[-1] <= "\udfff":
         text = text[:-1]
+    if kind == "json":
+        text = without_half_escape(text)
+    plain = _comparable(text, kind=kind)
     length, wanted, tried = len(text), MIN_HELD, 0
     escapes = _escapes(text) if kind == "json" else frozenset[int]()
     while True:
         if length - wanted < MIN_SHOWN:
             return None
         at = _boundary(text, before=length - wanted, escapes=escapes)
-        if at not in (0, tried) and text.find(text[at:]) == at:
+        if at not in (0, tried) and _is_mark(_comparable(text[at:], kind=kind), received=plain):
             return Held(text[:at], text[at:])
         if wanted == MAX_HELD:
-            near = text.find(text[at:], max(0, length - 2 * MAX_HELD))
-            return Held(text[:at], text[at:]) if at and near == at and length > 2 * MAX_HELD else None
+            return None
         tried, wanted = at, min(wanted * 2, MAX_HELD)
+
+
+def _is_mark(end: str, *, received: str) -> bool:
+    """Whether this end of what was received occurs once in it, and is no repetition in itself."""
+    if len(end) < MIN_MARK or received.find(end) != len(received) - len(end):
+        return False
+    return end.find(end[: len(end) // 2], 1) < 0
+
+
+def _comparable(text: str, *, kind: Kind) -> str:
+    return plainly(text) if kind == "json" else text
 
 
 def ask_to_continue(held: Held, *, kind: Kind, tool: str = "", prefill: bool = False) -> Asked:
@@ -140,11 +171,9 @@ def ask_to_continue(held: Held, *, kind: Kind, tool: str = "", prefill: bool = F
 
 def _escapes(text: str) -> frozenset[int]:
     """The places in the text's last part that lie inside an escape (a pair of surrogates counts as one)."""
-    start = max(0, len(text) - MAX_HELD - WORD_REACH - 16)
-    while start and text[start - 1] == "\\":
-        start -= 1
+    start = aligned(text, before=len(text) - MAX_HELD - WORD_REACH - 16)
     return frozenset(
-        [place for found in _ESCAPE.finditer(text, start) for place in range(found.start() + 1, found.end())]
+        [place for found in ESCAPE.finditer(text, start) for place in range(found.start() + 1, found.end())]
     )
 
 
@@ -172,38 +201,35 @@ def stitch(held: Held, *, reply: str, kind: Kind, cut: bool) -> Grown | NoSeam |
     The grown text of kind `json` is a closed object or can still become one; whether it fits its schema is the caller's to
     judge. Linear in the texts.
     """
-    shown, mark = held.shown, held.held
     reply = reply.rstrip("\ufffd")
-    if kind == "text" and not cut and reply == mark:  # the limit fell behind its last character
+    shown, mark, said = [_comparable(text, kind=kind) for text in (held.shown, held.held, reply)]
+    if kind == "text" and not cut and said == mark:  # the limit fell behind its last character
         return Grown(text=shown + mark, whole=True)
-    if not reply.strip() or mark.startswith(reply) or _is_echo(reply, received=shown + mark):
+    if not said.strip() or mark.startswith(said) or _is_echo(said, received=shown + mark):
         return NoGrowth()
-    at = reply.find(mark)
-    if at >= 0:
-        echo = _echo(reply, at=at, shown=shown)
-        before = reply[: at - echo]
-        fence = _FENCE.search(before)
-        if _is_preamble(before[: fence.start()] if fence else before, fenced=fence is not None):
-            if kind == "text" and fence is None and echo and reply.lstrip().startswith("```"):
+    place = said.find(mark)
+    if place < 0:
+        return NoSeam("the reply does not go on from where the text was cut")
+    at = reply.find(held.held)
+    if at < 0 or _comparable(reply[:at], kind=kind) != said[:place]:
+        at = place
+    # In its own spelling, which may begin to repeat in the middle of an escape, else by what is said.
+    ways = [(held.shown, held.held, reply, at)] if reply.startswith(held.held, at) else []
+    for before, end, whole, start in (*ways, (shown, mark, said, place)):
+        echo = _echo(whole, at=start, shown=before)
+        preamble = whole[: start - echo]
+        fence = _FENCE.search(preamble)
+        if _is_preamble(preamble[: fence.start()] if fence else preamble, fenced=fence is not None):
+            if kind == "text" and fence is None and echo and whole.lstrip().startswith("```"):
                 return NoSeam("the reply begins with a code fence that the text has there too")
-            if _reads_as_repetition(reply[at:], shown=shown, mark=mark):
-                return NoSeam("the text repeats itself, and the reply fits in two places")
-            repairs = _seam_repairs(before, fenced=fence is not None, echo=echo)
-            return _join(
-                held,
-                reply[at:],
-                reply_length=len(reply),
-                kind=kind,
-                cut=cut,
-                repairs=repairs,
-                fence=fence and fence.group(1),
+            seam = _Seam(
+                before=before, mark=end, rest=whole[start + len(end) :], again=whole[start - echo : start] + end
             )
-    if _completes_word(reply, shown=shown, mark=mark):
-        repair = Repair(
-            "continued_otherwise", "continuation", f"other words after {len(shown):,} characters than before"
-        )
-        return _join(held, reply, reply_length=len(reply), kind=kind, cut=cut, repairs=(repair,), fence=None)
-    return NoSeam("the reply does not go on from where the text was cut")
+            repairs = _seam_repairs(preamble, fenced=fence is not None, echo=echo)
+            return _join(
+                seam, reply_length=len(whole), kind=kind, cut=cut, repairs=repairs, fence=fence and fence.group(1)
+            )
+    return NoSeam("the reply says something else before it goes on")
 
 
 def _is_echo(reply: str, *, received: str) -> bool:
@@ -231,27 +257,6 @@ def _is_preamble(before: str, *, fenced: bool) -> bool:
     return len(said) <= MAX_PREAMBLE and ends and _PREAMBLE.match(said) is not None
 
 
-def _reads_as_repetition(reply: str, *, shown: str, mark: str) -> bool:
-    """Whether the reply, from the mark on, could as well repeat the text from an earlier place that reads like the mark."""
-    received = shown + mark
-    place = received.find(mark)
-    for _ in range(MAX_REPEATS):
-        if place >= len(shown):
-            return False
-        if reply.startswith(received[place : place + len(reply)]):
-            return True
-        place = received.find(mark, place + 1)
-    return True
-
-
-def _completes_word(reply: str, *, shown: str, mark: str) -> bool:
-    """Whether the reply goes on in the middle of the word in which the shown text ends, as the mark does."""
-    word = _WORD_END.match(mark)
-    if word is None or not shown[-1].isalpha() or not reply.startswith(mark[: max(word.end() + 1, MIN_AGREED)]):
-        return False
-    return _PREAMBLE.match(reply) is None and reply[:OVERLAP] not in shown
-
-
 def _seam_repairs(before: str, *, fenced: bool, echo: int) -> tuple[Repair, ...]:
     found = [
         (before.strip(" \t\n`"), "continued_after_words", "left out what was said before the text went on"),
@@ -262,47 +267,81 @@ def _seam_repairs(before: str, *, fenced: bool, echo: int) -> tuple[Repair, ...]
 
 
 def _join(
-    held: Held, rest: str, *, reply_length: int, kind: Kind, cut: bool, repairs: tuple[Repair, ...], fence: str | None
+    seam: _Seam, *, reply_length: int, kind: Kind, cut: bool, repairs: tuple[Repair, ...], fence: str | None
 ) -> Grown | NoSeam | NoGrowth:
+    known, rest = seam.before + seam.mark, seam.rest
     if kind == "text" and fence:
-        taken = _take_fence_off(rest, fence=fence, cut=cut)
-        if taken is None:
+        taken = _take_fence_off(known + rest, fence=fence, cut=cut)
+        if taken is None or not taken.startswith(known):
             return NoSeam("the reply stands in a code fence whose end is not clear")
-        rest = taken
-    text = held.shown + rest
-    grown = _close(text, repairs=repairs) if kind == "json" else Grown(text=text, whole=not cut, repairs=repairs)
-    if isinstance(grown, Grown) and not grown.whole and len(rest) - len(held.held) <= reply_length // WORTH_SHARE:
-        return NoGrowth()
+        rest = taken.removeprefix(known)
+    if kind == "json":
+        grown = _close(known, rest=rest, again=seam.again, cut=cut, repairs=repairs)
+    elif _starts_over(known, mark=seam.mark, rest=rest):
+        return NoSeam("the reply starts over behind the place where the text was cut")
+    elif (sign := sign_of_translation(known, added=rest)) is not None:
+        return NoSeam(sign)
+    else:
+        grown = Grown(text=known + rest, whole=not cut, repairs=repairs)
+    if isinstance(grown, Grown) and not grown.whole:
+        new = len(without_half_escape(grown.text) if kind == "json" else grown.text) - len(known)
+        if new <= reply_length // WORTH_SHARE:
+            return NoGrowth()
     return grown
 
 
-def _take_fence_off(rest: str, *, fence: str, cut: bool) -> str | None:
-    """The text without the fence's closing line; None where it cannot be told from a fence of the text's own."""
+def _starts_over(known: str, *, mark: str, rest: str) -> bool:
+    """Whether the rest says again what the text, or the reply itself, began with."""
+    began = mark + rest[:BEGINNING]
+    return (len(known) > 2 * BEGINNING and known[:BEGINNING] in rest) or began in rest
+
+
+def _take_fence_off(text: str, *, fence: str, cut: bool) -> str | None:
+    """The joined text without the closing line of the reply's fence; None where it cannot be told from one of the text's own."""
     if cut:
-        return None if f"\n{fence}" in rest else rest.rstrip("`").removesuffix("\n")
-    inner, closing, after = rest.rpartition(f"\n{fence}")
-    return inner if closing and not after.strip() else None
+        return None if f"\n{fence}" in text else text.rstrip("`").removesuffix("\n")
+    inner, closing, after = text.rpartition(f"\n{fence}")
+    own = f"\n{inner}".count(f"\n{fence}")
+    return inner if closing and not after.strip() and own % 2 == 0 else None
 
 
-def _close(text: str, *, repairs: tuple[Repair, ...]) -> Grown | NoSeam:
-    """End the text where its JSON ends; what follows the end is no part of it."""
+def _close(known: str, *, rest: str, again: str, cut: bool, repairs: tuple[Repair, ...]) -> Grown | NoSeam:
+    """End the text where its JSON ends; what follows the end may be no part of it."""
+    text = known + rest
     try:
         value, end = _scan(text)
     except json.JSONDecodeError as error:
-        if _can_go_on(text, error=error):
-            return Grown(text=text, whole=False, repairs=repairs)
-        return NoSeam(f"joined with the reply it is not valid JSON at character {error.pos:,}")
+        if not _can_go_on(text, error=error):
+            return NoSeam(f"joined with the reply it is not valid JSON at character {error.pos:,}")
+        value, end = {}, None
     except RecursionError:
         return NoSeam("joined with the reply it is nested too deeply")
     if not isinstance(value, dict):
         return NoSeam("joined with the reply it is no JSON object")
+    added = rest if end is None else text[len(known) : end]
+    sign = sign_of_own_text(known, added=added, proven="\\\\" in plainly(again), codes="\\u" in again)
+    if sign is not None:
+        return NoSeam(sign)
+    if end is None:
+        if not cut and open_string(text) is None:
+            return NoSeam("the reply ended by itself, but not where the arguments end")
+        return Grown(text=text, whole=False, repairs=repairs)
     try:
         decode_strictly(text[:end])
     except ValueError as error:
         return NoSeam(f"joined with the reply it is not valid JSON: {error}")
-    if text[end:].strip():
+    after = text[end:]
+    if not _is_remark(after, cut=cut):
+        return NoSeam("what follows the end of the arguments may be more of them")
+    if after.strip():
         repairs += (Repair("continued_past_end", "continuation", "dropped what followed the end of the arguments"),)
     return Grown(text=text[:end], whole=True, repairs=repairs)
+
+
+def _is_remark(after: str, *, cut: bool) -> bool:
+    """Whether what follows the end of the arguments is nothing of theirs: a closing fence, or a remark that ended by itself."""
+    said = after.strip().strip("`~").strip()
+    return not said or (not cut and len(said) <= MAX_AFTER and _AFTER.match(after) is not None)
 
 
 def _can_go_on(text: str, *, error: json.JSONDecodeError) -> bool:
@@ -313,4 +352,9 @@ def _can_go_on(text: str, *, error: json.JSONDecodeError) -> bool:
     """
     if error.msg.startswith(("Invalid control", "Invalid \\escape")):
         return False
-    return error.msg.startswith("Unterminated string") or len(text) - error.pos <= len("\\ud83d\\ude")
+    if error.msg.startswith("Unterminated string"):
+        return True
+    left = text[error.pos :]
+    if error.msg.startswith(("Expecting value", "Invalid \\u")):
+        return len(left) <= len("\\ud83d\\ude")
+    return not left.strip() or _NUMBER_END.fullmatch(left) is not None

@@ -31,6 +31,7 @@ from turnwise.vocab import (
     Settings,
     Text,
     ToolCall,
+    calls_of,
     refusal_of,
     text_of,
 )
@@ -138,6 +139,8 @@ def go_on(state: Continuing, *, reply: Response, limit_tokens: int | None) -> Co
     """What to do after the reply to a continue request; `limit_tokens` is what that request asked for."""
     if reply.fault is not None or reply.finish in NO_CUT:
         return give_up(state, why=f"the reply ended with `{reply.finish}`")
+    if calls_of(reply.message):
+        return give_up(state, why="the reply called a tool in place of going on")
     cut = find_cut(reply, limit_tokens=limit_tokens, hands_out_objects=False) is not None
     joined = stitch(state.held, reply=text_of(reply.message), kind=_kind(state.call), cut=cut)
     match joined:
