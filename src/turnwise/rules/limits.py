@@ -5,10 +5,14 @@ afforded after it, or cannot be afforded at all (promise end:budget). What a req
 as data, and so is the time; a limit is as exact as they are.
 """
 
-from typing import Literal, assert_never
+from decimal import Decimal
+from typing import Literal, assert_never, cast
 
 import msgspec
 
+from turnwise.errors import CallerError
+from turnwise.rules.pricing import ZERO, PriceRow, add, subtract, usd_said
+from turnwise.rules.projection import output_tokens_for, projected_usd
 from turnwise.vocab import StopReason, Usage
 
 # Kept for the answer where nobody said how long it may get; a synthesis of a turn is a page or two.
@@ -25,13 +29,19 @@ Pace = Literal["go", "answer", "stop"]
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a turn has spent, or what a request is likely to. `elapsed_s` is the wall clock's, tools and waits included."""
+    """What a turn has spent, or what a request is likely to. `elapsed_s` is the wall clock's, tools and waits included.
+
+    `cost_usd` counts where a limit of cost asks; of `projected` requests nobody said the price, and they are in it as they
+    were projected, never as 0.
+    """
 
     steps: int = 0
     requests: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     elapsed_s: float = 0.0
+    cost_usd: Decimal = ZERO
+    projected: int = 0
 
     def __add__(self, other: "Spent") -> "Spent":
         return Spent(
@@ -40,6 +50,8 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             elapsed_s=self.elapsed_s + other.elapsed_s,
+            cost_usd=add(self.cost_usd, other.cost_usd),
+            projected=self.projected + other.projected,
         )
 
 
@@ -95,6 +107,22 @@ class MaxWallTime(msgspec.Struct, frozen=True, tag="max_wall_time"):
     __and__ = _both
 
 
+class MaxCost(msgspec.Struct, frozen=True, tag="max_cost"):
+    """At most so many US dollars over all requests, sub-agents' included. The price of every model has to be known.
+
+    Raises CallerError for what is no Decimal: a float is not the amount that was written.
+    """
+
+    usd: Decimal
+    __or__ = _either
+    __and__ = _both
+
+    def __post_init__(self) -> None:
+        given = cast("object", self.usd)
+        if not isinstance(given, Decimal):
+            raise CallerError(f'`MaxCost({given!r})`: give the dollars as a Decimal, MaxCost(Decimal("0.50"))')
+
+
 class AnyOf(msgspec.Struct, frozen=True, tag="any_of"):
     limits: "tuple[Limit, ...]"
     __or__ = _either
@@ -107,7 +135,7 @@ class AllOf(msgspec.Struct, frozen=True, tag="all_of"):
     __and__ = _both
 
 
-Leaf = MaxSteps | MaxRequests | MaxTokens | MaxWallTime
+Leaf = MaxSteps | MaxRequests | MaxTokens | MaxWallTime | MaxCost
 Limit = Leaf | AnyOf | AllOf
 
 
@@ -122,6 +150,8 @@ def is_over(limit: Limit, *, spent: Spent) -> bool:
             return _counted(limit, spent=spent) > limit.tokens
         case MaxWallTime(seconds):
             return spent.elapsed_s > seconds
+        case MaxCost(usd):
+            return spent.cost_usd > usd
         case AnyOf(limits):
             return any(is_over(one, spent=spent) for one in limits)
         case AllOf(limits):
@@ -147,7 +177,7 @@ def stop_reason(limit: Leaf) -> StopReason:
     match limit:
         case MaxSteps():
             return StopReason.STEP_LIMIT
-        case MaxRequests() | MaxTokens():
+        case MaxRequests() | MaxTokens() | MaxCost():
             return StopReason.BUDGET
         case MaxWallTime():
             return StopReason.TIME_LIMIT
@@ -166,32 +196,55 @@ def said(limit: Leaf, *, spent: Spent) -> str:
             return f"The limit of {_count(tokens, kind)} leaves no room for another step ({used:,} used)."
         case MaxWallTime(seconds):
             return f"The limit of {seconds:g} s leaves no time for another step ({spent.elapsed_s:.0f} s passed)."
+        case MaxCost(usd):
+            guessed = f", {_count(spent.projected, 'request')} of unknown price as projected" if spent.projected else ""
+            return f"The limit of {usd_said(usd)} leaves no room for another step ({usd_said(spent.cost_usd)} spent{guessed})."
 
 
-def output_tokens_left(limit: Limit, *, spent: Spent, prompt_tokens: int, keep_tokens: int | None = None) -> int | None:
+def output_tokens_left(
+    limit: Limit,
+    *,
+    spent: Spent,
+    prompt_tokens: int,
+    keep_tokens: int | None = None,
+    price: PriceRow | None = None,
+    is_billed: bool = False,
+) -> int | None:
     """What the next response may hold without breaking `limit`; None where nothing limits it. Never below 0.
 
     With `keep_tokens` an answer of so many has to be affordable after it, in a request whose prompt holds this one's and the
-    response.
+    response. `price` is the row of the model that is asked; `is_billed`: a request of its step was billed before it.
     """
+
+    def left_by(one: Limit) -> int | None:
+        return output_tokens_left(
+            one,
+            spent=spent,
+            prompt_tokens=prompt_tokens,
+            keep_tokens=keep_tokens,
+            price=price,
+            is_billed=is_billed,
+        )
+
     match limit:
         case MaxTokens(tokens, counts):
             left = tokens - _counted(limit, spent=spent)
             return _response_tokens(left, counts=counts, prompt_tokens=prompt_tokens, keep_tokens=keep_tokens)
+        case MaxCost(usd) if price is not None:
+            return output_tokens_for(
+                subtract(usd, spent.cost_usd),
+                row=price,
+                prompt_tokens=prompt_tokens,
+                keep_tokens=keep_tokens,
+                is_billed=is_billed,
+            )
         case AnyOf(limits):
-            each = [
-                output_tokens_left(one, spent=spent, prompt_tokens=prompt_tokens, keep_tokens=keep_tokens)
-                for one in limits
-            ]
-            return min([one for one in each if one is not None], default=None)
+            return min([left for one in limits if (left := left_by(one)) is not None], default=None)
         case AllOf(limits):
-            left = [
-                output_tokens_left(one, spent=spent, prompt_tokens=prompt_tokens, keep_tokens=keep_tokens)
-                for one in limits
-            ]
+            left = [left_by(one) for one in limits]
             # One that does not count tokens and is not over holds the stop back by itself.
             return max([one for one in left if one is not None], default=None) if None not in left else None
-        case MaxSteps() | MaxRequests() | MaxWallTime():
+        case MaxSteps() | MaxRequests() | MaxWallTime() | MaxCost():
             return 0 if is_over(limit, spent=spent) else None
         case _:
             assert_never(limit)
@@ -200,6 +253,16 @@ def output_tokens_left(limit: Limit, *, spent: Spent, prompt_tokens: int, keep_t
 def tokens_left(limit: MaxTokens, *, spent: Spent) -> int:
     """Of the kind that the limit counts. Never below 0."""
     return max(limit.tokens - _counted(limit, spent=spent), 0)
+
+
+def counts_cost(limit: Limit | None) -> bool:
+    """Whether a limit of cost is somewhere in it, so that prices have to be known."""
+    return bool(_cost_limits(limit))
+
+
+def most_usd(limit: Limit | None) -> Decimal:
+    """The highest limit of cost in it; 0 where there is none."""
+    return max([one.usd for one in _cost_limits(limit)], default=ZERO)
 
 
 def wall_time_s(limit: Limit) -> float | None:
@@ -212,7 +275,7 @@ def wall_time_s(limit: Limit) -> float | None:
         case AllOf(limits):
             times = [one for one in map(wall_time_s, limits) if one is not None]
             return max(times, default=None) if len(times) == len(limits) else None
-        case MaxSteps() | MaxRequests() | MaxTokens():
+        case MaxSteps() | MaxRequests() | MaxTokens() | MaxCost():
             return None
         case _:
             assert_never(limit)
@@ -223,6 +286,10 @@ def fault_of_limit(limit: Limit) -> str | None:
     match limit:
         case MaxSteps(amount) | MaxRequests(amount) | MaxTokens(amount) | MaxWallTime(amount):
             return None if amount > 0 else f"`{limit}` allows nothing at all"
+        case MaxCost(usd):
+            if not usd.is_finite():
+                return f"`{limit}` is no amount of money"
+            return None if usd > 0 else f"`{limit}` allows nothing at all"
         case AnyOf(limits) | AllOf(limits):
             faults = [fault for one in limits if (fault := fault_of_limit(one))]
             return faults[0] if faults else None if limits else f"`{limit}` holds no limit"
@@ -237,11 +304,21 @@ def forecast(
     longest_step_s: float = 0.0,
     longest_request_s: float = ANSWER_S,
     answer_tokens: int = ANSWER_TOKENS,
+    price: PriceRow | None = None,
+    is_billed: bool = False,
 ) -> Forecast:
     """What comes next, guessed from what was: a step like the longest so far, and an answer of `answer_tokens`.
 
     `prompt_tokens` are those of the next request (`prompt_tokens_of`); a step's response is part of the prompt after it.
+    `price` is the row of the model that is asked; `is_billed`: a request of the step at hand was billed already.
     """
+
+    def cost_of(one: Spent, *, is_billed: bool) -> Spent:
+        if price is None:
+            return one
+        usd = projected_usd(price, input_tokens=one.input_tokens, output_tokens=one.output_tokens, is_billed=is_billed)
+        return msgspec.structs.replace(one, cost_usd=usd)
+
     longest_output_tokens = longest_output_tokens or answer_tokens
     answer = Spent(
         steps=1,
@@ -250,16 +327,15 @@ def forecast(
         output_tokens=answer_tokens,
         elapsed_s=longest_request_s,
     )
+    step = msgspec.structs.replace(
+        answer, output_tokens=longest_output_tokens, elapsed_s=longest_step_s or longest_request_s
+    )
+    least = msgspec.structs.replace(answer, output_tokens=min(answer_tokens, LEAST_ANSWER_TOKENS))
+    after = msgspec.structs.replace(answer, input_tokens=prompt_tokens + longest_output_tokens)
     return Forecast(
-        step=Spent(
-            steps=1,
-            requests=1,
-            input_tokens=prompt_tokens,
-            output_tokens=longest_output_tokens,
-            elapsed_s=longest_step_s or longest_request_s,
-        ),
-        answer=msgspec.structs.replace(answer, output_tokens=min(answer_tokens, LEAST_ANSWER_TOKENS)),
-        answer_after=msgspec.structs.replace(answer, input_tokens=prompt_tokens + longest_output_tokens),
+        step=cost_of(step, is_billed=is_billed),
+        answer=cost_of(least, is_billed=is_billed),
+        answer_after=cost_of(after, is_billed=False),
     )
 
 
@@ -293,10 +369,20 @@ def _binding(limit: Limit, *, spent: Spent) -> Leaf | None:
         case AnyOf(limits) | AllOf(limits):
             found = [_binding(one, spent=spent) for one in limits]
             return next((one for one in found if one is not None), None)
-        case MaxSteps() | MaxRequests() | MaxTokens() | MaxWallTime():
+        case MaxSteps() | MaxRequests() | MaxTokens() | MaxWallTime() | MaxCost():
             return limit
         case _:
             assert_never(limit)
+
+
+def _cost_limits(limit: Limit | None) -> tuple[MaxCost, ...]:
+    match limit:
+        case MaxCost():
+            return (limit,)
+        case AnyOf(limits) | AllOf(limits):
+            return tuple([found for one in limits for found in _cost_limits(one)])
+        case _:
+            return ()
 
 
 def _members(limit: Limit, *, of: type[AnyOf] | type[AllOf]) -> tuple[Limit, ...]:

@@ -5,7 +5,7 @@ bill:plans). Rows come in as data; where they come from is the drivers' business
 """
 
 from collections.abc import Iterable
-from decimal import Context, Decimal, InvalidOperation
+from decimal import ROUND_DOWN, Context, Decimal, InvalidOperation
 from typing import Literal, TypeGuard
 
 import msgspec
@@ -22,7 +22,9 @@ MILLION = Decimal(1_000_000)
 MOST_DIGITS = 18  # before the point; xAI counts in ticks of which 10,000,000,000 are a dollar
 FINEST = -30  # places behind it; OpenRouter's floats have up to 18
 # Wide enough that no sum of bounded amounts is ever rounded.
-_EXACT = Context(prec=120)
+EXACT = Context(prec=120)
+_DOWN = Context(prec=120, rounding=ROUND_DOWN)
+SHARE_PLACES = Decimal("1e-12")  # as fine as prices may be
 ZERO = Decimal(0)
 
 
@@ -110,7 +112,24 @@ def sum_of(prices: Iterable[Decimal | None]) -> Cost:
 
 def add(one: Decimal, other: Decimal) -> Decimal:
     """Exact for amounts within MOST_DIGITS and FINEST; the usual 28 digits would round."""
-    return _EXACT.add(one, other)
+    return EXACT.add(one, other)
+
+
+def subtract(one: Decimal, other: Decimal) -> Decimal:
+    """As exact as `add`."""
+    return EXACT.subtract(one, other)
+
+
+def part_of(amount: Decimal, *, among: int) -> Decimal:
+    """An even share, rounded down: all of them together are no more than the whole."""
+    return _DOWN.quantize(_DOWN.divide(amount, Decimal(among)), SHARE_PLACES)
+
+
+def usd_said(amount: Decimal) -> str:
+    """As people read it: cents from a dollar on, three digits that mean something below: `$1.23`, `$0.0456`, `-$0.000125`."""
+    sign, size = ("-" if amount < 0 else ""), abs(amount)
+    places = 2 if size >= 1 or not size else 2 - size.adjusted()
+    return f"{sign}${size:,.{places}f}"
 
 
 def price_of(
@@ -185,7 +204,7 @@ def _tokens_usd(usage: Usage, *, prices: TokenPrices, details: dict[str, object]
     write = prices.input if prices.cache_write is None else prices.cache_write
     write_1h = write if prices.cache_write_1h is None else prices.cache_write_1h
     reasoning = prices.output if prices.reasoning is None else prices.reasoning
-    return _times(
+    return tokens_usd(
         (plain, prices.input),
         (usage.cache_read_tokens, read),
         (usage.cache_write_tokens - hour, write),
@@ -205,14 +224,15 @@ def _saved(usage: Usage, *, prices: TokenPrices, details: dict[str, object]) -> 
     plain = msgspec.structs.replace(usage, cache_read_tokens=0, cache_write_tokens=0)
     without = _tokens_usd(plain, prices=prices, details={})
     within = _tokens_usd(usage, prices=prices, details=details)
-    return None if without is None or within is None else _EXACT.subtract(without, within)
+    return None if without is None or within is None else EXACT.subtract(without, within)
 
 
-def _times(*parts: tuple[int, Decimal]) -> Decimal:
+def tokens_usd(*parts: tuple[int, Decimal]) -> Decimal:
+    """Counts of tokens at their prices per million: exact."""
     total = ZERO
     for tokens, price in parts:
-        total = _EXACT.add(total, _EXACT.multiply(Decimal(tokens), price))
-    return _EXACT.divide(total, MILLION)
+        total = EXACT.add(total, EXACT.multiply(Decimal(tokens), price))
+    return EXACT.divide(total, MILLION)
 
 
 def _hour_writes(usage: Usage, details: dict[str, object]) -> int:
@@ -248,9 +268,9 @@ def _billed_apart(details: dict[str, object]) -> str:
 def _own_cost(details: dict[str, object], *, where: OwnCost) -> Decimal | None:
     cost = _amount(_at(details, where.path))
     if cost is None or not where.also or _at(details, where.also_if) is not True:
-        return None if cost is None else _EXACT.multiply(cost, where.unit_usd)
+        return None if cost is None else EXACT.multiply(cost, where.unit_usd)
     more = _amount(_at(details, where.also))
-    return None if more is None else _EXACT.multiply(add(cost, more), where.unit_usd)
+    return None if more is None else EXACT.multiply(add(cost, more), where.unit_usd)
 
 
 def _amount(value: object) -> Decimal | None:

@@ -9,6 +9,7 @@ from turnwise.rules.limits import (
     AllOf,
     AnyOf,
     Limit,
+    MaxCost,
     MaxRequests,
     MaxSteps,
     MaxTokens,
@@ -16,6 +17,7 @@ from turnwise.rules.limits import (
     Spent,
     tokens_left,
 )
+from turnwise.rules.pricing import part_of, subtract
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -30,7 +32,7 @@ NOTHING_LEFT = Share(None, enough=False)
 
 def share_of(limit: Limit, *, spent: Spent, among: int) -> Share:
     """What each of `among` children that run together may spend of what `spent` leaves; what the parent keeps for its own
-    answer is to be in `spent`. Requests and tokens are divided, time is not, as it passes for all at once; steps are each
+    answer is to be in `spent`. Requests, tokens and money are divided, time is not, as it passes for all at once; steps are each
     turn's own."""
     match limit:
         case MaxSteps():
@@ -44,6 +46,10 @@ def share_of(limit: Limit, *, spent: Spent, among: int) -> Share:
         case MaxWallTime(seconds):
             left_s = seconds - spent.elapsed_s
             return Share(MaxWallTime(left_s)) if left_s > 0 else NOTHING_LEFT
+        case MaxCost(usd):
+            # What its own model's requests cost only the child knows: with too little it answers without one.
+            left_usd = part_of(subtract(usd, spent.cost_usd), among=among)
+            return Share(MaxCost(left_usd)) if left_usd > 0 else NOTHING_LEFT
         case AnyOf(limits):
             found = [share_of(one, spent=spent, among=among) for one in limits]
             kept = tuple([share.limit for share in found if share.limit is not None])
