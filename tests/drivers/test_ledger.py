@@ -17,7 +17,7 @@ from lab.test_fault_schedules import drawn_script
 from turnwise import Journal, ModelLimits, StopReason
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.ledger import LedgerEntry
-from turnwise.drivers.ledger_queries import KEYS, By, ExactSum, Span, Total, query_of
+from turnwise.drivers.ledger_queries import KEYS, By, ExactSum, Span, Total, query_of, sum_of_totals
 from turnwise.drivers.prices import Prices, read_prices
 from turnwise.drivers.tools import Arguments, Tool
 from turnwise.lab import Lab, builtin_scripts
@@ -144,7 +144,7 @@ async def test_summaries_are_in_the_ledger_under_their_own_purpose() -> None:
         compact = [total for total in journal.ledger.totals(Span(), by="purpose") if total.key == "compact"]
         assert [total.cost.requests for total in compact] == [sum(one.is_summary for one in lab.requests)]
         assert 0 < sum(one.is_summary for one in lab.requests) < 10
-        everything = journal.ledger.total(Span(session=session))
+        everything = sum_of_totals(journal.ledger.totals(Span(session=session), by="model"))
         assert everything is not None
         assert everything.cost.requests == lab.count()
 

@@ -25,7 +25,8 @@ create table request (
     sent_bytes integer not null, received_bytes integer not null default 0, outcome text, discarded integer not null default 0,
     calls integer not null default 0, input_tokens integer, output_tokens integer, reasoning_tokens integer,
     cache_read_tokens integer, cache_write_tokens integer, provider_usage text,
-    plan text, usd text, priced_by text, price_note text not null default '', cache_saved_usd text
+    plan text, usd text, usd_pico integer, priced_by text, price_note text not null default '', cache_saved_usd text,
+    cache_saved_pico integer
 ) strict;
 create index request_by_time on request (started);
 create index request_by_session on request (root_session, started);
@@ -194,13 +195,18 @@ def discarded_entry(entry: LedgerEntry) -> LedgerEntry:
 COLUMNS = (
     "session turn root_session root_turn path number step purpose retry_of provider model started first_event ended "
     "sent_bytes received_bytes outcome discarded calls input_tokens output_tokens reasoning_tokens cache_read_tokens "
-    "cache_write_tokens provider_usage plan usd priced_by price_note cache_saved_usd"
+    "cache_write_tokens provider_usage plan usd usd_pico priced_by price_note cache_saved_usd cache_saved_pico"
 ).split()
 _AFTERWARDS = COLUMNS[COLUMNS.index("first_event") :]
 _INSERT = f"insert into request ({', '.join(COLUMNS)}) values ({', '.join(f':{name}' for name in COLUMNS)})"
 _UPDATE = f"update request set {', '.join(f'{name} = :{name}' for name in _AFTERWARDS)} where turn = :turn and number = :number"
 
 Value = str | int | float | None
+
+# Beside the exact text of an amount stands the same in millionths of a millionth of a dollar, where it is a whole number of
+# them: the sum of 100,000 takes SQLite 10 ms, and Python 100. A price by the token is one (six places, by the million).
+PICO = Decimal("1E-12")
+MOST_PICO_USD = 1000  # as much as fits into 64 bits 9,000 times
 
 
 def insert(connection: sqlite3.Connection, entry: LedgerEntry) -> None:
@@ -220,7 +226,9 @@ def values_of(entry: LedgerEntry) -> dict[str, Value]:
         "path": msgspec.json.encode(entry.path).decode(),
         "discarded": int(entry.discarded),
         "usd": _text(entry.usd),
+        "usd_pico": pico(entry.usd),
         "cache_saved_usd": _text(entry.cache_saved_usd),
+        "cache_saved_pico": pico(entry.cache_saved_usd),
         "input_tokens": None if usage is None else usage.input_tokens,
         "output_tokens": None if usage is None else usage.output_tokens,
         "reasoning_tokens": None if usage is None else usage.reasoning_tokens,
@@ -239,6 +247,13 @@ def entry_from(columns: Mapping[str, Value]) -> LedgerEntry:
     path = msgspec.json.decode(str(columns["path"]), type=tuple[str, ...])
     plain = {name: value for name, value in columns.items() if name in LedgerEntry.__struct_fields__}
     return msgspec.convert({**plain, "path": path, "usage": usage}, LedgerEntry, strict=False)
+
+
+def pico(amount: Decimal | None) -> int | None:
+    """The amount in millionths of a millionth of a dollar; None where that is no whole number, or too large a one."""
+    if amount is None or abs(amount) > MOST_PICO_USD or amount != amount.quantize(PICO):
+        return None
+    return int(amount / PICO)
 
 
 def _text(amount: Decimal | None) -> str | None:

@@ -1,15 +1,16 @@
 """What the ledger answers: totals by day, session, model or purpose, and what could have been saved."""
 
+import functools
 import sqlite3
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
 from typing import Literal, NamedTuple, cast
 
 import msgspec
 
-from turnwise.drivers.ledger import COLUMNS, LedgerEntry, Value, entry_from
-from turnwise.rules.pricing import ZERO, Cost, add
+from turnwise.drivers.ledger import COLUMNS, PICO, LedgerEntry, Value, entry_from
+from turnwise.rules.pricing import EXACT, ZERO, Cost, add
 
 By = Literal["day", "session", "model", "purpose"]
 
@@ -79,19 +80,27 @@ class ExactSum:
         return str(self._sum)
 
 
+def _sums(name: str, *, only: str = "true") -> str:
+    """Two columns: the sum of the amounts that are whole numbers of pico-dollars, and that of the others, as text."""
+    return (
+        f"coalesce(sum({name}_pico) filter (where {only}), 0), "
+        f"exact_sum({name}_usd) filter (where {name}_pico is null and {name}_usd is not null and {only})"
+    ).replace("usd_usd", "usd")
+
+
 _TOTALS = f"""
-select {{key}}, count(*), count(usd), exact_sum(usd),
-    sum({AGAIN}), sum({AGAIN} and usd is not null), exact_sum(case when {AGAIN} then usd end), sum(ended is null),
+select {{key}}, count(*), count(usd), {_sums("usd")},
+    sum({AGAIN}), sum({AGAIN} and usd is not null), {_sums("usd", only=AGAIN)}, sum(ended is null),
     coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0),
     coalesce(sum(cache_read_tokens), 0), coalesce(sum(cache_write_tokens), 0), sum(sent_bytes), sum(received_bytes),
-    coalesce(sum(ended - started), 0.0), exact_sum(cache_saved_usd)
+    coalesce(sum(ended - started), 0.0), {_sums("cache_saved")}
 from request where {{where}} group by 1 order by {{order}}
 """
-_BILLS = """
-select root_turn, root_session, min(started), count(*), count(usd), exact_sum(usd),
+_BILLS = f"""
+select root_turn, root_session, min(started), count(*), count(usd), {_sums("usd")},
     sum(case when outcome = 'ok' and not discarded then calls else 0 end), count(distinct turn),
     sum(usd is not null and usd != '0')
-from request where plan = 'request' and {where} group by root_turn order by 3
+from request where plan = 'request' and {{where}} group by root_turn order by 3
 """
 
 
@@ -107,26 +116,17 @@ class LedgerReader:
         with self._open() as connection:
             return [_total(_Columns(*row)) for row in connection.execute(query, values)]
 
-    def total(self, span: Span) -> Total | None:
-        """All in one; None where there are none."""
-        where, values = where_of(span)
-        with self._open() as connection:
-            query = _TOTALS.format(key="'all'", where=where, order="1")
-            rows = [_total(_Columns(*row)) for row in connection.execute(query, values)]
-        return rows[0] if rows else None
-
     def bills_by_request(self, span: Span) -> list[TurnBill]:
         """The turns on plans by request, in order."""
         where, values = where_of(span)
         with self._open() as connection:
             return [_bill(_BillColumns(*row)) for row in connection.execute(_BILLS.format(where=where), values)]
 
-    def titles(self, span: Span) -> dict[str, str]:
+    def titles(self, sessions: Collection[str]) -> dict[str, str]:
         """The titles of the sessions, by their ids."""
-        where, values = where_of(span)
-        query = f"select id, title from session where id in (select root_session from request where {where})"
         with self._open() as connection:
-            return dict(connection.execute(query, values).fetchall())
+            query = "select id, title from session where id in (select value from json_each(?))"
+            return dict(connection.execute(query, (msgspec.json.encode(list(sessions)).decode(),)).fetchall())
 
     def entries(self, span: Span) -> list[LedgerEntry]:
         """Each request, in the order in which they left."""
@@ -155,15 +155,40 @@ def query_of(by: By, *, span: Span) -> tuple[str, dict[str, float | str]]:
 
 def where_of(span: Span) -> tuple[str, dict[str, float | str]]:
     """The condition in SQL, and its values: each has an index that it begins with."""
-    values: dict[str, float | str] = {"since": span.since}
-    conditions = ["started >= :since"]
+    values: dict[str, float | str] = {}
+    conditions: list[str] = []
+    if span.since > 0:  # all of them are read faster without an index
+        conditions.append("started >= :since")
+        values["since"] = span.since
     if span.until is not None:
         conditions.append("started < :until")
         values["until"] = span.until
     if span.session is not None:
         conditions.insert(0, "root_session = :session")
         values["session"] = span.session
-    return " and ".join(conditions), values
+    return " and ".join(conditions) or "true", values
+
+
+def sum_of_totals(totals: Sequence[Total]) -> Total | None:
+    """All in one; None where there are none."""
+    if not totals:
+        return None
+    numbers = [name for name in Total.__struct_fields__ if name not in ("key", "cost", "again", "cache_saved_usd")]
+    return Total(
+        key="all",
+        cost=_sum_of_costs([total.cost for total in totals]),
+        again=_sum_of_costs([total.again for total in totals]),
+        cache_saved_usd=functools.reduce(add, [total.cache_saved_usd for total in totals]),
+        **{name: sum(getattr(total, name) for total in totals) for name in numbers},
+    )
+
+
+def _sum_of_costs(costs: Sequence[Cost]) -> Cost:
+    return Cost(
+        usd=functools.reduce(add, [cost.usd for cost in costs]),
+        requests=sum(cost.requests for cost in costs),
+        unknown=sum(cost.unknown for cost in costs),
+    )
 
 
 class _Columns(NamedTuple):
@@ -172,10 +197,12 @@ class _Columns(NamedTuple):
     key: str
     requests: int
     priced: int
-    usd: str
+    usd_pico: int
+    usd: str | None
     again: int
     again_priced: int
-    again_usd: str
+    again_pico: int
+    again_usd: str | None
     unfinished: int
     input_tokens: int
     output_tokens: int
@@ -185,7 +212,8 @@ class _Columns(NamedTuple):
     sent_bytes: int
     received_bytes: int
     seconds: float
-    cache_saved_usd: str
+    cache_saved_pico: int
+    cache_saved_usd: str | None
 
 
 class _BillColumns(NamedTuple):
@@ -196,7 +224,8 @@ class _BillColumns(NamedTuple):
     started: float
     requests: int
     priced: int
-    usd: str
+    usd_pico: int
+    usd: str | None
     calls: int
     turns: int
     paid: int
@@ -206,15 +235,21 @@ def _total(row: _Columns) -> Total:
     same = ("key", "unfinished", "sent_bytes", "received_bytes", "seconds")
     return Total(
         **{name: value for name, value in row._asdict().items() if name in same or name.endswith("_tokens")},
-        cost=Cost(usd=Decimal(row.usd), requests=row.requests, unknown=row.requests - row.priced),
-        again=Cost(usd=Decimal(row.again_usd), requests=row.again, unknown=row.again - row.again_priced),
-        cache_saved_usd=Decimal(row.cache_saved_usd),
+        cost=Cost(usd=_usd(row.usd_pico, row.usd), requests=row.requests, unknown=row.requests - row.priced),
+        again=Cost(usd=_usd(row.again_pico, row.again_usd), requests=row.again, unknown=row.again - row.again_priced),
+        cache_saved_usd=_usd(row.cache_saved_pico, row.cache_saved_usd),
     )
+
+
+def _usd(whole_pico: int, others: str | None) -> Decimal:
+    """Without the zeros at its end that pico-dollars would bring."""
+    amount = add(Decimal(whole_pico) * PICO, Decimal(others or 0)).normalize(EXACT)
+    return amount.quantize(Decimal(1)) if amount == amount.to_integral_value() else amount
 
 
 def _bill(row: _BillColumns) -> TurnBill:
     one_a_call = row.calls + row.turns
-    usd = Decimal(row.usd)
+    usd = _usd(row.usd_pico, row.usd)
     return TurnBill(
         turn=row.turn,
         session=row.session,

@@ -17,7 +17,7 @@ from rich.text import Text as Styled
 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, journal_path
-from turnwise.drivers.ledger_queries import By, Span, Total, TurnBill
+from turnwise.drivers.ledger_queries import By, Span, Total, TurnBill, sum_of_totals
 from turnwise.errors import CallerError
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.money import UNKNOWN, cost_said, usd_said
@@ -75,15 +75,17 @@ def command(by: By, since: str | None, session: str | None, as_json: bool, as_cs
         with Journal.open(journal_path(os.environ), clock=clock) as journal:
             span = Span(since=began, session=None if session is None else journal.find_session(session).row.id)
             reader = journal.ledger
+            rows = reader.totals(span, by=by)
             report = Report(
                 since=began,
                 by=by,
                 session=span.session,
-                rows=reader.totals(span, by=by),
-                total=reader.total(span),
+                rows=rows,
+                total=sum_of_totals(rows),
                 by_request=reader.bills_by_request(span),
             )
-            titles = reader.titles(span) if by == "session" or report.by_request else {}
+            shown = [row.key for row in rows] if by == "session" else []
+            titles = reader.titles([*shown, *[bill.session for bill in report.by_request[-TURNS_SHOWN:]]])
         if as_json:
             sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
         elif as_csv:
