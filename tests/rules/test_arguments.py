@@ -177,6 +177,19 @@ def test_the_split_notice_goes_by_the_limit_where_little_arrived(arguments: str,
     assert ("with `append` set to true" in found.text) is (name == "append_file")
 
 
+@pytest.mark.promise("cut:named", "cut:never-run")
+@pytest.mark.parametrize("arguments", ["", "{}"])
+@pytest.mark.parametrize(("required", "bare"), [("[]", True), ('["path"]', False)])
+def test_a_call_that_may_need_no_arguments_is_told_how_to_come_again(arguments: str, required: str, bare: bool) -> None:
+    """`{}` at the limit may be all there was to say: then pieces are no help, and the call is sent again alone."""
+    spec = ToolSpec(name="list", parameters=f'{{"type":"object","required":{required}}}')
+    cut = ToolCall(id="a", name="list", arguments=arguments, state=ArgumentsState.TRUNCATED)
+    found = judge_call(cut, tools={"list": spec}, finish=FinishReason.LENGTH, limit_tokens=2000)
+    assert isinstance(found, Unsound) and found.kind == "truncated"
+    assert found.text.startswith("Not run: this call of `list` was cut off before its arguments began, because ")
+    assert found.text.endswith(" If it was to have no arguments, send it again with nothing before it.") is bare
+
+
 @pytest.mark.promise("cut:never-run")
 @pytest.mark.parametrize("finish", [FinishReason.CUT, FinishReason.ERROR])
 def test_a_broken_connection_is_not_the_models_mistake(finish: FinishReason) -> None:

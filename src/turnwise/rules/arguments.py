@@ -44,6 +44,7 @@ TELLING_CHARACTERS = 1000
 LONG_CHARACTERS = 4000
 # Of an output limit in tokens: half of what it holds at the four characters that a token of prose or code has.
 PIECE_CHARACTERS_A_TOKEN = 2
+NO_ARGUMENTS = ("", "{}")
 # Characters shown on each side of the place where arguments stop being JSON.
 AROUND = 40
 # Characters of a schema mismatch in all: what the model can mend in one go, whatever its arguments hold.
@@ -143,15 +144,23 @@ def _split_notice(call: ToolCall, *, spec: ToolSpec | None, finish: FinishReason
         how = "the first part now, then each further part with `append` set to true"
     return (
         f"{notice} Nothing was changed. The same call {again} be cut again. Work in smaller pieces: several calls {size}, for "
-        f"example {how}, one response each."
+        f"example {how}, one response each.{_may_be_bare(call, spec=spec)}"
     )
+
+
+def _may_be_bare(call: ToolCall, *, spec: ToolSpec | None) -> str:
+    """What to say of a call that can do without arguments: whether it was to have any cannot be told."""
+    if spec is None or spec.free_form or call.arguments.strip() not in NO_ARGUMENTS:
+        return ""
+    fits = not schema_errors(spec.parameters, value={})
+    return " If it was to have no arguments, send it again with nothing before it." if fits else ""
 
 
 def _what_was_cut(call: ToolCall, *, spec: ToolSpec | None) -> str:
     length = len(call.arguments)
     if spec is None:
         return f"this call was cut off inside the name of its tool (`{shorten(call.name)}`)"
-    if call.arguments.strip() in ("", "{}"):
+    if call.arguments.strip() in NO_ARGUMENTS:
         return f"this call of `{call.name}` was cut off before its arguments began"
     # An object that was handed out has the parameters that happened to be whole.
     as_object = call.reason is None and call.arguments.rstrip().endswith("}") and not call.free_form
