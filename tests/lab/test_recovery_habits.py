@@ -25,7 +25,17 @@ REFUSED: tuple[tuple[Habit, ...], ...] = (
     ("ignores",),
     ("nothing",),
     ("calls",),
+    ("unescapes",),
+    ("half-escapes",),
+    ("skips-character",),
+    ("skips-word",),
+    ("skips-line",),
+    ("stutters",),
+    ("wraps",),
+    ("repeats", "restarts"),
 )
+# Joined or not, as the cut falls: what they change may stand nowhere near it.
+EITHER: tuple[tuple[Habit, ...], ...] = (("respells",), ("reflows",), ("curls",))
 
 
 @pytest.mark.promise("cut:continued", "cut:split", "cut:never-run")
@@ -48,6 +58,20 @@ async def test_every_habit_ends_in_the_right_file(
         refused = [repair for repair in result.repairs if repair.kind == "continuation_refused"]
         assert bool(refused) is (habits in REFUSED)
         assert (calls_made(result) == ["write"]) is (habits in JOINED)
+
+
+@pytest.mark.promise("cut:continued", "cut:split", "cut:never-run")
+@pytest.mark.parametrize("habits", EITHER, ids="-".join)
+@pytest.mark.parametrize(("family", "stream"), RAW)
+@pytest.mark.parametrize("limit", LIMITS)
+async def test_another_spelling_makes_no_other_file(
+    habits: tuple[Habit, ...], limit: int, family: str, stream: bool, tmp_path: Path
+) -> None:
+    """Proves: what is said again is compared by what it says, and other quotation marks are not taken for the file's."""
+    writer = Writer(size=SIZE, habits=habits)
+    result, _ = await ask_writer(writer, family=family, stream=stream, folder=tmp_path, limit=limit)
+    assert (tmp_path / "big.txt").read_bytes() == file_text(SIZE).encode()
+    assert (result.complete, result.stop_reason) == (True, StopReason.ANSWERED)
 
 
 @pytest.mark.promise("cut:continued", "cut:split")
