@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -113,6 +114,34 @@ def test_an_overflow_is_one_fault_whatever_the_words(family: str) -> None:
         "anthropic_messages": ToldLimits(context_window_tokens=32_000, prompt_tokens=31_000),
         "gemini": ToldLimits(max_input_tokens=32_000, prompt_tokens=33_008),
     }.get(family)
+
+
+@pytest.mark.promise("cut:budget")
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The decoder prompt (length 163840) is longer than the maximum model length of 131072.",
+        "The prompt (total length 25938) is too long to fit into the model (context length 4096).",
+        "The input (61709 tokens) is longer than the model's context length (40960 tokens).",
+        "Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens).",
+        "Prompt exceeds max length",
+        "invalid params, context window exceeds limit (2013)",
+        "Invalid request: Your request exceeded model token limit: 262144 (requested: 269030)",
+        "prompt token count of 93854 exceeds the limit of 90000",
+        "The number of tokens to keep from the initial prompt is greater than the context length.",
+        "However, the model is loaded with context length of only 32768 tokens, which is not enough.",
+        "`inputs` tokens + `max_new_tokens` must be <= 4097. Given: 4000 `inputs` tokens and 512 `max_new_tokens`",
+        "too many tokens: size limit exceeded by 25836 tokens. The limit for this model is 288000 tokens.",
+        "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 30720]",
+        "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 280001 tokens.",
+        "input is too long for this model",
+    ],
+)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_overflow_is_known_by_the_words_of_many_servers(family: str, said: str) -> None:
+    """Proves: under HTTP 400 and whatever the family, as gateways pass the words of others through."""
+    body = msgspec.json.encode({"error": {"message": said, "type": "invalid_request_error", "code": 400}})
+    assert find_family(family).decode_fault(400, {}, body).kind is FaultKind.CONTEXT_OVERFLOW
 
 
 def refusal(family: str, *, prompt: int, output: int) -> Rejected:

@@ -79,6 +79,23 @@ MESSAGES = [
         ToldLimits(max_input_tokens=90_000, prompt_tokens=93_854),
     ),
     (
+        "The decoder prompt (length 163840) is longer than the maximum model length of 131072. Make sure that `max_model_len` "
+        "is no smaller than the number of text tokens plus multimodal tokens.",
+        ToldLimits(context_window_tokens=131_072, prompt_tokens=163_840),
+    ),
+    (
+        "The prompt (total length 25938) is too long to fit into the model (context length 4096).",
+        ToldLimits(context_window_tokens=4_096, prompt_tokens=25_938),
+    ),
+    (
+        "The input (61709 tokens) is longer than the model's context length (40960 tokens).",
+        ToldLimits(context_window_tokens=40_960, prompt_tokens=61_709),
+    ),
+    (
+        "Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens).",
+        ToldLimits(max_input_tokens=59_862, prompt_tokens=160_062),
+    ),
+    (
         "Invalid request: Your request exceeded model token limit: 262144 (requested: 269030)",
         ToldLimits(context_window_tokens=262_144),
     ),

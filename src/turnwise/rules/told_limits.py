@@ -77,6 +77,14 @@ PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         # GitHub Copilot: "prompt token count of 93854 exceeds the limit of 90000"
         (rf"prompt token count of{_N} exceeds the limit of{_N}", "pi"),
+        # vLLM: "The decoder prompt (length 163840) is longer than the maximum model length of 131072."
+        (rf"prompt \(length{_N}\) is longer than the maximum model length of{_N}", "pw"),
+        # vLLM: "The prompt (total length 25938) is too long to fit into the model (context length 4096)."
+        (rf"total length{_N}\) is too long to fit into the model \(context length{_N}", "pw"),
+        # SGLang: "The input (61709 tokens) is longer than the model's context length (40960 tokens)."
+        (rf"input \({_N} tokens\) is longer than the model'?s context length \({_N}", "pw"),
+        # SGLang: "Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens)."
+        (rf"input length \({_N} tokens\) exceeds the maximum allowed length \({_N}", "pi"),
         # Moonshot: "Your request exceeded model token limit: 262144 (requested: 269030)"
         (rf"exceeded model token limit:{_N}", "w"),
         # llama.cpp (recorded): "request (2009 tokens) exceeds the available context size (512 tokens), try increasing it"
@@ -120,6 +128,11 @@ def read_told(message: str) -> ToldLimits | None:
         if found := pattern.search(said):
             return _told({kind: _number(text) for kind, text in zip(groups, found.groups(), strict=True)})
     return None
+
+
+def tells_of_prompt(told: ToldLimits | None) -> bool:
+    """Whether the figures are those of a prompt that was too long, whatever the kind of the error."""
+    return told is not None and (told.context_window_tokens or told.max_input_tokens or told.prompt_tokens) is not None
 
 
 def _told(figures: dict[str, int]) -> ToldLimits | None:

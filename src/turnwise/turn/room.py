@@ -39,7 +39,7 @@ from turnwise.rules.compaction import (
     weighed,
 )
 from turnwise.rules.result_size import READ_RESULT, read_back, result_limit, shorten
-from turnwise.rules.told_limits import corrected, read_told, recounted, refused
+from turnwise.rules.told_limits import corrected, read_told, recounted, refused, tells_of_prompt
 from turnwise.turn.asking import Asking, build_request
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer, TurnConfig
@@ -306,7 +306,7 @@ class Room(msgspec.Struct, kw_only=True):
             return None
         told = read_told(fault.message)
         compacts = config.room == "compact"
-        is_overflow = fault.kind is FaultKind.CONTEXT_OVERFLOW and compacts
+        is_overflow = compacts and (fault.kind is FaultKind.CONTEXT_OVERFLOW or tells_of_prompt(told))
         is_unsaid = told is None and not is_overflow and compacts and self._may_be_too_long(fault, config=config)
         if told is None and not (is_overflow or is_unsaid):
             return None

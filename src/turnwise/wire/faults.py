@@ -43,6 +43,27 @@ MESSAGES: tuple[tuple[re.Pattern[str], FaultKind], ...] = tuple(
         (r"(prompt|input) is too long", FaultKind.CONTEXT_OVERFLOW),
         # Gemini: "The input token count (N) exceeds the maximum number of tokens"
         (r"input token count .{0,40}exceeds the maximum", FaultKind.CONTEXT_OVERFLOW),
+        # vLLM: "The decoder prompt (length N) is longer than the maximum model length of M", "The prompt (total length N) is too
+        # long to fit into the model"; SGLang: "The input (N tokens) is longer than the model's context length (M tokens)",
+        # "Input length (N tokens) exceeds the maximum allowed length (M tokens)"
+        (
+            r"longer than the (maximum model|model'?s context) length|too long to fit into the model",
+            FaultKind.CONTEXT_OVERFLOW,
+        ),
+        (r"input length .{0,40}exceeds the maximum allowed length", FaultKind.CONTEXT_OVERFLOW),
+        # Z.ai: "Prompt exceeds max length"; MiniMax: "context window exceeds limit"; Moonshot: "Your request exceeded model token
+        # limit: N"; GitHub Copilot: "prompt token count of N exceeds the limit of M"
+        (
+            r"prompt exceeds max length|context window exceeds limit|exceeded model token limit",
+            FaultKind.CONTEXT_OVERFLOW,
+        ),
+        (r"prompt token count of .{0,20}exceeds the limit", FaultKind.CONTEXT_OVERFLOW),
+        # LM Studio: "The number of tokens to keep from the initial prompt is greater than the context length"
+        (r"greater than the context length|context length of only \d", FaultKind.CONTEXT_OVERFLOW),
+        # Hugging Face TGI: "`inputs` tokens + `max_new_tokens` must be <= N"; Cohere: "too many tokens: size limit exceeded";
+        # Alibaba: "Range of input length should be [1, N]"; OpenAI: "Input tokens exceed the configured limit of N tokens"
+        (r"inputs`? tokens \+ `?max_new_tokens|too many tokens: size limit", FaultKind.CONTEXT_OVERFLOW),
+        (r"range of input length should be|input tokens exceed the configured limit", FaultKind.CONTEXT_OVERFLOW),
         # Groq: "Please reduce the length of the messages or completion"
         (r"reduce the length of (the|your) (messages|prompt|input)", FaultKind.CONTEXT_OVERFLOW),
         # DeepSeek 402 "Insufficient Balance"; OpenRouter 402 "Insufficient credits"
