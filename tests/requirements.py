@@ -214,10 +214,9 @@ PROMISES: dict[str, Promise] = {
     "bill:wire": Promise(
         "The ledger equals the server's own count of requests in every scenario, by purpose (step, retry, continue, compact, title, child, answer).",
         "Chutes",
-        BILL,
     ),
     "bill:plans": Promise(
-        "Per token, per request and per step plans are priced; unknown prices say unknown, never 0.", "Chutes", BILL
+        "Per token, per request and per step plans are priced; unknown prices say unknown, never 0.", "Chutes"
     ),
     "bill:saved": Promise(
         "On a per-request plan a scripted step lets one request run a whole sequence of tools; the saving is shown.",
