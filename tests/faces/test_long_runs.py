@@ -92,25 +92,25 @@ async def test_three_hundred_steps_under_a_small_window_never_overflow(family: s
 
 @pytest.mark.promise("cut:budget")
 @pytest.mark.parametrize("family", BASES)
-async def test_thirty_turns_of_ten_steps_go_on_from_the_summaries(family: str) -> None:
+async def test_eight_turns_of_twenty_steps_go_on_from_the_summaries(family: str) -> None:
     """Done when 6 in a session: the next turn starts from what the one before it left, so there are no more summaries than in
     one long turn; the whole messages stay; the last turn knows the first message."""
     async with Lab(SCRIPTS) as lab:
         with Journal.open(None, clock=SystemClock()) as journal:
-            agent = agent_for(lab, family=family, max_steps=10, journal=journal)
+            agent = agent_for(lab, family=family, max_steps=20, journal=journal)
             spoken = Spoken(lab, agent)
-            for turn in range(30):
+            for turn in range(8):
                 greeting = CAT if turn == 0 else "Go on."
-                result = await spoken.say(f"{greeting} Begin with part-{turn * PARTS_A_TURN + 1:03}.txt.")
-                assert (result.steps, result.text.partition(",")[0]) == (10, "The cat is Maunz")
+                result = await spoken.say(f"{greeting} Begin with part-{turn * 19 + 1:03}.txt.")
+                assert (result.steps, result.text.partition(",")[0]) == (20, "The cat is Maunz")
             result = await spoken.say("What are they called?")
             turns = journal.find_session(result.session).turns
             kept = [journal.requests_by_purpose(turn.id) for turn in turns]
         assert 0 < spoken.check() < 40
         assert kept == [one.requests_by_purpose for one in spoken.results]
     assert result.text == "The cat is Maunz, the dog (I do not know)."
-    assert len(result.messages) == 30 * 20 + 2
-    assert len(result.history) < 100
+    assert len(result.messages) == 8 * 40 + 2
+    assert len(result.history) < 150
     assert result.messages == tuple([message for one in spoken.results for message in one.new_messages])
 
 
