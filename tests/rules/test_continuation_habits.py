@@ -73,7 +73,8 @@ def outcome(wanted: str, *, cut_at: int, per_reply: int, habits: tuple[Habit, ..
             case Grown(text=text, whole=True):
                 return text
             case Grown(text=text):
-                assert plainly(wanted).startswith(plainly(without_half_escape(text)))
+                # The file's own text may look like a beginning for a while; what comes of it is what counts.
+                assert "unescapes" in habits or plainly(wanted).startswith(plainly(without_half_escape(text)))
                 received = text
             case NoGrowth() | NoSeam():
                 return None

@@ -44,7 +44,12 @@ def sign_of_own_text(known: str, *, added: str, proven: bool, codes: bool) -> st
         body = _match(_BODY, added, place)
         place += len(body)
         sign = _sign(
-            shown, body=without_half_escape(body), closed=added.startswith('"', place), proven=proven, codes=codes
+            shown,
+            kinds=_kinds(shown or known),
+            body=without_half_escape(body),
+            closed=added.startswith('"', place),
+            proven=proven,
+            codes=codes,
         )
         if sign is not None:
             return sign
@@ -59,12 +64,16 @@ def _match(pattern: re.Pattern[str], text: str, place: int) -> str:
     return "" if found is None else found[0]
 
 
-def _sign(shown: str, *, body: str, closed: bool, proven: bool, codes: bool) -> str | None:
-    """The first sign in one string: `shown` is its text so far, `body` what the reply adds to it, both as JSON text."""
+def _sign(shown: str, *, kinds: set[str], body: str, closed: bool, proven: bool, codes: bool) -> str | None:
+    """The first sign in one string: `shown` is its text so far, `body` what the reply adds to it, both as JSON text.
+
+    `kinds` are the escapes of its text so far; of all text before it where it begins in the reply."""
     value, added = _value(shown), _value(body)
-    if new := _kinds(body) - _kinds(shown):
+    if new := _kinds(body) - kinds:
         told = ", ".join([f"`\\{kind}`" for kind in sorted(new)])
-        sure = proven or any(_OF_JSON.findall(body + '"' * closed))
+        # A piece of a short value may be too short for a sign of JSON; the next piece has more of the value to be held against.
+        small = not closed and len(body) < TELLING_CHARACTERS
+        sure = proven or small or any(_OF_JSON.findall(body + '"' * closed))
         escapes_backslashes = any(
             length > 1 and after not in ("", "other") for length, after in _runs(body) - _runs(value)
         )
