@@ -16,6 +16,7 @@ from turnwise.drivers.runner import Runner
 from turnwise.drivers.tools import ChildOrder
 from turnwise.drivers.watching import ChildSeen, RequestFinished, RequestStarted, Seen, Watch
 from turnwise.errors import ToolFault
+from turnwise.rules.pricing import add
 from turnwise.turn.approvals import Approval
 from turnwise.turn.config import ChildReport, TurnResult
 from turnwise.vocab import NO_USAGE, StopReason, Usage
@@ -124,8 +125,11 @@ class Minder:
         """What it spent, its own children's part included."""
         children = () if result is None else result.children
         requests, usage = (self._requests, self._usage) if result is None else (result.requests, result.usage)
+        charged_usd = None if result is None else result.charged_usd
         for child in children:
             requests, usage = requests + child.requests, usage + child.usage
+            known_usd = child.charged_usd
+            charged_usd = None if charged_usd is None or known_usd is None else add(charged_usd, known_usd)
         self._order.report(
             ChildReport(
                 call_id=self._order.call.id,
@@ -133,6 +137,7 @@ class Minder:
                 stop_reason=None if result is None else result.stop_reason,
                 requests=requests,
                 usage=usage,
+                charged_usd=charged_usd,
             )
         )
 

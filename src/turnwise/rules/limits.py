@@ -260,6 +260,15 @@ def counts_cost(limit: Limit | None) -> bool:
     return bool(_cost_limits(limit))
 
 
+def no_price(model: str, *, profile: str) -> str:
+    """Why a limit of cost cannot hold, and what to do."""
+    return (
+        f"a limit of cost cannot hold: nobody knows beforehand what `{model}` costs at `{profile}`. Give its price under "
+        f'[prices] in turnwise.toml (`"{profile}:{model}" = {{ input = 1.25, output = 10 }}`, in Python `prices=`), or '
+        "limit requests or tokens instead"
+    )
+
+
 def most_usd(limit: Limit | None) -> Decimal:
     """The highest limit of cost in it; 0 where there is none."""
     return max([one.usd for one in _cost_limits(limit)], default=ZERO)

@@ -16,6 +16,7 @@ from turnwise.turn.endings import Checking, in_call_order
 from turnwise.turn.events import StepPrepared
 from turnwise.turn.guarding import Guarding
 from turnwise.turn.pacing import Pacing
+from turnwise.turn.purse import Purse
 from turnwise.turn.resuming import joined_results
 from turnwise.turn.room import Room
 from turnwise.turn.transitions import State
@@ -68,6 +69,8 @@ class Books(msgspec.Struct, kw_only=True):
     last_text: str = ""  # what the model said beside its last calls
     guarding: Guarding = Guarding()
     pacing: Pacing = Pacing()
+    purse: Purse = Purse()
+    purse_before: Purse = Purse()  # the request at hand
 
     children: tuple[ChildReport, ...] = ()
     inbox: tuple[Message, ...] = ()  # words in mid-turn that no request carries yet

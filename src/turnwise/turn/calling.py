@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.rules.history import error_result, fit_result
+from turnwise.rules.limits import most_usd
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.shares import share_of
 from turnwise.turn.approvals import Approval, OneAsk
@@ -134,7 +135,7 @@ class Calling(Retrying, kw_only=True):
         """Give each child its share of what the limits leave, before it is spent (promise end:budget)."""
         if self.config.limits is None:
             return
-        spent = self._spent + self.pacing.answer(prompt_tokens=self._prompt_tokens)
+        spent = self._spent + self.pacing.answer(prompt_tokens=self._prompt_tokens, price=self._price)
         share = share_of(self.config.limits, spent=spent, among=len(children))
         planned: list[PlannedCall] = []
         refused: dict[str, ToolResult] = {}
@@ -151,6 +152,11 @@ class Calling(Retrying, kw_only=True):
 
     def _ran(self, results: Sequence[ToolResult], *, children: Sequence[ChildReport]) -> Command:
         self.children = (*self.children, *children)
+        grants = {plan.call.id: plan.grant for plan in self.planned}
+        for child in children:
+            share_usd = most_usd(grants.get(child.call_id))
+            if child.charged_usd is None and share_usd:
+                self.purse = self.purse.pays_unknown(share_usd)
         if self.planned and "after_tool" in self.config.hooks:
             calls = {plan.call.id: plan.call for plan in self.planned}
             reported = {id: error_result(call, text=NOT_REPORTED) for id, call in calls.items()}

@@ -1,7 +1,8 @@
 """What a caller has to change before a turn can start."""
 
 from turnwise.errors import BadTool, CallerError
-from turnwise.rules.limits import fault_of_limit
+from turnwise.rules.limits import counts_cost, fault_of_limit, no_price
+from turnwise.rules.projection import can_project
 from turnwise.rules.schema import fault_of_schema
 from turnwise.turn.config import TurnConfig
 from turnwise.vocab import NamedTool
@@ -15,6 +16,10 @@ def check_config(config: TurnConfig) -> None:
         raise CallerError(f"`retry`: {config.retry.attempts} attempts make no request; 1 is without a retry")
     if config.limits is not None and (fault := fault_of_limit(config.limits)):
         raise CallerError(f"`limits`: {fault}")
+    if counts_cost(config.limits):
+        for model in (config.model, *[fallback.model for fallback in config.fallbacks]):
+            if model not in config.prices or not can_project(config.prices[model]):
+                raise CallerError(no_price(model, profile=config.profile))
     names = [offer.spec.name for offer in config.tools]
     if isinstance(config.tool_choice, NamedTool) and config.tool_choice.name not in names:
         raise CallerError(f"`tool_choice` names `{config.tool_choice.name}`, which is none of the tools")

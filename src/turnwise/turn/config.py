@@ -1,5 +1,6 @@
 """What a turn is given when it starts, and what it gives back when it ends: plain data, kept in the journal."""
 
+from decimal import Decimal
 from typing import Literal
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
+from turnwise.rules.pricing import PriceRow
 from turnwise.rules.retries import NO_RETRY, RetryPolicy
 from turnwise.turn.approvals import OneAsk
 from turnwise.vocab import (
@@ -88,6 +90,7 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stream: bool = True
     max_steps: int = MAX_STEPS
     limits: Limit | None = None  # beside `max_steps`
+    prices: dict[str, PriceRow] = {}  # by model, those that a limit of cost needs; empty without one
     allowed: tuple[Effect, ...] = ("none", "read", "write", "execute")
     # how a person allows what was denied, in the words of the face at hand; `{tool}` and `{effect}` are filled in
     allow_hint: str = "add `{effect}` to the allowed effects"
@@ -119,18 +122,21 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ChildReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a child spent of its parent's limits, its own children's part included, and how it ended."""
+    """What a child spent of its parent's limits, its own children's part included, and how it ended. `charged_usd` is what
+    counts towards limits of cost, a request of unknown price as it was projected; None: nobody knows."""
 
     call_id: str
     session_id: str
     stop_reason: StopReason | None  # None: it did not come to an end
     requests: int = 0
     usage: Usage = NO_USAGE
+    charged_usd: Decimal | None = None
 
 
 class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the turn ended. `text` is never empty unless `stop_reason` is `waiting` (or a refusal's text stands in it).
-    `origin` says who wrote the text: the model, or we ourselves from the results at hand."""
+    `origin` says who wrote the text: the model, or we ourselves from the results at hand. `charged_usd` is what its own
+    requests count towards limits of cost; None where there are none."""
 
     text: str
     stop_reason: StopReason
@@ -146,6 +152,7 @@ class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     asks: tuple[OneAsk, ...] = ()  # those that were left for later
     unread: tuple[Message, ...] = ()  # words in mid-turn that came too late to be taken up
     children: tuple[ChildReport, ...] = ()
+    charged_usd: Decimal | None = None
     recovery_usage: Usage = NO_USAGE  # the part of `usage` that went into requests of purpose `continue` and `retry`
     fault: Fault | None = None
     origin: Literal["model", "local"] = "model"

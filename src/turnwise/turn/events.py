@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.pricing import PriceRow
 from turnwise.turn.approvals import Approval
 from turnwise.turn.config import ChildReport, TurnConfig
 from turnwise.vocab import Fault, Message, OutputSchema, Response, Settings, ToolChoice, ToolResult
@@ -30,6 +31,7 @@ class StepPrepared(msgspec.Struct, frozen=True, kw_only=True, tag="step_prepared
     settings: Settings | None = None
     output: OutputSchema | None = None
     instruction: str | None = None  # added as a trailing user-role text for this step only
+    price: PriceRow | None = None  # of `model`; the face looks it up where a limit of cost needs it
     at_s: float = 0.0  # here and below: seconds since the turn began, set by the driver
 
 

@@ -63,6 +63,7 @@ class Finishing(Books, kw_only=True):
             steps=self.step,
             requests=self.requests,
             usage=self.usage,
+            charged_usd=self.purse.usd if self.config.prices else None,
             recovery_usage=self.recovery_usage,
             messages=tuple(self.added),
             output=output,

@@ -105,6 +105,7 @@ class Turn(Calling, kw_only=True):
         if isinstance(event, ResponseReceived | RequestFailed):
             self._check_number(event.number)
         self.pacing = self.pacing.saw(event, messages=len(self.messages))
+        self.purse = self.purse.saw(event)
         if isinstance(event, MessageArrived):  # the command at hand goes on as it is
             self._put_by((event.message,))
             return self._at_hand
@@ -112,7 +113,7 @@ class Turn(Calling, kw_only=True):
             case TurnStarted():
                 command = self._resume(self.calls) if self.calls else self._begin_step()
             case StepPrepared():
-                command = self._ask(event)
+                command = self._ask_as_prepared(event)
             case ResponseReceived(response=response, jitter=jitter):
                 command = self._take(response, jitter=jitter)
             case RequestFailed(fault=fault, partial=partial, jitter=jitter, sent=sent):

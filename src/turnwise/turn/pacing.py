@@ -1,6 +1,7 @@
 """What the limits still allow: one more step, only the answer, or nothing (promise end:budget)."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import msgspec
 
@@ -22,6 +23,8 @@ from turnwise.rules.limits import (
     pace,
     prompt_tokens_of,
 )
+from turnwise.rules.pricing import ZERO, PriceRow
+from turnwise.rules.projection import projected_usd
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import (
     Asked,
@@ -39,7 +42,7 @@ from turnwise.turn.events import (
     WaitOver,
 )
 from turnwise.turn.room import Room
-from turnwise.vocab import NO_USAGE, Message, Usage
+from turnwise.vocab import NO_USAGE, Message, Request, Usage
 
 
 class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -97,25 +100,42 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             elapsed_s=self.at_s,
         )
 
-    def begin_step(self, config: TurnConfig, *, spent: Spent, prompt_tokens: int) -> "Pacing":
-        """Judge the step that would come next. Here and below: `prompt_tokens` are those of the next request."""
-        limit = _limit_of(config)
+    def begin_step(
+        self, config: TurnConfig, *, spent: Spent, prompt_tokens: int, price: PriceRow | None = None
+    ) -> "Pacing":
+        """Judge the step that would come next. Here and below: `prompt_tokens` are those of the next request, `price` is the
+        row of the model that is asked, where a limit of cost needs it, and `is_billed` says that the step at hand is paid
+        for, by a plan that bills by step."""
         longest = max(self.longest_step_s, self.at_s - self.step_s) if spent.steps else 0.0
         begun = msgspec.structs.replace(self, step_s=self.at_s, longest_step_s=longest)
-        coming = begun._forecast(prompt_tokens)
+        return begun.judge(config, spent=spent, prompt_tokens=prompt_tokens, price=price)
+
+    def judge(self, config: TurnConfig, *, spent: Spent, prompt_tokens: int, price: PriceRow | None) -> "Pacing":
+        """Judge the step that has begun."""
+        limit = _limit_of(config)
+        coming = self._forecast(prompt_tokens, price=price)
         allowed = pace(limit, spent=spent, forecast=coming)
         untimed = msgspec.structs.replace(coming.answer, elapsed_s=0.0)
         if allowed == "stop" and not is_over(limit, spent=spent + untimed):
             # Only its time is too long by the guess, and the driver ends it when the time is up: it may be in time.
             allowed = "answer"
         bound = None if allowed == "go" else binding(limit, spent=spent, forecast=coming)
-        return msgspec.structs.replace(begun, pace=allowed, bound=bound)
+        return msgspec.structs.replace(self, pace=allowed, bound=bound)
 
-    def affords(self, config: TurnConfig, *, spent: Spent, prompt_tokens: int, answers: bool) -> bool:
+    def affords(
+        self,
+        config: TurnConfig,
+        *,
+        spent: Spent,
+        prompt_tokens: int,
+        answers: bool,
+        price: PriceRow | None = None,
+        is_billed: bool = False,
+    ) -> bool:
         """Whether one request more within the step is possible: one that `answers`, or one that leaves an answer."""
         if config.limits is None:
             return True
-        coming = self._forecast(prompt_tokens)
+        coming = self._forecast(prompt_tokens, price=price, is_billed=is_billed)
         more = coming.answer if answers else coming.step + coming.answer_after
         # It is part of the step at hand. The driver bounds the time of an answer; another request and the answer after it may
         # take as long as the longest so far, or that answer is cut off.
@@ -124,7 +144,15 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return not is_over(config.limits, spent=spent + more)
 
     def output_left(
-        self, config: TurnConfig, *, spent: Spent, prompt_tokens: int, own: Sequence[Message], answers: bool
+        self,
+        config: TurnConfig,
+        *,
+        spent: Spent,
+        prompt_tokens: int,
+        own: Sequence[Message],
+        answers: bool,
+        price: PriceRow | None = None,
+        is_billed: bool = False,
     ) -> int | None:
         """The tokens that the response to the next request may hold: one that `answers` has all that is left, another one
         leaves the answer after it; `own` are messages of that request alone. None where nothing limits it.
@@ -134,18 +162,37 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """
         if config.limits is None:
             return None
-        added = sum([message_bytes(one) for one in own])
         left = output_tokens_left(
             config.limits,
             spent=spent,
-            prompt_tokens=prompt_tokens + -(-added // BYTES_A_TOKEN),
+            prompt_tokens=prompt_tokens + _tokens_of(own),
             keep_tokens=None if answers else ANSWER_TOKENS,
+            price=price,
+            is_billed=is_billed,
         )
         return None if left is None else max(left, LEAST_ANSWER_TOKENS if answers else ANSWER_TOKENS)
 
-    def answer(self, *, prompt_tokens: int) -> Spent:
+    def answer(self, *, prompt_tokens: int, price: PriceRow | None = None) -> Spent:
         """What the answer after the calls at hand is likely to cost."""
-        return msgspec.structs.replace(self._forecast(prompt_tokens).answer, output_tokens=ANSWER_TOKENS)
+        usd = ZERO
+        if price is not None:
+            usd = projected_usd(price, input_tokens=prompt_tokens, output_tokens=ANSWER_TOKENS)
+        answer = self._forecast(prompt_tokens).answer
+        return msgspec.structs.replace(answer, output_tokens=ANSWER_TOKENS, cost_usd=usd)
+
+    def at_stake(self, request: Request, *, own: int, prompt_tokens: int, price: PriceRow, is_billed: bool) -> Decimal:
+        """What a request is projected to cost, with an output like the longest so far within its own limit; its last `own`
+        messages are no part of the history."""
+        extra = request.messages[len(request.messages) - own :]
+        output_tokens = self.longest_output_tokens or ANSWER_TOKENS
+        if request.settings.max_output_tokens is not None:
+            output_tokens = min(output_tokens, request.settings.max_output_tokens)
+        return projected_usd(
+            price,
+            input_tokens=prompt_tokens + _tokens_of(extra),
+            output_tokens=output_tokens,
+            is_billed=is_billed,
+        )
 
     def prompt_tokens(self, room: Room, *, messages: Sequence[Message]) -> int:
         """The size of the next prompt: what its provider counted of the last one, and what came since; all of it by its
@@ -157,13 +204,19 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         added = room.bytes_from(self.weighed + is_reply, messages=messages)
         return prompt_tokens_of(self.last, added_bytes=added)
 
-    def _forecast(self, prompt_tokens: int) -> Forecast:
+    def _forecast(self, prompt_tokens: int, *, price: PriceRow | None = None, is_billed: bool = False) -> Forecast:
         return forecast(
             prompt_tokens=prompt_tokens,
             longest_output_tokens=self.longest_output_tokens,
             longest_step_s=self.longest_step_s,
             longest_request_s=self.longest_request_s,
+            price=price,
+            is_billed=is_billed,
         )
+
+
+def _tokens_of(messages: Sequence[Message]) -> int:
+    return -(-sum([message_bytes(one) for one in messages]) // BYTES_A_TOKEN)
 
 
 def _limit_of(config: TurnConfig) -> Limit:

@@ -2,10 +2,13 @@
 
 import msgspec
 
+from turnwise.errors import CallerError
 from turnwise.rules.budget import kept_below
 from turnwise.rules.last_step import GO_ON, SYNTHESIS
-from turnwise.rules.limits import Spent, said
+from turnwise.rules.limits import Leaf, Spent, counts_cost, no_price, said
 from turnwise.rules.loops import LoopGuard, why_it_ends
+from turnwise.rules.pricing import PriceRow, add
+from turnwise.rules.projection import can_project
 from turnwise.turn.asking import (
     PAUSE_GOES_BACK_LAST,
     asking_of,
@@ -18,6 +21,8 @@ from turnwise.turn.asking import (
 from turnwise.turn.commands import Command, FinishTurn, PrepareStep, Purpose, SendRequest
 from turnwise.turn.events import StepPrepared
 from turnwise.turn.finishing import Finishing
+from turnwise.turn.pacing import Pacing
+from turnwise.turn.purse import AtStake
 from turnwise.turn.room import NO_ROOM, handle_of
 from turnwise.vocab import Request, Response, ToolSpec
 
@@ -32,26 +37,52 @@ class Requesting(Finishing, kw_only=True):
 
     def _spent_in(self, steps: int) -> Spent:
         """What so many steps have spent, those of their children included."""
-        usage, requests = self.usage, self.requests
+        usage, requests, usd = self.usage, self.requests, self.purse.usd
         for child in self.children:
             usage, requests = usage + child.usage, requests + child.requests
-        return self.pacing.spent(usage, steps=steps, requests=requests)
+            usd = usd if child.charged_usd is None else add(usd, child.charged_usd)
+        spent = self.pacing.spent(usage, steps=steps, requests=requests)
+        return msgspec.structs.replace(spent, cost_usd=usd, projected=self.purse.projected)
 
     @property
     def _prompt_tokens(self) -> int:
         """Of the next request; 0 where no limit asks."""
         return 0 if self.config.limits is None else self.pacing.prompt_tokens(self.room, messages=self.messages)
 
+    @property
+    def _price(self) -> PriceRow | None:
+        """Of the model that is asked next; None where no limit of cost needs it."""
+        return self.config.prices.get(self.prepared.model or self.config.model)
+
+    def _paced(self) -> Pacing:
+        """The pace of the step that begins now."""
+        return self.pacing.begin_step(
+            self.config, spent=self._spent, prompt_tokens=self._prompt_tokens, price=self._price
+        )
+
     def _affords(self, *, answers: bool) -> bool:
         """Whether the limits allow one request more in this step: one that `answers`, or one before the answer."""
-        return self.pacing.affords(self.config, spent=self._spent, prompt_tokens=self._prompt_tokens, answers=answers)
+        return self.pacing.affords(
+            self.config,
+            spent=self._spent,
+            prompt_tokens=self._prompt_tokens,
+            answers=answers,
+            price=self._price,
+            is_billed=self.purse.is_billed(self.step),
+        )
 
     def _kept_below(self, request: Request, *, own: int, answers: bool) -> Request:
         """The request with no more output than the limits leave; its last `own` messages are no part of the history."""
         # what the assistant had said stands in the usage of the response that it is of
         extra = [message for message in request.messages[len(request.messages) - own :] if message.role == "user"]
         left = self.pacing.output_left(
-            self.config, spent=self._spent, prompt_tokens=self._prompt_tokens, own=extra, answers=answers
+            self.config,
+            spent=self._spent,
+            prompt_tokens=self._prompt_tokens,
+            own=extra,
+            answers=answers,
+            price=self._price,
+            is_billed=self.purse.is_billed(self.step),
         )
         if left is None:
             return request
@@ -65,18 +96,16 @@ class Requesting(Finishing, kw_only=True):
 
     def _may_go_on(self) -> bool:
         """Whether the limits allow one more step like any other."""
-        return (
-            self.pacing.begin_step(self.config, spent=self._spent_in(self.step), prompt_tokens=self._prompt_tokens).pace
-            == "go"
-        )
+        spent = self._spent_in(self.step)
+        coming = self.pacing.begin_step(self.config, spent=spent, prompt_tokens=self._prompt_tokens, price=self._price)
+        return coming.pace == "go"
 
     def _begin_step(self) -> Command:
         self.step += 1
         self.room.begin_step()
-        self.pacing = self.pacing.begin_step(self.config, spent=self._spent, prompt_tokens=self._prompt_tokens)
+        self.pacing = self._paced()
         if self.pacing.bound is not None and self.pacing.pace == "stop":
-            self.step -= 1
-            return self._answer_locally(said(self.pacing.bound, spent=self._spent))
+            return self._stop_before(self.pacing.bound)
         if self.paused and self.pacing.pace == "answer":
             self._settle_pause()
             self.note = ""
@@ -89,6 +118,25 @@ class Requesting(Finishing, kw_only=True):
             usage=self.usage,
             requests=self.requests,
         )
+
+    def _stop_before(self, bound: Leaf) -> FinishTurn:
+        """End without the step that has just begun."""
+        self.step -= 1
+        return self._answer_locally(said(bound, spent=self._spent))
+
+    def _ask_as_prepared(self, prepared: StepPrepared) -> Command:
+        """Ask; a model of another price may make the step one that the limits do not allow."""
+        if counts_cost(self.config.limits) and prepared.model is not None:
+            row = prepared.price or self.config.prices.get(prepared.model)
+            if row is None or not can_project(row):
+                raise CallerError(no_price(prepared.model, profile=self.config.profile))
+            self.config = msgspec.structs.replace(self.config, prices={**self.config.prices, prepared.model: row})
+            self.pacing = self.pacing.judge(
+                self.config, spent=self._spent, prompt_tokens=self._prompt_tokens, price=row
+            )
+            if self.pacing.bound is not None and self.pacing.pace == "stop":
+                return self._stop_before(self.pacing.bound)
+        return self._ask(prepared)
 
     def _read_inbox(self) -> None:
         """Take up the words that came in mid-turn; nothing may come between a pause and what goes on with it."""
@@ -149,6 +197,16 @@ class Requesting(Finishing, kw_only=True):
     def _send(self, request: Request, *, purpose: Purpose, own: int) -> SendRequest:
         """Its last messages that are no part of the history are `own` ones."""
         self.requests += 1
+        self.purse_before = self.purse
+        if (price := self.config.prices.get(request.model)) is not None:
+            projected = self.pacing.at_stake(
+                request,
+                own=own,
+                prompt_tokens=self._prompt_tokens,
+                price=price,
+                is_billed=self.purse.is_billed(self.step),
+            )
+            self.purse = self.purse.stakes(AtStake(row=price, step=self.step, projected_usd=projected))
         before = self.sent if self.has_left else self.left_before
         compacted = self.room.changed or (self.changed_before and not self.has_left)
         self.left_before, self.has_left, self.changes_before = before, True, len(self.prefix_changes)

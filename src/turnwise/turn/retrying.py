@@ -46,6 +46,7 @@ class Retrying(Recovering, kw_only=True):
     def _not_sent(self) -> None:
         """The request at hand never went out: its endpoint is left alone for a while."""
         self.requests -= 1
+        self.purse = self.purse_before
         self.purposes[self.ordered] -= 1
         if not self.purposes[self.ordered]:
             del self.purposes[self.ordered]
@@ -127,7 +128,7 @@ class Retrying(Recovering, kw_only=True):
         if trying is None or sent is None or asking is None:
             raise TurnwiseBug("a wait without a request that failed")
         if self._is_plain and not asking.forced and self.config.limits is not None:
-            self.pacing = self.pacing.begin_step(self.config, spent=self._spent, prompt_tokens=self._prompt_tokens)
+            self.pacing = self._paced()
             if self.pacing.pace == "stop":
                 return self._fail(trying.fault, arrived="")
             if self.pacing.pace == "answer":
@@ -148,7 +149,7 @@ class Retrying(Recovering, kw_only=True):
         if self.prepared.model is not None:
             self.prepared = msgspec.structs.replace(self.prepared, model=fallback.model)
         if self.config.limits is not None and not self._is_forced:
-            self.pacing = self.pacing.begin_step(self.config, spent=self._spent, prompt_tokens=self._prompt_tokens)
+            self.pacing = self._paced()
         return self._ask_again()
 
     def _ask_again(self) -> Command:

@@ -1,0 +1,83 @@
+"""What the requests of a turn have cost, as its limits of cost count it.
+
+A request whose price nobody said (it broke off, the provider counts nothing, it has parts that are billed apart) counts as it
+was projected before it left, or as its tokens cost where that is more: unknown is never 0 (promise bill:plans). The ledger,
+which says what is known, is kept by the drivers.
+"""
+
+from decimal import Decimal
+
+import msgspec
+
+from turnwise.rules.pricing import ZERO, Fate, Priced, PriceRow, add, price_of
+from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseReceived
+from turnwise.vocab import FinishReason, Response, Usage
+
+
+class AtStake(msgspec.Struct, frozen=True, kw_only=True):
+    """The request at hand: the row of its model, and what it was projected to cost."""
+
+    row: PriceRow
+    step: int
+    projected_usd: Decimal
+
+
+class Purse(msgspec.Struct, frozen=True, kw_only=True):
+    """`projected` are the requests of unknown price in `usd`; `billed` those of `step` that a plan by step has billed."""
+
+    usd: Decimal = ZERO
+    projected: int = 0
+    step: int = 0
+    billed: int = 0
+    at_stake: AtStake | None = None
+
+    def is_billed(self, step: int) -> bool:
+        """Whether a plan by step has billed that step."""
+        return self.step == step and self.billed > 0
+
+    def stakes(self, at_stake: AtStake) -> "Purse":
+        """A request leaves."""
+        same = self.step == at_stake.step
+        return msgspec.structs.replace(self, at_stake=at_stake, step=at_stake.step, billed=self.billed if same else 0)
+
+    def saw(self, event: Event) -> "Purse":
+        """What an event tells of the price of the request at hand."""
+        if self.at_stake is None:
+            return self
+        match event:
+            case ResponseReceived(response=response):
+                is_whole = response.fault is None and response.finish is not FinishReason.CUT
+                return self._pays(self.at_stake, response.usage, fate="whole" if is_whole else "broken")
+            case RequestFailed(sent=False):
+                return msgspec.structs.replace(self, at_stake=None)
+            case RequestFailed(partial=partial, fault=fault):
+                is_refused = partial is None and fault.status is not None and fault.status >= 400
+                return self._pays(self.at_stake, _usage_of(partial), fate="refused" if is_refused else "broken")
+            case Interrupted(partial=partial):
+                return self._pays(self.at_stake, _usage_of(partial), fate="broken")
+            case _:
+                return self
+
+    def pays_unknown(self, usd: Decimal) -> "Purse":
+        """A sub-agent that nobody knows the cost of has spent all that it might."""
+        return msgspec.structs.replace(self, usd=add(self.usd, usd), projected=self.projected + 1)
+
+    def _pays(self, stake: AtStake, usage: Usage | None, *, fate: Fate) -> "Purse":
+        price = price_of(usage, row=stake.row, fate=fate, billed_in_step=self.billed)
+        if isinstance(price, Priced):
+            usd, guessed = price.usd, 0
+        else:
+            counted = None if usage is None else price_of(usage, row=stake.row, billed_in_step=self.billed)
+            known = counted.usd if isinstance(counted, Priced) else ZERO
+            usd, guessed = max(stake.projected_usd, known), 1
+        return msgspec.structs.replace(
+            self,
+            usd=add(self.usd, usd),
+            projected=self.projected + guessed,
+            billed=self.billed + (stake.row.plan == "step" and usd > 0),
+            at_stake=None,
+        )
+
+
+def _usage_of(partial: Response | None) -> Usage | None:
+    return None if partial is None else partial.usage
