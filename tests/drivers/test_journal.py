@@ -14,6 +14,7 @@ import pytest
 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Entry, Journal, RequestSent, TurnJournal, journal_path
+from turnwise.drivers.ledger_queries import Span
 from turnwise.errors import CallerError
 from turnwise.testing import FakeClock
 from turnwise.turn.config import TurnConfig, TurnResult
@@ -237,7 +238,7 @@ def test_threads_share_a_journal() -> None:
 
 
 def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path: Path) -> None:
-    """Version 1 knew no sub-agents: what it holds stays, and children can be kept in it."""
+    """Version 1 knew no sub-agents, version 2 no ledger: what it holds stays, and both can be kept in it."""
     path, clock = tmp_path / "journal.db", FakeClock()
     with Journal.open(path, clock=clock) as journal:
         journal.begin_turn(turn_id="t1", session_id="s1", folder="/here", title="first").abandon()
@@ -253,3 +254,5 @@ def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path: Path) -> Non
         assert [row.id for row in journal.sessions()] == ["s1"]
         assert [(call, child.row.title) for call, child in journal.children("t1")] == [("call_1", "child")]
         assert journal.children("t2") == []
+        assert journal.ledger.entries(Span()) == []
+        assert journal.ledger.totals(Span(since=1), by="session") == []

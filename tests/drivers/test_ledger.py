@@ -16,10 +16,12 @@ from lab.failing import settled
 from lab.test_fault_schedules import drawn_script
 from turnwise import Journal, ModelLimits, StopReason
 from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.journal import RequestSent
 from turnwise.drivers.ledger import LedgerEntry
 from turnwise.drivers.ledger_queries import KEYS, By, ExactSum, Span, Total, query_of, sum_of_totals
 from turnwise.drivers.prices import Prices, read_prices
 from turnwise.drivers.tools import Arguments, Tool
+from turnwise.errors import CallerError
 from turnwise.lab import Lab, builtin_scripts
 from turnwise.lab.received import Received
 from turnwise.lab.script import Script, Step, load_scripts, parse_script
@@ -287,8 +289,6 @@ def entry(number: int, *, day: int = 0, **more: object) -> LedgerEntry:
 
 
 def written(journal: Journal, *entries: LedgerEntry) -> None:
-    from turnwise.drivers.journal import RequestSent
-
     for turn in sorted({one.turn for one in entries}):
         pen = journal.begin_turn(turn_id=turn, session_id=f"s{turn[1:]}", folder="/", title="go")
         for one in entries:
@@ -364,6 +364,17 @@ def test_an_entry_comes_back_as_it_was_written(tmp_path: Path) -> None:
         written(journal, whole, entry(2))
     with Journal.open(tmp_path / "j.db", clock=FakeClock()) as journal:
         assert journal.ledger.entries(Span()) == [whole, entry(2)]
+
+
+def test_a_request_and_its_entry_are_written_both_or_none(tmp_path: Path) -> None:
+    """A turn that another process took over sends nothing more: neither the record nor the entry is there."""
+    sent = RequestSent(number=1, purpose="step", url="http://x", body_sha256="", body_bytes=10)
+    with Journal.open(tmp_path / "j.db", clock=FakeClock()) as journal:
+        pen = journal.begin_turn(turn_id="t1", session_id="s1", folder="/", title="go")
+        pen.abandon()
+        with pytest.raises(CallerError, match="taken this turn over"):
+            pen.request_leaves(sent, entry(1))
+        assert (journal.entries("t1"), journal.ledger.entries(Span())) == ([], [])
 
 
 @pytest.mark.parametrize("by", KEYS)
