@@ -18,6 +18,7 @@ from turnwise.drivers.endpoints import Endpoint, build_http_request
 from turnwise.drivers.exchange import Exchange
 from turnwise.drivers.journal import Record, RequestSent, ToolsStarted, TurnJournal
 from turnwise.drivers.ledger import Ledger
+from turnwise.drivers.scripts import Scripts
 from turnwise.drivers.tools import Around, Tool, ToolRun
 from turnwise.drivers.transport import Transport
 from turnwise.drivers.watching import (
@@ -46,6 +47,7 @@ from turnwise.turn.commands import (
     PlannedCall,
     PrepareStep,
     RunHooks,
+    RunScript,
     RunTools,
     SendRequest,
     Wait,
@@ -61,19 +63,21 @@ from turnwise.turn.events import (
     OutputChecked,
     RequestFailed,
     ResponseReceived,
+    ScriptCalled,
+    ScriptFinished,
     StepPrepared,
     ToolsFinished,
     TurnStarted,
     WaitOver,
 )
 from turnwise.turn.machine import Turn
-from turnwise.vocab import FinishReason, Message, ToolCall, ToolResult
+from turnwise.vocab import FinishReason, Message, Text, ToolCall, ToolResult
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 
 OutputChecker = Callable[[str], Sequence[str]]
 """What is wrong with an answer's JSON that fits the schema, in words for the model. Runs in the event loop: be quick."""
 StepPreparer = Callable[[PrepareStep], StepPrepared | Awaitable[StepPrepared | None] | None]
-Doable = PrepareStep | RunHooks | SendRequest | CheckOutput | InspectCalls | Ask | RunTools | Wait
+Doable = PrepareStep | RunHooks | SendRequest | CheckOutput | InspectCalls | Ask | RunTools | RunScript | Wait
 Inspector = Callable[[Sequence[PlannedCall]], Awaitable[Sequence[CallFacts]]]
 """The facts of calls: resolved paths, parsed shell commands."""
 HookRunner = Callable[[RunHooks], Awaitable[Sequence[HookOutcome]]]
@@ -211,6 +215,8 @@ class _Running:
         self._interrupted: asyncio.Future[InterruptKind] = asyncio.get_running_loop().create_future()
         self._tool_run: ToolRun | None = None
         self._exchange: Exchange | None = None
+        self._scripts = Scripts(means.clock)
+        self._script_began_s: dict[str, float] = {}
         self._began_s = means.clock.monotonic()
         self._step = 0
         self._turn: Turn | None = None
@@ -253,6 +259,7 @@ class _Running:
         finally:
             if alarm is not None:
                 alarm.cancel()
+            await self._scripts.close()
 
     async def _go_on(self, turn: Turn, command: Command) -> TurnResult:
         told = len(turn.added)
@@ -322,6 +329,8 @@ class _Running:
                 return await self._send(command)
             case RunTools():
                 return await self._run_tools(command)
+            case RunScript():
+                return await self._run_script(command)
             case Wait(seconds=seconds):
                 await sleep(self._clock, seconds=seconds)
                 return WaitOver()
@@ -448,6 +457,23 @@ class _Running:
         children = self._tool_run.children
         self._tool_run = None
         return ToolsFinished(results=results, children=children)
+
+    async def _run_script(self, command: RunScript) -> ScriptCalled | ScriptFinished:
+        call = command.call
+        if call.id not in self._script_began_s:
+            self._script_began_s[call.id] = self._clock.monotonic()
+            self._tell(ToolStarted(call))
+        event = await self._scripts.run(command)
+        if isinstance(event, ScriptFinished):
+            self._unanswered.pop(call.id, None)
+            seconds = self._clock.monotonic() - self._script_began_s[call.id]
+            content = (Text(event.text),)
+            self._tell(
+                ToolFinished(
+                    ToolResult(call_id=call.id, name=call.name, content=content, is_error=event.is_error), seconds
+                )
+            )
+        return event
 
     def _tell_discarded(self, event: Event, *, command: Command) -> None:
         """A failed request that is to be sent again is given up, with whatever of it was shown."""

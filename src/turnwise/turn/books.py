@@ -16,6 +16,7 @@ from turnwise.turn.endings import Checking, in_call_order
 from turnwise.turn.events import StepPrepared
 from turnwise.turn.guarding import Guarding
 from turnwise.turn.pacing import Pacing
+from turnwise.turn.programs import Programs
 from turnwise.turn.purse import Purse
 from turnwise.turn.resuming import joined_results
 from turnwise.turn.room import Room
@@ -71,6 +72,8 @@ class Books(msgspec.Struct, kw_only=True):
     pacing: Pacing = Pacing()
     purse: Purse = Purse()
     purse_before: Purse = Purse()  # the request at hand
+    due: tuple[PlannedCall, ...] = ()  # programs that run after the plain calls at hand
+    programs: Programs | None = None  # those at hand; then `calls` and what belongs to them are a program's
 
     children: tuple[ChildReport, ...] = ()
     inbox: tuple[Message, ...] = ()  # words in mid-turn that no request carries yet

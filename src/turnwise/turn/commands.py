@@ -6,7 +6,7 @@ import msgspec
 
 from turnwise.rules.limits import Limit
 from turnwise.turn.approvals import OneAsk
-from turnwise.turn.config import Deadlines, HookPoint, TurnResult
+from turnwise.turn.config import Deadlines, HookPoint, ScriptLimits, TurnResult
 from turnwise.vocab import Message, Request, ToolCall, ToolResult, Usage
 
 Purpose = Literal["step", "retry", "continue", "compact", "title", "child", "answer"]
@@ -93,6 +93,38 @@ class RunTools(msgspec.Struct, frozen=True, kw_only=True, tag="run_tools", omit_
     calls: tuple[PlannedCall, ...]
 
 
+class ScriptFunction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool as a program calls it: `name` is the function's. `parameters` in order; arguments without a name are theirs."""
+
+    name: str
+    tool: str
+    parameters: tuple[str, ...]
+    free_form: bool = False
+
+
+class ScriptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The result of one call of a program: what the function returns, or (`is_error`) the words of what it raises."""
+
+    call_id: str
+    text: str
+    is_error: bool = False
+
+
+class RunScript(msgspec.Struct, frozen=True, kw_only=True, tag="run_script", omit_defaults=True):
+    """Run the program of `call` until it needs tools or ends: from its beginning, or on with the `results` of the calls that
+    it waits for. `ran` are the tools that it has run so far. With `stop` it goes no further; its result says what it has and
+    why it was stopped."""
+
+    step: int
+    call: ToolCall
+    program: str
+    functions: tuple[ScriptFunction, ...]
+    limits: ScriptLimits
+    results: tuple[ScriptResult, ...] = ()
+    ran: tuple[str, ...] = ()
+    stop: str = ""
+
+
 class Wait(msgspec.Struct, frozen=True, kw_only=True, tag="wait", omit_defaults=True):
     """Let so many seconds pass before request `number`, which failed, is sent again; `why` is for people."""
 
@@ -105,4 +137,6 @@ class FinishTurn(msgspec.Struct, frozen=True, kw_only=True, tag="finish_turn"):
     result: TurnResult
 
 
-Command = PrepareStep | RunHooks | SendRequest | CheckOutput | InspectCalls | Ask | RunTools | Wait | FinishTurn
+Command = (
+    PrepareStep | RunHooks | SendRequest | CheckOutput | InspectCalls | Ask | RunTools | RunScript | Wait | FinishTurn
+)

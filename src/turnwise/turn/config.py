@@ -48,6 +48,7 @@ class ToolOffer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     inspected: bool = False  # it works on paths or shell commands: a verdict on its calls needs facts
     asks_user: bool = False  # its calls are questions to the person; the answer is the result
     child: bool = False  # its calls run agents of their own, on a share of the turn's limits
+    script: bool = False  # its calls are programs that call the other tools; the argument `program` is the text
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -62,6 +63,19 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     child_idle_s: float = 300.0  # a sub-agent that shows nothing
     ask_s: float = 300.0  # a person may be away from the desk; then the default stands
     hook_s: float = 10.0  # one hook that names no time of its own
+
+
+class ScriptLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one program may use. `cpu_s` counts while it computes, `wall_s` all but the time that it waits for a person's
+    answer, `sleep_s` what it sleeps. The longest programs of the lab compute for 0.01 s and make 12 calls."""
+
+    cpu_s: float = 10.0
+    wall_s: float = 900.0
+    sleep_s: float = 120.0
+    memory_bytes: int = 128 * 1024 * 1024
+    calls: int = 200  # each is journalled, and may be asked about
+    output_characters: int = 64 * 1024  # as a tool's result; head and tail are kept
+    program_characters: int = 64 * 1024
 
 
 class Fallback(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -110,6 +124,7 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hooks: tuple[HookPoint, ...] = ()  # where the user gave some
     prepares_steps: bool = False  # the user gave a `prepare_step`: ask for StepPrepared before each step
     deadlines: Deadlines = Deadlines()
+    script_limits: ScriptLimits = ScriptLimits()
     # facts of the endpoint's profile that rules need
     family: str = "openai_chat"
     profile: str = "openai_chat"

@@ -8,7 +8,7 @@ from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.pricing import PriceRow
 from turnwise.turn.approvals import Approval
 from turnwise.turn.config import ChildReport, TurnConfig
-from turnwise.vocab import Fault, Message, OutputSchema, Response, Settings, ToolChoice, ToolResult
+from turnwise.vocab import Fault, Message, OutputSchema, Response, Settings, ToolCall, ToolChoice, ToolResult
 
 
 class TurnStarted(msgspec.Struct, frozen=True, kw_only=True, tag="turn_started", omit_defaults=True):
@@ -59,6 +59,23 @@ class ToolsFinished(msgspec.Struct, frozen=True, kw_only=True, tag="tools_finish
 
     results: tuple[ToolResult, ...]
     children: tuple[ChildReport, ...] = ()
+    at_s: float = 0.0
+
+
+class ScriptCalled(msgspec.Struct, frozen=True, kw_only=True, tag="script_called", omit_defaults=True):
+    """The program of the call `call_id` goes on when these calls of its own have results. Their ids begin with its id."""
+
+    call_id: str
+    calls: tuple[ToolCall, ...]
+    at_s: float = 0.0
+
+
+class ScriptFinished(msgspec.Struct, frozen=True, kw_only=True, tag="script_finished", omit_defaults=True):
+    """What the program of the call `call_id` printed and returned, or what it failed with and at which line."""
+
+    call_id: str
+    text: str
+    is_error: bool = False
     at_s: float = 0.0
 
 
@@ -137,6 +154,8 @@ Event = (
     | CallsInspected
     | Asked
     | ToolsFinished
+    | ScriptCalled
+    | ScriptFinished
     | WaitOver
     | MessageArrived
     | Interrupted

@@ -8,7 +8,6 @@ from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP
 from turnwise.rules.output import Fits, judge_output, refused_output
 from turnwise.rules.truncation import as_ended, find_cut, hands_out_objects
 from turnwise.turn.asking import PAUSE_GOES_BACK_LAST, Asking, as_last
-from turnwise.turn.calling import Calling
 from turnwise.turn.calls import Adopted, adopt
 from turnwise.turn.carrying import Carried, carried_of
 from turnwise.turn.checks import check_config
@@ -39,6 +38,8 @@ from turnwise.turn.events import (
     OutputChecked,
     RequestFailed,
     ResponseReceived,
+    ScriptCalled,
+    ScriptFinished,
     StepPrepared,
     ToolsFinished,
     TurnStarted,
@@ -46,6 +47,7 @@ from turnwise.turn.events import (
 )
 from turnwise.turn.resuming import reopened, taken_up, under_healed_ids
 from turnwise.turn.room import with_own_tools
+from turnwise.turn.scripting import Scripting
 from turnwise.turn.transitions import State, check_legal, state_after
 from turnwise.vocab import (
     FinishReason,
@@ -59,10 +61,11 @@ from turnwise.vocab import (
 )
 
 
-class Turn(Calling, kw_only=True):
+class Turn(Scripting, kw_only=True):
     """One turn: `start` gives the first command, `receive` the next, until it is FinishTurn.
 
-    The floors below it, each a class: `Books` (what it knows), `Finishing`, `Requesting`, `Recovering`, `Calling`.
+    The floors below it, each a class: `Books` (what it knows), `Finishing`, `Requesting`, `Recovering`, `Retrying`,
+    `Calling`, `Scripting`.
     Plain data: `replay` rebuilds it from its journal. `messages` is what requests carry, healed once and then appended
     to; `added` what this turn brings to the session.
     """
@@ -134,6 +137,10 @@ class Turn(Calling, kw_only=True):
                 command = self._asked(approvals)
             case ToolsFinished(results=results, children=children):
                 command = self._ran(results, children=children)
+            case ScriptCalled(call_id=call_id, calls=calls):
+                command = self._script_called(call_id, calls=calls)
+            case ScriptFinished(call_id=call_id, text=text, is_error=is_error):
+                command = self._script_finished(call_id, text=text, is_error=is_error)
             case Interrupted():
                 command = self._interrupt(event)
         command = self._hold(command)
@@ -148,6 +155,7 @@ class Turn(Calling, kw_only=True):
         """
         if self.state is not State.FINISHED:
             self._leave_cut()
+            self._leave_programs("lost", finished=())
             self.pending = ()
             self._close_calls((), missing=LOST if self.state is State.RUNNING else NOT_STARTED["lost"])
             self._settle_pause()
@@ -364,7 +372,7 @@ class Turn(Calling, kw_only=True):
         self.children += event.children
         arrived = self._text_so_far(event.partial) if self.checking is None else self.checking.text
         self._leave_cut()
-        if self.state is State.RUNNING:
+        if not self._leave_programs(event.kind, finished=event.results) and self.state is State.RUNNING:
             self.pending = ()
             if event.started is not None:
                 waited = {call.id for call in self.calls} - self.results.keys() - set(event.started)

@@ -36,6 +36,8 @@ from turnwise.turn.events import (
     OutputChecked,
     RequestFailed,
     ResponseReceived,
+    ScriptCalled,
+    ScriptFinished,
     StepPrepared,
     ToolsFinished,
     TurnStarted,
@@ -73,6 +75,8 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 | OutputChecked(at_s=at_s)
                 | WaitOver(at_s=at_s)
                 | ToolsFinished(at_s=at_s)
+                | ScriptCalled(at_s=at_s)
+                | ScriptFinished(at_s=at_s)
             ):
                 return msgspec.structs.replace(self, at_s=max(self.at_s, at_s))
             case ResponseReceived(response=response, at_s=at_s):

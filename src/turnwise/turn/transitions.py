@@ -16,6 +16,7 @@ from turnwise.turn.commands import (
     InspectCalls,
     PrepareStep,
     RunHooks,
+    RunScript,
     RunTools,
     SendRequest,
     Wait,
@@ -30,6 +31,8 @@ from turnwise.turn.events import (
     OutputChecked,
     RequestFailed,
     ResponseReceived,
+    ScriptCalled,
+    ScriptFinished,
     StepPrepared,
     ToolsFinished,
     TurnStarted,
@@ -48,6 +51,7 @@ class State(StrEnum):
     HOOKING = "hooking"  # HooksRan
     ASKING = "asking"  # Asked
     RUNNING = "running"  # ToolsFinished
+    SCRIPTING = "scripting"  # ScriptCalled or ScriptFinished
     WAITING = "waiting"  # WaitOver
     FINISHED = "finished"  # nothing
 
@@ -69,6 +73,7 @@ WAITS: dict[type[Command], State] = {
     InspectCalls: State.INSPECTING,
     Ask: State.ASKING,
     RunTools: State.RUNNING,
+    RunScript: State.SCRIPTING,
     Wait: State.WAITING,
     FinishTurn: State.FINISHED,
 }
@@ -83,6 +88,7 @@ _REQUEST: _Commands = {
 _TOOLS: _Commands = {
     Ask: "calls may run if a person allows it, or the model asks the person",
     RunTools: "calls may run",
+    RunScript: "a program may run and no other call, or goes on as none of its calls may run",
 }
 _CALLS: _Commands = {
     RunHooks: "calls may run, and the user gave hooks for tools; or the next request, and hooks for it",
@@ -141,7 +147,12 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
         FinishTurn: "a hook denied the request, calls are pending, or no request is left within the limits",
     },
     (State.INSPECTING, CallsInspected): {**_TOOLS, **_NO_CALL, RunHooks: _REQUEST[RunHooks]},
-    (State.ASKING, Asked): {RunTools: _TOOLS[RunTools], **_NO_CALL, RunHooks: _REQUEST[RunHooks]},
+    (State.ASKING, Asked): {
+        RunTools: _TOOLS[RunTools],
+        RunScript: _TOOLS[RunScript],
+        **_NO_CALL,
+        RunHooks: _REQUEST[RunHooks],
+    },
     (State.WAITING, WaitOver): {
         RunHooks: "always but for the next; the user gave hooks for requests",
         SendRequest: "always but for the next",
@@ -150,6 +161,19 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
     (State.RUNNING, ToolsFinished): {
         **_AFTER_CALLS,
         RunHooks: "the user gave hooks for results, or for the next request",
+        RunScript: "a program comes next, or goes on with these results",
+    },
+    (State.SCRIPTING, ScriptCalled): {
+        RunHooks: "calls of the program may run, and the user gave hooks for tools",
+        InspectCalls: _CALLS[InspectCalls],
+        Ask: _TOOLS[Ask],
+        RunTools: "calls of the program may run",
+        RunScript: "none of its calls may run: it goes on with their results",
+    },
+    (State.SCRIPTING, ScriptFinished): {
+        **_AFTER_CALLS,
+        RunHooks: "the user gave hooks for results, or for the next request",
+        RunScript: "the next program of the response",
     },
     **{(state, MessageArrived): {command: _MESSAGE} for command, state in WAITS.items() if state is not State.FINISHED},
     **{(state, Interrupted): {FinishTurn: "always"} for state in State if state not in (State.READY, State.FINISHED)},

@@ -1,0 +1,384 @@
+"""Scripted steps: the interpreter that runs a program until it needs tools, and goes on with their results.
+
+The interpreter is pydantic-monty: Python without files, network or processes of its own, in a worker process with limits on
+computing and memory. What it keeps is the driver's alone, by the id of the call whose program it is; the chair knows what
+was called and what came of it. One program is at hand at a time; its worker ends with it.
+"""
+
+import asyncio
+import contextlib
+import importlib
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, cast
+
+import msgspec
+
+from turnwise.drivers.clock import Clock, sleep
+from turnwise.drivers.script_calls import awaited_calls, line_at, normal_lines
+from turnwise.drivers.tool_output import cut_middle, journalable
+from turnwise.turn.commands import RunScript, ScriptFunction, ScriptResult
+from turnwise.turn.events import ScriptCalled, ScriptFinished
+from turnwise.turn.programs import counted
+from turnwise.vocab import ToolCall
+
+if TYPE_CHECKING:
+    import pydantic_monty as monty
+
+# Imported before a program begins: models leave it out.
+PRELUDE = "import asyncio, json, math, re"
+MAX_ARGUMENT_BYTES = 4 * 1024 * 1024  # of one call; a large source file has a tenth
+ERROR_CHARACTERS = 2 * 1024
+MAX_FRAMES = 4  # of a traceback: the way to the innermost one
+NOTHING = "(The program ended without printing or returning anything.)"
+SLEEPS = frozenset(["system.sleep", "system.async_sleep"])
+
+
+class Scripts:
+    """Runs the programs of a turn."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._at_hand: _Program | None = None
+
+    async def run(self, command: RunScript) -> ScriptCalled | ScriptFinished:
+        """Do what the command says. A program that fails in any way has finished, with words for the model."""
+        program = self._at_hand
+        if program is None or program.call_id != command.call.id:
+            await self.close()
+            if command.results:
+                return ScriptFinished(
+                    call_id=command.call.id, text="The program was lost while its calls ran.", is_error=True
+                )
+            program = self._at_hand = _Program(command, clock=self._clock)
+        try:
+            event = await program.advance(command)
+        except BaseException:
+            await self.close()
+            raise
+        if isinstance(event, ScriptFinished):
+            await self.close()
+        return event
+
+    async def close(self) -> None:
+        """End the interpreter at hand, whatever it does."""
+        program, self._at_hand = self._at_hand, None
+        if program is not None:
+            await program.close()
+
+
+class _Printed:
+    """What a program prints: its head and its tail, within a limit."""
+
+    def __init__(self, limit_characters: int) -> None:
+        self._half = max(1, limit_characters // 2)
+        self._head = ""
+        self._tail = deque[str]()
+        self._tail_characters = 0
+        self._left_out = 0
+
+    def take(self, _stream: str, text: str) -> None:
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += text[:room]
+            text = text[room:]
+        if not text:
+            return
+        self._tail.append(text)
+        self._tail_characters += len(text)
+        while self._tail_characters - len(self._tail[0]) >= self._half:
+            dropped = len(self._tail.popleft())
+            self._tail_characters -= dropped
+            self._left_out += dropped
+
+    def text(self) -> str:
+        tail = "".join(self._tail)
+        left_out = self._left_out + max(0, len(tail) - self._half)
+        tail = tail[-self._half :]
+        return f"{self._head}\n[... {left_out:,} characters left out ...]\n{tail}" if left_out else self._head + tail
+
+
+class _Session(Protocol):
+    """What of an interpreter's session is needed here, typed by us: the library's own types give `Any` away."""
+
+    async def feed_run(self, code: str, /) -> object: ...
+    async def feed_start(self, code: str, /, *, print_callback: Callable[[str, str], None]) -> object: ...
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """A call of the program that waits for its result: `number` is the interpreter's own."""
+
+    number: int
+    call: ToolCall
+
+
+class _Stopped(Exception):
+    """The program goes no further, for this reason."""
+
+
+class _Program:
+    """One program on its way."""
+
+    def __init__(self, command: RunScript, *, clock: Clock) -> None:
+        self.call_id = command.call.id
+        self._clock = clock
+        self._text = normal_lines(command.program)
+        self._limits = command.limits
+        self._functions = {function.name: function for function in command.functions}
+        self._awaited = awaited_calls(self._text) if len(self._text) <= command.limits.program_characters else None
+        self._printed = _Printed(command.limits.output_characters)
+        self._open = contextlib.AsyncExitStack()
+        self._snapshot: object = None
+        self._line = 0  # of its last call
+        self._count = 0
+        self._slept_s = 0.0
+        self._futures: dict[int, _Wanted] = {}
+        self._waiting: dict[str, int] = {}  # the interpreter's numbers by the ids of the calls that it waits for
+        self._ran: tuple[str, ...] = ()
+
+    async def close(self) -> None:
+        # A worker that computes is killed; nothing that closing finds wrong is of use to anybody.
+        with contextlib.suppress(Exception):
+            await self._open.aclose()
+
+    async def advance(self, command: RunScript) -> ScriptCalled | ScriptFinished:
+        try:
+            module = await asyncio.to_thread(_load)
+        except ImportError as error:
+            return self._finished(f"Programs cannot run here: {error}. Call the tools one by one.", is_error=True)
+        try:
+            self._ran = command.ran
+            if command.stop:
+                raise _Stopped(command.stop)
+            if self._snapshot is None:
+                await self._begin(module)
+            else:
+                await self._resume_with(command.results)
+            while not isinstance(self._snapshot, module.MontyComplete):
+                called = await self._step(module)
+                if called:
+                    return ScriptCalled(call_id=self.call_id, calls=tuple([one.call for one in called]))
+            return self._finished(self._output(self._snapshot.output))
+        except _Stopped as stopped:
+            return self._failed(str(stopped), line=self._line)
+        except module.MontyError as error:
+            return self._explain(error, module=module)
+        except (OSError, TimeoutError) as error:  # the worker could not be started
+            return self._failed(f"the interpreter could not be started ({error})", line=0)
+
+    async def _begin(self, module: "_Monty") -> None:
+        limits = self._limits
+        if len(self._text) > limits.program_characters:
+            raise _Stopped(f"it has {len(self._text):,} characters, and {limits.program_characters:,} is the limit")
+        pool = module.AsyncMonty(min_processes=1, max_processes=1)
+        await self._open.enter_async_context(pool)
+        checkout = pool.checkout(
+            limits={
+                "max_feed_duration_secs": limits.cpu_s,
+                "max_memory": limits.memory_bytes,
+                # calls, waits for them, names of functions, sleeps: the limit of calls is kept here, in words of ours
+                "max_suspensions": 20 * limits.calls + 10_000,
+            },
+        )
+        session = cast("_Session", await self._open.enter_async_context(checkout))
+        await session.feed_run(PRELUDE)
+        self._snapshot = await session.feed_start(self._text, print_callback=self._printed.take)
+
+    async def _resume_with(self, results: tuple[ScriptResult, ...]) -> None:
+        answers = {
+            self._waiting.pop(result.call_id): _raised("RuntimeError", result.text)
+            if result.is_error
+            else {"return_value": result.text}
+            for result in results
+            if result.call_id in self._waiting
+        }
+        snapshot = self._snapshot
+        if isinstance(snapshot, _load().AsyncFutureSnapshot):
+            for number in answers:
+                self._futures.pop(number, None)
+            self._snapshot = await snapshot.resume(cast("dict[int, monty.ExternalSettledResult]", answers))
+        else:
+            called = cast("monty.AsyncFunctionSnapshot", snapshot)
+            self._snapshot = await called.resume(cast("monty.ExternalResult", answers[called.call_id]))
+
+    async def _step(self, module: "_Monty") -> list[_Wanted]:
+        """Go on to the next stop; the calls that have to be made first, if that is one."""
+        snapshot = self._snapshot
+        if isinstance(snapshot, module.AsyncNameLookupSnapshot):
+            function = self._functions.get(snapshot.variable_name) if snapshot.object_id is None else None
+            self._snapshot = await (snapshot.resume(value=_stand_in(function)) if function else snapshot.resume())
+            return []
+        if isinstance(snapshot, module.AsyncFutureSnapshot):
+            wanted = [self._futures[number] for number in snapshot.pending_call_ids if number in self._futures]
+            if not wanted:
+                raise _Stopped("it waits for something that will never come")
+            return self._wait_for(wanted)
+        called = cast("monty.AsyncFunctionSnapshot", snapshot)
+        if called.is_os_function:
+            self._snapshot = await self._on_system(called)
+            return []
+        self._line = self._line_of(called)
+        found = self._call_of(called)
+        if not isinstance(found, _Wanted):
+            self._snapshot = await called.resume(cast("monty.ExternalResult", found))
+            return []
+        if self._is_awaited(called):
+            self._futures[found.number] = found
+            self._snapshot = await called.resume({"future": ...})
+            return []
+        return self._wait_for([found])
+
+    def _wait_for(self, wanted: list[_Wanted]) -> list[_Wanted]:
+        self._waiting = {one.call.id: one.number for one in wanted}
+        return wanted
+
+    def _is_awaited(self, called: "monty.AsyncFunctionSnapshot") -> bool:
+        if self._awaited is None or called.position.filename.startswith("<string"):
+            return called.allow_eager_await
+        return (called.position.start, called.position.end) in self._awaited
+
+    def _line_of(self, called: "monty.AsyncFunctionSnapshot") -> int:
+        is_ours = called.position.filename.startswith("<python-input")
+        return line_at(self._text, byte=called.position.start) if is_ours else self._line
+
+    async def _on_system(self, called: "monty.AsyncFunctionSnapshot") -> object:
+        """Sleep on our clock, within the limit; everything else of a system is not there."""
+        if called.function_name not in SLEEPS:
+            return await called.resume_not_handled()
+        seconds = max(0.0, float(called.args[0]))
+        self._slept_s += seconds
+        if self._slept_s > self._limits.sleep_s:
+            raise _Stopped(f"it would have slept for more than {self._limits.sleep_s:g} s in all")
+        await sleep(self._clock, seconds=seconds)
+        return await called.resume({"return_value": None})
+
+    def _call_of(self, called: "monty.AsyncFunctionSnapshot") -> "_Wanted | dict[str, object]":
+        """The call of a tool, or what the function raises instead: what Python would raise, in Python's words."""
+        name = str(called.function_name)
+        function = self._functions.get(name)
+        if function is None or called.object_id is not None:
+            known = ", ".join(self._functions) or "none"
+            return _raised("NameError", f"name '{name}' is not defined; the functions for tools are: {known}")
+        if self._count >= self._limits.calls:
+            raise _Stopped(f"it may make {self._limits.calls:,} calls, and this would have been one more")
+        arguments = _arguments(function, called.args, called.kwargs)
+        if isinstance(arguments, TypeError):
+            return _raised("TypeError", str(arguments))
+        self._count += 1
+        call = ToolCall(
+            id=f"{self.call_id}/{self._count}",
+            name=function.tool,
+            arguments=arguments,
+            free_form=function.free_form,
+        )
+        return _Wanted(called.call_id, call)
+
+    # what the model is told
+
+    def _output(self, value: object) -> str:
+        limit = self._limits.output_characters
+        returned = "" if value is None else cut_middle(journalable(_shown(value)), limit=limit)
+        printed = journalable(self._printed.text())
+        if printed and returned and not printed.endswith("\n"):
+            printed += "\n"
+        return printed + returned or NOTHING
+
+    def _finished(self, text: str, *, is_error: bool = False) -> ScriptFinished:
+        return ScriptFinished(call_id=self.call_id, text=text, is_error=is_error)
+
+    def _failed(self, why: str, *, line: int, source: str = "") -> ScriptFinished:
+        where = f"line {line}: " if line else ""
+        made = "1 call" if len(self._ran) == 1 else f"{len(self._ran)} calls"
+        printed = journalable(self._printed.text())
+        pieces = [
+            f"{where}The program failed: {cut_middle(journalable(why), limit=ERROR_CHARACTERS)}",
+            source,
+            f"{made} had run ({counted(self._ran)}); what was done stands." if self._ran else "No call had run.",
+            f"It had printed:\n{printed}" if printed else "",
+        ]
+        return self._finished("\n".join([piece for piece in pieces if piece]), is_error=True)
+
+    def _explain(self, error: "monty.MontyError", *, module: "_Monty") -> ScriptFinished:
+        limits = self._limits
+        if isinstance(error, module.MontyCrashedError):
+            timed_out = error.timed_out
+            why = (
+                f"it computed for longer than {limits.cpu_s:g} s" if timed_out else "the interpreter died while it ran"
+            )
+            return self._failed(why, line=self._line)
+        said = str(error)
+        if "feed time limit exceeded" in said:
+            return self._failed(f"it computed for longer than {limits.cpu_s:g} s, which is the limit", line=self._line)
+        frames = error.traceback() if isinstance(error, module.MontyRuntimeError | module.MontySyntaxError) else []
+        ours = [frame for frame in frames if frame.filename.startswith("<python-input")]
+        line = ours[-1].line if ours else self._line
+        if "memory limit exceeded" in said:
+            return self._failed(
+                f"it needed more than {limits.memory_bytes // 1024**2} MB of memory, which is the limit", line=line
+            )
+        kind = "SyntaxError: " if isinstance(error, module.MontySyntaxError) else ""
+        way = [f"    line {frame.line}: {(frame.source_line or '').strip()[:200]}" for frame in ours[-MAX_FRAMES:]]
+        return self._failed(kind + said, line=line, source="\n".join(way))
+
+
+class _Monty(Protocol):
+    """The module, as far as it is used: it is imported when the first program runs (0.08 s)."""
+
+    AsyncMonty: "type[monty.AsyncMonty]"
+    AsyncFutureSnapshot: "type[monty.AsyncFutureSnapshot]"
+    AsyncNameLookupSnapshot: "type[monty.AsyncNameLookupSnapshot]"
+    MontyComplete: "type[monty.MontyComplete]"
+    MontyError: "type[monty.MontyError]"
+    MontyCrashedError: "type[monty.MontyCrashedError]"
+    MontyRuntimeError: "type[monty.MontyRuntimeError]"
+    MontySyntaxError: "type[monty.MontySyntaxError]"
+
+
+def _load() -> _Monty:
+    return cast("_Monty", importlib.import_module("pydantic_monty"))
+
+
+def _raised(kind: str, message: str) -> dict[str, object]:
+    return {"exc_type": kind, "message": message}
+
+
+def _stand_in(function: ScriptFunction) -> Callable[[], None]:
+    """What the interpreter takes for the function where a program names it without calling it."""
+
+    def stand_in() -> None: ...
+
+    stand_in.__name__ = function.name
+    return stand_in
+
+
+def _arguments(function: ScriptFunction, positional: tuple[object, ...], named: dict[str, object]) -> "str | TypeError":
+    """The arguments as JSON text (as text, where the tool takes that), or what is wrong with them."""
+    if len(positional) > len(function.parameters):
+        return TypeError(
+            f"{function.name}() takes {len(function.parameters)} arguments but {len(positional)} were given"
+        )
+    given = dict(zip(function.parameters, positional, strict=False))
+    if twice := sorted(given.keys() & named.keys()):
+        return TypeError(f"{function.name}() got multiple values for argument '{twice[0]}'")
+    given |= named
+    if function.free_form:
+        text = given.get("input")
+        return text if isinstance(text, str) else TypeError(f"{function.name}() takes one text")
+    try:
+        arguments = msgspec.json.encode(given)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        return TypeError(f"{function.name}(): an argument is nothing that JSON can carry: {error}")
+    if len(arguments) > MAX_ARGUMENT_BYTES:
+        return TypeError(
+            f"{function.name}(): arguments of {len(arguments):,} bytes; the limit is {MAX_ARGUMENT_BYTES:,}"
+        )
+    return arguments.decode()
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return repr(value)

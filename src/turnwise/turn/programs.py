@@ -1,0 +1,147 @@
+"""Scripted steps: the programs of a response, which call tools as functions, one program after the other.
+
+What a program does comes back as calls like any other; here is what the chair remembers meanwhile, and what it says of a
+program that did not come to its end.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from turnwise.rules.history import error_result
+from turnwise.rules.loops import LoopGuard, Verdict
+from turnwise.rules.result_size import READ_RESULT
+from turnwise.turn.approvals import OneAsk
+from turnwise.turn.commands import PlannedCall, ScriptFunction, ScriptResult
+from turnwise.turn.config import ToolOffer
+from turnwise.vocab import File, Text, ToolCall, ToolResult
+
+PROGRAM = "program"  # the argument that holds the text
+LEFT_FOR_LATER = (
+    "Denied: the user left this for later, and a program cannot wait that long. Nothing of this call was run. "
+    "If it is needed, call the tool by itself, not in a program."
+)
+ENDED_BY = {
+    "cancel": "Cancelled by the user in the middle of this program.",
+    "deadline": "The turn's time was up in the middle of this program.",
+    "lost": "The run was interrupted in the middle of this program.",
+}
+KEYWORDS = frozenset(
+    "False None True and as assert async await break class continue def del elif else except finally for from global if import "
+    "in is lambda nonlocal not or pass raise return try while with yield".split()
+)
+
+
+class Programs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The programs of a response, and what of the response is put aside while the calls of one are at hand. `names` are the
+    tools that they may call, `place` the program at hand; the rest is of that one: `ran` are the tools that it has run."""
+
+    plans: tuple[PlannedCall, ...]
+    names: tuple[str, ...]
+    calls: tuple[ToolCall, ...]
+    results: dict[str, ToolResult]
+    pending: tuple[ToolCall, ...]
+    asks: tuple[OneAsk, ...]
+    place: int = 0
+    ran: tuple[str, ...] = ()
+    guard: LoopGuard = LoopGuard()
+    judged: Verdict | None = None
+    began_s: float = 0.0
+    asked_s: float = 0.0  # that it waited for answers of the user
+    asking_since_s: float | None = None
+
+    @property
+    def plan(self) -> PlannedCall:
+        return self.plans[self.place]
+
+    @property
+    def left(self) -> tuple[PlannedCall, ...]:
+        """Those that come after the one at hand."""
+        return self.plans[self.place + 1 :]
+
+
+class _Arguments(msgspec.Struct):
+    program: str
+
+
+def program_of(plan: PlannedCall) -> str:
+    """The text of a program; its arguments have been checked."""
+    return msgspec.json.decode(plan.arguments, type=_Arguments).program
+
+
+def is_callable(offer: ToolOffer) -> bool:
+    """Whether programs may call this tool: not what the client or the provider runs, and no program in a program."""
+    is_ours = offer.spec.name != READ_RESULT.name and offer.spec.opaque is None
+    return is_ours and not offer.script and not offer.client_side
+
+
+def functions_of(offers: Mapping[str, ToolOffer], *, names: Collection[str]) -> tuple[ScriptFunction, ...]:
+    """The functions of a program, in the order of the offers. A name that is none in Python has `_` for what does not fit."""
+    found: dict[str, ScriptFunction] = {}
+    for tool, offer in offers.items():
+        if tool not in names or not is_callable(offer):
+            continue
+        name = re.sub(r"\W", "_", tool, flags=re.ASCII)
+        name = f"{name}_" if name in KEYWORDS else name
+        while name in found:
+            name += "_"
+        parameters = ("input",) if offer.spec.free_form else _parameters(offer.spec.parameters)
+        found[name] = ScriptFunction(name=name, tool=tool, parameters=parameters, free_form=offer.spec.free_form)
+    return tuple(found.values())
+
+
+class _Schema(msgspec.Struct):
+    properties: dict[str, msgspec.Raw] = {}
+
+
+def _parameters(schema: str) -> tuple[str, ...]:
+    try:
+        return tuple(msgspec.json.decode(schema, type=_Schema).properties)
+    except msgspec.MsgspecError:  # a schema of another shape: then by keyword only
+        return ()
+
+
+def script_results(results: Sequence[ToolResult]) -> tuple[ScriptResult, ...]:
+    """Results as a program gets them: text."""
+    return tuple([ScriptResult(call_id=one.call_id, text=_text(one), is_error=one.is_error) for one in results])
+
+
+def _text(result: ToolResult) -> str:
+    return "\n".join([part.text if isinstance(part, Text) else _file(part) for part in result.content])
+
+
+def _file(file: File) -> str:
+    return f"[a file, {file.media_type}: a program cannot look at it]"
+
+
+def looped(calls: Sequence[ToolCall], *, verdict: Verdict) -> dict[str, ToolResult]:
+    """The results of the calls that a program repeats without end."""
+    return {
+        call.id: error_result(
+            call,
+            text=f"Not run again: the program has made this same call of `{call.name}` over and over, and the result was the "
+            "same each time. It will not change by being repeated.",
+        )
+        for call in calls
+        if call.id in verdict.remembered
+    }
+
+
+def cut_off(plan: PlannedCall, *, kind: str, ran: Sequence[str], at_hand: Sequence[str]) -> ToolResult:
+    """The result of a program that did not come to its end, for it must not be run as a whole again."""
+    made = f"{_calls(len(ran))} had run ({counted(ran)})" if ran else "No call had run"
+    running = f", and {counted(at_hand)} may have run in part" if at_hand else ""
+    beware = "" if not ran and not at_hand else " What they did stands: look before you repeat any of it."
+    return error_result(plan.call, text=f"{ENDED_BY[kind]} {made}{running}.{beware}")
+
+
+def counted(names: Sequence[str]) -> str:
+    """`read` twice and `edit` once: "`read` x2, `edit`"."""
+    return ", ".join(
+        [f"`{name}`" + (f" x{names.count(name)}" if names.count(name) > 1 else "") for name in dict.fromkeys(names)]
+    )
+
+
+def _calls(number: int) -> str:
+    return "1 call" if number == 1 else f"{number} calls"
