@@ -40,7 +40,9 @@ def test_an_approval_that_comes_after_the_session_went_on_is_void() -> None:
     played = play([says("Done.")], input=(ASK,), earlier=earlier, approvals=(YES,))
     assert played.ran == []
     assert pairing_faults(played.requests[0].request, family="openai_chat") == ()
-    with pytest.raises(CallerError, match=r"`a` any more, as the session has gone on without it; .* waits for: nothing"):
+    with pytest.raises(
+        CallerError, match=r"`a` any more, as the session has gone on without it; .* waits for: nothing"
+    ):
         check_input((ASK,), history=earlier, approved=["a"])
     check_input((ASK,), history=PENDING, approved=["a"])
 

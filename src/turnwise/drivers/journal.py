@@ -36,7 +36,8 @@ APPLICATION_ID = 0x7475726E  # "turn": tells our files from other SQLite files
 BUSY_S = 10.0
 SHORTEST_PREFIX = 4
 
-SCHEMA = """
+SCHEMA = (
+    """
 create table session (
     id text primary key, folder text not null, title text not null, created real not null, updated real not null,
     parent_turn text, parent_call text
@@ -53,7 +54,9 @@ create table event (
     turn text not null references turn (id), seq integer not null, epoch integer not null, kind text not null,
     body text not null, t real not null, primary key (turn, seq)
 ) strict;
-""" + LEDGER_SCHEMA
+"""
+    + LEDGER_SCHEMA
+)
 
 # What brings an older file up to the next version, by its version.
 UPGRADES = {

@@ -58,7 +58,9 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int | None = None  # HTTP status, None where none arrived
     code: str | None = None  # the provider's own error code or type
     retry_after_s: float | None = None  # seconds to wait, as the provider asks
-    retry_at_s: float | None = None  # the same as a date, seconds since 1970: who has a clock makes `retry_after_s` of it
+    retry_at_s: float | None = (
+        None  # the same as a date, seconds since 1970: who has a clock makes `retry_after_s` of it
+    )
     should_retry: bool | None = None  # a plain word about it, which counts more than the kind
     request_id: str | None = None
 

@@ -35,7 +35,10 @@ each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_response
         (["run", "hi", "-m", "openai_chat:x", "--base-url", "http://u:p@h/v1"], "must not hold a user or password"),
         (["run", "hi", "--max-steps", "0"], "Invalid value for '--max-steps': 0 is not in the range"),
         (["run", "hi", "--max-steps", "many"], "Invalid value for '--max-steps': 'many' is not a valid integer"),
-        (["run", "hi", "--allow", "everything"], "Invalid value for '--allow': `everything` is neither `write`, `bash`"),
+        (
+            ["run", "hi", "--allow", "everything"],
+            "Invalid value for '--allow': `everything` is neither `write`, `bash`",
+        ),
         (["run", "hi", "--cwd", "nowhere"], "Invalid value for '--cwd': Directory 'nowhere' does not exist"),
         (["run", "hi", *PLAIN, "--output-schema", "nowhere"], "--output-schema: `nowhere`: No such file or directory"),
         (["run", "hi", *PLAIN, "--output-schema", "notes.txt"], "--output-schema: `notes.txt` is no JSON"),
