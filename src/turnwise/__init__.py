@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from turnwise.faces.results import RunResult
     from turnwise.faces.tools import FunctionTool, tool
     from turnwise.rules.budget import ModelLimits
-    from turnwise.rules.limits import MaxRequests, MaxSteps, MaxTokens, MaxWallTime
+    from turnwise.rules.limits import MaxCost, MaxRequests, MaxSteps, MaxTokens, MaxWallTime
     from turnwise.rules.permissions import PermissionRule, Policy
     from turnwise.rules.retries import RetryPolicy
     from turnwise.turn.approvals import Approval
@@ -95,7 +95,7 @@ _ROOMS = {
     "turnwise.faces.results": ("RunResult",),
     "turnwise.faces.tools": ("FunctionTool", "tool"),
     "turnwise.rules.budget": ("ModelLimits",),
-    "turnwise.rules.limits": ("MaxRequests", "MaxSteps", "MaxTokens", "MaxWallTime"),
+    "turnwise.rules.limits": ("MaxCost", "MaxRequests", "MaxSteps", "MaxTokens", "MaxWallTime"),
     "turnwise.rules.permissions": ("PermissionRule", "Policy"),
     "turnwise.rules.retries": ("RetryPolicy",),
     "turnwise.turn.approvals": ("Approval",),
@@ -145,6 +145,7 @@ __all__ = [
     "FunctionTool",
     "Hook",
     "Journal",
+    "MaxCost",
     "MaxRequests",
     "MaxSteps",
     "MaxTokens",

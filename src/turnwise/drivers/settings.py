@@ -8,6 +8,7 @@ import difflib
 import stat
 import tomllib
 from collections.abc import Collection, Mapping
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Literal, TypeGuard
 
@@ -20,9 +21,11 @@ FILE = "turnwise.toml"
 PYPROJECT = "pyproject.toml"
 MAX_FILE_BYTES = 1024 * 1024  # a file of settings is a page; this is somebody else's, or a mistake
 MOST_STEPS = 10_000  # more is a slip of the keyboard
+MOST_USD = Decimal(1_000_000)
+MOST_USD_PLACES = 12  # as fine as prices may be
 MOST = 10**12  # of requests, tokens, seconds: the journal cannot hold what is not finite
 # What a project may lower and not raise: a folder from elsewhere must not spend what the user would not.
-CAPS = frozenset({"max_steps", "max_requests", "max_tokens", "max_time", "max_output_tokens"})
+CAPS = frozenset({"max_steps", "max_requests", "max_tokens", "max_cost", "max_time", "max_output_tokens"})
 # What people may look for in a file, and why it is not there.
 NOT_IN_A_FILE = {
     "base_url": "a file cannot say where your key goes: give --base-url, or set TURNWISE_BASE_URL",
@@ -53,13 +56,14 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one source says of a run; None is not said. `max_time` is in seconds, `max_tokens` counts all requests of a turn,
-    `max_output_tokens` one response."""
+    """What one source says of a run; None is not said. `max_time` is in seconds, `max_cost` in US dollars,
+    `max_tokens` counts all requests of a turn, `max_output_tokens` one response."""
 
     model: str | None = None
     max_steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)] | None = None
     max_requests: Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None = None
+    max_cost: Decimal | None = None
     max_time: Annotated[float, msgspec.Meta(gt=0, le=MOST)] | None = None
     max_output_tokens: Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None = None
     model_limits: dict[str, LimitRow] = {}
@@ -90,7 +94,7 @@ def merge(*sources: Said) -> Merged:
     for said in sources:
         for key, value in _set_in(said.settings).items():
             before = values.get(key)
-            is_raised = isinstance(value, int | float) and isinstance(before, int | float) and value > before
+            is_raised = _is_number(value) and _is_number(before) and value > before
             if said.source == "project" and key in CAPS and is_raised:
                 continue
             values[key], origins[key] = value, said.origin
@@ -116,11 +120,31 @@ def check_layer(layer: Layer, *, also: Collection[str] = ()) -> Said:
             values[key] = read_rows(value, named=layer.named(key))
             continue
         try:
-            values[key] = msgspec.convert(value, kinds[key])
-        except msgspec.ValidationError as error:
+            values[key] = read_usd(value) if key == "max_cost" else msgspec.convert(value, kinds[key])
+        except (msgspec.ValidationError, ValueError) as error:
             raise CallerError(f"{layer.named(key)}: {error}; correct it, or take it out") from None
     settings = msgspec.structs.replace(RunSettings(), **values)
     return Said(source=layer.source, origin=str(layer.path or layer.source), settings=settings)
+
+
+def read_usd(value: object) -> Decimal:
+    """A limit of money as it was written: a text, or a number of TOML, of which a float is taken as it is shown. Raises
+    ValueError for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"`{value}` is no amount: write US dollars, 0.50")
+    try:
+        amount = Decimal(str(value))
+    except InvalidOperation:
+        raise ValueError(f"`{value}` is no amount: write US dollars, 0.50") from None
+    if not amount.is_finite() or not 0 < amount <= MOST_USD:
+        raise ValueError(f"`{value}` is no limit: write US dollars, more than 0 and at most {MOST_USD:,}")
+    if amount != round(amount, MOST_USD_PLACES):
+        raise ValueError(f"`{value}` has more than {MOST_USD_PLACES} places")
+    return amount
+
+
+def _is_number(value: object) -> TypeGuard[int | float | Decimal]:
+    return isinstance(value, int | float | Decimal)
 
 
 def _set_in(settings: RunSettings) -> dict[str, object]:

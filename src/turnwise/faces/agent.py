@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import inspect
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack, cast
 
@@ -32,9 +32,10 @@ from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.tools import ToolLike, read_tools
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.history import check_input, open_calls
-from turnwise.rules.limits import Limit
+from turnwise.rules.limits import Limit, counts_cost, no_price
 from turnwise.rules.permissions import Policy
 from turnwise.rules.pricing import PriceRow
+from turnwise.rules.projection import can_project
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.approvals import Approval
 from turnwise.turn.carrying import Carried
@@ -93,7 +94,8 @@ class Agent:
     `api_key_env`, or the provider's usual variable. `instructions` is the system prompt. `output_type` is a pydantic model,
     another type, or a JSON Schema that the answer must fit. `max_steps` caps the model steps of a turn; the last allowed one
     forbids tools and asks for an answer. `limits` are further ones, `MaxRequests(5) | MaxTokens(20_000)` (either stops) or with
-    `&` (only both together): the last request that they allow is kept for the answer. `allowed` are the effects of tools that
+    `&` (only both together): the last request that they allow is kept for the answer; for `MaxCost(Decimal("0.50"))` the price
+    of every model has to be known. `allowed` are the effects of tools that
     may run; a call of another effect gets a result that says so. `recover` says what is done about a response that the output
     limit cut: `continue` goes on where it was cut, `split` has the model write smaller pieces in place of a cut call, `off`
     makes no request for it. `retry` says how often a request that failed is sent again, and how long that may take;
@@ -155,6 +157,7 @@ class Agent:
             self._model, base_url=base_url, api_key=api_key, api_key_env=api_key_env
         )
         self._tools = (*read_tools(tools), *([task_tool(_children(agents), max_depth=max_depth)] if agents else ()))
+        self._agents = tuple(agents.values()) if agents else ()
         self._approver = approver
         self._inspect = inspect
         self.description = description
@@ -282,10 +285,11 @@ class Agent:
         prepare_step = options.get("prepare_step", self._prepare_step)
         before, session_id = self._before(options)
         earlier = tuple(before.carried.messages)
+        config = self._config_of_run(
+            options, tools=tools, output=output, prepares=prepare_step is not None, session_id=session_id
+        )
         started = TurnStarted(
-            config=self._config_of_run(
-                options, tools=tools, output=output, prepares=prepare_step is not None, session_id=session_id
-            ),
+            config=await self._priced(config),
             input=()
             if prompt is None and options.get("approvals") and "results" not in options
             else _input_of(prompt, results=options.get("results"), earlier=earlier),
@@ -301,7 +305,7 @@ class Agent:
             tools=tools,
             clock=self._clock,
             circuits=self._circuits,
-            prepare_step=None if prepare_step is None else _checked(prepare_step),
+            prepare_step=None if prepare_step is None else self._prepares(prepare_step, config=started.config),
             watch=options.get("watch"),
             approver=options.get("approver", self._approver),
             inspect=self._inspect,
@@ -347,6 +351,7 @@ class Agent:
             prepares=self._prepare_step is not None,
             session_id=session_id,
         )
+        config = await self._priced(config)
         if minder.approver is None and config.policy is not None:
             config = msgspec.structs.replace(config, policy=msgspec.structs.replace(config.policy, attended=False))
         started = TurnStarted(config=config, input=(Message("user", (Text(prompt),)),))
@@ -367,7 +372,7 @@ class Agent:
                 tools=self._tools,
                 clock=self._clock,
                 circuits=self._circuits,
-                prepare_step=None if self._prepare_step is None else _checked(self._prepare_step),
+                prepare_step=None if self._prepare_step is None else self._prepares(self._prepare_step, config=config),
                 watch=minder.watch,
                 approver=minder.approver,
                 inspect=self._inspect,
@@ -408,6 +413,45 @@ class Agent:
 
     def _find_price(self, model: str, at_s: float) -> PriceRow | None:
         return self._prices.find(model, profile=self._model.profile.name, at_s=at_s)
+
+    async def _priced(self, config: TurnConfig) -> TurnConfig:
+        """The configuration with the prices that a limit of cost needs, those of its sub-agents looked at as well.
+
+        Raises CallerError where one is not known: a limit that cannot hold is none.
+        """
+        if not counts_cost(config.limits):
+            return config
+        models = (config.model, *[fallback.model for fallback in config.fallbacks])
+        prices = await asyncio.to_thread(self._rows_of, models)  # the table takes most of a second to be read
+        for agent in self._agents:
+            await agent._priced(msgspec.structs.replace(agent._config, limits=config.limits))
+        return msgspec.structs.replace(config, prices=prices)
+
+    def _rows_of(self, models: Sequence[str]) -> dict[str, PriceRow]:
+        profile = self._model.profile.name
+        rows: dict[str, PriceRow] = {}
+        for model in models:
+            row = self._find_price(model, self._clock.now())
+            if row is None or not can_project(row):
+                raise CallerError(no_price(model, profile=profile))
+            rows[model] = row
+        return rows
+
+    def _prepares(self, prepare_step: StepPreparer, *, config: TurnConfig) -> StepPreparer:
+        """The user's `prepare_step`, its answer checked, with the price of a model that it names where a limit of cost needs
+        it: what it got wrong is a CallerError."""
+        checked = _checked(prepare_step)
+        if not counts_cost(config.limits):
+            return checked
+
+        async def prepare(view: PrepareStep) -> StepPrepared | None:
+            answer = await checked(view)
+            if answer is None or answer.model is None:
+                return answer
+            rows = await asyncio.to_thread(self._rows_of, (answer.model,))
+            return msgspec.structs.replace(answer, price=rows[answer.model])
+
+        return prepare
 
     def _before(self, options: RunOptions) -> tuple[SessionSoFar, str]:
         """The session before this turn, and its id."""
@@ -470,7 +514,7 @@ def _input_of(
     return tuple(messages)
 
 
-def _checked(prepare_step: StepPreparer) -> StepPreparer:
+def _checked(prepare_step: StepPreparer) -> Callable[[PrepareStep], Awaitable[StepPrepared | None]]:
     """The user's `prepare_step`, its answer checked: what it got wrong is a CallerError."""
 
     async def prepare(view: PrepareStep) -> StepPrepared | None:

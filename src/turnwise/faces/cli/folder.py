@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
+
 from turnwise.drivers.permission_files import KEY as PERMISSIONS
 from turnwise.drivers.prices import KEY as PRICES
 from turnwise.drivers.settings import Layer, Merged, RunSettings, Said, check_layer, merge
 from turnwise.errors import CallerError
-from turnwise.faces.cli.spending import leaves_of
+from turnwise.faces.cli.spending import settings_in
 from turnwise.turn.config import TurnConfig
 
 READ_ELSEWHERE = frozenset({PERMISSIONS, PRICES, "hooks"})  # tables with readers of their own
@@ -45,11 +47,6 @@ def settings_of_run(layers: Iterable[Layer], *, last: TurnConfig | None, given: 
 
 
 def _said_by(last: TurnConfig) -> RunSettings:
-    requests, tokens, seconds = leaves_of(last.limits)
-    return RunSettings(
-        max_steps=last.max_steps,
-        max_requests=requests,
-        max_tokens=tokens,
-        max_time=seconds,
-        max_output_tokens=last.settings.max_output_tokens,
+    return msgspec.structs.replace(
+        settings_in(last.limits), max_steps=last.max_steps, max_output_tokens=last.settings.max_output_tokens
     )

@@ -1,12 +1,13 @@
 """The options that a single run and an interactive session share."""
 
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import TypedDict, TypeVar
 
 import click
 
-from turnwise.drivers.settings import MOST, MOST_STEPS
+from turnwise.drivers.settings import MOST, MOST_STEPS, read_usd
 from turnwise.errors import CallerError
 from turnwise.faces.cli.permissions import allowed_rules
 from turnwise.rules.retries import RetryPolicy
@@ -26,6 +27,7 @@ class Given(TypedDict):
     max_steps: int | None
     max_requests: int | None
     max_tokens: int | None
+    max_cost: Decimal | None
     max_time: float | None
     max_output_tokens: int | None
     context_window: int | None
@@ -42,6 +44,18 @@ class Given(TypedDict):
     network: bool
     no_agents_md: bool
     no_stream: bool
+
+
+class Dollars(click.ParamType[Decimal]):
+    """An amount of US dollars, exactly as it was written."""
+
+    name = "usd"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Decimal:
+        try:
+            return value if isinstance(value, Decimal) else read_usd(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 def _checked(context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -76,6 +90,12 @@ _OF_LIMITS = (
         type=click.IntRange(1, MOST),
         metavar="N",
         help="Tokens at most, prompts and answers of all requests.",
+    ),
+    click.option(
+        "--max-cost",
+        type=Dollars(),
+        metavar="USD",
+        help="US dollars at most, where the price of the model is known.",
     ),
     click.option(
         "--max-time",

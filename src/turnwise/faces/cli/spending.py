@@ -1,10 +1,12 @@
 """What a run may spend and what its model can give, out of the settings that hold for it."""
 
+import msgspec
+
 from turnwise.drivers.catalogue import find_limits, limits_over
 from turnwise.drivers.settings import RunSettings
 from turnwise.faces.models import read_model
 from turnwise.rules.budget import ModelLimits
-from turnwise.rules.limits import AnyOf, Limit, MaxRequests, MaxTokens, MaxWallTime
+from turnwise.rules.limits import AnyOf, Limit, MaxCost, MaxRequests, MaxTokens, MaxWallTime
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import TurnConfig
 
@@ -17,6 +19,8 @@ def limits_of(settings: RunSettings, *, last: Limit | None) -> Limit | None:
         chosen.append(MaxRequests(settings.max_requests))
     if settings.max_tokens is not None:
         chosen.append(MaxTokens(settings.max_tokens))
+    if settings.max_cost is not None:
+        chosen.append(MaxCost(settings.max_cost))
     if settings.max_time is not None:
         chosen.append(MaxWallTime(settings.max_time))
     chosen += [one for one in _members(last) if not _has_setting(one)]
@@ -25,22 +29,22 @@ def limits_of(settings: RunSettings, *, last: Limit | None) -> Limit | None:
     return AnyOf(tuple(chosen))
 
 
-def leaves_of(limit: Limit | None) -> tuple[int | None, int | None, float | None]:
-    """The requests, tokens and seconds of a limit that settings could have named; None where it has none."""
-    requests: int | None = None
-    tokens: int | None = None
-    seconds: float | None = None
+def settings_in(limit: Limit | None) -> RunSettings:
+    """What of a limit settings could have named."""
+    found = RunSettings()
     for one in _members(limit):
         match one:
-            case MaxRequests():
-                requests = one.requests
-            case MaxTokens(counts="all"):
-                tokens = one.tokens
-            case MaxWallTime():
-                seconds = one.seconds
+            case MaxRequests(requests):
+                found = msgspec.structs.replace(found, max_requests=requests)
+            case MaxTokens(tokens, counts="all"):
+                found = msgspec.structs.replace(found, max_tokens=tokens)
+            case MaxCost(usd):
+                found = msgspec.structs.replace(found, max_cost=usd)
+            case MaxWallTime(seconds):
+                found = msgspec.structs.replace(found, max_time=seconds)
             case _:
                 pass
-    return requests, tokens, seconds
+    return found
 
 
 def model_limits_of(
@@ -77,4 +81,4 @@ def _members(limit: Limit | None) -> tuple[Limit, ...]:
 
 
 def _has_setting(limit: Limit) -> bool:
-    return leaves_of(limit) != (None, None, None)
+    return settings_in(limit) != RunSettings()

@@ -252,6 +252,7 @@ def _settings_given(given: Given) -> RunSettings:
         max_steps=given["max_steps"],
         max_requests=given["max_requests"],
         max_tokens=given["max_tokens"],
+        max_cost=given["max_cost"],
         max_time=given["max_time"],
         max_output_tokens=given["max_output_tokens"],
     )
