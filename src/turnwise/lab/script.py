@@ -99,7 +99,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     `take` looks for each of its patterns in the results at hand and keeps the first group under its name; where one is
     not found, the step says `otherwise` and calls nothing. `asked`: the step is for a turn whose question this pattern is
     found in, and comes at once, whatever its place; those of one pattern come one after the other. `continues`: a text of
-    this step does not end the turn, what the user says next belongs to it. `wire` is the stream of a family, line by line, in place of what its encoder writes
+    this step does not end the turn, what the user says next belongs to it. `wire` is the stream of a family, line by line, in
+    place of what its encoder writes
     (see `wire.py`); `calls` then say what it means. `faults` are met by the first, second ... receipt of the very same
     request; the one after them is answered well. `fault` is met by all.
     """
