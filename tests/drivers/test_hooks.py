@@ -1,6 +1,7 @@
 """The user's hooks: what they may change, and what happens when they fail."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -19,6 +20,7 @@ from turnwise.drivers.hooks import (
     TurnEnded,
 )
 from turnwise.drivers.journal import Journal
+from turnwise.errors import CallerError
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock
 from turnwise.turn.commands import PlannedCall, RunHooks
@@ -26,6 +28,7 @@ from turnwise.turn.config import Deadlines
 from turnwise.turn.events import HookOutcome, HooksRan
 from turnwise.vocab import Text, ToolCall, ToolResult
 
+WAIT_S = 5  # nothing here waits that long unless something is wrong
 CALL = ToolCall(id="a", name="read", arguments='{"path":"a"}')
 PLAN = PlannedCall(call=CALL, arguments=CALL.arguments, timeout_s=1.0)
 BEFORE = RunHooks(step=1, point="before_tool", deadlines=Deadlines(), calls=(PLAN,))
@@ -85,9 +88,52 @@ async def test_a_guard_that_fails_denies() -> None:
     for function, words in ((raises, "it raised KeyError"), (nonsense, "it returned `int`"), (late, "within 2 s")):
         hooks = Hooks([Hook(point="before_tool", function=function, name="guard", timeout_s=2.0)], clock=clock)
         task = asyncio.create_task(hooks.run(BEFORE))
-        await clock.advance(3.0)
+        if function is late:
+            await clock.advance(3.0)
         (outcome,) = await asyncio.wait_for(task, 5)
         assert outcome.by == "guard" and outcome.denied is not None and words in outcome.denied
+
+
+@pytest.mark.promise("wait:tool")
+async def test_a_function_that_blocks_is_late_and_holds_nobody_up() -> None:
+    """Proves: the deadline of a plain function holds while it blocks, a late guard denies, a cancel ends the wait."""
+    clock = FakeClock()
+    begun, over = threading.Semaphore(0), threading.Event()
+
+    def blocks(_: Looks) -> Says:
+        begun.release()
+        over.wait(WAIT_S)
+        return None
+
+    hooks = Hooks([Hook(point="before_tool", function=blocks, name="guard", timeout_s=2.0)], clock=clock)
+    try:
+        late = asyncio.create_task(hooks.run(BEFORE))
+        assert await asyncio.to_thread(begun.acquire, timeout=WAIT_S)
+        await clock.advance(2.0)
+        (outcome,) = await asyncio.wait_for(late, WAIT_S)
+        cancelled = asyncio.create_task(hooks.run(BEFORE))
+        assert await asyncio.to_thread(begun.acquire, timeout=WAIT_S)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(cancelled, WAIT_S)
+        assert not over.is_set()
+    finally:
+        over.set()
+    assert outcome == HookOutcome(by="guard", call_id="a", denied="the hook failed (it did not answer within 2 s)")
+
+
+@pytest.mark.parametrize(
+    ("point", "hint"),
+    [("before_tol", "did you mean `before_tool`? "), ("turn_end", "did you mean `turn_ended`? "), ("x", ""), (3, "")],
+)
+def test_a_point_that_does_not_exist_is_refused(point: str, hint: str) -> None:
+    """Proves: a guard with a slip in its point fails when it is made, not open; the error names the points and the near one."""
+    with pytest.raises(CallerError) as refused:
+        Hook(point=point, function=lambda _: None, name="guard")  # pyright: ignore[reportArgumentType]
+    assert str(refused.value) == (
+        f"the hook `guard` is for the point `{point}`, which does not exist: {hint}"
+        "Points are before_tool, after_tool, before_request, turn_ended, turn_cancelled"
+    )
 
 
 async def test_what_looks_at_a_result_and_fails_leaves_it_and_a_change_reaches_the_next_one() -> None:

@@ -6,22 +6,26 @@ that only looks at a result leaves it as it is.
 """
 
 import asyncio
+import difflib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal, assert_never
+from typing import Literal, assert_never, cast, get_args
 
 import msgspec
 
 from turnwise.drivers.clock import Clock, wait_for_task
+from turnwise.drivers.threads import in_thread, is_async
 from turnwise.drivers.tool_output import journalable, result_of, words_of
+from turnwise.errors import CallerError
 from turnwise.turn.commands import PlannedCall, Purpose, RunHooks
 from turnwise.turn.config import Deadlines, HookPoint, TurnResult
 from turnwise.turn.events import HookOutcome
 from turnwise.vocab import Message, ToolResult, text_of
 
 SETTLE_S = 0.5
+THREAD = "turnwise-hook"
 
 _log = logging.getLogger("turnwise")
 
@@ -87,15 +91,26 @@ Point = Literal["before_tool", "after_tool", "before_request", "turn_ended", "tu
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
-    """A hook at a point. `function` (sync ones run in the event loop: be quick) takes what the point looks at and returns
-    what to do about it; `tools` is a glob of tool names that it is for; `timeout_s` are its seconds,
-    None: those of `Deadlines.hook_s`."""
+    """A hook at a point. `function` takes what the point looks at and returns what to do about it, or an awaitable of it; one
+    that is not `async def` runs in a thread of its own, so it may block. `tools` is a glob of tool names that it is for;
+    `timeout_s` are its seconds, None: those of `Deadlines.hook_s`. Raises CallerError for a point that does not exist: the
+    hook would never run, and guard nothing."""
 
     point: Point
     function: Callable[[Looks], Says | Awaitable[Says]]
     name: str
     tools: str = "*"
     timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        points: tuple[str, ...] = get_args(Point)
+        given = cast("object", self.point)
+        if given not in points:
+            near = difflib.get_close_matches(str(given), points, n=1)
+            hint = f"did you mean `{near[0]}`? " if near else ""
+            raise CallerError(
+                f"the hook `{self.name}` is for the point `{given}`, which does not exist: {hint}Points are {', '.join(points)}"
+            )
 
 
 class _Raised(msgspec.Struct, frozen=True):
@@ -218,9 +233,15 @@ class Hooks:
 
         timeout_s = deadlines.hook_s if hook.timeout_s is None else hook.timeout_s
 
+        def call() -> object:
+            try:
+                return hook.function(looks)
+            except BaseException as error:  # noqa: BLE001 (a stranger's: `sys.exit()` in it must not end the program)
+                return _Raised(words_of(error))
+
         async def work() -> object:
             try:
-                said = hook.function(looks)
+                said = hook.function(looks) if is_async(hook.function) else await in_thread(call, name=THREAD)
                 return await said if inspect.isawaitable(said) else said
             except asyncio.CancelledError:
                 raise

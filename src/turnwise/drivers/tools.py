@@ -2,13 +2,11 @@
 
 import asyncio
 import contextlib
-import contextvars
 import functools
 import inspect
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import groupby
-from typing import TypeVar, cast
+from typing import cast
 
 import msgspec
 
@@ -16,6 +14,7 @@ from turnwise.drivers.approvals import Approver
 from turnwise.drivers.clock import Clock, wait_for_task
 from turnwise.drivers.grants import judged_paths
 from turnwise.drivers.ledger import Ledger
+from turnwise.drivers.threads import in_thread, is_async
 from turnwise.drivers.tool_output import error_result, failure_of, result_of
 from turnwise.drivers.watching import Seen
 from turnwise.rules.limits import Limit
@@ -28,8 +27,9 @@ SETTLE_S = 0.5
 
 LARGE_ITEMS = 1000  # of a container that an async tool returns: turning it into JSON is worth a thread (0.1 ms)
 
+THREAD = "turnwise-tool"
+
 Arguments = dict[str, object]
-Outcome = TypeVar("Outcome")
 
 # asyncio holds tasks weakly; one that ignores its cancellation must stay somewhere until it ends.
 _abandoned: set[asyncio.Task[ToolResult]] = set()
@@ -187,7 +187,7 @@ class ToolRun:
         if ended:
             # `_call` raises nothing but a cancellation, and this one was not ours
             return _cancelled_itself(planned.call) if task.cancelled() else task.result()
-        stopped = await self._stop(task) and _is_async(function)  # a thread cannot be stopped
+        stopped = await self._stop(task) and is_async(function)  # a thread cannot be stopped
         outcome = " and was stopped" if stopped else ", may still be running"
         return error_result(planned.call, f"timed out after {planned.timeout_s:g} s{outcome}")
 
@@ -206,16 +206,16 @@ async def _call(function: Callable[[Arguments], object], planned: PlannedCall) -
     call = planned.call
     try:
         arguments: Arguments = {"input": planned.arguments} if call.free_form else _decode(planned.arguments)
-        if _is_async(function):
+        if is_async(function):
             value = function(arguments)
         else:
-            value = await _in_thread(functools.partial(_call_here, function, arguments, call))
+            value = await in_thread(functools.partial(_call_here, function, arguments, call), name=THREAD)
         if inspect.isawaitable(value):
             value = await cast("Awaitable[object]", value)
         if isinstance(value, ToolResult):
             return value
         if _is_large(value):  # a model's own serialiser may be slow, and others wait for the loop
-            return await _in_thread(functools.partial(result_of, call, value))
+            return await in_thread(functools.partial(result_of, call, value), name=THREAD)
         return result_of(call, value)
     except asyncio.CancelledError:
         task = asyncio.current_task()
@@ -246,29 +246,3 @@ def _is_large(value: object) -> bool:
 
 
 _decode = msgspec.json.Decoder(Arguments).decode
-
-
-def _is_async(function: Callable[[Arguments], object]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
-
-
-async def _in_thread(function: Callable[[], Outcome]) -> Outcome:
-    """Run it, which must not raise, in a daemon thread of its own: a pool's threads are joined at exit, so one stuck tool
-    would hang the program, and a pool of 6 (two cores) would make the seventh parallel call wait."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Outcome] = loop.create_future()
-
-    def settle(value: Outcome) -> None:
-        if not done.done():
-            done.set_result(value)
-
-    def work() -> None:
-        value = function()
-        try:
-            loop.call_soon_threadsafe(settle, value)
-        except RuntimeError:
-            return  # the loop is closed: the tool was abandoned and nobody waits for it any more
-
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(work,), name="turnwise-tool", daemon=True).start()
-    return await done
