@@ -170,7 +170,6 @@ PROMISES: dict[str, Promise] = {
     "end:budget": Promise(
         "Limits on requests, tokens, cost, wall time compose (`|`, `&`); the last affordable request is kept for the answer; children share the parent's budget.",
         "Chutes, field",
-        f"requests, tokens and wall time hold; cost comes with: {BILL}; children with: {WAIT}",
     ),
     "end:no-prefill": Promise(
         "The last message of a request is never an assistant message unless the endpoint is known to accept it.",

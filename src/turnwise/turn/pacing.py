@@ -105,19 +105,33 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def begin_step(
-        self, config: TurnConfig, *, spent: Spent, prompt_tokens: int, price: PriceRow | None = None
+        self,
+        config: TurnConfig,
+        *,
+        spent: Spent,
+        prompt_tokens: int,
+        price: PriceRow | None = None,
+        is_billed: bool = False,
     ) -> "Pacing":
         """Judge the step that would come next. Here and below: `prompt_tokens` are those of the next request, `price` is the
         row of the model that is asked, where a limit of cost needs it, and `is_billed` says that the step at hand is paid
         for, by a plan that bills by step."""
         longest = max(self.longest_step_s, self.at_s - self.step_s) if spent.steps else 0.0
         begun = msgspec.structs.replace(self, step_s=self.at_s, longest_step_s=longest)
-        return begun.judge(config, spent=spent, prompt_tokens=prompt_tokens, price=price)
+        return begun.judge(config, spent=spent, prompt_tokens=prompt_tokens, price=price, is_billed=is_billed)
 
-    def judge(self, config: TurnConfig, *, spent: Spent, prompt_tokens: int, price: PriceRow | None) -> "Pacing":
+    def judge(
+        self,
+        config: TurnConfig,
+        *,
+        spent: Spent,
+        prompt_tokens: int,
+        price: PriceRow | None,
+        is_billed: bool = False,
+    ) -> "Pacing":
         """Judge the step that has begun."""
         limit = _limit_of(config)
-        coming = self._forecast(prompt_tokens, price=price)
+        coming = self._forecast(prompt_tokens, price=price, is_billed=is_billed)
         allowed = pace(limit, spent=spent, forecast=coming)
         untimed = msgspec.structs.replace(coming.answer, elapsed_s=0.0)
         if allowed == "stop" and not is_over(limit, spent=spent + untimed):

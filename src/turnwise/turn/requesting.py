@@ -55,9 +55,13 @@ class Requesting(Finishing, kw_only=True):
         return self.config.prices.get(self.prepared.model or self.config.model)
 
     def _paced(self) -> Pacing:
-        """The pace of the step that begins now."""
+        """The pace of the step that begins now, or that has to be sent again."""
         return self.pacing.begin_step(
-            self.config, spent=self._spent, prompt_tokens=self._prompt_tokens, price=self._price
+            self.config,
+            spent=self._spent,
+            prompt_tokens=self._prompt_tokens,
+            price=self._price,
+            is_billed=self.purse.is_billed(self.step),
         )
 
     def _affords(self, *, answers: bool) -> bool:
