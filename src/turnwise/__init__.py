@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from turnwise.rules.retries import RetryPolicy
     from turnwise.turn.approvals import Approval
     from turnwise.turn.commands import PrepareStep as StepView
-    from turnwise.turn.config import Deadlines
+    from turnwise.turn.config import Deadlines, ScriptLimits
     from turnwise.turn.events import StepPrepared as StepChanges
     from turnwise.vocab import (
         Fault,
@@ -100,7 +100,7 @@ _ROOMS = {
     "turnwise.rules.retries": ("RetryPolicy",),
     "turnwise.turn.approvals": ("Approval",),
     "turnwise.turn.commands": ("StepView=PrepareStep",),
-    "turnwise.turn.config": ("Deadlines",),
+    "turnwise.turn.config": ("Deadlines", "ScriptLimits"),
     "turnwise.turn.events": ("StepChanges=StepPrepared",),
     "turnwise.vocab": (
         "Fault",
@@ -164,6 +164,7 @@ __all__ = [
     "RetryPolicy",
     "RunFinished",
     "RunResult",
+    "ScriptLimits",
     "Settings",
     "StepChanges",
     "StepStarted",

@@ -88,6 +88,14 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             or _row_of(self.project, model=model, profile=profile)
         )
 
+    def bills_requests(self, model: str, *, profile: str) -> bool:
+        """Whether each request to `model` costs the same, whatever is in it. Does not read the table of token prices: where
+        that may know the model, a project's row does not count."""
+        row = _row_of(self.user, model=model, profile=profile) or _row_of(_own_plans(), model=model, profile=profile)
+        if row is None and profile not in _plans().tables:
+            row = _row_of(self.project, model=model, profile=profile)
+        return row is not None and row.plan == "request"
+
     def warm(self, *models: str, profile: str) -> None:
         """Begin to read the table beside the event loop, if one of these models will need it."""
         needed = profile in _plans().tables and not all(

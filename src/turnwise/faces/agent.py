@@ -5,7 +5,7 @@ import contextlib
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack, cast
+from typing import Literal, TypedDict, Unpack, cast
 
 import msgspec
 
@@ -29,6 +29,7 @@ from turnwise.faces.children import MAX_DEPTH, Child, RunChild, task_tool
 from turnwise.faces.models import ModelName, open_endpoint, read_model
 from turnwise.faces.results import RunResult, run_result
 from turnwise.faces.schemas import OutputType, read_output_type
+from turnwise.faces.scripts import with_script
 from turnwise.faces.tools import ToolLike, read_tools
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.history import check_input, open_calls
@@ -40,7 +41,7 @@ from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.approvals import Approval
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import PrepareStep
-from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, Fallback, Recover, Room, TurnConfig
+from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, Fallback, Recover, Room, ScriptLimits, TurnConfig
 from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.turn.snapshot import SessionSoFar, fold_session
 from turnwise.vocab import File, Message, Settings, StopReason, Text, ToolChoice, ToolResult
@@ -106,7 +107,9 @@ class Agent:
     neither. `policy` are permission rules: they allow, deny, or ask `approver` about a call, whose paths and commands `inspect`
     finds out; what nobody answers in time is denied. `hooks` see calls, results and requests, and may change or deny them.
     `agents` are those that the model may hand tasks to (a tool `task`), by name and with their `description`; they draw on this
-    agent's limits and nest `max_depth` deep. `model_limits` stand over what is known of the model, figure by figure, `prices`
+    agent's limits and nest `max_depth` deep. `script` offers a tool in which the model writes a small program that calls the
+    other tools, within `script_limits`: one request then runs many calls; `auto` offers it where the plan bills by the request.
+    `model_limits` stand over what is known of the model, figure by figure, `prices`
     over what is known of its price.
 
     `async with Agent(...)` keeps connections open between runs. Raises UnknownModel, MissingKey, BadTool or another
@@ -142,6 +145,8 @@ class Agent:
         agents: "Mapping[str, Agent] | None" = None,
         description: str = "",
         max_depth: int = MAX_DEPTH,
+        script: Literal["auto"] | bool = "auto",
+        script_limits: ScriptLimits = ScriptLimits(),  # noqa: B008 (frozen)
         extra: Mapping[str, object] | None = None,
         base_url: str | None = None,
         api_key: str | None = None,
@@ -163,6 +168,9 @@ class Agent:
         self.description = description
         self._output = None if output_type is None else read_output_type(output_type)
         self._prices = prices
+        self._scripted = (
+            prices.bills_requests(self._model.name, profile=self._model.profile.name) if script == "auto" else script
+        )
         self._prepare_step = prepare_step
         self._journal = journal
         self._folder = folder or Path.cwd()
@@ -197,6 +205,7 @@ class Agent:
             model_limits=limits_over(find_limits(self._model.name, profile=profile.name), model_limits),
             allowed=tuple(allowed),
             deadlines=deadlines,
+            script_limits=script_limits,
             policy=policy,
             hooks=self._hooks.points,
             family=profile.family,
@@ -280,7 +289,9 @@ class Agent:
         return any(said)
 
     async def _run(self, prompt: Prompt | None, *, transport: Transport, options: RunOptions) -> RunResult:
-        tools = read_tools(options["tools"]) if "tools" in options else self._tools
+        tools = with_script(
+            read_tools(options["tools"]) if "tools" in options else self._tools, scripted=self._scripted
+        )
         output = read_output_type(options["output_type"]) if "output_type" in options else self._output
         prepare_step = options.get("prepare_step", self._prepare_step)
         before, session_id = self._before(options)
@@ -342,11 +353,12 @@ class Agent:
             idle_s=self._config.deadlines.child_idle_s,
         )
         limits = self._config.limits
+        tools = with_script(self._tools, scripted=self._scripted)
         if order.grant is not None:
             limits = order.grant if limits is None else limits | order.grant
         config = self._config_of_run(
             {"limits": limits},
-            tools=self._tools,
+            tools=tools,
             output=self._output,
             prepares=self._prepare_step is not None,
             session_id=session_id,
@@ -369,7 +381,7 @@ class Agent:
             runner = Runner(
                 self._endpoint,
                 transport=self._transport or await self._open_transport(stack),
-                tools=self._tools,
+                tools=tools,
                 clock=self._clock,
                 circuits=self._circuits,
                 prepare_step=None if self._prepare_step is None else self._prepares(self._prepare_step, config=config),

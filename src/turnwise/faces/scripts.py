@@ -55,6 +55,12 @@ def script_tool(tools: Sequence[Tool]) -> Tool | None:
     return Tool(offer=ToolOffer(spec=spec, script=True, exclusive=True))
 
 
+def with_script(tools: tuple[Tool, ...], *, scripted: bool) -> tuple[Tool, ...]:
+    """The tools, and behind them the one that runs programs over them, where it is wanted and there is anything to call."""
+    made = script_tool(tools) if scripted else None
+    return tools if made is None else (*tools, made)
+
+
 class _Schema(msgspec.Struct):
     properties: dict[str, msgspec.Raw] = {}
     required: list[str] = []

@@ -1,0 +1,162 @@
+"""Scripted steps through the library's face: what is offered, and what the lab counts."""
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from turnwise import Agent, Journal, tool
+from turnwise.drivers.prices import Prices
+from turnwise.drivers.tools import Tool
+from turnwise.drivers.workspace import workspace_tools
+from turnwise.faces.scripts import NAME, script_tool
+from turnwise.faces.tools import read_tools
+from turnwise.lab import Lab
+from turnwise.rules.pricing import PriceRow
+from turnwise.testing import FakeClock, ScriptedModel, call
+from turnwise.turn.events import ScriptCalled, ScriptFinished
+from turnwise.vocab import ToolResult, ToolSpec, text_of
+
+BASES = {"gemini": "/v1beta", "anthropic_messages": ""}  # Anthropic's base URL has no version
+each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
+CHECK = 'if grep -q "return a + b$" calc.py; then echo "3 passed"; else echo "1 failed: add(1, 2) is not 3"; fi\n'
+BY_REQUEST = Prices(user={"m": PriceRow(plan="request", source="test", request_usd=None)})
+BY_TOKEN = Prices(user={"m": PriceRow(plan="free", source="test")})
+
+
+@tool(effect="read")
+def read(path: str, limit: int | None = None) -> str:
+    """Read a file."""
+    return f"{path}, {limit}"
+
+
+@tool
+def mark(word: Literal["good", "bad"], places: list[int]) -> str:
+    """Mark places."""
+    return f"{word} {places}"
+
+
+def agent_on(lab: Lab, model: str, *, family: str, folder: Path, script: bool, journal: Journal | None = None) -> Agent:
+    return Agent(
+        f"{family}:{model}",
+        base_url=lab.url + BASES.get(family, "/v1"),
+        tools=workspace_tools(folder),
+        script=script,
+        journal=journal,
+        folder=folder,
+    )
+
+
+def names_offered(agent_options: dict[str, object], *, prices: Prices) -> list[str]:
+    model = ScriptedModel(["Done."])
+    agent = Agent(
+        "openai_chat:m",
+        base_url=model.endpoint.base_url,
+        transport=model,
+        tools=[read],
+        prices=prices,
+        room="off",
+        **agent_options,  # pyright: ignore[reportArgumentType]
+    )
+    agent.run_sync("go")
+    return [offered.name for offered in model.asked[0].tools]
+
+
+@each_family
+@pytest.mark.promise("bill:saved")
+async def test_read_edit_test_mend_answer_takes_two_requests_with_a_program(family: str, tmp_path: Path) -> None:
+    """Proves: what takes six requests call by call takes two in one program, on real files, by the lab's own count."""
+    counts: dict[str, int] = {}
+    async with Lab() as lab:
+        for model in ("script-read-edit-test", "script-step-by-step"):
+            (tmp_path / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+            (tmp_path / "check.sh").write_text(CHECK)
+            lab.reset()
+            result = await agent_on(lab, model, family=family, folder=tmp_path, script=True).run("Mend add.")
+            assert (result.text[-15:], result.complete) == ("Done: 3 passed.", True)
+            assert (tmp_path / "calc.py").read_text() == "def add(a, b):\n    return a + b\n"
+            assert result.requests == lab.count()
+            counts[model] = lab.count()
+    assert counts == {"script-read-edit-test": 2, "script-step-by-step": 6}
+
+
+@each_family
+@pytest.mark.promise("bill:saved")
+async def test_ten_independent_reads_take_two_requests(family: str, tmp_path: Path) -> None:
+    """Proves: ten reads are one step of the interpreter and one request; the journal has each of them, the history none."""
+    for number in range(10):
+        (tmp_path / f"part-{number}.txt").write_text("bees\n" if number % 2 else "ants\n")
+    with Journal.open(None, clock=FakeClock()) as journal:
+        async with Lab() as lab:
+            agent = agent_on(lab, "script-ten-reads", family=family, folder=tmp_path, script=True, journal=journal)
+            result = await agent.run("How many of them are about bees?")
+            assert lab.count() == result.requests == 2
+        assert result.text == "Bees are in 5 of 10 files."
+        events = journal.events(journal.find_session(result.session).turns[0].id)
+    batches = [[one.name for one in event.calls] for event in events if isinstance(event, ScriptCalled)]
+    assert batches == [["read"] * 10]
+    assert [event.text for event in events if isinstance(event, ScriptFinished)] == ["5 of 10\n"]
+    results = [part for message in result.messages for part in message.parts if isinstance(part, ToolResult)]
+    assert [part.name for part in results] == [NAME]
+
+
+@pytest.mark.promise("bill:saved")
+def test_it_is_on_offer_where_the_plan_bills_by_the_request() -> None:
+    """Proves: `auto` looks at the price; what is said holds against it either way."""
+    assert names_offered({}, prices=BY_REQUEST) == ["read", "script"]
+    assert names_offered({}, prices=BY_TOKEN) == ["read"]
+    assert names_offered({}, prices=Prices()) == ["read"]
+    assert names_offered({"script": False}, prices=BY_REQUEST) == ["read"]
+    assert names_offered({"script": True}, prices=BY_TOKEN) == ["read", "script"]
+
+
+@pytest.mark.promise("step:prefix-stable")
+async def test_a_model_that_never_uses_it_makes_the_same_requests() -> None:
+    """Proves: no request more, and each begins with the bytes of the one before, as without the tool."""
+    counted: list[list[bytes]] = []
+    for script in (False, True):
+        model = ScriptedModel([call("read", path="a"), call("read", path="b"), "Done."])
+        agent = Agent(
+            "openai_chat:m", base_url=model.endpoint.base_url, transport=model, tools=[read, mark], script=script
+        )
+        result = await agent.run("go")
+        assert result.prefix_changes == ()
+        assert len({request.tools for request in model.asked}) == 1
+        counted.append([text_of(message).encode() for message in model.asked[-1].messages])
+    assert counted[0] == counted[1]
+
+
+def test_the_description_names_each_function_in_one_line() -> None:
+    """Proves: signatures come from the schemas, a name that Python cannot say is made one, and what runs elsewhere is left
+    out; equal tools give equal bytes."""
+    own = read_tools(
+        [
+            read,
+            mark,
+            ToolSpec(name="at_the_client"),
+            Tool(offer=read.tool.offer.__class__(spec=ToolSpec(name="web-fetch", free_form=True))),
+            Tool(offer=read.tool.offer.__class__(spec=ToolSpec(name="import", parameters='{"type":"object"}'))),
+            Tool(offer=read.tool.offer.__class__(spec=ToolSpec(name="odd", parameters='{"properties":[]}'))),
+        ]
+    )
+    made, again = script_tool(own), script_tool(own)
+    assert made is not None and made == again
+    assert made.offer.spec.description.partition("Functions:\n")[2].splitlines() == [
+        "read(path: str, limit: int | None = ...)",
+        'mark(word: "good" | "bad", places: list[int])',
+        "web_fetch(input: str)",
+        "import_()",
+        "odd(...)",
+    ]
+
+
+def test_nothing_is_offered_where_nothing_can_be_called() -> None:
+    """Proves: no tool for an agent without tools of its own, and a user's own `script` stays theirs."""
+
+    @tool(name="script")
+    def own(text: str) -> str:
+        return text
+
+    assert script_tool(()) is None
+    assert script_tool(read_tools([ToolSpec(name="at_the_client")])) is None
+    assert script_tool(read_tools([read, own])) is None
