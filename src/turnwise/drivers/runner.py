@@ -16,6 +16,7 @@ from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import Clock, SystemClock, sleep
 from turnwise.drivers.endpoints import Endpoint, build_http_request
 from turnwise.drivers.exchange import Exchange
+from turnwise.drivers.fact_finding import Inspector, find_facts
 from turnwise.drivers.journal import Record, RequestSent, ToolsStarted, TurnJournal
 from turnwise.drivers.ledger import Ledger
 from turnwise.drivers.scripts import Scripts
@@ -36,7 +37,6 @@ from turnwise.drivers.watching import (
 )
 from turnwise.errors import CallerError
 from turnwise.rules.limits import wall_time_s
-from turnwise.rules.permission_facts import CallFacts
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import (
     Ask,
@@ -44,7 +44,6 @@ from turnwise.turn.commands import (
     Command,
     FinishTurn,
     InspectCalls,
-    PlannedCall,
     PrepareStep,
     RunHooks,
     RunScript,
@@ -54,7 +53,6 @@ from turnwise.turn.commands import (
 )
 from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.events import (
-    CallsInspected,
     Event,
     HookOutcome,
     HooksRan,
@@ -78,8 +76,6 @@ OutputChecker = Callable[[str], Sequence[str]]
 """What is wrong with an answer's JSON that fits the schema, in words for the model. Runs in the event loop: be quick."""
 StepPreparer = Callable[[PrepareStep], StepPrepared | Awaitable[StepPrepared | None] | None]
 Doable = PrepareStep | RunHooks | SendRequest | CheckOutput | InspectCalls | Ask | RunTools | RunScript | Wait
-Inspector = Callable[[Sequence[PlannedCall]], Awaitable[Sequence[CallFacts]]]
-"""The facts of calls: resolved paths, parsed shell commands."""
 HookRunner = Callable[[RunHooks], Awaitable[Sequence[HookOutcome]]]
 """Runs the user's hooks of one point, within their deadlines."""
 InterruptKind = Literal["cancel", "deadline"]
@@ -338,7 +334,9 @@ class _Running:
                 checker = self._means.check_output
                 return OutputChecked(problems=() if checker is None else tuple(checker(json)))
             case InspectCalls():
-                return await self._inspect(command)
+                return await find_facts(
+                    command, inspector=self._means.inspect, clock=self._clock, scrub=self._means.endpoint.scrub
+                )
             case RunHooks():
                 return await self._hook(command)
             case Ask():
@@ -360,11 +358,6 @@ class _Running:
         if inspect.isawaitable(prepared):
             prepared = await prepared
         return prepared or StepPrepared()
-
-    async def _inspect(self, command: InspectCalls) -> CallsInspected:
-        if self._means.inspect is None:
-            return CallsInspected(facts=())
-        return CallsInspected(facts=tuple(await self._means.inspect(command.calls)))
 
     async def _hook(self, command: RunHooks) -> HooksRan:
         if self._means.run_hooks is None:

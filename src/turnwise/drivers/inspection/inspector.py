@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from turnwise.drivers.clock import Clock, Overdue, SystemClock, Watchdog
+from turnwise.drivers.fact_finding import Inspector
 from turnwise.drivers.inspection.calls import inspect_call
-from turnwise.drivers.runner import Inspector
 from turnwise.drivers.tools import Tool
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.turn.commands import PlannedCall
