@@ -168,9 +168,7 @@ class Agent:
         self.description = description
         self._output = None if output_type is None else read_output_type(output_type)
         self._prices = prices
-        self._scripted = (
-            prices.bills_requests(self._model.name, profile=self._model.profile.name) if script == "auto" else script
-        )
+        self._script: Literal["auto"] | bool = script
         self._prepare_step = prepare_step
         self._journal = journal
         self._folder = folder or Path.cwd()
@@ -289,9 +287,7 @@ class Agent:
         return any(said)
 
     async def _run(self, prompt: Prompt | None, *, transport: Transport, options: RunOptions) -> RunResult:
-        tools = with_script(
-            read_tools(options["tools"]) if "tools" in options else self._tools, scripted=self._scripted
-        )
+        tools = self._with_script(read_tools(options["tools"]) if "tools" in options else self._tools)
         output = read_output_type(options["output_type"]) if "output_type" in options else self._output
         prepare_step = options.get("prepare_step", self._prepare_step)
         before, session_id = self._before(options)
@@ -353,7 +349,7 @@ class Agent:
             idle_s=self._config.deadlines.child_idle_s,
         )
         limits = self._config.limits
-        tools = with_script(self._tools, scripted=self._scripted)
+        tools = self._with_script(self._tools)
         if order.grant is not None:
             limits = order.grant if limits is None else limits | order.grant
         config = self._config_of_run(
@@ -422,6 +418,11 @@ class Agent:
             recover=options.get("recover", config.recover),
             prepares_steps=prepares,
         )
+
+    def _with_script(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        name, profile = self._model.name, self._model.profile.name
+        wanted = self._prices.bills_requests(name, profile=profile) if self._script == "auto" else self._script
+        return with_script(tools, scripted=wanted)
 
     def _find_price(self, model: str, at_s: float) -> PriceRow | None:
         return self._prices.find(model, profile=self._model.profile.name, at_s=at_s)
