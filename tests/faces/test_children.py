@@ -211,6 +211,24 @@ async def test_children_share_the_limits_of_the_root_three_deep() -> None:
         assert result.written_locally is False
 
 
+@pytest.mark.promise("end:budget")
+async def test_more_children_than_requests_do_not_all_starve() -> None:
+    """Ten side by side: as many of the first as there are requests get one each, the others are told."""
+    names = [f"child{number}" for number in range(10)]
+    lab = Lab([delegates(*names)])
+    child = agent_of(lab, "plain-answer")
+    for most in range(1, 14):
+        lab.reset()
+        agents = dict.fromkeys(names, child)
+        result = await agent_of(lab, "delegates", agents=agents, limits=MaxRequests(most)).run("Go.")
+        begun = min(max(most - 2, 0), 10)  # the root's step and its answer are its own
+        if most > 1:
+            said = [said_by(result, nth=nth).partition(" ")[0] for nth in range(10)]
+            assert said == ["Hello"] * begun + ["Not"] * (10 - begun)
+        assert [one.requests for one in result.children] == [1] * begun
+        assert lab.count() == result.requests + begun <= most
+
+
 @pytest.mark.promise("wait:cancel", "bill:wire")
 async def test_cancel_reaches_the_deepest_child_within_a_second() -> None:
     """All three levels settle, every call has its result, and what was spent is told."""

@@ -67,6 +67,16 @@ def share_of(limit: Limit, *, spent: Spent, among: int) -> Share:
             assert_never(limit)
 
 
+def shares_of(limit: Limit, *, spent: Spent, among: int) -> tuple[Share, int]:
+    """The share of each of the first so many of `among` children: of as many as can be given enough for one request. A share
+    that is too small for anybody would leave what there is unspent."""
+    for count in range(among, 0, -1):
+        share = share_of(limit, spent=spent, among=count)
+        if share.enough:
+            return share, count
+    return NOTHING_LEFT, 0
+
+
 def _of(limit: AnyOf | AllOf) -> Limit | None:
     if not limit.limits:
         return None

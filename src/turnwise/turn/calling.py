@@ -11,7 +11,7 @@ import msgspec
 from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.limits import most_usd
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.rules.shares import share_of
+from turnwise.rules.shares import shares_of
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.asking import Asking
 from turnwise.turn.calls import Adopted, sort_calls
@@ -132,17 +132,19 @@ class Calling(Retrying, kw_only=True):
         return self._after_tools(())
 
     def _grant(self, children: Sequence[str]) -> None:
-        """Give each child its share of what the limits leave, before it is spent (promise end:budget)."""
+        """Give each child its share of what the limits leave, before it is spent (promise end:budget); where that is too
+        little for all of them, the first ones."""
         if self.config.limits is None:
             return
         spent = self._spent + self.pacing.answer(prompt_tokens=self._prompt_tokens, price=self._price)
-        share = share_of(self.config.limits, spent=spent, among=len(children))
+        share, count = shares_of(self.config.limits, spent=spent, among=len(children))
+        afforded = frozenset(children[:count])
         planned: list[PlannedCall] = []
         refused: dict[str, ToolResult] = {}
         for plan in self.planned:
             if plan.call.id not in children:
                 planned.append(plan)
-            elif share.enough:
+            elif plan.call.id in afforded:
                 planned.append(msgspec.structs.replace(plan, grant=share.limit))
             else:
                 refused[plan.call.id] = error_result(plan.call, text=NOTHING_LEFT_FOR_CHILD)
