@@ -47,6 +47,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "work/key.pem": "pem\n",
         "work/sub/x.txt": "x\n",
         "work/.git/HEAD": "ref: refs/heads/main\n",
+        "work/.git/objects/kept": "",
+        "work/.git/refs/kept": "",
         "work/.git/config": "[core]\n\tbare = false\n",
         "outside/file.txt": "outside\n",
         "home/.ssh/id_rsa": "key\n",

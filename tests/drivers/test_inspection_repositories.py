@@ -1,15 +1,18 @@
 """A folder's own git settings can make `git status` run a program; then it is asked about."""
 
 import os
+import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from turnwise.drivers.inspection import inspect_call
+from turnwise.drivers.inspection.repositories import doubt
 from turnwise.rules.permissions import Kind, Policy, judge_permission
 
 
-def verdict(command: str, *, work: Path) -> Kind:
+def verdict(command: str, *, work: Path, environment: Mapping[str, str] | None = None) -> Kind:
     facts = inspect_call(
         "1",
         tool="bash",
@@ -17,14 +20,15 @@ def verdict(command: str, *, work: Path) -> Kind:
         arguments={"command": command},
         workspace=work,
         home=work.parent,
-        environment={},
+        environment=environment or {},
     )
     policy = Policy(workspace=os.path.realpath(work), home=str(work.parent), attended=True)
     return judge_permission(facts, policy=policy).kind
 
 
 def repository(at: Path, *, config: str = "[core]\n\tbare = false\n") -> Path:
-    (at / ".git" / "hooks").mkdir(parents=True)
+    for name in ("hooks", "objects", "refs"):
+        (at / ".git" / name).mkdir(parents=True)
     (at / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     (at / ".git" / "config").write_text(config)
     return at
@@ -61,6 +65,16 @@ def test_ordinary_settings_leave_git_status_allowed(config: str, tmp_path: Path)
         '[remote "origin"]\n\tpromisor = true\n',
         "[log]\n\tshowSignature = true\n",
         "[gpg]\n\tprogram = ./x\n",
+        "[core]\n\tnosuch = 1\n",
+        "[core]\rfsmonitor = ./x\n",
+        "[core]\x0bfsmonitor = ./x\n",
+        "[core] # x ]\nfsmonitor = ./x\n",
+        "[core]\n\tabbrev = 7 \\\nfsmonitor = ./x\n",
+        "[core]\n\tfsmonitor\\\n = ./x\n",
+        "[core]abbrev = 7\n[core]fsmonitor = ./x\n",
+        '[diff "x"]\n\trenames = true\n',
+        "[diff.x]\n\trenames = true\n",
+        "fsmonitor = ./x\n",
         "[core]\n" + "# x\n" * 100_000,
     ],
 )
@@ -87,23 +101,117 @@ def test_the_repository_is_looked_for_where_git_looks(tmp_path: Path) -> None:
     (bare / "objects").mkdir(parents=True)
     (bare / "refs").mkdir()
     (bare / "HEAD").write_text("x")
-    assert verdict("cd sub && git status", work=work) == "allow"
+    (bare / "below").mkdir()
     assert verdict("cd hostile && git status", work=work) == "ask"
     assert verdict("cd bare && git status", work=work) == "ask"
-    assert verdict("cd nosuch; git status", work=work) == "allow"
+    assert verdict("cd bare/below && git status", work=work) == "ask"
+    plain = repository(tmp_path / "other")
+    (plain / "sub").mkdir()
+    assert verdict("cd sub && git status", work=plain) == "allow"
+    assert verdict("cd nosuch; git status", work=plain) == "allow"
     outside = tmp_path / "plain"
     outside.mkdir()
     assert verdict("git diff a b", work=outside) == "ask"
 
 
-def test_a_worktree_is_judged_by_the_settings_of_its_repository(tmp_path: Path) -> None:
-    """A `.git` file that leads anywhere else is asked about."""
-    main, work = repository(tmp_path / "main"), tmp_path / "work"
-    (main / ".git" / "worktrees" / "work").mkdir(parents=True)
-    work.mkdir()
-    (work / ".git").write_text(f"gitdir: {main}/.git/worktrees/work\n")
-    assert verdict("git status", work=work) == "allow"
-    (main / ".git" / "config").write_text("[core]\n\tfsmonitor = ./x\n")
+def git(script: str, *, at: Path) -> None:
+    """Real repositories: what git itself takes as one."""
+    alone = {"PATH": os.environ["PATH"], "HOME": str(at), "GIT_CONFIG_NOSYSTEM": "1"}
+    identity = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; "
+    subprocess.run(["bash", "-ec", identity + script], cwd=at, env=alone, check=True, capture_output=True, timeout=30)
+
+
+PLAIN = "git init -q . && echo a > a && git add a && git commit -qm x"
+NESTED = (
+    PLAIN
+    + " && mkdir sub && cd sub && git init -q . && echo '* filter=e' > .gitattributes && git add . && git commit -qm s"
+)
+SUBMODULE = NESTED + " && cd .. && git add sub && git commit -qm sub && cd sub && "
+MODULE = (
+    " && cd .. && mkdir .git/modules && mv sub/.git .git/modules/sub && echo 'gitdir: ../.git/modules/sub' > sub/.git"
+)
+READS = ("git status", "git status -s", "git diff", "git diff --submodule=log", "git describe --dirty")
+
+
+@pytest.mark.parametrize("command", READS)
+def test_a_repository_as_git_makes_it_is_read_without_asking(command: str, tmp_path: Path) -> None:
+    """Unless the command itself goes into submodules; after it has moved to another branch, and to none, too."""
+    wanted = "ask" if "--submodule" in command else "allow"
+    git(PLAIN, at=tmp_path)
+    assert verdict(command, work=tmp_path) == wanted
+    git(
+        "git checkout -qb other && git config user.name x && git remote add origin https://example.org/x.git",
+        at=tmp_path,
+    )
+    assert verdict(command, work=tmp_path) == wanted
+    git("git checkout -q --detach", at=tmp_path)
+    assert verdict(command, work=tmp_path) == wanted
+
+
+@pytest.mark.parametrize("command", READS)
+@pytest.mark.parametrize(
+    "made",
+    [
+        PLAIN + " && git config core.fsmonitor ./x",
+        PLAIN
+        + " && cp -r .git other && git config -f other/config core.fsmonitor ./x && echo ../other > .git/commondir",
+        PLAIN + " && mkdir -p .git/hooks && ln -s ../../x .git/hooks/post-index-change",
+        PLAIN + " && mv .git other && ln -s other .git",
+        PLAIN + " && mv .git other && echo 'gitdir: other' > .git",
+        PLAIN + " && mv .git/objects other && ln -s ../other .git/objects",
+        PLAIN + " && mv .git/config other && ln -s ../other .git/config",
+        PLAIN + " && mv .git/config other && mkfifo .git/config",
+        PLAIN + " && chmod a-x .git/refs",
+        PLAIN + " && echo nonsense > .git/HEAD",
+        PLAIN + " && git config extensions.worktreeConfig true && git config --worktree core.fsmonitor ./x",
+        PLAIN + " && touch .git/config.worktree",
+        PLAIN + " && touch .gitmodules",
+        NESTED,
+        SUBMODULE + "git config core.fsmonitor ./x",
+        SUBMODULE + "git config filter.e.clean ./x",
+        SUBMODULE + "git config core.fsmonitor ./x" + MODULE,
+        SUBMODULE + "git config core.fsmonitor ./x" + MODULE + " && mv sub/.git other",
+    ],
+)
+def test_a_repository_that_is_not_plain_is_asked_about(made: str, command: str, tmp_path: Path) -> None:
+    """Settings from elsewhere, submodules and repositories below with settings of their own, a `.git` that git may not take."""
+    (tmp_path / "work").mkdir()
+    git(made, at=tmp_path / "work")
+    assert verdict(command, work=tmp_path / "work") == "ask"
+
+
+@pytest.mark.parametrize("command", READS)
+@pytest.mark.parametrize("place", ["work", "work/sub"])
+def test_a_git_folder_that_git_passes_over_is_asked_about(command: str, place: str, tmp_path: Path) -> None:
+    """An empty `.git` has no settings; git takes those of the repository above."""
+    git(PLAIN + " && git config core.fsmonitor ./x", at=tmp_path)
+    (tmp_path / place / ".git").mkdir(parents=True)
+    assert verdict(command, work=tmp_path / place) == "ask"
+
+
+def test_more_files_than_are_looked_through_are_asked_about(tmp_path: Path) -> None:
+    """A repository might lie among the rest."""
+    work = repository(tmp_path / "work")
+    for count in range(20):
+        (work / f"{count}.txt").touch()
+    assert doubt(str(work), max_walked=21) == ""
+    assert doubt(str(work), max_walked=20) == (
+        "it has more than 20 files, too many to look for other repositories among them"
+    )
+
+
+def test_an_environment_that_steers_git_is_asked_about(tmp_path: Path) -> None:
+    """Another repository, other settings; not a name for commits."""
+    work = repository(tmp_path / "work")
+    assert verdict("git status", work=work, environment={"GIT_AUTHOR_NAME": "x", "GIT_PAGER": "cat"}) == "allow"
+    for name in ("GIT_DIR", "GIT_CONFIG_COUNT", "GIT_EXTERNAL_DIFF"):
+        assert verdict("git status", work=work, environment={name: "x"}) == "ask"
+
+
+def test_a_worktree_is_asked_about(tmp_path: Path) -> None:
+    """Its settings lie in the repository that its `.git` file names, and that file came with the folder."""
+    main, work = tmp_path / "main", tmp_path / "work"
+    main.mkdir()
+    git(PLAIN + " && git worktree add -q ../work", at=main)
     assert verdict("git status", work=work) == "ask"
-    (work / ".git").write_text(f"gitdir: {main}/elsewhere\n")
-    assert verdict("git status", work=work) == "ask"
+    assert verdict("git status", work=main) == "allow"

@@ -178,7 +178,7 @@ _LOG = _reader(
     relative left-right cherry-pick cherry-mark simplify-merges pickaxe-regex pickaxe-all regexp-ignore-case
     merge-base no-prefix compact-summary dirstat""",
     values="""max-count skip since until after before author committer grep format pretty date decorate stat unified abbrev
-    diff-filter word-diff color inter-hunk-context diff-algorithm min-parents max-parents find-renames submodule""",
+    diff-filter word-diff color inter-hunk-context diff-algorithm min-parents max-parents find-renames""",
 )
 _GIT: dict[str, Reader] = {
     "status": _reader(

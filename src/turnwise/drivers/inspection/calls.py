@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from turnwise.drivers.inspection.paths import Paths
+from turnwise.drivers.inspection.repositories import environment_doubt
 from turnwise.drivers.inspection.shell import inspect_script
 from turnwise.drivers.workspace.previews import paths_of_call
 from turnwise.rules.permission_facts import Access, CallFacts, PathFact, ShellFacts
@@ -48,7 +49,9 @@ def inspect_call(
     if effect == "execute":
         command = next((arguments[key] for key in COMMAND_KEYS if key in arguments), None)
         if isinstance(command, str):
-            shell = inspect_script(command, paths=paths, cdpath="CDPATH" in environment)
+            shell = inspect_script(
+                command, paths=paths, cdpath="CDPATH" in environment, git_doubt=environment_doubt(environment)
+            )
         elif command is not None:
             shell = ShellFacts(parsed=False, problem="the command is no text")
     if effect == "none":

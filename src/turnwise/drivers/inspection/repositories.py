@@ -1,60 +1,174 @@
-"""Whether a git repository's own settings make `git status` run a program.
+"""Whether a git repository makes `git status` run a program.
 
-They come with a folder that was unpacked or copied: git trusts `.git/config`, so reading it is part of judging git.
+What does comes with a folder that was unpacked or copied: git trusts `.git`. So a repository is judged plain by what is known
+to be harmless, and anything else is a doubt. Source: git-config(1), gitrepository-layout(5), git's `setup.c`.
 """
 
+import os
 import re
+import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 MAX_CONFIG_BYTES = 256 * 1024
-_RUNS = re.compile(
-    r"(?:^|\]|\ufeff)\s*(?:fsmonitor|pager|external|textconv|command|hookspath|sshcommand|editor|askpass|helper|process|clean|smudge|program"
-    r"|worktree|path|driver|cmd|showsignature|worktreeconfig|promisor|partialclone|uploadpack|vcs)\s*(?:=|$|[;#])"
-    r"|\[\s*(?:include|alias|pager|filter|protocol)",
-    re.IGNORECASE | re.MULTILINE,
+MAX_HEAD_BYTES = 4096
+MAX_WALKED = 100_000  # entries of a working tree, some 0.2 s
+
+_HEAD = re.compile(rb"(?:ref: refs/[^\s\x00]+|[0-9a-f]{40}|[0-9a-f]{64})\n?")
+_SECTION = re.compile(r'\[([a-z][a-z0-9-]*)( "(?:[^"\\\n]|\\["\\])*")?\]', re.IGNORECASE)
+_ENTRY = re.compile(r"([a-z][a-z0-9-]*)[ \t]*(?:=.*)?", re.IGNORECASE)
+_UNUSUAL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufeff\ufffd]|\r(?!\n)|\\\r?(?:\n|\Z)")
+# Settings that name no program, no other file and no other place. `remote.*.url` is of use only to what fetches.
+_HARMLESS = {
+    "core": """repositoryformatversion filemode bare logallrefupdates symlinks ignorecase precomposeunicode autocrlf eol
+        safecrlf quotepath abbrev compression longpaths protecthfs protectntfs untrackedcache preloadindex whitespace checkstat
+        trustctime bigfilethreshold hidedotfiles sparsecheckout sparsecheckoutcone sharedrepository""",
+    "remote *": "url pushurl fetch tagopt prune mirror gh-resolved",
+    "branch *": "remote merge rebase pushremote description vscode-merge-base gh-merge-base github-pr-owner-number",
+    "user": "name email signingkey useconfigonly",
+    "author": "name email",
+    "committer": "name email",
+    "push": "default autosetupremote followtags",
+    "pull": "rebase ff",
+    "fetch": "prune prunetags",
+    "rebase": "autostash autosquash",
+    "merge": "conflictstyle ff",
+    "init": "defaultbranch",
+    "gc": "auto",
+    "maintenance": "auto strategy",
+    "color": "ui branch diff status",
+    "commit": "gpgsign",
+    "tag": "gpgsign sort",
+    "status": "showuntrackedfiles short branch relativepaths",
+    "diff": "renames renamelimit mnemonicprefix noprefix algorithm colormoved",
+    "log": "date decorate",
+    "extensions": "objectformat",
+    "lfs": "repositoryformatversion",
+    "lfs *": "access",
+}
+_HARMLESS_KEYS = {section: frozenset(keys.split()) for section, keys in _HARMLESS.items()}
+# In the environment they lead git to another repository, other settings or other programs.
+_STEERING = re.compile(
+    r"GIT_(?:DIR|COMMON_DIR|WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|ALTERNATE_OBJECT_DIRECTORIES|CONFIG.*|EXTERNAL_DIFF|EXEC_PATH"
+    r"|NAMESPACE|TRACE.*)"
 )
 
 
-def doubt(place: str) -> str:
-    """Why a git command in the folder `place` may do more than it says; empty where nothing speaks for it."""
+def doubt(place: str, *, max_walked: int = MAX_WALKED) -> str:
+    """Why a git command in the folder `place` may do more than it says; empty where the repository is plain.
+
+    At most `max_walked` entries of its working tree are looked through; one that has more is a doubt.
+    """
     folder = Path(place)
-    if all((folder / name).exists() for name in ("HEAD", "objects", "refs")):
-        return "the folder looks like a bare repository, whose settings git would take"
     for parent in (folder, *folder.parents):
         git = parent / ".git"
-        if git.is_dir():
-            return _folder_doubt(git)
-        if git.is_file():
-            return "" if _is_worktree(git) else "the repository's settings lie elsewhere"
+        if os.path.lexists(git):  # git would pass over one that it does not accept, to those above
+            return _folder_doubt(git) or _nested_doubt(parent, max_walked=max_walked)
+        if _is_bare(parent):
+            return "the folder looks like a bare repository, whose settings git would take"
     return "there is no repository, and git would compare folders"
 
 
+def environment_doubt(environment: Mapping[str, str]) -> str:
+    """The same for the variables that git would see; empty where none steers it."""
+    found = next((name for name in environment if _STEERING.fullmatch(name)), "")
+    return f"the environment's `{found}` steers git" if found else ""
+
+
+def _is_bare(folder: Path) -> bool:
+    found = [name for name in ("objects", "refs", "commondir") if os.path.lexists(folder / name)]
+    return os.path.lexists(folder / "HEAD") and ("commondir" in found or len(found) == 2)
+
+
 def _folder_doubt(git: Path) -> str:
+    if not _is_own_folder(git):
+        return "its `.git` is no folder, so the repository's settings lie elsewhere"
+    head = _content(git / "HEAD", limit=MAX_HEAD_BYTES)
+    if head is None or not _HEAD.fullmatch(head) or not all(_is_own_folder(git / name) for name in ("objects", "refs")):
+        return "its `.git` is no sound repository, so git may take another one"
+    for name in ("commondir", "config.worktree"):
+        if os.path.lexists(git / name):
+            return f"the repository takes settings from elsewhere (`{name}`)"
+    if os.path.lexists(git / "modules"):
+        return "the repository has submodules, whose settings git would take"
     # `git status` writes the index, and this is run whenever it is written (githooks, "post-index-change")
-    if (git / "hooks" / "post-index-change").exists():
+    if os.path.lexists(git / "hooks" / "post-index-change"):
         return "the repository has a hook that it would run"
     return _config_doubt(git / "config")
 
 
 def _config_doubt(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_CONFIG_BYTES + 1)
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return ""
-    except OSError:
-        return f"`{path.name}` of the repository cannot be read"
-    if len(text) > MAX_CONFIG_BYTES:
-        return f"`{path.name}` of the repository is too large to be judged"
-    found = _RUNS.search(text.decode("utf-8", "replace"))
-    return f"the repository's settings (`{found[0].strip(' =[')}`) may run a program" if found else ""
+    content = _content(path, limit=MAX_CONFIG_BYTES)
+    if content is None:
+        return f"`{path.name}` of the repository is too large or no plain file, so it cannot be judged"
+    found = _unknown_setting(content.decode("utf-8", "replace"))
+    return f"the repository's settings (`{found}`) may run a program" if found else ""
 
 
-def _is_worktree(git: Path) -> bool:
-    """A worktree's file leads into `.git/worktrees` of its main repository; its settings are judged there."""
+def _unknown_setting(text: str) -> str:
+    """The first thing in a configuration that is not known to be harmless. Stricter than git: one header or setting a line."""
+    if _UNUSUAL.search(text):
+        return "unusual characters"
+    known, section = frozenset[str](), ""
+    for line in text.split("\n"):
+        line = line.strip()
+        if not line or line[0] in "#;":
+            continue
+        if line[0] == "[":
+            header = _SECTION.fullmatch(line)
+            section = f"{header[1].lower()}{' *' if header[2] else ''}" if header else ""
+            if section not in _HARMLESS_KEYS:
+                return line[:40]
+            known = _HARMLESS_KEYS[section]
+            continue
+        entry = _ENTRY.fullmatch(line)
+        if entry is None or entry[1].lower() not in known:
+            return entry[1] if entry else line[:40]
+    return ""
+
+
+def _nested_doubt(root: Path, *, max_walked: int) -> str:
+    """A repository below is taken with its own settings where the one above has it as a submodule."""
+    if os.path.lexists(root / ".gitmodules"):
+        return "the repository has submodules, whose settings git would take"
+    unread: list[OSError] = []
+    walked = 0
+    for names, is_root in _walk(root, unread=unread):
+        walked += len(names)
+        if not is_root and any(name.casefold() == ".git" for name in names):
+            return "there is another repository below, whose settings git might take"
+        if walked > max_walked:
+            return f"it has more than {max_walked:,} files, too many to look for other repositories among them"
+    return "part of it cannot be read, and may hold another repository" if unread else ""
+
+
+def _walk(root: Path, *, unread: list[OSError]) -> Iterator[tuple[list[str], bool]]:
+    for place, folders, files in os.walk(root, onerror=unread.append):
+        is_root = place == str(root)
+        yield folders + files, is_root
+        if is_root:
+            folders[:] = [name for name in folders if name != ".git"]
+
+
+def _is_own_folder(path: Path) -> bool:
+    """Whether it is a folder, no link to one, that git can enter: root in a sandbox is held to the modes as others are."""
     try:
-        target = git.read_text(encoding="utf-8")[:4096].removeprefix("gitdir:").strip()
-    except (OSError, UnicodeDecodeError):
+        status = path.lstat()
+    except OSError:
         return False
-    resolved = (git.parent / target).resolve()
-    return resolved.parent.name == "worktrees" and not _folder_doubt(resolved.parent.parent)
+    needed = 0o500 if status.st_uid == os.geteuid() else 0o005
+    return stat.S_ISDIR(status.st_mode) and status.st_mode & needed == needed
+
+
+def _content(path: Path, *, limit: int) -> bytes | None:
+    """None where it is no regular file, cannot be read or is larger than `limit` bytes."""
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return None
+        with path.open("rb") as file:
+            content = file.read(limit + 1)
+    except OSError:
+        return None
+    return content if len(content) <= limit else None

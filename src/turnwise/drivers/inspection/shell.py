@@ -51,11 +51,12 @@ _CONDITIONAL = frozenset("list if_statement while_statement case_statement for_s
 _ARGUMENTS = frozenset("concatenation string simple_expansion expansion command_name".split())
 
 
-def inspect_script(script: str, *, paths: Paths, cdpath: bool = False) -> ShellFacts:
-    """What bash would run of `script` in the workspace. `cdpath`: the environment has a CDPATH. Runs nothing."""
+def inspect_script(script: str, *, paths: Paths, cdpath: bool = False, git_doubt: str = "") -> ShellFacts:
+    """What bash would run of `script` in the workspace. `cdpath`: the environment has a CDPATH; `git_doubt`: why its git may do
+    more than it says. Runs nothing."""
     if len(script) > MAX_SCRIPT_CHARS:
         return ShellFacts(parsed=False, problem=f"it has {len(script):,} characters, more than {MAX_SCRIPT_CHARS:,}")
-    walk = _Walk(paths, cdpath=cdpath)
+    walk = _Walk(paths, cdpath=cdpath, git_doubt=git_doubt)
     try:
         walk.script(script, within=())
     except _TooMuch as error:
@@ -68,9 +69,11 @@ class _TooMuch(Exception):
 
 
 class _Walk:
-    def __init__(self, paths: Paths, *, cdpath: bool) -> None:
+    def __init__(self, paths: Paths, *, cdpath: bool, git_doubt: str) -> None:
         self.paths = paths
         self.cdpath = cdpath
+        self.git_doubt = git_doubt
+        self.git_doubts: dict[str, str] = {}  # by place
         self.facts: list[CommandFact] = []
         self.problem = ""
         self.places: Places = (paths.workspace,)
@@ -318,9 +321,16 @@ class _Walk:
     def _git_doubt(self, name: str) -> str:
         if name.rpartition("/")[2] != "git":
             return ""
-        if self.places is None:
-            return "in which repository it runs is not known"
-        return next((doubt for place in self.places if (doubt := repositories.doubt(place))), "")
+        if self.git_doubt or self.places is None:
+            return self.git_doubt or "in which repository it runs is not known"
+        for place in self.places:
+            if place not in self.git_doubts:
+                if len(self.git_doubts) >= MAX_SEARCHES:
+                    raise _TooMuch("it uses git in too many folders")
+                self.git_doubts[place] = repositories.doubt(place)
+            if self.git_doubts[place]:
+                return self.git_doubts[place]
+        return ""
 
     def _emit(self, fact: CommandFact) -> None:
         if len(self.facts) >= MAX_COMMANDS:
