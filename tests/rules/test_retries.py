@@ -90,3 +90,19 @@ def test_a_fallback_takes_over_what_may_be_the_models() -> None:
         FaultKind.PROTOCOL,
     }
     assert judged(has_fallback=True) == WaitThenRetry(seconds=0.375, why="overloaded")
+
+
+@pytest.mark.promise("wait:retry")
+@pytest.mark.parametrize(
+    ("asked_s", "words"),
+    [
+        (3600.0, "3600 s"),
+        (9000.0, "2.5 hours"),
+        (31_622_400.0, "366 days"),
+        (251_601_234_567.0, "2,912,051 days"),
+    ],
+)
+def test_a_long_wait_is_said_as_people_say_it(asked_s: float, words: str) -> None:
+    """Proves: a date far away is a number of days, not `2.51601e+11 s`."""
+    verdict = judged(Fault(kind=FaultKind.RATE_LIMITED, message="", status=429, retry_after_s=asked_s))
+    assert verdict == GiveUp(why=f"It asks to wait {words}, and the bound for retries is 180 s.")

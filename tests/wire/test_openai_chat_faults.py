@@ -116,11 +116,22 @@ def test_an_error_that_is_no_error_object_shows_how_it_begins(body: bytes, messa
         ({"retry-after": "9", "retry-after-ms": "250"}, 0.25),
         ({"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}, None),
         ({"retry-after": "-3"}, None),
+        ({"retry-after": "1e3"}, 1000.0),
+        ({"retry-after": "2.50E+1"}, 25.0),
+        ({"retry-after": ".5"}, 0.5),
+        ({"retry-after": "1e9"}, 31_622_400.0),
+        ({"retry-after": "9" * 23}, 31_622_400.0),
+        ({"retry-after": "9" * 400}, 31_622_400.0),
+        ({"retry-after-ms": "1e999999"}, 31_622_400.0),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "0x10"}, None),
+        ({"retry-after": "1_0"}, None),
         ({}, None),
     ],
 )
 def test_retry_after_is_read_in_seconds_and_milliseconds(headers: dict[str, str], seconds: float | None) -> None:
-    """The date form needs a clock, which this room has not."""
+    """The date form needs a clock, which this room has not. A huge one is obeyed as far as it means anything, however it is
+    written: ignored, the request would be sent again at once."""
     assert FAMILY.decode_fault(429, headers, b"{}").retry_after_s == seconds
 
 

@@ -132,13 +132,22 @@ def _judge(
     asked_s = fault.retry_after_s or 0.0
     if asked_s > 0:
         # Never sooner than it asks for; a little later, as everybody was told the same moment.
-        seconds, why = asked_s + jitter * policy.base_s, f"{fault.kind}; the provider asks for {asked_s:g} s"
+        seconds, why = asked_s + jitter * policy.base_s, f"{fault.kind}; the provider asks for {_said(asked_s)}"
     else:
         seconds, why = backoff_s(policy, attempt=attempt, jitter=jitter), f"{fault.kind}"
     if waited_s + seconds > policy.total_s:
         if asked_s > 0:
-            return GiveUp(why=f"It asks to wait {asked_s:g} s, and the bound for retries is {policy.total_s:g} s.")
-        return GiveUp(why=f"Tried {attempt} times over {waited_s:.1f} s, and the bound is {policy.total_s:g} s.")
+            return GiveUp(
+                why=f"It asks to wait {_said(asked_s)}, and the bound for retries is {_said(policy.total_s)}."
+            )
+        return GiveUp(why=f"Tried {attempt} times over {waited_s:.1f} s, and the bound is {_said(policy.total_s)}.")
     if left_s is not None and seconds >= left_s:
         return GiveUp(why=f"A retry in {seconds:.1f} s would come after the turn's time is up.")
     return WaitThenRetry(seconds=round(seconds, 3), why=why)
+
+
+def _said(seconds: float) -> str:
+    """For people: nobody counts the seconds of a day."""
+    if seconds < 2 * 3600:
+        return f"{seconds:g} s"
+    return f"{seconds / 3600:.1f} hours" if seconds < 2 * 86_400 else f"{seconds / 86_400:,.0f} days"

@@ -92,7 +92,11 @@ _KEY = re.compile(
 _TRY_AGAIN = re.compile(
     r"try again in (?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,9}(?:\.\d{1,9})?)(ms|s))?", re.IGNORECASE
 )
-_SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
+# RFC 9110 has whole seconds only; fractions are common, and a quota that is never filled again shows in any writing (`1e9`).
+_NUMBER = re.compile(r"(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][+-]?\d{1,9})?", re.ASCII)
+LONGEST_WAIT_S = (
+    366 * 86_400.0
+)  # longer ones, and what is too large for a float, say no more than this: not in this run
 
 # When a used-up limit of rates is whole again. OpenAI and Groq send durations ("1s", "6m0s", "2m59.56s", "12ms"; OpenAI docs,
 # "Rate limits in headers"), Anthropic dates ("2025-01-01T00:00:00Z"; its docs, "Rate limits: response headers").
@@ -122,12 +126,12 @@ def fit_to_show(message: str) -> str:
 
 
 def retry_after_s(headers: Mapping[str, str], *, message: str = "") -> float | None:
-    """Seconds to wait: milliseconds, then seconds, then the message's own words. For the date form of the header, see
-    `timed`."""
+    """Seconds to wait, at most LONGEST_WAIT_S: milliseconds, then seconds, then the message's own words. For the date form of
+    the header, see `timed`."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
-        if _SECONDS.fullmatch(value):
-            return float(value) * unit
+        if _NUMBER.fullmatch(value):
+            return min(float(value) * unit, LONGEST_WAIT_S)
     found = _TRY_AGAIN.search(message)
     return None if found is None else _seconds_of(found)
 
