@@ -20,6 +20,7 @@ COMMANDS = {
     "decode": ("turnwise.faces.cli.decode", "Say what recorded provider streams hold."),
     "sessions": ("turnwise.faces.cli.sessions", "List and show the sessions kept so far."),
     "usage": ("turnwise.faces.cli.usage", "Show how many requests were sent, what for, and what they cost."),
+    "compare": ("turnwise.faces.cli.compare", "Give a prompt to several models, side by side."),
     "lab": ("turnwise.faces.cli.lab", "Serve a scripted provider on this machine."),
     "demo": ("turnwise.faces.cli.demo", "Show the five incidents turnwise comes from, without any key."),
 }

@@ -72,7 +72,7 @@ _OF_THE_MODEL = (
     click.option("--base-url", metavar="URL", help="Address of the endpoint. [env: TURNWISE_BASE_URL]"),
     click.option("--api-key-env", metavar="NAME", help="The variable that holds the key."),
 )
-_OF_LIMITS = (
+OF_LIMITS = (
     click.option(
         "--max-steps",
         type=click.IntRange(1, MOST_STEPS),
@@ -156,7 +156,7 @@ _OF_PERMISSIONS = (
     click.option("--network", is_flag=True, help="Let commands use the network."),
     click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox."),
 )
-SHARED = (*_OF_THE_MODEL, *_OF_LIMITS, *_OF_THE_PLACE, *_OF_PERMISSIONS)
+SHARED = (*_OF_THE_MODEL, *OF_LIMITS, *_OF_THE_PLACE, *_OF_PERMISSIONS)
 
 
 def shared_options(command: Command) -> Command:

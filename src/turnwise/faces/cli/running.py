@@ -28,7 +28,7 @@ class Stop:
     """What Ctrl-C and SIGTERM do, and the end of the terminal: the first ends the turn with what is there; the second is
     Python's own, and ends the process."""
 
-    def __init__(self, agent: Agent, *, face: Face) -> None:
+    def __init__(self, agent: Agent, *, face: Face | None) -> None:
         self._agent = agent
         self._face = face
         self._heeds = False

@@ -1,0 +1,396 @@
+"""`turnwise compare`: the same prompt with several models, or under several plans, side by side.
+
+One model after the other, so that none shares the line with another and the times are its own. They may read the folder and
+change nothing, so each finds it as the one before did.
+"""
+
+import csv
+import os
+import sys
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import TextIO, TypedDict, Unpack
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.journal import Journal, journal_path
+from turnwise.drivers.ledger import OK, LedgerEntry, cost_of
+from turnwise.drivers.own_loop import run_to_end
+from turnwise.drivers.prices import read_prices
+from turnwise.drivers.tools import Tool
+from turnwise.drivers.watching import FrameSeen, RequestStarted, Seen
+from turnwise.drivers.workspace import workspace_tools
+from turnwise.errors import CallerError
+from turnwise.faces.cli.failures import USAGE, as_one_line
+from turnwise.faces.cli.main import CANCELLED
+from turnwise.faces.cli.money import UNKNOWN, usd_said
+from turnwise.faces.cli.options import OF_LIMITS, Given
+from turnwise.faces.cli.run import read_prompt
+from turnwise.faces.cli.running import Stop
+from turnwise.faces.cli.text import clean, has_colour, many, shortened
+from turnwise.faces.cli.usage import short_cost
+from turnwise.faces.cli.workplace import Workplace, furnish
+from turnwise.faces.results import RunResult
+from turnwise.rules.pricing import Cost, Fate, Priced, PriceRow, price_of, sum_of
+from turnwise.rules.stop import exit_code
+from turnwise.turn.config import Recover
+from turnwise.vocab import PartDone, ReasoningDelta, RefusalDelta, StopReason, TextDelta, ToolCallDelta
+
+EPILOG = """\b
+Examples:
+  turnwise compare -m openai:gpt-5 -m anthropic:claude-sonnet-4-5 "what does this project do?"
+  turnwise compare -m groq:llama-3.3-70b-versatile --plan request=0.01 --plan tokens=0.59/0.79 "hello"
+  turnwise compare -m openai:gpt-5 -m ollama:qwen3:8b --max-cost 0.10 --json "find the bug" | jq .runs
+  turnwise compare -m openai:gpt-5 -m openai:gpt-5-mini --no-tools --csv "hello" > compared.csv
+
+The models read the folder with read, list and search, and change nothing; each run is a session of its own (`turnwise sessions
+show ID` has its answer) and stands in `turnwise usage`. A plan makes no requests: it prices those that were made.
+Exit codes: 0 all answered and complete; else the highest of the runs' own (see `turnwise run --help`); 130 cancelled, with what
+there is until then."""
+
+INSTRUCTIONS = """You work in a folder on the user's machine, with tools that read, list and search its files; you cannot change \
+anything. Look before you answer: read what the question is about. When you are done, say what you found."""
+
+UNBROKEN = 1_000  # characters of a line where it goes to a file
+CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, PartDone)
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One model's turn. Times are in seconds: `first_token_s` from the first request to the first piece of its response,
+    `seconds` for the whole turn. `plans` are the costs under the plans that were asked for; None is unknown. `error` says why
+    there was no turn at all."""
+
+    model: str
+    exit_code: int
+    stop_reason: StopReason | None = None
+    complete: bool = False
+    error: str | None = None
+    requests: int = 0
+    steps: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    cost: Cost = Cost()
+    plans: dict[str, Decimal | None] = {}
+    first_token_s: float | None = None
+    seconds: float = 0.0
+    session: str = ""
+    text: str = ""
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What `--json` prints; money is decimals as text. `not_run` are models that were not reached."""
+
+    prompt: str
+    runs: list[Run]
+    not_run: list[str]
+    currency: str = "USD"
+
+
+class _Given(TypedDict):
+    """The options that are as for `run`."""
+
+    max_steps: int | None
+    max_requests: int | None
+    max_tokens: int | None
+    max_cost: Decimal | None
+    max_time: float | None
+    max_output_tokens: int | None
+    context_window: int | None
+    recover: Recover | None
+    retries: int | None
+    fallback: tuple[str, ...]
+
+
+def _with_limits(function: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(OF_LIMITS):
+        function = option(function)
+    return function
+
+
+@click.command(epilog=EPILOG)
+@click.argument("prompt", required=False)
+@click.option("-m", "--model", "models", multiple=True, metavar="MODEL", help="PROVIDER:NAME. Repeatable.")
+@click.option(
+    "--plan",
+    "plans",
+    multiple=True,
+    metavar="PLAN",
+    help="Price the runs by it, too: `request=0.01`, `step=0.02`, `tokens=IN/OUT` (per million), `free`. Repeatable.",
+)
+@click.option("--base-url", metavar="URL", help="Address of the endpoint, for all of them. [env: TURNWISE_BASE_URL]")
+@click.option("--api-key-env", metavar="NAME", help="The variable that holds the key, for all of them.")
+@_with_limits
+@click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Work in this folder.")
+@click.option("--system", metavar="TEXT", help="Instructions in place of turnwise's own.")
+@click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md of the folder as instructions.")
+@click.option("--no-stream", is_flag=True, help="Ask for whole responses instead of streams.")
+@click.option("--no-tools", is_flag=True, help="Let them read nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object, the answers included.")
+@click.option("--csv", "as_csv", is_flag=True, help="The lines of the table as CSV.")
+def command(
+    prompt: str | None,
+    models: tuple[str, ...],
+    plans: tuple[str, ...],
+    base_url: str | None,
+    api_key_env: str | None,
+    cwd: Path | None,
+    system: str | None,
+    no_agents_md: bool,
+    no_stream: bool,
+    no_tools: bool,
+    as_json: bool,
+    as_csv: bool,
+    **limits: Unpack[_Given],
+) -> None:
+    """Give PROMPT to several models, one after the other, and show what each took: requests, tokens, cost, time, outcome.
+
+    `-` reads the prompt from standard input. Nothing in the folder is changed.
+    """
+    with as_one_line():
+        if as_json and as_csv:
+            raise CallerError("give either --json or --csv, not both")
+        if not models:
+            raise CallerError("no model: give --model PROVIDER:NAME, once for each that shall be compared")
+        rows = read_plans(plans)
+        text = read_prompt(prompt, goes_on=False)
+        clock = SystemClock()
+        with Journal.open(journal_path(os.environ), clock=clock) as journal:
+            # all of them before the first: a name or a key that is missing costs nothing
+            places = [
+                furnish(
+                    Given(
+                        **limits,
+                        model=model,
+                        base_url=base_url,
+                        api_key_env=api_key_env,
+                        cwd=cwd,
+                        go_on=False,
+                        session=None,
+                        system=INSTRUCTIONS if system is None else system,
+                        allow=(),
+                        ask_timeout=None,
+                        no_sandbox=False,
+                        network=False,
+                        no_agents_md=no_agents_md,
+                        no_stream=no_stream,
+                    ),
+                    journal=journal,
+                    clock=clock,
+                    attended=False,
+                )
+                for model in models
+            ]
+            compared = run_to_end(compare(places, text, plans=rows, tools=not no_tools, clock=clock))
+        if as_json:
+            sys.stdout.buffer.write(msgspec.json.encode(compared) + b"\n")
+        elif as_csv:
+            write_csv(compared.runs, plans=rows, stream=sys.stdout)
+        else:
+            show(compared.runs, plans=rows, stream=sys.stdout)
+        if compared.not_run:
+            note(f"not run: {', '.join([clean(model) for model in compared.not_run])}")
+    sys.exit(CANCELLED if compared.not_run else max(run.exit_code for run in compared.runs))
+
+
+def read_plans(plans: Sequence[str]) -> dict[str, PriceRow]:
+    """Rows of prices by the plan's own text. Raises CallerError for what is none."""
+    rows: dict[str, PriceRow] = {}
+    for text in plans:
+        kind, _, price = text.partition("=")
+        match kind:
+            case "free" if not price:
+                row: dict[str, object] = {"free": True}
+            case "request" | "step":
+                row = {kind: price}
+            case "tokens" if price.count("/") == 1:
+                row = dict(zip(("input", "output"), price.split("/"), strict=True))
+            case _:
+                raise CallerError(
+                    f"--plan: `{text}` is no plan: write `request=0.01`, `step=0.02`, `tokens=1.25/10` "
+                    "(US dollars per million tokens of prompts and responses) or `free`"
+                )
+        rows |= read_prices({text: row}, named="--plan", source="--plan")
+    return rows
+
+
+async def compare(
+    places: Sequence[Workplace], prompt: str, *, plans: dict[str, PriceRow], tools: bool, clock: Clock
+) -> Comparison:
+    """Run all of them in order; Ctrl-C ends the one at hand, and none is begun after it."""
+    runs: list[Run] = []
+    for number, place in enumerate(places, start=1):
+        head = f"{number}/{len(places)} {clean(place.choice.model)}"
+        run = await run_one(place, prompt, plans=plans, tools=tools, clock=clock, head=head)
+        runs.append(run)
+        note(f"{head}: {outcome_of(run)}, {many(run.requests, 'request')}, {run.seconds:.1f} s")
+        if run.stop_reason is StopReason.CANCELLED:
+            break
+    return Comparison(prompt=prompt, runs=runs, not_run=[place.choice.model for place in places[len(runs) :]])
+
+
+async def run_one(
+    place: Workplace, prompt: str, *, plans: dict[str, PriceRow], tools: bool, clock: Clock, head: str
+) -> Run:
+    watch = _Watch(clock, head=head)
+    began = clock.monotonic()
+    try:
+        with Stop(place.agent, face=None).heeded():
+            offered = read_only(place) if tools else ()
+            result = await place.agent.run(prompt, tools=offered, watch=watch)
+    except CallerError as error:
+        return Run(model=place.choice.model, exit_code=USAGE, error=str(error))
+    finally:
+        watch.close()
+    return run_of(
+        result,
+        model=place.choice.model,
+        plans=plans,
+        first_token_s=watch.first_token_s,
+        seconds=clock.monotonic() - began,
+    )
+
+
+def read_only(place: Workplace) -> tuple[Tool, ...]:
+    """The tools of the folder that change nothing, under the rules that hold in it."""
+    return tuple(
+        [
+            msgspec.structs.replace(tool, offer=msgspec.structs.replace(tool.offer, inspected=True))
+            for tool in workspace_tools(place.workspace)
+            if tool.offer.effect in ("none", "read")
+        ]
+    )
+
+
+def run_of(
+    result: RunResult, *, model: str, plans: dict[str, PriceRow], first_token_s: float | None, seconds: float
+) -> Run:
+    usage = result.usage
+    return Run(
+        model=model,
+        exit_code=exit_code(result.stop_reason, complete=result.complete),
+        stop_reason=result.stop_reason,
+        complete=result.complete,
+        error=None if result.fault is None else result.fault.message,
+        requests=len(result.ledger),
+        steps=result.steps,
+        input_tokens=usage.input_tokens,
+        cached_tokens=usage.cache_read_tokens,
+        output_tokens=usage.output_tokens,
+        cost=cost_of(result.ledger),
+        plans={name: cost_under(row, entries=result.ledger).exact_usd for name, row in plans.items()},
+        first_token_s=first_token_s,
+        seconds=seconds,
+        session=result.session,
+        text=result.text,
+    )
+
+
+def cost_under(row: PriceRow, *, entries: Sequence[LedgerEntry]) -> Cost:
+    """What these requests would have cost at other prices."""
+    prices: list[Decimal | None] = []
+    billed: dict[tuple[str, int], int] = {}
+    for entry in entries:
+        fate: Fate = "whole" if entry.outcome == OK else "refused" if entry.first_event is None else "broken"
+        step = entry.turn, entry.step
+        price = price_of(entry.usage, row=row, fate=fate, billed_in_step=billed.get(step, 0))
+        prices.append(price.usd if isinstance(price, Priced) else None)
+        billed[step] = billed.get(step, 0) + bool(isinstance(price, Priced) and price.usd)
+    return sum_of(prices)
+
+
+class _Watch:
+    """Times the first piece of a response, and shows at a terminal that something goes on."""
+
+    def __init__(self, clock: Clock, *, head: str) -> None:
+        self._clock = clock
+        self._head = head
+        self._sent: float | None = None
+        self.first_token_s: float | None = None
+        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        self._status = console.status(head) if sys.stderr.isatty() else None
+        if self._status is not None:
+            self._status.start()
+
+    def __call__(self, seen: Seen) -> None:
+        match seen:
+            case RequestStarted(number=number):
+                self._sent = self._clock.monotonic() if self._sent is None else self._sent
+                if self._status is not None:
+                    self._status.update(f"{self._head}: request {number}")
+            case FrameSeen(frame=frame) if isinstance(frame, CONTENT):
+                if self.first_token_s is None and self._sent is not None:
+                    self.first_token_s = self._clock.monotonic() - self._sent
+            case _:
+                pass
+
+    def close(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+
+def outcome_of(run: Run) -> str:
+    if run.stop_reason is None or run.stop_reason is StopReason.PROVIDER_FAILED:
+        return f"failed: {shortened(run.error or 'nobody said why', limit=160)}"
+    return str(run.stop_reason) if run.complete else f"{run.stop_reason}, incomplete"
+
+
+def show(runs: Sequence[Run], *, plans: dict[str, PriceRow], stream: TextIO) -> None:
+    console = Console(
+        file=stream,
+        no_color=not has_colour(stream),
+        force_terminal=has_colour(stream),
+        width=None if stream.isatty() else UNBROKEN,
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("model", overflow="fold", max_width=40)
+    for name in ("requests", "tokens in", "cached", "tokens out", "cost", *plans, "first token", "time"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("outcome", no_wrap=True)
+    table.add_column("session", no_wrap=True)
+    for run in runs:
+        outcome = "failed" if run.stop_reason in (None, StopReason.PROVIDER_FAILED) else outcome_of(run)
+        table.add_row(
+            clean(run.model),
+            f"{run.requests:,}",
+            f"{run.input_tokens:,}",
+            f"{run.cached_tokens:,}",
+            f"{run.output_tokens:,}",
+            short_cost(run.cost),
+            *[UNKNOWN if usd is None else usd_said(usd) for usd in (run.plans.get(name) for name in plans)],
+            "" if run.first_token_s is None else f"{run.first_token_s:.2f} s",
+            f"{run.seconds:.1f} s",
+            outcome,
+            run.session[-8:],
+        )
+    console.print(table)
+
+
+def write_csv(runs: Sequence[Run], *, plans: dict[str, PriceRow], stream: TextIO) -> None:
+    """An empty cell is a price that nobody knows, or a time that there was none of."""
+    writer = csv.writer(stream, lineterminator="\n")
+    head = "model requests steps input_tokens cached_tokens output_tokens usd requests_of_unknown_price".split()
+    writer.writerow([*head, *plans, "first_token_s", "seconds", "stop_reason", "complete", "session"])
+    for run in runs:
+        known = "" if run.cost.exact_usd is None else f"{run.cost.exact_usd:f}"
+        under = ["" if (usd := run.plans.get(name)) is None else f"{usd:f}" for name in plans]
+        writer.writerow(
+            [
+                *(run.model, run.requests, run.steps, run.input_tokens, run.cached_tokens, run.output_tokens),
+                *(known, run.cost.unknown, *under),
+                "" if run.first_token_s is None else round(run.first_token_s, 3),
+                *(round(run.seconds, 3), run.stop_reason or "error", str(run.complete).lower(), run.session),
+            ]
+        )
+
+
+def note(line: str) -> None:
+    click.echo(line, err=True)
