@@ -30,7 +30,7 @@ from turnwise.faces.models import ModelName, open_endpoint, read_model
 from turnwise.faces.results import RunResult, run_result
 from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.scripts import with_script
-from turnwise.faces.tools import ToolLike, read_tools
+from turnwise.faces.tools import BATCH_HINT, ToolLike, read_tools
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.history import check_input, open_calls
 from turnwise.rules.limits import Limit, counts_cost, no_price
@@ -107,7 +107,8 @@ class Agent:
     neither. `policy` are permission rules: they allow, deny, or ask `approver` about a call, whose paths and commands `inspect`
     finds out; what nobody answers in time is denied. `hooks` see calls, results and requests, and may change or deny them.
     `agents` are those that the model may hand tasks to (a tool `task`), by name and with their `description`; they draw on this
-    agent's limits and nest `max_depth` deep. `script` offers a tool in which the model writes a small program that calls the
+    agent's limits and nest `max_depth` deep. `batch_hint` adds a sentence to the instructions: that calls which do not depend on
+    each other are asked for together. `script` offers a tool in which the model writes a small program that calls the
     other tools, within `script_limits`: one request then runs many calls; `auto` offers it where the plan bills by the request.
     `model_limits` stand over what is known of the model, figure by figure, `prices`
     over what is known of its price.
@@ -133,6 +134,7 @@ class Agent:
         model_limits: ModelLimits | None = None,
         tool_choice: ToolChoice = "auto",
         parallel_tool_calls: bool | None = None,
+        batch_hint: bool = False,
         prepare_step: StepPreparer | None = None,
         allowed: Sequence[Effect] = ALL_EFFECTS,
         allow_hint: str | None = None,
@@ -168,6 +170,7 @@ class Agent:
         self.description = description
         self._output = None if output_type is None else read_output_type(output_type)
         self._prices = prices
+        self._batch_hint = batch_hint
         self._script: Literal["auto"] | bool = script
         self._prepare_step = prepare_step
         self._journal = journal
@@ -403,13 +406,16 @@ class Agent:
         session_id: str,
     ) -> TurnConfig:
         config = self._config
+        parallel = options.get("parallel_tool_calls", config.parallel_tool_calls)
+        hints = self._batch_hint and bool(tools) and parallel is not False
         return msgspec.structs.replace(
             config,
+            system=(*config.system, Text(BATCH_HINT)) if hints else config.system,
             session_id=session_id,
             turn_id=self._ids.new(),
             tools=tuple(tool.offer for tool in tools),
             tool_choice=options.get("tool_choice", config.tool_choice),
-            parallel_tool_calls=options.get("parallel_tool_calls", config.parallel_tool_calls),
+            parallel_tool_calls=parallel,
             output=None if output is None else output.schema,
             checks_output=output is not None and output.checks,
             settings=options.get("settings", config.settings),
