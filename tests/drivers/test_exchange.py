@@ -197,3 +197,57 @@ async def test_blanks_behind_a_whole_body_are_no_sign_of_more() -> None:
     event, _ = await asyncio.wait_for(running, 5)
     assert isinstance(event, ResponseReceived)
     assert event.response.message.parts == (Text("Hi."),)
+
+
+BEGUN = {
+    "openai_chat": BEGINNING,
+    "openai_responses": 'data: {"type":"response.created","response":{"id":"r","model":"m"}}\n\n',
+    "anthropic_messages": 'data: {"type":"message_start","message":{"id":"a","model":"m"}}\n\n',
+    "gemini": 'data: {"candidates":[{"index":0,"content":{"role":"model","parts":[{"text":"Hel"}]}}]}\n\n',
+}
+SAYS_NOTHING = (
+    ": keep-alive",
+    "data:",
+    "data: ",
+    "event: ping",
+    "event: content_block_delta\ndata:",
+    "event: content_block_stop\ndata: {}",
+    "data: {}",
+    "data: null",
+    "data: 1",
+    "data: []",
+    "data: ping",
+    "data: {broken",
+    'data: {"type":"ping"}',
+    'data: {"type":"unheard.of"}',
+)
+EMPTY_PIECES = (  # as the first event each of them begins a response
+    'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""}}',
+    'data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":""}',
+    'data: {"choices":[{"index":0,"delta":{"content":""}}]}',
+    'data: {"candidates":[{"index":0,"content":{"parts":[{"text":""}]}}]}',
+)
+
+
+@pytest.mark.promise("wait:stream")
+@pytest.mark.parametrize("begun", [True, False], ids=["begun", "not begun"])
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_events_that_say_nothing_are_no_sign_of_life(family: str, begun: bool) -> None:
+    """Proves: keep-alives, empty events and what cannot be read renew no deadline, each API's own empty pieces included."""
+    clock, deadlines = FakeClock(), Deadlines()
+    within_s = deadlines.idle_s if begun else deadlines.first_event_s
+    for nothing in (*SAYS_NOTHING, *EMPTY_PIECES) if begun else SAYS_NOTHING:
+        more = asyncio.Event()
+        start = (BEGUN[family].encode(),) if begun else ()
+        pieces = (*start, Stall(until=more), f"{nothing}\n\n".encode(), f"{nothing}\n\n".encode(), Stall())
+        running = asyncio.create_task(exchanged(Reply(pieces=pieces), family=family, clock=clock), name="exchange")
+        await clock.until_waiting(within_s)
+        await clock.advance(within_s - 1.0)
+        more.set()
+        await clock.advance(1.0)
+        assert running.done(), nothing
+        event, _ = await running
+        assert isinstance(event, RequestFailed)
+        what = "next event" if begun else "first event"
+        expected = f"the provider was silent: no {what} within {within_s:g} s"
+        assert (event.fault.kind, event.fault.message) == (FaultKind.TIMEOUT, expected), nothing

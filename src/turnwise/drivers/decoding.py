@@ -4,9 +4,29 @@ The runner feeds it from the network, `turnwise decode` from files, tests from r
 """
 
 from collections.abc import Iterable
+from typing import assert_never
 
 from turnwise.assembly.response import Assembler
-from turnwise.vocab import NO_FINISH_REASON, Fault, Faulted, FaultKind, Finished, Frame, Mended, Response
+from turnwise.vocab import (
+    NO_FINISH_REASON,
+    BlockData,
+    BlockEnded,
+    CitationAdded,
+    Fault,
+    Faulted,
+    FaultKind,
+    Finished,
+    Frame,
+    Mended,
+    PartDone,
+    ReasoningDelta,
+    RefusalDelta,
+    Response,
+    Started,
+    TextDelta,
+    ToolCallDelta,
+    UsageReported,
+)
 from turnwise.wire.family import Family
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 from turnwise.wire.profiles import Profile
@@ -17,7 +37,8 @@ class ResponseReader:
 
     Nothing that arrives makes it raise. `finished` turns true once the provider has said that the response ended, `failed`
     once it has reported an error; `faulted` once nothing that may follow can be read (the caller should stop reading
-    then). `frames` counts what the provider really said: keep-alives leave it as it is.
+    then). `frames` counts what the provider really said: keep-alives, empty pieces and what could not be read leave it as it
+    is.
     """
 
     def __init__(
@@ -62,10 +83,10 @@ class ResponseReader:
         return self._assembler.finish()
 
     def _receive(self, frames: list[Frame]) -> list[Frame]:
-        self.frames += len(frames)
         healed: list[Frame] = []
         receive = self._assembler.receive
         for frame in frames:
+            self.frames += _says_something(frame)
             if isinstance(frame, Finished) or (isinstance(frame, Mended) and frame.repair.kind == NO_FINISH_REASON):
                 self.finished = True
             elif isinstance(frame, Faulted):
@@ -112,6 +133,23 @@ def read_body(
         frames = family.decode_body(body, profile, limits)
     healed = [seen for frame in frames for seen in assembler.receive(frame)]
     return assembler.finish(), healed
+
+
+def _says_something(frame: Frame) -> bool:
+    """Whether the response went on. Events without content can be repeated for ever: they are no sign of life."""
+    match frame:
+        case TextDelta(text=text) | ReasoningDelta(text=text) | RefusalDelta(text=text):
+            return bool(text)
+        case ToolCallDelta(id=id, name=name, arguments=arguments):
+            return bool(id or name or arguments)
+        case Mended(repair=repair):
+            return repair.kind == NO_FINISH_REASON
+        case BlockEnded():
+            return False
+        case Started() | BlockData() | CitationAdded() | PartDone() | UsageReported() | Finished() | Faulted():
+            return True
+        case _:
+            assert_never(frame)
 
 
 def _assembler(limits: Limits, *, tool_names: frozenset[str], taken_ids: frozenset[str], id_prefix: str) -> Assembler:
