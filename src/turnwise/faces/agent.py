@@ -184,14 +184,11 @@ class Agent:
         self._open = contextlib.AsyncExitStack()
         self._running: set[Runner] = set()
         profile = self._model.profile
-        texts = (instructions,) if isinstance(instructions, str) else tuple(instructions)
-        for text in texts:
-            _check_text(text, what="`instructions`")
         config = TurnConfig(
             session_id="",
             turn_id="",
             model=self._model.name,
-            system=tuple(Text(text) for text in texts if text.strip()),
+            system=_system_of(instructions),
             tool_choice=tool_choice,
             parallel_tool_calls=parallel_tool_calls,
             settings=settings,
@@ -555,6 +552,13 @@ def _check_plain(value: TurnStarted | StepPrepared, *, what: str) -> None:
         msgspec.json.decode(msgspec.json.encode(value), type=type(value))
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise CallerError(f"{what}: {error}") from error
+
+
+def _system_of(instructions: str | Sequence[str]) -> tuple[Text, ...]:
+    texts = (instructions,) if isinstance(instructions, str) else tuple(instructions)
+    for text in texts:
+        _check_text(text, what="`instructions`")
+    return tuple([Text(text) for text in texts if text.strip()])
 
 
 def _fallback(name: str, *, profile: str) -> Fallback:
