@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandboxes import EVERY, sandbox_called
-from turnwise.drivers.sandbox import GitGuard, Scratch, command_environment, find_sandbox, is_secret
+from turnwise.drivers.sandbox import GitGuard, PutBack, Scratch, command_environment, find_sandbox, is_secret
 from turnwise.drivers.sandbox.bubblewrap import Mount, plan_mounts
 from turnwise.drivers.sandbox.kinds import Order
 from turnwise.drivers.sandbox.landlock import landlock_version
@@ -171,9 +172,10 @@ def test_guard_puts_back_what_git_executes(
         (git / name).unlink()
     write_all(git, after)
     changed = {f".git/{name}" for name in {*before, *after} if before.get(name) != after.get(name)}
-    assert set(guard.put_back()) == changed
+    done = guard.put_back()
+    assert (set(done.changed), done.told) == (changed, ())
     assert {str(path.relative_to(git)): path.read_bytes() for path in git.rglob("*") if path.is_file()} == before
-    assert guard.put_back() == ()
+    assert guard.put_back() == PutBack()
 
 
 def write_all(git: Path, files: dict[str, bytes]) -> None:
@@ -183,9 +185,108 @@ def write_all(git: Path, files: dict[str, bytes]) -> None:
 
 def test_guard_leaves_alone_what_is_no_repository(tmp_path: Path) -> None:
     """A folder without `.git`, and one whose `.git` leads elsewhere."""
-    assert GitGuard(tmp_path).put_back() == ()
+    assert GitGuard(tmp_path).put_back() == PutBack()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / ".git").symlink_to("elsewhere")
     guard = GitGuard(tmp_path)
     (tmp_path / "elsewhere" / "config").touch()
-    assert guard.put_back() == () and (tmp_path / "elsewhere" / "config").exists()
+    assert guard.put_back() == PutBack() and (tmp_path / "elsewhere" / "config").exists()
+
+
+def a_repository(root: Path) -> GitGuard:
+    (root / ".git" / "hooks").mkdir(parents=True)
+    (root / ".git" / "config").write_text("as before")
+    return GitGuard(root)
+
+
+def put_nothing(git: Path) -> None:
+    assert not git.exists()
+
+
+def put_link(git: Path) -> None:
+    git.symlink_to("moved")
+
+
+def put_file(git: Path) -> None:
+    git.write_text("gitdir: moved")
+
+
+def put_folder(git: Path) -> None:
+    git.mkdir()
+    (git / "config").write_text("hostile")
+
+
+@pytest.mark.parametrize("put", [put_nothing, put_link, put_file, put_folder])
+def test_guard_moves_a_repository_back(tmp_path: Path, put: Callable[[Path], None]) -> None:
+    """With what it executes as before; what was put in its place is kept under a name that is told."""
+    guard = a_repository(tmp_path)
+    git, moved, aside = tmp_path / ".git", tmp_path / "below" / "moved", tmp_path / ".git-made-by-a-command-1"
+    moved.parent.mkdir()
+    git.rename(moved)
+    (moved / "config").write_text("hostile")
+    put(git)
+    told = ".git: the repository had been moved to `below/moved`, and was moved back."
+    if put is not put_nothing:
+        told += f" What the command had put in its place is `{aside.name}` now."
+    assert guard.put_back() == PutBack((".git/config",), (told,))
+    assert git.is_dir() and not git.is_symlink() and (git / "config").read_text() == "as before"
+    assert os.path.lexists(aside) is (put is not put_nothing) and not moved.exists()
+    assert guard.put_back() == PutBack()
+
+
+def test_guard_moves_a_repository_back_out_of_the_false_one(tmp_path: Path) -> None:
+    """Also where the name for what is moved aside is taken."""
+    guard = a_repository(tmp_path)
+    (tmp_path / ".git").rename(tmp_path / "moved")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "moved").rename(tmp_path / ".git" / "moved")
+    (tmp_path / ".git-made-by-a-command-1").touch()
+    told = (
+        ".git: the repository had been moved to `.git-made-by-a-command-2/moved`, and was moved back. "
+        "What the command had put in its place is `.git-made-by-a-command-2` now."
+    )
+    assert guard.put_back() == PutBack(told=(told,))
+    assert (tmp_path / ".git" / "config").read_text() == "as before"
+
+
+@pytest.mark.parametrize("put", [put_nothing, put_link, put_file, put_folder])
+def test_guard_claims_nothing_of_a_repository_that_is_gone(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, put: Callable[[Path], None]
+) -> None:
+    """It says so; no link or file leads git elsewhere, and another folder at least executes what was executed before."""
+    guard = a_repository(tmp_path)
+    git, aside = tmp_path / ".git", tmp_path / ".git-made-by-a-command-1"
+    git.rename(tmp_path_factory.mktemp("away") / "git")
+    put(git)
+    done = guard.put_back()
+    look = "Tell the user, who should look at it before git is used there again."
+    if put is put_folder:
+        gone = "it is another folder now, and the repository that was there is nowhere in the workspace."
+        assert done == PutBack((".git/config", ".git/hooks"), (f".git: {gone} {look}",))
+        assert (git / "config").read_text() == "as before"
+    else:
+        kept = "" if put is put_nothing else f" What the command had put in its place is `{aside.name}` now."
+        assert done == PutBack(told=(f".git: the repository is gone, and nowhere in the workspace.{kept} {look}",))
+        assert not os.path.lexists(git) and os.path.lexists(aside) is (put is not put_nothing)
+
+
+def test_guard_puts_back_a_file_that_leads_to_the_repository(tmp_path: Path) -> None:
+    """As worktrees have one: it says which settings git takes."""
+    (tmp_path / ".git").write_text("gitdir: /r/.git/worktrees/w")
+    guard = GitGuard(tmp_path)
+    (tmp_path / ".git").write_text("gitdir: hostile")
+    told = (
+        ".git: put back as before; it says where the repository lies. "
+        "What the command had put in its place is `.git-made-by-a-command-1` now."
+    )
+    assert guard.put_back() == PutBack(told=(told,))
+    assert (tmp_path / ".git").read_text() == "gitdir: /r/.git/worktrees/w"
+
+
+def test_guard_tells_of_a_repository_that_a_command_made(tmp_path: Path) -> None:
+    """Its settings are the command's own; it is left as it is."""
+    guard = GitGuard(tmp_path)
+    put_folder(tmp_path / ".git")
+    look = "Tell the user, who should look at it before git is used there again."
+    assert guard.put_back() == PutBack(told=(f".git: the command made this repository. {look}",))
+    assert (tmp_path / ".git" / "config").read_text() == "hostile"

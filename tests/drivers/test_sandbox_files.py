@@ -187,12 +187,27 @@ async def test_git_works_and_what_it_executes_stays(shell: Shell) -> None:
         assert not (git / "hooks").is_symlink() and not (git / "commondir").exists(), attempt
 
 
-async def test_git_folder_that_becomes_a_link_is_told(shell: Shell, outside: Outside) -> None:
-    """Nothing is put back through the link, and the model reads that it is no folder any more; a mount cannot be moved."""
+@pytest.mark.parametrize(
+    "put", ["true", "ln -s other .git", "echo 'gitdir: other' > .git", "git init -q . && echo '[alias]' >> .git/config"]
+)
+async def test_git_folder_that_was_moved_is_back(shell: Shell, put: str) -> None:
+    """A mount cannot be moved; under Landlock it can, and is moved back, which the result says. git works as before."""
     make_repository(shell.root)
-    told = await run(shell, f"mv .git other && ln -s {outside.folder} .git")
-    assert outside.look() == outside.before
-    assert (".git: put back" in told) is (shell.root / ".git").is_symlink() is (shell.sandbox.kind == "landlock")
+    config = (shell.root / ".git" / "config").read_text()
+    told = await run(shell, f"mv .git other && echo '[core] fsmonitor = ./evil' >> other/config && {put}")
+    git = shell.root / ".git"
+    assert git.is_dir() and not git.is_symlink() and (git / "config").read_text() == config
+    moved_back = "[.git: the repository had been moved to `other`, and was moved back."
+    assert (moved_back in told) is (shell.sandbox.kind == "landlock")
+    assert (" is `.git-made-by-a-command-1` now.]" in told) is (shell.sandbox.kind == "landlock" and put != "true")
+    assert "No commits yet" in await run(shell, "git status")
+
+
+async def test_git_folder_that_becomes_a_link_to_elsewhere_is_not_followed(shell: Shell, outside: Outside) -> None:
+    """Nothing is put back through the link."""
+    make_repository(shell.root)
+    await run(shell, f"mv .git other && ln -s {outside.folder} .git")
+    assert outside.look() == outside.before and not (shell.root / ".git").is_symlink()
 
 
 @pytest.fixture

@@ -2,8 +2,18 @@
 
 from turnwise.drivers.sandbox.choosing import Sandbox, find_sandbox
 from turnwise.drivers.sandbox.environment import command_environment, is_secret
-from turnwise.drivers.sandbox.git import GitGuard
+from turnwise.drivers.sandbox.git import GitGuard, PutBack
 from turnwise.drivers.sandbox.kinds import Kind, Wrapped
 from turnwise.drivers.sandbox.scratch import Scratch
 
-__all__ = ["GitGuard", "Kind", "Sandbox", "Scratch", "Wrapped", "command_environment", "find_sandbox", "is_secret"]
+__all__ = [
+    "GitGuard",
+    "Kind",
+    "PutBack",
+    "Sandbox",
+    "Scratch",
+    "Wrapped",
+    "command_environment",
+    "find_sandbox",
+    "is_secret",
+]

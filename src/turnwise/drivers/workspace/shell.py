@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from turnwise.drivers.sandbox import GitGuard, Sandbox, Scratch, find_sandbox
+from turnwise.drivers.sandbox import GitGuard, PutBack, Sandbox, Scratch, find_sandbox
 from turnwise.drivers.workspace.output import MAX_FILES, Tape
 from turnwise.drivers.workspace.processes import run_group
 from turnwise.errors import ToolFault
@@ -86,7 +86,7 @@ class Shell:
             raise ToolFault("a command must not hold a NUL character")
         tape = Tape(kept_bytes=KEPT_BYTES, spill=self._next_output())
         guard = GitGuard(self.root) if self.sandbox.files else None
-        changed: tuple[str, ...] = ()
+        git = PutBack()
         notes: list[str] = []
         try:
             code = await self._run([program, "-c", given.command], timeout_s=given.timeout_s, tape=tape)
@@ -96,10 +96,11 @@ class Shell:
             notes.append(f"[timed out after {given.timeout_s} s; it and what it started were ended]")
         finally:
             if guard is not None:
-                changed = guard.put_back()
+                git = guard.put_back()
         failed = bool(notes)
-        if changed:
-            notes.append(f"[{', '.join(changed)}: put back as before; a command may not change what git executes]")
+        notes += [f"[{one}]" for one in git.told]
+        if git.changed:
+            notes.append(f"[{', '.join(git.changed)}: put back as before; a command may not change what git executes]")
         text = (_with_break(tape.text()) if notes else tape.text()) + "\n".join(notes)
         if failed:
             raise ToolFault(text)
