@@ -364,14 +364,20 @@ def show(runs: Sequence[Run], *, plans: dict[str, PriceRow], stream: TextIO) -> 
             f"{run.input_tokens:,}",
             f"{run.cached_tokens:,}",
             f"{run.output_tokens:,}",
-            short_cost(run.cost),
-            *[UNKNOWN if usd is None else usd_said(usd) for usd in (run.plans.get(name) for name in plans)],
+            short_cost(run.cost) if run.requests else "",
+            *[_under(run, plan=name) for name in plans],
             "" if run.first_token_s is None else f"{run.first_token_s:.2f} s",
             f"{run.seconds:.1f} s",
             outcome,
             run.session[-8:],
         )
     console.print(table)
+
+
+def _under(run: Run, *, plan: str) -> str:
+    """Nothing where nothing was sent."""
+    usd = run.plans.get(plan)
+    return "" if not run.requests else UNKNOWN if usd is None else usd_said(usd)
 
 
 def write_csv(runs: Sequence[Run], *, plans: dict[str, PriceRow], stream: TextIO) -> None:
