@@ -122,17 +122,15 @@ def hold_back(received: str, *, kind: Kind) -> Held | None:
     if kind == "json":
         text = without_half_escape(text)
     plain = _comparable(text, kind=kind)
-    length, wanted, tried = len(text), MIN_HELD, 0
     escapes = _escapes(text) if kind == "json" else frozenset[int]()
-    while True:
-        if length - wanted < MIN_SHOWN:
-            return None
-        at = _boundary(text, before=length - wanted, escapes=escapes)
+    most = min(MAX_HELD, len(text) - MIN_SHOWN)
+    wanted, tried = MIN_HELD, 0
+    while wanted <= most:
+        at = _boundary(text, before=len(text) - wanted, escapes=escapes)
         if at not in (0, tried) and _is_mark(_comparable(text[at:], kind=kind), received=plain):
             return Held(text[:at], text[at:])
-        if wanted == MAX_HELD:
-            return None
-        tried, wanted = at, min(wanted * 2, MAX_HELD)
+        tried, wanted = at, most if wanted < most < wanted * 2 else wanted * 2
+    return None
 
 
 def _is_mark(end: str, *, received: str) -> bool:
