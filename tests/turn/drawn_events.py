@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Literal
 
+import msgspec
 from hypothesis import strategies as st
 
-from turn.drawn import SIZES, approvals, at_work, faults, preparations, responses, results, texts, times
+from turn.drawn import SIZES, TOOLS, approvals, at_work, faults, preparations, responses, results, texts, times
 from turnwise.rules.limits import AllOf, AnyOf, Limit, MaxRequests
 from turnwise.rules.permission_facts import CallFacts, CommandFact, PathFact, ShellFacts, Word
 from turnwise.turn.approvals import Approval, OneAsk
@@ -17,6 +18,7 @@ from turnwise.turn.commands import (
     PlannedCall,
     PrepareStep,
     RunHooks,
+    RunScript,
     RunTools,
     SendRequest,
     Wait,
@@ -32,6 +34,8 @@ from turnwise.turn.events import (
     MessageArrived,
     RequestFailed,
     ResponseReceived,
+    ScriptCalled,
+    ScriptFinished,
     ToolsFinished,
     WaitOver,
 )
@@ -52,6 +56,13 @@ shells = st.sampled_from(
         ShellFacts(commands=(CommandFact(words=(Word("rm"), Word("-rf"), Word("/")), text="rm -rf /"),)),
         ShellFacts(parsed=False, problem="it ends in the middle"),
     ]
+)
+MOST_INSIDE = 12  # calls of a program
+calls_inside = st.builds(
+    ToolCall,
+    id=st.just(""),
+    name=st.sampled_from([*TOOLS, "script", "unknown"]),
+    arguments=st.sampled_from(["{}", '{"a":1}', '{"a":2}', '{"a":"no"}', '{"input":"p"}']),
 )
 jitters = st.sampled_from([0.0, 0.25, 0.999])
 words_in_between = st.builds(
@@ -88,6 +99,8 @@ def next_event(data: st.DataObject, command: Command, *, said: int = 0, busy: bo
             return Asked(approvals=tuple(draw_approvals(data, asks)), at_s=data.draw(times))
         case RunTools(calls=planned):
             return _ran(data, planned)
+        case RunScript():
+            return _program(data, command)
         case FinishTurn():
             raise AssertionError("nothing comes after the end")
 
@@ -134,6 +147,20 @@ def _ran(data: st.DataObject, planned: Sequence[PlannedCall]) -> ToolsFinished:
         extra += data.draw(st.lists(results, max_size=1))
     reports = reports_of(data, planned)
     return ToolsFinished(results=(*kept, *extra), children=reports, at_s=data.draw(times))
+
+
+def _program(data: st.DataObject, command: RunScript) -> ScriptCalled | ScriptFinished:
+    """Mostly it ends; else it calls what it likes, under ids of its own."""
+    before = int(command.results[-1].call_id.rpartition("/")[2]) if command.results else 0
+    if command.stop or before > MOST_INSIDE or data.draw(st.integers(0, 2)) == 0:
+        text, is_error = data.draw(texts), data.draw(st.booleans())
+        return ScriptFinished(call_id=command.call.id, text=text, is_error=is_error, at_s=data.draw(times))
+    inner = data.draw(st.lists(calls_inside, min_size=1, max_size=3))
+    named = [
+        msgspec.structs.replace(call, id=f"{command.call.id}/{number}")
+        for number, call in enumerate(inner, start=before + 1)
+    ]
+    return ScriptCalled(call_id=command.call.id, calls=tuple(named), at_s=data.draw(times))
 
 
 def reports_of(data: st.DataObject, planned: Sequence[PlannedCall]) -> tuple[ChildReport, ...]:

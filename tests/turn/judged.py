@@ -76,7 +76,9 @@ class Judged:
 
     def step(self) -> None:
         """One event, and what it leads to."""
-        event = next_event(self.data, self.command, said=len(self.words), busy=self.busy)
+        self.take(next_event(self.data, self.command, said=len(self.words), busy=self.busy))
+
+    def take(self, event: Event) -> None:
         self._reported(event)
         self.events.append(event)
         before, self.command = self.command, self.turn.receive(event)
