@@ -1,5 +1,7 @@
 """Ctrl-C at a real terminal, in every state: the turn ends with what is there, nothing is left running, the terminal is whole."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -196,3 +198,40 @@ def test_a_terminal_that_goes_away_leaves_nothing_behind(
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
     (session,) = cli("sessions", "list", "--json").events()
     assert below and (session["status"], session["stop_reason"]) == ("done", "cancelled")
+
+
+LATE = """
+import os, signal, sys, threading
+
+class Late:
+    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGINT):
+        kill(pid, number)
+
+sys.argv = ["turnwise", "--version"]
+from turnwise.faces.cli.main import main
+late = Late()
+{more}
+main()
+"""
+# A thread that Python waits for at the end: it sends the signal once the handler of the end is there.
+WAITS = """
+def wait():
+    while signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+    threading.Event().wait(20)
+
+threading.Thread(target=wait).start()
+"""
+
+
+@pytest.mark.promise("wait:cancel")
+@pytest.mark.parametrize(("more", "code"), [("", 0), (WAITS, 130)], ids=["Python ends", "Python waits"])
+def test_ctrl_c_after_the_last_word_is_no_death_by_signal(more: str, code: int) -> None:
+    """Proves: once all is written, Ctrl-C ends the wait for threads with 130, and changes nothing while Python takes itself
+    apart (there it would restore the system's own handling, and the shell would see a signal in place of the code)."""
+    ended = subprocess.run(
+        [sys.executable, "-c", LATE.format(more=more)], capture_output=True, timeout=WAIT_S, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (code, b"")
+    assert ended.stdout.startswith(b"turnwise ")

@@ -13,6 +13,29 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         from turnwise.faces.cli.group import run
 
         code = run(args)
+        if args is None:
+            _leave_by_code()
     except KeyboardInterrupt:
         code = CANCELLED
+        if args is None:
+            _leave_by_code()
     sys.exit(code)
+
+
+def _leave_by_code() -> None:
+    """From here on Ctrl-C cannot turn the exit code into death by a signal. All is written: while Python waits for threads
+    it ends the process at once, with 130; after that, where Python would give the signal back to the system, it does nothing.
+    """
+    import atexit
+    import os
+    import signal
+
+    # One that was ignored (a job in the background) stays so.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        return
+
+    def leave(_number: int, _frame: object) -> None:
+        os._exit(CANCELLED)
+
+    signal.signal(signal.SIGINT, leave)
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
