@@ -106,7 +106,8 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     limits: Limit | None = None  # beside `max_steps`
     prices: dict[str, PriceRow] = {}  # by model, those that a limit of cost needs; empty without one
     allowed: tuple[Effect, ...] = ("none", "read", "write", "execute")
-    # how a person allows what was denied, in the words of the face at hand; `{tool}` and `{effect}` are filled in
+    # how a person allows what was denied, in the words of the face at hand; `{tool}`, `{effect}` and `{options}` are filled in,
+    # these being the command line's that would allow it. A part in brackets with `{options}` is left out where none would
     allow_hint: str = "add `{effect}` to the allowed effects"
     # what is done about a response that the output limit cut. `continue`: gone on with where it was cut; `split`: a cut call
     # is not, the model is told to write smaller pieces; `off`: no request of its own is made for it. Journals of before it

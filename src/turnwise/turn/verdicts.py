@@ -1,9 +1,11 @@
 """What becomes of calls before they run: hooks that change or deny them, rules that judge them, questions to the person."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from turnwise.rules.allowances import allowing_options
 from turnwise.rules.arguments import Unsound, judge_call
 from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.permission_facts import CallFacts
@@ -126,7 +128,9 @@ def judge_calls(
         known = facts_of(plan, facts=facts, offers=offers)
         verdict = judge_permission(known, policy=attended if call.id in decided else policy)
         if verdict.kind == "deny":
-            results[call.id] = error_result(call, text=_denied(call, why=verdict.why, hint=hint, offers=offers))
+            results[call.id] = error_result(
+                call, text=_denied(known, why=verdict.why, hint=hint, options=allowing_options(known, policy=policy))
+            )
             continue
         if verdict.kind == "ask":
             asks.append(OneAsk(call=call, arguments=plan.arguments, subject=verdict.subject, why=verdict.why))
@@ -219,9 +223,12 @@ def _said(call: ToolCall, text: str) -> ToolResult:
     return ToolResult(call_id=call.id, name=call.name, content=(Text(text),), free_form=call.free_form)
 
 
-def _denied(call: ToolCall, *, why: str, hint: str, offers: Mapping[str, ToolOffer]) -> str:
-    how = hint.replace("{tool}", call.name).replace("{effect}", offers[call.name].effect)
-    return f"Denied: `{call.name}` was not run. {why} Only the user can allow it: {how}. {GO_ON_WITHOUT}"
+def _denied(known: CallFacts, *, why: str, hint: str, options: str) -> str:
+    """`hint` is that of TurnConfig.allow_hint; what it says in brackets about `{options}` needs some."""
+    how = re.sub(r"\[([^][]*\{options\}[^][]*)\]", r"\1" if options else "", hint)
+    how = how.replace("{tool}", known.tool).replace("{effect}", known.effect).replace("{options}", options)
+    why = why[:1].upper() + why[1:].removesuffix(".")
+    return f"Denied: `{known.tool}` was not run. {why}. Only the user can allow it: {how}. {GO_ON_WITHOUT}"
 
 
 def _not_allowed(approval: Approval, *, ask: OneAsk) -> str:

@@ -1,5 +1,6 @@
 """Whose rules hold for a run: the files', the session's, the command line's; its hooks, and how its commands run."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -10,7 +11,8 @@ from faces.cli.running import Cli, at, running_lab, script
 from turnwise.errors import CallerError
 from turnwise.faces.cli.pending import decide
 from turnwise.faces.cli.permissions import allowed_rules
-from turnwise.lab import Lab
+from turnwise.lab import Lab, Script
+from turnwise.lab.script import ScriptedCall, Step
 from turnwise.rules.permissions import PermissionRule
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.vocab import ToolCall
@@ -39,10 +41,37 @@ text = "Done."
 """,
 )
 
+HINTED: dict[str, tuple[dict[str, object], str]] = {
+    "bash": ({"command": "touch made.txt"}, "--allow 'bash(touch made.txt)'"),
+    "bash-two": (
+        {"command": "touch made.txt && mkdir sub"},
+        "--allow 'bash(touch made.txt)' --allow 'bash(mkdir sub)'",
+    ),
+    "bash-secret": ({"command": "cat .env"}, "--allow '*(.env)'"),
+    "bash-writes": ({"command": "cat notes.txt > 'a b.txt'"}, "--allow '*(a b.txt)'"),
+    "bash-quoted": ({"command": "touch 'a b.txt'"}, "--allow bash"),
+    "bash-unknown": ({"command": "$X"}, ""),
+    "read": ({"path": ".env"}, "--allow 'read(.env)'"),
+    "read-outside": ({"path": "/etc/hostname"}, "--allow 'read(/etc/hostname)'"),
+    "write": ({"path": "new/it's.txt", "content": "x"}, """--allow 'write(new/it'"'"'s.txt)'"""),
+    "write-odd": ({"path": "a[1].txt", "content": "x"}, "--allow write"),
+}
+HINTS = [
+    Script(
+        name=f"hinted-{name}",
+        title=name,
+        steps=(
+            Step(calls=(ScriptedCall(name=name.partition("-")[0], arguments=arguments),)),
+            Step(text="It said: {result}"),
+        ),
+    )
+    for name, (arguments, _) in HINTED.items()
+]
+
 
 @pytest.fixture(scope="module")
 def ruled_lab() -> Iterator[Lab]:
-    with running_lab([TOUCHES, EDITS]) as lab:
+    with running_lab([TOUCHES, EDITS, *HINTS]) as lab:
         yield lab
 
 
@@ -92,6 +121,18 @@ def test_a_pattern_allows_what_it_names_and_no_more(cli: Cli, lab: Lab, folder: 
     assert (folder / "todo.txt").read_text() == "nothing\n"
     assert denied(cli, lab, "touches", "--allow", "bash(touch *)") == []
     assert (folder / "made.txt").exists()
+
+
+@pytest.mark.parametrize("name", HINTED)
+def test_what_a_denial_says_lets_the_call_run(cli: Cli, lab: Lab, folder: Path, name: str) -> None:
+    """The very options, as a shell takes them; where no option would, only a terminal is spoken of."""
+    options = HINTED[name][1]
+    (folder / ".env").write_text("KEY=1\n")
+    told = cli("run", "Go.", *at(lab, f"hinted-{name}")).err
+    how = f"run turnwise again {f'with `{options}`, or ' if options else ''}at a "
+    assert f"there to be asked. Only the user can allow it: {how}" in " ".join(told.split())
+    if options:
+        assert denied(cli, lab, f"hinted-{name}", *shlex.split(options)) == []
 
 
 def test_the_users_file_allows_and_a_projects_only_denies(cli: Cli, lab: Lab, folder: Path, tmp_path: Path) -> None:

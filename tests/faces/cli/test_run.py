@@ -120,7 +120,10 @@ def test_a_denied_call_is_shown_and_says_how_to_allow_it(cli: Cli, lab: Lab, fol
     """On the screen and as JSON; the file stays as it was."""
     ran = cli("run", "Set it.", *at(lab, "read-edit-answer"))
     assert ran.code == 0
-    assert "✗ edit: Denied: `edit` was not run" in ran.err and "run turnwise again with `--allow write`" in ran.err
+    assert (
+        "✗ edit: Denied: `edit` was not run" in ran.err
+        and "run turnwise again with `--allow 'edit(notes.txt)'`" in ran.err
+    )
     events = cli("run", "Set it.", "--json", *at(lab, "read-edit-answer")).events()
     results = [
         (one["name"], one["is_error"], one["seconds"] is None) for one in events if one["event"] == "tool_result"

@@ -38,7 +38,7 @@ from turnwise.turn.config import MAX_STEPS, Deadlines, ToolOffer, TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Settings, ToolSpec
 
-ALLOW_HINT = "run turnwise again with `--allow {effect}`, or at a terminal, where it can ask"
+ALLOW_HINT = "run turnwise again [with `{options}`, or ]at a terminal, where it can ask"
 CHILD = "general"
 CHILD_DESCRIPTION = (
     "an agent like you, with the same tools, in the same folder: for work that can be told in one prompt and whose details "

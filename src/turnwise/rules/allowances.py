@@ -1,0 +1,55 @@
+"""Which options of the command line would let a denied call run, in words to be typed as they are."""
+
+import re
+
+import msgspec
+
+from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.permissions import PermissionRule, Policy, judge_permission, session_rules
+
+MAX_RULES = 4  # nobody types more
+_EFFECTS = {"write": "write", "execute": "bash"}
+_NOT_IN_COMMANDS = re.compile(r"""['"\\|&;<>$`\s]""")
+_NOT_IN_PATHS = re.compile(r"[\[\]{}\n]|^[~\s]|\s$")
+
+
+def allowing_options(facts: CallFacts, *, policy: Policy) -> str:
+    """The `--allow ...` with which the call would run, quoted for a shell; empty where none would.
+
+    No broader than the call where that can be said in one line, else its effect. Each was tried on the rules before it is told.
+    """
+    attended = msgspec.structs.replace(policy, attended=True)
+    rules = [_sayable(rule, facts=facts, policy=policy) for rule in session_rules(facts, policy=attended)]
+    said = [rule for rule in rules if rule is not None]
+    effect = PermissionRule(verdict="allow", effect=facts.effect, source="command line")
+    for candidates in ([*dict.fromkeys(said)] if len(said) == len(rules) else [], [effect]):
+        if not 0 < len(candidates) <= MAX_RULES or (candidates == [effect] and facts.effect not in _EFFECTS):
+            continue
+        tried = msgspec.structs.replace(policy, rules=(*policy.rules, *candidates))
+        if judge_permission(facts, policy=tried).kind == "allow":
+            return " ".join([f"--allow {_quoted(_text(rule))}" for rule in candidates])
+    return ""
+
+
+def _sayable(rule: PermissionRule, *, facts: CallFacts, policy: Policy) -> PermissionRule | None:
+    """The same rule as the command line would read it; None where it has no words for it."""
+    if rule.command is not None:
+        if any(not word or _NOT_IN_COMMANDS.search(word) for word in rule.command):
+            return None
+        return PermissionRule(verdict="allow", tool=rule.tool, command=rule.command, source="command line")
+    if rule.path is None or _NOT_IN_PATHS.search(rule.path):
+        return None
+    path = rule.path.removeprefix(policy.workspace.rstrip("/") + "/")
+    tool = rule.tool if facts.shell is None else "*"  # the pattern of a shell is a command
+    return PermissionRule(verdict="allow", tool=tool, path=path, source="command line")
+
+
+def _text(rule: PermissionRule) -> str:
+    if rule.command is None and rule.path is None:
+        return _EFFECTS[rule.effect or ""]
+    return f"{rule.tool}({' '.join(rule.command) if rule.command else rule.path})"
+
+
+def _quoted(text: str) -> str:
+    """As a POSIX shell takes it for one word."""
+    return text if text in _EFFECTS.values() else "'" + text.replace("'", "'\"'\"'") + "'"
