@@ -4,6 +4,7 @@ import pytest
 
 from turnwise.assembly.response import Assembler
 from turnwise.testing.frames import frames_of
+from turnwise.testing.wire_conformance import as_said
 from turnwise.vocab import (
     Citation,
     Fault,
@@ -47,7 +48,7 @@ def test_an_assembler_makes_the_same_response_of_its_frames(piece: int) -> None:
     assembler = Assembler(tool_names=frozenset({"read", "note"}))
     for frame in frames_of(WHOLE, piece=piece):
         assembler.receive(frame)
-    assert assembler.finish() == WHOLE
+    assert as_said(assembler.finish()) == WHOLE
 
 
 def test_a_fault_stands_in_the_place_of_the_end() -> None:
