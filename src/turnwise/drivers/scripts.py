@@ -209,7 +209,9 @@ class _Program:
             self._snapshot = await (snapshot.resume(value=_stand_in(function)) if function else snapshot.resume())
             return []
         if isinstance(snapshot, module.AsyncFutureSnapshot):
-            wanted = [self._futures[number] for number in snapshot.pending_call_ids if number in self._futures]
+            # the interpreter names them in any order
+            numbers = sorted(snapshot.pending_call_ids)
+            wanted = [self._futures[number] for number in numbers if number in self._futures]
             if not wanted:
                 raise _Stopped("it waits for something that will never come")
             return self._wait_for(wanted)
