@@ -83,6 +83,7 @@ def test_the_calls_of_a_program_run_and_one_request_carries_one_result() -> None
     assert played.ran[1][1] == PlannedCall(call=inner[1], arguments=PATH, timeout_s=5.0, exclusive=True)
     assert len(played.requests) == 2
     assert results_in(played.result.messages) == {"s": "did s/1; did s/2; did s/3", "p": "did p"}
+    assert played.result.repairs == ()
     assert [one.id for message in played.result.messages for one in calls_of(message)] == ["s", "p"]
     first, second = [one for one in commands_of(played) if isinstance(one, RunScript)][:2]
     assert first == RunScript(

@@ -148,7 +148,7 @@ class Scripting(Calling, kw_only=True):
             return self._run_program(self.programs)
         self._put_back(programs)
         self.planned = programs.plans
-        return self._ran([self.results[plan.call.id] for plan in programs.plans], children=())
+        return self._ran([self.results.pop(plan.call.id) for plan in programs.plans], children=())
 
     def _leave_programs(self, kind: str, *, finished: Sequence[ToolResult]) -> bool:
         """Give the programs that will not come to their end a result; true if one of them had begun. `finished` are results
