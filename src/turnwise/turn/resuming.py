@@ -49,9 +49,10 @@ def under_healed_ids(resumed: Resumed, *, healed: Sequence[Message], given: Sequ
     (`given`): in history the arguments of a cut one are emptied."""
     if not resumed.calls:
         return resumed
-    before, after = _last_calls(given), _last_calls(healed)
+    # From the end: healing may have joined the message with the one before it.
+    before, after = reversed(_last_calls(given)), reversed(_last_calls(healed))
     wanted = {call.id for call in resumed.calls}
-    found = [(old, new) for old, new in zip(before, after, strict=True) if old.id in wanted]
+    found = [(old, new) for old, new in zip(before, after, strict=False) if old.id in wanted][::-1]
     ids = {old.id: new.id for old, new in reversed(found)}
     calls = [msgspec.structs.replace(old, id=new.id, name=new.name) for old, new in found]
     approvals = [

@@ -31,7 +31,7 @@ from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import Profile
 
 CHUNK_BYTES = 64 * 1024
-NOT_A_STREAM = (FaultKind.PROTOCOL, FaultKind.TOO_LARGE)
+NOT_A_STREAM = (FaultKind.PROTOCOL, FaultKind.TOO_LARGE, FaultKind.DISCONNECTED)
 
 EPILOG = """\b
 Examples:
