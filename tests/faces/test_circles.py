@@ -132,7 +132,7 @@ async def test_models_that_never_stop_make_no_more_requests_than_the_cap(script:
 async def test_cut_variants_of_one_write_end_and_a_retry_after_a_split_notice_runs(
     family: str, stream: bool, tmp_path: Path
 ) -> None:
-    """Four cut attempts and nothing is written; three cut attempts, then pieces or the same call whole, and all is."""
+    """Six cut attempts and nothing is written; three cut attempts, then pieces or the same call whole, and all is."""
     options: dict[str, Any] = {
         "family": family,
         "stream": stream,
@@ -142,7 +142,7 @@ async def test_cut_variants_of_one_write_end_and_a_retry_after_a_split_notice_ru
     async with Lab() as lab:
         circle = await agent_for(lab, "loop-cut-calls", **options).run("Write it.")
         assert not (tmp_path / "big.txt").exists()
-        assert (circle.requests, circle.stop_reason) == (5, StopReason.LOOP)
+        assert (circle.requests, circle.stop_reason) == (7, StopReason.LOOP)
         assert circle.text.startswith("big.txt is not written")
         for script, lines in (("retry-after-split", 200), ("retry-same-after-split", 100)):
             result = await agent_for(lab, script, **options).run("Write it.")

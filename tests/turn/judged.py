@@ -190,7 +190,8 @@ class Judged:
         assert set(answered.values()) <= {1} and pending.isdisjoint(answered)
         assert asked - pending <= answered.keys()
         taken = (answered.keys() | pending) - asked
-        assert len(taken) == len(self.resumed)
+        # None, where healing put a message of the user's behind the call: the session has gone on, so an approval is void.
+        assert len(taken) in (0, len(self.resumed))
         for one in answers:
             check_answer(one, ran=self.ran, finished=self.finished, barred=self.barred)
 

@@ -216,7 +216,8 @@ def test_a_path_outside_that_is_allowed_is_read(lab: Lab, folder: Path) -> None:
     """The tool that opens it knows what was judged; the ask says where it leads."""
     (folder.parent / "other.txt").write_text("from outside\n")
     with at_terminal("run", "Go.", *at(lab, "outside"), cwd=folder) as person:
-        assert f"which leads outside the workspace (`{folder.parent}/other.txt`)" in person.sees("then no)")
+        asked = "".join(person.sees("then no)").split())  # a long path is wrapped
+        assert f"whichleadsoutsidetheworkspace(`{folder.parent}/other.txt`)" in asked
         person.types("y\r")
         assert "It said: 1\tfrom outside" in person.leaves_by(0).replace("     1", "1")
 
