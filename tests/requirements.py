@@ -6,8 +6,6 @@ directions. A promise that does not hold yet carries the subject of the issue th
 
 from typing import NamedTuple
 
-CUT = "Cut, looping, out of room: every such turn is recovered and ends with an answer"
-WAIT = "Nothing waits without a deadline: permissions, questions, children, cancel, retries"
 BILL = "The bill: every request counted, priced, limited, and fewer of them"
 CRASH = "Crash-safe turns, on one machine and on many (no issue yet)"
 GATEWAY = "The gateway that heals the streams of other people's agents (no issue yet)"
@@ -203,7 +201,6 @@ PROMISES: dict[str, Promise] = {
     "wait:tool": Promise(
         "A tool that ignores its deadline is abandoned with the result 'timed out, may still be running'.",
         "field",
-        WAIT,
     ),
     "wait:retry": Promise(
         "408, 409, 429, 5xx, 529, an error object inside a 200 stream and a reset in mid-call are retried with backoff honouring Retry-After (seconds, milliseconds, date), capped and counted; what a given-up attempt had shown is marked as discarded, and the result holds the accepted attempt only.",

@@ -298,6 +298,7 @@ async def test_plain_function_runs_in_its_own_thread_and_may_give_an_awaitable()
     assert said(await one(lambda _: later())) == "awaited"
 
 
+@pytest.mark.promise("wait:tool")
 async def test_stuck_thread_is_abandoned_at_its_deadline() -> None:
     """It cannot be stopped, and the result says so; the step goes on without it."""
     clock, release = FakeClock(), threading.Event()
@@ -311,6 +312,7 @@ async def test_stuck_thread_is_abandoned_at_its_deadline() -> None:
     assert seen == ["start stuck", "finish stuck"]
 
 
+@pytest.mark.promise("wait:tool")
 async def test_tool_that_ignores_its_cancellation_is_abandoned() -> None:
     """After the deadline and half a second to settle its result is there, though it runs on."""
     clock, release = FakeClock(), asyncio.Event()
