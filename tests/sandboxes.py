@@ -9,7 +9,8 @@ import pytest
 from turnwise.drivers.sandbox import Kind, Sandbox, find_sandbox
 from turnwise.errors import CallerError
 
-PYTHON = f"{sys.executable} -I -S"
+# The one below a virtual environment: that may lie in a temporary folder, which a sandbox has one of its own in place of.
+PYTHON = f"{getattr(sys, '_base_executable', sys.executable)} -I -S"
 CONFINING = ("bubblewrap", "landlock", "landlock-1")
 EVERY = (*CONFINING, "none")
 _KINDS: dict[str, Kind] = {"bubblewrap": "bubblewrap", "landlock": "landlock", "landlock-1": "landlock", "none": "none"}

@@ -23,6 +23,7 @@ from turnwise.rules.shell_dangers import destroys, is_harmless, steers
 from turnwise.rules.shell_reading import is_reading
 
 Kind = Literal["allow", "ask", "deny"]
+MAX_PATH_SHOWN = 1024  # whoever is asked must see where it leads
 RANK: dict[Kind, int] = {"allow": 0, "ask": 1, "deny": 2}
 Source = Literal["default", "user", "project", "session", "command line"]
 
@@ -181,7 +182,7 @@ def _applied(rule: PermissionRule, *, found: Verdict, kind: Kind | None = None) 
 def _judge_path(path: PathFact, *, facts: CallFacts, policy: Policy, named: bool = False) -> _Part:
     """`named`: the path stands in a command whose own verdict allows it; only what needs more than that is looked at."""
     access = path.access
-    shown = shorten(path.given)
+    shown = shorten(path.given, limit=MAX_PATH_SHOWN)
     guard = guard_of(path, access=access)
     kind: Kind = "allow" if named or access == "read" else "ask"
     if guard is not None:
@@ -251,14 +252,14 @@ def _yields(guard: Guard | None, *, pattern: str, access: Access) -> bool:
 
 def _why(path: PathFact, *, guard: Guard | None) -> str:
     verb = "read" if path.access == "read" else "write"
-    shown = f"`{shorten(path.given)}`"
+    shown = f"`{shorten(path.given, limit=MAX_PATH_SHOWN)}`"
     match guard:
         case None:
             return f"to {verb} {shown}"
         case "unknown":
             return f"where {shown} leads cannot be known before it runs"
         case "outside":
-            return f"to {verb} {shown}, which leads outside the workspace (`{shorten(path.resolved)}`)"
+            return f"to {verb} {shown}, which leads outside the workspace (`{shorten(path.resolved, limit=MAX_PATH_SHOWN)}`)"
         case "secret":
             return f"to {verb} {shown}, which may hold keys or passwords"
         case "protected":
