@@ -55,6 +55,15 @@ def read(path: str) -> str:
     return f"content of {path}"
 
 
+async def deafly(over: asyncio.Event) -> None:
+    """Wait, whatever cancels us."""
+    while not over.is_set():
+        try:
+            await over.wait()
+        except asyncio.CancelledError:
+            continue
+
+
 async def cancelled(agent: Agent, *, clock: FakeClock, reached: asyncio.Event, **options: object) -> RunResult:
     """Start it, cancel it once the state is reached, and give it one second."""
     task = asyncio.create_task(agent.run("Go.", **options))  # pyright: ignore[reportArgumentType]
@@ -125,11 +134,7 @@ async def test_while_a_tool_runs(family: str, kind: str) -> None:
     async def stubborn(path: str) -> str:
         """Read."""
         reached.set()
-        while not deaf.is_set():
-            try:
-                await deaf.wait()
-            except asyncio.CancelledError:
-                continue
+        await deafly(deaf)
         return path
 
     def blocking(path: str) -> str:
@@ -160,11 +165,7 @@ async def test_while_a_child_runs(family: str) -> None:
     async def search(pattern: str) -> str:
         """Search."""
         reached.set()
-        while not over.is_set():
-            try:
-                await over.wait()
-            except asyncio.CancelledError:
-                continue
+        await deafly(over)
         return pattern
 
     lab = Lab(SCRIPTS)
@@ -188,11 +189,7 @@ async def test_while_a_person_or_a_hook_is_waited_for(family: str, state: str) -
 
     async def wait() -> None:
         reached.set()
-        while not over.is_set():
-            try:
-                await over.wait()
-            except asyncio.CancelledError:
-                continue
+        await deafly(over)
 
     async def approver(_: Asking) -> Sequence[Approval]:
         await wait()

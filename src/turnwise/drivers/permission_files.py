@@ -2,7 +2,7 @@
 
 [permissions]
 unattended = "deny"                  # what becomes of asks where nobody is there; the user's own file only
-trusted_folders = ["~/work/ours"]    # whose project files may widen what is allowed; the user's own file only
+trusted_folders = ["~/src/ours"]    # whose project files may widen what is allowed; the user's own file only
 rules = [
     { allow = "bash", command = "npm test *" },
     { ask = "bash", command = ["git", "push", "*"] },
@@ -147,7 +147,7 @@ def _trusted_folders(layer: Layer, *, home: Path) -> tuple[Path, ...]:
     given = _table(layer).get("trusted_folders", [])
     named = layer.named(f"{KEY}.trusted_folders")
     if not isinstance(given, list):
-        raise CallerError(f"{named} is no list: write `trusted_folders = ['~/work/ours']`")
+        raise CallerError(f"{named} is no list: write `trusted_folders = ['~/src/ours']`")
     folders: list[Path] = []
     for folder in cast("list[object]", given):
         if not isinstance(folder, str) or not (folder.startswith(("/", "~/")) or folder == "~"):

@@ -26,8 +26,8 @@ class Recovering(Requesting, kw_only=True):
     """Recovery of a response before the turn takes it in."""
 
     def _adopt(self, response: Response, *, asking: Asking) -> Command:
-        """Take the response in."""
-        raise NotImplementedError
+        """Take the response in: the floor above does."""
+        raise TurnwiseBug("a response came to a floor that takes none in")
 
     def _go_on(self, found: Continuing | Settled) -> Command:
         if isinstance(found, Settled):
