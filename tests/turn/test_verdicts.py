@@ -319,8 +319,8 @@ def test_children_draw_on_the_limits_of_their_parent() -> None:
 
 def test_a_child_is_not_begun_with_nothing_left_for_it() -> None:
     """The call has a result that says so, and the answer is still affordable."""
-    config = replace(CONFIG, tools=(TASK,), limits=MaxRequests(3))
-    script = [says(call(id, "task", "{}")) for id in "a"] + [says("Done.")]
-    played = play(script, config=replace(config, limits=MaxRequests(2)))
+    script = [says(call("a", "task", "{}")), says("Done.")]
+    played = play(script, config=replace(CONFIG, tools=(TASK,), limits=MaxRequests(2)))
     assert played.ran == []
+    assert texts(played)["a"].startswith("Not run: what the turn's limits leave is too little for a sub-agent")
     assert played.result.text == "Done."

@@ -8,8 +8,6 @@ has and why it ended. What it spent is reported even if it was cancelled.
 import asyncio
 from collections.abc import Awaitable, Sequence
 
-import msgspec
-
 from turnwise.drivers.approvals import Approver, Asking
 from turnwise.drivers.clock import Clock, Overdue, Watchdog, wait_for_task
 from turnwise.drivers.runner import Runner
@@ -162,15 +160,3 @@ def _result_of(task: "asyncio.Future[TurnResult]") -> TurnResult | None:
     if not task.done() or task.cancelled() or task.exception() is not None:
         return None
     return task.result()
-
-
-class Depth(msgspec.Struct, frozen=True):
-    """How deep sub-agents may nest: at `most`, a child's own request for a child is refused."""
-
-    most: int = 3
-
-    def check(self, order: ChildOrder) -> None:
-        if len(order.path) >= self.most:
-            raise ToolFault(
-                f"sub-agents may nest {self.most} deep, and this is one at the bottom: do the work yourself, or say what is left"
-            )
