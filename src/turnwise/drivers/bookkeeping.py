@@ -17,7 +17,7 @@ PriceFinder = Callable[[str, float], PriceRow | None]
 """What a model costs at that time (UTC, seconds since 1970); None where nobody knows."""
 
 
-class Books:
+class Bookkeeper:
     """Of one turn. `ledger` is that of its parent where it is a sub-agent's."""
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import Literal, assert_never
 import msgspec
 
 from turnwise.drivers.approvals import Approver, ask
-from turnwise.drivers.bookkeeping import Books, PriceFinder
+from turnwise.drivers.bookkeeping import Bookkeeper, PriceFinder
 from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import Clock, SystemClock, sleep
 from turnwise.drivers.endpoints import Endpoint, build_http_request
@@ -217,7 +217,7 @@ class _Running:
         self._step = 0
         self._turn: Turn | None = None
         self._turn_id = ""
-        self.books = Books(
+        self.books = Bookkeeper(
             config,
             ledger=means.ledger,
             path=means.path,
