@@ -1,6 +1,7 @@
 """Rules for every test: loopback only, and the recorded streams where they are."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -10,6 +11,17 @@ from hypothesis import settings
 # The same examples every time, and no clock: a slow machine is not a failure.
 settings.register_profile("turnwise", deadline=None, derandomize=True)
 settings.load_profile("turnwise")
+
+# Whoever starts the tests in the background (`nohup`, `&`) has signals ignored, and each process that a test starts would
+# inherit that: what a test says about signals holds for a process started as usual.
+for _number, _usual in (
+    (signal.SIGHUP, signal.SIG_DFL),
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGTERM, signal.SIG_DFL),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _usual)
 
 LOOPBACK = ("127.", "::1", "localhost")
 
