@@ -1,0 +1,189 @@
+"""`results.json` and the hand-written notes -> `docs/performance.md` and its plots. The same results give the same bytes.
+
+Notes are Markdown files in `benchmarks/notes`: `opening.md` and `closing.md` for the page, `NAME.md` below the tables of a
+benchmark. They survive; everything else on the page is written anew.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from harness.declaring import FOLDER, Bars, Benchmark, Lines
+from harness.drawing import bar_plot, line_plot
+from harness.names import NAMES, benchmark_of
+from harness.records import RESULTS, RatioRecord, Record, Section, read_results
+
+PAGE = FOLDER.parent / "docs" / "performance.md"
+PLOTS = PAGE.parent / "performance"
+NOTES = FOLDER / "notes"
+OURS = "turnwise"
+T = TypeVar("T")
+
+
+def draw_page(*, results: Path = RESULTS, page: Path = PAGE, plots: Path = PLOTS, notes: Path = NOTES) -> None:
+    """Write the page and its plots from what the results hold."""
+    sections = read_results(results)
+    known = [(benchmark_of(name), sections[name]) for name in NAMES if name in sections]
+    lines = [
+        "# Performance",
+        *_note(notes, "opening"),
+        *_machines(known),
+        *_targets(known),
+    ]
+    plots.mkdir(exist_ok=True)
+    for benchmark, section in known:
+        lines += ["", f"## {benchmark.title}", benchmark.about]
+        lines += _plots(benchmark, section, folder=plots)
+        lines += tables_of(section)
+        lines += _note(notes, benchmark.name)
+    lines += _note(notes, "closing")
+    page.write_text("\n".join(lines).rstrip() + "\n")
+
+
+def tables_of(section: Section) -> list[str]:
+    """A table for each group and measure: systems down, cases across; then how turnwise stands to the others."""
+    lines: list[str] = []
+    for group, measure in _unique((record.group, record.measure) for record in section.records):
+        chosen = [record for record in section.records if (record.group, record.measure) == (group, measure)]
+        lines += ["", f"**{group}: {measure}, {chosen[0].unit}**", "", *_table(chosen)]
+    if section.ratios:
+        lines += ["", *_ratio_table(section.ratios)]
+    failed = _unique((record.system, record.failed) for record in section.records if record.failed)
+    lines += [f"\n{system} has no figure: {_cell(reason)}." for system, reason in failed]
+    return lines
+
+
+def shown(value: float) -> str:
+    """Three digits, thousands grouped, no exponent."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    if abs(value) >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.3f}"
+
+
+def _table(records: Sequence[Record]) -> Iterator[str]:
+    cases = _unique(record.case for record in records)
+    by_place = {(record.system, record.case): record for record in records}
+    yield f"| system | {' | '.join(cases)} |"
+    yield f"|---|{'---:|' * len(cases)}"
+    for system in _unique(record.system for record in records):
+        row = [by_place.get((system, case)) for case in cases]
+        version = next((record.version for record in row if record is not None and record.version), "")
+        name = f"**{system}**" if system == OURS else system
+        yield f"| {name}{f' {version}' if version else ''} | {' | '.join(_figure(record) for record in row)} |"
+
+
+def _figure(record: Record | None) -> str:
+    if record is None:
+        return ""
+    if record.failed or record.median is None:
+        return "failed"
+    text = shown(record.median)
+    spread = record.spread
+    if spread is not None:
+        text += f" ±{spread * 50:.0f}%"
+    return f"**{text}**" if record.met is not None else text
+
+
+def _ratio_table(ratios: Sequence[RatioRecord]) -> Iterator[str]:
+    yield "| turnwise against | where | best of them | times less | target | met |"
+    yield "|---|---|---|---:|---:|---|"
+    for one in ratios:
+        where = f"{one.group}, {one.case}: {one.measure}"
+        times = shown(one.times) if one.times else "no figure"
+        target = f"{one.at_least:g}" if one.at_least else ""
+        yield f"| {one.name} | {where} | {one.system} | {times} | {target} | {_word(one.met)} |"
+
+
+def _machines(known: Sequence[tuple[Benchmark, Section]]) -> Iterator[str]:
+    yield "\n## Machine and date"
+    if not known:
+        yield "Nothing is measured yet."
+        return
+    yield "| measured (UTC) | revision | processor | cores | kernel | Python | node | benchmarks |"
+    yield "|---|---|---|---:|---|---|---|---|"
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for benchmark, section in known:
+        m = section.machine
+        day = section.measured_at.partition(" ")[0]
+        key = (day, section.revision, m.cpu, str(m.cores), m.kernel, m.python, m.node)
+        rows.setdefault(key, []).append(f"{benchmark.name} (quick)" if section.quick else benchmark.name)
+    for key, names in rows.items():
+        yield f"| {' | '.join(key)} | {', '.join(names)} |"
+
+
+def _targets(known: Sequence[tuple[Benchmark, Section]]) -> Iterator[str]:
+    """Every target of every benchmark in one table, missed ones included."""
+    rows: list[str] = []
+    for benchmark, section in known:
+        for record in section.records:
+            if record.at_most is None and record.at_least is None:
+                continue
+            bound = f"<= {record.at_most:g}" if record.at_most is not None else f">= {record.at_least:g}"
+            figure = "failed" if record.median is None else shown(record.median)
+            what = f"{benchmark.title}: {record.group}, {record.case}: {record.measure}"
+            rows.append(f"| {what} | {bound} {record.unit} | {figure} | {_word(record.met)} |")
+        for one in section.ratios:
+            if one.at_least is not None:
+                what = f"{benchmark.title}: {one.group}, {one.case}: against {one.name}"
+                figure = "no figure" if one.times is None else f"{shown(one.times)} x ({one.system})"
+                rows.append(f"| {what} | >= {one.at_least:g} x | {figure} | {_word(one.met)} |")
+    if rows:
+        yield "\n## Targets\n"
+        yield "| what | target | measured | met |"
+        yield "|---|---:|---:|---|"
+        yield from rows
+
+
+def _plots(benchmark: Benchmark, section: Section, *, folder: Path) -> Iterator[str]:
+    for plot in benchmark.plots:
+        records = [
+            record
+            for record in section.records
+            if (record.group, record.measure) == (plot.group, plot.measure) and record.median is not None
+        ]
+        if not records:
+            continue
+        match plot:
+            case Bars(cases=cases):
+                drawn = bar_plot(
+                    title=plot.title,
+                    unit=records[0].unit,
+                    bars=[
+                        (record.system, record.case, record.median or 0.0)
+                        for record in records
+                        if not cases or record.case in cases
+                    ],
+                    ours=OURS,
+                )
+            case Lines():
+                points: dict[str, list[tuple[float, float]]] = {}
+                for record in records:
+                    if record.x is not None and record.median:
+                        points.setdefault(record.system, []).append((record.x, record.median))
+                drawn = line_plot(
+                    title=plot.title, unit=records[0].unit, x_label=plot.x_label, points=points, ours=OURS
+                )
+        (folder / f"{plot.file}.svg").write_text(drawn)
+        yield f"\n![{plot.title}]({folder.name}/{plot.file}.svg)"
+
+
+def _note(folder: Path, name: str) -> Iterator[str]:
+    path = folder / f"{name}.md"
+    if path.exists():
+        yield "\n" + path.read_text().strip() if name != "opening" else path.read_text().strip()
+
+
+def _word(met: bool | None) -> str:
+    return "" if met is None else "yes" if met else "**no**"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").rstrip(".")
+
+
+def _unique(values: Iterable[T]) -> list[T]:
+    return list(dict.fromkeys(values))
