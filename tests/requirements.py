@@ -217,7 +217,6 @@ PROMISES: dict[str, Promise] = {
     "bill:saved": Promise(
         "On a per-request plan a scripted step lets one request run a whole sequence of tools; the saving is shown.",
         "Chutes",
-        BILL,
     ),
     # keep
     "keep:crash": Promise(

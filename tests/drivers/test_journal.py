@@ -14,6 +14,7 @@ import pytest
 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Entry, Journal, RequestSent, TurnJournal, journal_path
+from turnwise.drivers.ledger import LedgerEntry
 from turnwise.drivers.ledger_queries import Span
 from turnwise.errors import CallerError
 from turnwise.testing import FakeClock
@@ -256,3 +257,33 @@ def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path: Path) -> Non
         assert journal.children("t2") == []
         assert journal.ledger.entries(Span()) == []
         assert journal.ledger.totals(Span(since=1), by="session") == []
+
+
+def test_a_ledger_that_knew_no_programs_is_kept(tmp_path: Path) -> None:
+    """Version 3: what was sent stays, and no program is told of it."""
+    path, clock = tmp_path / "journal.db", FakeClock()
+    entry = LedgerEntry(
+        session="s1",
+        turn="t1",
+        root_session="s1",
+        root_turn="t1",
+        number=1,
+        step=1,
+        purpose="step",
+        provider="p",
+        model="m",
+        started=1.0,
+        sent_bytes=3,
+        calls=2,
+    )
+    with Journal.open(path, clock=clock) as journal:
+        pen = journal.begin_turn(turn_id="t1", session_id="s1", folder="/here", title="first")
+        pen.request_leaves(RequestSent(number=1, purpose="step", url="", body_sha256="", body_bytes=3), entry)
+        pen.request_became(entry)
+    connection = sqlite3.connect(path)
+    connection.executescript(
+        "alter table request drop column programs; alter table request drop column program_calls; pragma user_version = 3;"
+    )
+    connection.close()
+    with Journal.open(path, clock=clock) as journal:
+        assert journal.ledger.entries(Span()) == [entry]

@@ -18,7 +18,7 @@ from turnwise import Journal, ModelLimits, StopReason
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import RequestSent
 from turnwise.drivers.ledger import LedgerEntry
-from turnwise.drivers.ledger_queries import KEYS, By, ExactSum, Span, Total, query_of, sum_of_totals
+from turnwise.drivers.ledger_queries import KEYS, By, ExactSum, Span, Total, TurnBill, query_of, sum_of_totals
 from turnwise.drivers.prices import Prices, read_prices
 from turnwise.drivers.tools import Arguments, Tool
 from turnwise.errors import CallerError
@@ -325,6 +325,7 @@ def test_totals_tell_what_is_known_and_what_is_not(tmp_path: Path) -> None:
             received_bytes=0,
             seconds=3.0,
             cache_saved_usd=Decimal("0.003"),
+            saved=Cost(),
         )
         assert total.cost.exact_usd is None
         assert journal.ledger.totals(Span(since=1_700_000_001), by="day") == []
@@ -343,6 +344,8 @@ def test_an_entry_comes_back_as_it_was_written(tmp_path: Path) -> None:
         outcome="overloaded",
         discarded=True,
         calls=2,
+        programs=1,
+        program_calls=7,
         usage=Usage(
             input_tokens=5,
             output_tokens=4,
@@ -383,7 +386,7 @@ def test_the_queries_of_usage_find_their_entries_by_an_index(by: By, tmp_path: P
     with Journal.open(tmp_path / "j.db", clock=FakeClock()):
         pass
     connection = sqlite3.connect(tmp_path / "j.db")
-    connection.create_aggregate("exact_sum", 1, ExactSum)  # pyright: ignore[reportArgumentType]
+    connection.create_aggregate("exact_sum", -1, ExactSum)  # pyright: ignore[reportArgumentType]
     for span, index in ((Span(since=5), "request_by_time"), (Span(session="s1"), "request_by_session")):
         query, values = query_of(by, span=span)
         plan = [str(row[3]) for row in connection.execute(f"explain query plan {query}", values)]
@@ -391,18 +394,68 @@ def test_the_queries_of_usage_find_their_entries_by_an_index(by: By, tmp_path: P
     connection.close()
 
 
+FINE = Decimal("0.0000000000000000001")  # finer than the column of whole numbers
+BY_REQUEST = Prices(user=read_prices({"*": {"request": "0.01"}}, named="the test", source="the test"))
+
+
 async def test_plans_by_request_show_what_one_request_a_call_would_have_cost() -> None:
     """Ten reads in one response take two requests; one for each call would take eleven."""
     reads = ", ".join([f'{{ name = "read", arguments = {{ path = "{n}" }} }}' for n in range(10)])
     script = parse_script(f'title = "reads"\n[[steps]]\ncalls = [{reads}]\n[[steps]]\ntext = "Read."\n', name="reads")
-    prices = Prices(user=read_prices({"*": {"request": "0.01"}}, named="the test", source="the test"))
     with Journal.open(None, clock=FakeClock()) as journal:
-        result = await run(Lab([script]), "reads", family="openai_chat", journal=journal, prices=prices)
+        result = await run(Lab([script]), "reads", family="openai_chat", journal=journal, prices=BY_REQUEST)
         (bill,) = journal.ledger.bills_by_request(Span())
-        assert (bill.session, bill.cost, bill.calls, bill.one_a_call_requests, bill.one_a_call_usd) == (
-            result.session,
-            Cost(usd=Decimal("0.02"), requests=2),
-            10,
-            11,
-            Decimal("0.11"),
-        )
+    assert msgspec.structs.replace(bill, turn="", started=0) == TurnBill(
+        turn="",
+        session=result.session,
+        started=0,
+        cost=Cost(usd=Decimal("0.02"), requests=2),
+        calls=10,
+        program_calls=0,
+        one_a_call_requests=11,
+        one_a_call_usd=Decimal("0.11"),
+        saved=Cost(usd=Decimal("0.09"), requests=9),
+    )
+
+
+async def test_retries_are_no_saving_and_no_loss() -> None:
+    """They would have been made with one request for each call as well, and so would continuations."""
+    for name in ("fault-once-503", "cut-call", "plain-answer"):
+        with Journal.open(None, clock=FakeClock()) as journal:
+            await run(Lab(), name, family="openai_chat", journal=journal, prices=BY_REQUEST)
+            (bill,) = journal.ledger.bills_by_request(Span())
+            assert (bill.saved.requests, bill.one_a_call_requests) == (0, bill.cost.requests), name
+
+
+@pytest.mark.promise("bill:saved")
+def test_what_programs_called_is_a_saving_at_the_price_of_their_request(tmp_path: Path) -> None:
+    """Proves: the query and the entries say the same, exactly, for programs that called nothing (a loss), for a program
+    that an approval began before the first request of its turn, for other plans and for requests of unknown price."""
+    cent = Decimal("0.01")
+    asked: dict[str, object] = {"outcome": "ok", "ended": 1_700_000_001.0, "plan": "request", "usd": cent}
+    entries = [
+        entry(1, calls=2, programs=1, program_calls=5, **asked),
+        entry(2, calls=1, programs=1, program_calls=0, **asked),
+        entry(3, **asked),
+        entry(1, turn="t2", session="s2", root_turn="t2", root_session="s2", programs=1, program_calls=4, **asked),
+        entry(1, turn="t3", session="s3", root_turn="t3", root_session="s3", calls=3, **{**asked, "plan": "tokens"}),
+        entry(1, turn="t4", session="s4", root_turn="t4", root_session="s4", calls=3, **{**asked, "usd": None}),
+        entry(1, turn="t6", session="s6", root_turn="t6", root_session="s6", calls=3, **{**asked, "usd": Decimal(7)}),
+        entry(1, turn="t7", session="s7", root_turn="t7", root_session="s7", calls=3, **{**asked, "usd": FINE}),
+        entry(1, turn="t5", session="s5", root_turn="t5", root_session="s5", calls=9, **{**asked, "outcome": "server"}),
+    ]
+    assert [one.saved_requests for one in entries] == [5, -1, 0, 3, 2, 2, 2, 2, 0]
+    with Journal.open(tmp_path / "j.db", clock=FakeClock()) as journal:
+        written(journal, *entries)
+        bills = {bill.turn: bill for bill in journal.ledger.bills_by_request(Span())}
+        (total,) = journal.ledger.totals(Span(), by="model")
+    assert {turn: (bill.calls, bill.program_calls, bill.saved) for turn, bill in bills.items()} == {
+        "t1": (6, 5, Cost(usd=4 * cent, requests=4)),
+        "t2": (3, 4, Cost(usd=3 * cent, requests=3)),
+        "t4": (3, 0, Cost(requests=2, unknown=2)),
+        "t5": (0, 0, Cost()),
+        "t6": (3, 0, Cost(usd=Decimal(14), requests=2)),
+        "t7": (3, 0, Cost(usd=2 * FINE, requests=2)),
+    }
+    assert [bills[turn].one_a_call_usd for turn in ("t1", "t2", "t4")] == [7 * cent, 4 * cent, None]
+    assert total.saved == Cost(usd=7 * cent + 14 + 2 * FINE, requests=13, unknown=2)

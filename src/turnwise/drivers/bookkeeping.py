@@ -7,11 +7,19 @@ import msgspec
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.exchange import Exchange
 from turnwise.drivers.journal import RequestSent, TurnJournal
-from turnwise.drivers.ledger import Ledger, LedgerEntry, Received, discarded_entry, ended_entry, entry_of
+from turnwise.drivers.ledger import (
+    Ledger,
+    LedgerEntry,
+    Received,
+    discarded_entry,
+    ended_entry,
+    entry_of,
+    programmed_entry,
+)
 from turnwise.rules.pricing import PriceRow
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.events import RequestFailed, ResponseReceived
+from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ScriptCalled, ScriptFinished
 
 PriceFinder = Callable[[str, float], PriceRow | None]
 """What a model costs at that time (UTC, seconds since 1970); None where nobody knows."""
@@ -38,6 +46,9 @@ class Bookkeeper:
         self._find_price = find_price
         self._journal = journal
         self._clock = clock
+        self._number = 0  # of the last request that was entered
+        self._program = ""  # the call whose program was at hand last
+        self._early = (0, 0)  # programs, and calls of theirs, before the first request: an approval began them
 
     def enter(self, order: SendRequest, sent: RequestSent) -> LedgerEntry:
         """On return the request is safely written down, and may leave."""
@@ -50,6 +61,9 @@ class Bookkeeper:
             provider=self._provider,
         )
         entry = msgspec.structs.replace(entry, started=self._clock.now(), sent_bytes=sent.body_bytes)
+        if not self._number:
+            entry = programmed_entry(entry, programs=self._early[0], calls=self._early[1])
+        self._number = order.number
         if self._journal is not None:
             self._journal.request_leaves(sent, entry)
         self.ledger.put(entry)
@@ -84,6 +98,18 @@ class Bookkeeper:
         entry = self.ledger.get(self._config.turn_id, number)
         if entry is not None:
             self._note(discarded_entry(entry))
+
+    def saw(self, event: Event) -> None:
+        """Count the calls that a program has made, with the request that brought it."""
+        if not isinstance(event, ScriptCalled | ScriptFinished):
+            return
+        programs, self._program = int(event.call_id != self._program), event.call_id
+        calls = len(event.calls) if isinstance(event, ScriptCalled) else 0
+        entry = self.ledger.get(self._config.turn_id, self._number)
+        if entry is None:
+            self._early = (self._early[0] + programs, self._early[1] + calls)
+        elif programs or calls:
+            self._note(programmed_entry(entry, programs=programs, calls=calls))
 
     def _note(self, entry: LedgerEntry) -> None:
         self.ledger.put(entry)

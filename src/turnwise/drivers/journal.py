@@ -22,7 +22,7 @@ from typing import Literal, Self
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.ledger import LEDGER_SCHEMA, LedgerEntry, insert, update
+from turnwise.drivers.ledger import LEDGER_PROGRAMS, LEDGER_SCHEMA, LedgerEntry, insert, update
 from turnwise.drivers.ledger_queries import LedgerReader
 from turnwise.drivers.owners import is_alive, our_name
 from turnwise.errors import CallerError, TurnwiseBug
@@ -31,7 +31,7 @@ from turnwise.turn.config import TurnResult
 from turnwise.turn.events import Event
 from turnwise.vocab import StopReason
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 APPLICATION_ID = 0x7475726E  # "turn": tells our files from other SQLite files
 BUSY_S = 10.0
 SHORTEST_PREFIX = 4
@@ -55,7 +55,7 @@ create table event (
     body text not null, t real not null, primary key (turn, seq)
 ) strict;
 """
-    + LEDGER_SCHEMA
+    + ";".join((LEDGER_SCHEMA, *LEDGER_PROGRAMS))
 )
 
 # What brings an older file up to the next version, by its version.
@@ -66,6 +66,7 @@ UPGRADES = {
         "create index session_by_parent on session (parent_turn)",
     ),
     2: tuple(LEDGER_SCHEMA.split(";")),
+    3: LEDGER_PROGRAMS,
 }
 
 Status = Literal["running", "waiting", "done", "lost"]

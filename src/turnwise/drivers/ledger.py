@@ -32,6 +32,11 @@ create index request_by_time on request (started);
 create index request_by_session on request (root_session, started);
 create unique index request_by_turn on request (turn, number)
 """
+# Version 4 knows what programs called. Files of version 3 have the table above already.
+LEDGER_PROGRAMS = (
+    "alter table request add column programs integer not null default 0",
+    "alter table request add column program_calls integer not null default 0",
+)
 
 OK = "ok"
 CANCELLED = "cancelled"
@@ -46,7 +51,8 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     `number` counts the requests of its turn from 1, further attempts included; `purpose` is the turn's own, `retry_of` what a
     retry is a further attempt at. `path` names the sub-agents that lead to its turn, outermost first; `root_turn` and
     `root_session` are those of the turn that the user began. `outcome` is `ok`, `cancelled`, `discarded`, or the kind of the
-    fault; None where nobody knows. `discarded`: it was given up and sent again. `calls` are the tool calls that it brought.
+    fault; None where nobody knows. `discarded`: it was given up and sent again. `calls` are the tool calls that it brought;
+    `programs` are those of them that ran as programs, and `program_calls` the calls that these have made.
     `usage` is None where the provider did not say, `usd` where the price is not known: `price_note` says why, or whose
     price it is.
     """
@@ -70,12 +76,21 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     outcome: str | None = None
     discarded: bool = False
     calls: int = 0
+    programs: int = 0
+    program_calls: int = 0
     usage: Usage | None = None
     plan: Plan | None = None
     usd: Decimal | None = None
     priced_by: Literal["provider", "table"] | None = None
     price_note: str = ""
     cache_saved_usd: Decimal | None = None
+
+    @property
+    def saved_requests(self) -> int:
+        """How many more it would have taken with one for each call, a program counting as the calls that it made. Below 0
+        where a program made none: the request for it was one too many."""
+        together = self.calls - 1 if self.calls and self.outcome == OK and not self.discarded else 0
+        return together + self.program_calls - self.programs
 
     @property
     def seen_as(self) -> Purpose:
@@ -185,6 +200,11 @@ def ended_entry(
     )
 
 
+def programmed_entry(entry: LedgerEntry, *, programs: int, calls: int) -> LedgerEntry:
+    """With so many more programs of its response that have run, and calls that they have made."""
+    return msgspec.structs.replace(entry, programs=entry.programs + programs, program_calls=entry.program_calls + calls)
+
+
 def discarded_entry(entry: LedgerEntry) -> LedgerEntry:
     """Given up, and sent again."""
     outcome = DISCARDED if entry.outcome == OK else entry.outcome
@@ -194,8 +214,9 @@ def discarded_entry(entry: LedgerEntry) -> LedgerEntry:
 # What an entry is in the table; the key (turn, number) never changes.
 COLUMNS = (
     "session turn root_session root_turn path number step purpose retry_of provider model started first_event ended "
-    "sent_bytes received_bytes outcome discarded calls input_tokens output_tokens reasoning_tokens cache_read_tokens "
-    "cache_write_tokens provider_usage plan usd usd_pico priced_by price_note cache_saved_usd cache_saved_pico"
+    "sent_bytes received_bytes outcome discarded calls programs program_calls input_tokens output_tokens "
+    "reasoning_tokens cache_read_tokens cache_write_tokens provider_usage plan usd usd_pico priced_by price_note "
+    "cache_saved_usd cache_saved_pico"
 ).split()
 _AFTERWARDS = COLUMNS[COLUMNS.index("first_event") :]
 _INSERT = f"insert into request ({', '.join(COLUMNS)}) values ({', '.join(f':{name}' for name in COLUMNS)})"

@@ -24,6 +24,18 @@ KEYS: dict[By, str] = {
     "purpose": _PURPOSE,
 }
 AGAIN = "purpose in ('retry', 'continue')"
+# `LedgerEntry.saved_requests`
+_MORE = (
+    "(case when outcome = 'ok' and not discarded and calls > 0 then calls - 1 else 0 end + program_calls - programs)"
+)
+_BY_REQUEST = f"plan = 'request' and {_MORE} != 0"
+_SMALL = 10**12  # pico-dollars, a dollar: the sum has room for nine million requests at that price
+# How many requests were saved, of how many of them the price is known, and what these would have cost.
+_SAVED = f"""
+    coalesce(sum({_MORE}) filter (where {_BY_REQUEST}), 0),
+    coalesce(sum({_MORE}) filter (where {_BY_REQUEST} and usd is not null), 0),
+    coalesce(sum({_MORE} * usd_pico) filter (where {_BY_REQUEST} and usd_pico <= {_SMALL}), 0),
+    exact_sum(usd, {_MORE}) filter (where {_BY_REQUEST} and (usd_pico is null or usd_pico > {_SMALL}))"""
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -36,7 +48,8 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
     """Several requests in one. `unfinished` have no known outcome; `again` are the retries and continuations among them.
-    `cache_saved_usd` sums those requests for which it is known; `seconds` is the time from leaving to ending."""
+    `cache_saved_usd` sums those requests for which it is known; `seconds` is the time from leaving to ending. `saved` are the
+    requests that programs and parallel calls have spared on plans that bill by request."""
 
     key: str
     cost: Cost
@@ -51,30 +64,34 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     received_bytes: int
     seconds: float
     cache_saved_usd: Decimal
+    saved: Cost
 
 
 class TurnBill(msgspec.Struct, frozen=True, kw_only=True):
     """A turn on a plan that bills by request: what it took with its sub-agents, and what it would have taken with one request
-    for each tool call (and one for the answer of each agent)."""
+    for each tool call. `calls` are those that did the work, `program_calls` those of them that programs made; `saved` is the
+    difference, each further request at the price of the one that brought the call."""
 
     turn: str
     session: str
     started: float
     cost: Cost
     calls: int
+    program_calls: int
     one_a_call_requests: int
     one_a_call_usd: Decimal | None
+    saved: Cost
 
 
 class ExactSum:
-    """The sum of decimals as text, exactly: SQLite's own would make floats of them."""
+    """The sum of decimals as text, each so many times, exactly: SQLite's own would make floats of them."""
 
     def __init__(self) -> None:
         self._sum = ZERO
 
-    def step(self, amount: str | None) -> None:
+    def step(self, amount: str | None, times: int = 1) -> None:
         if amount is not None:
-            self._sum = add(self._sum, Decimal(amount))
+            self._sum = add(self._sum, EXACT.multiply(Decimal(amount), Decimal(times)))
 
     def finalize(self) -> str:
         return str(self._sum)
@@ -93,13 +110,13 @@ select {{key}}, count(*), count(usd), {_sums("usd")},
     sum({AGAIN}), sum({AGAIN} and usd is not null), {_sums("usd", only=AGAIN)}, sum(ended is null),
     coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0),
     coalesce(sum(cache_read_tokens), 0), coalesce(sum(cache_write_tokens), 0), sum(sent_bytes), sum(received_bytes),
-    coalesce(sum(ended - started), 0.0), {_sums("cache_saved")}
+    coalesce(sum(ended - started), 0.0), {_sums("cache_saved")}, {_SAVED}
 from request where {{where}} group by 1 order by {{order}}
 """
 _BILLS = f"""
 select root_turn, root_session, min(started), count(*), count(usd), {_sums("usd")},
-    sum(case when outcome = 'ok' and not discarded then calls else 0 end), count(distinct turn),
-    sum(usd is not null and usd != '0')
+    sum(case when outcome = 'ok' and not discarded then calls else 0 end - programs + program_calls), sum(program_calls),
+    {_SAVED}
 from request where plan = 'request' and {{where}} group by root_turn order by 3
 """
 
@@ -142,7 +159,7 @@ class LedgerReader:
     def _open(self) -> Generator[sqlite3.Connection]:
         with self._statement() as connection:
             # typeshed knows sums of integers only
-            connection.create_aggregate("exact_sum", 1, ExactSum)  # pyright: ignore[reportArgumentType]
+            connection.create_aggregate("exact_sum", -1, ExactSum)  # pyright: ignore[reportArgumentType]
             yield connection
 
 
@@ -173,11 +190,14 @@ def sum_of_totals(totals: Sequence[Total]) -> Total | None:
     """All in one; None where there are none."""
     if not totals:
         return None
-    numbers = [name for name in Total.__struct_fields__ if name not in ("key", "cost", "again", "cache_saved_usd")]
+    numbers = [
+        name for name in Total.__struct_fields__ if name not in ("key", "cost", "again", "saved", "cache_saved_usd")
+    ]
     return Total(
         key="all",
         cost=_sum_of_costs([total.cost for total in totals]),
         again=_sum_of_costs([total.again for total in totals]),
+        saved=_sum_of_costs([total.saved for total in totals]),
         cache_saved_usd=functools.reduce(add, [total.cache_saved_usd for total in totals]),
         **{name: sum(getattr(total, name) for total in totals) for name in numbers},
     )
@@ -214,6 +234,10 @@ class _Columns(NamedTuple):
     seconds: float
     cache_saved_pico: int
     cache_saved_usd: str | None
+    saved: int
+    saved_priced: int
+    saved_pico: int
+    saved_usd: str | None
 
 
 class _BillColumns(NamedTuple):
@@ -227,8 +251,11 @@ class _BillColumns(NamedTuple):
     usd_pico: int
     usd: str | None
     calls: int
-    turns: int
-    paid: int
+    program_calls: int
+    saved: int
+    saved_priced: int
+    saved_pico: int
+    saved_usd: str | None
 
 
 def _total(row: _Columns) -> Total:
@@ -238,6 +265,7 @@ def _total(row: _Columns) -> Total:
         cost=Cost(usd=_usd(row.usd_pico, row.usd), requests=row.requests, unknown=row.requests - row.priced),
         again=Cost(usd=_usd(row.again_pico, row.again_usd), requests=row.again, unknown=row.again - row.again_priced),
         cache_saved_usd=_usd(row.cache_saved_pico, row.cache_saved_usd),
+        saved=_saved(row),
     )
 
 
@@ -247,15 +275,21 @@ def _usd(whole_pico: int, others: str | None) -> Decimal:
     return amount.quantize(Decimal(1)) if amount == amount.to_integral_value() else amount
 
 
+def _saved(row: _Columns | _BillColumns) -> Cost:
+    return Cost(usd=_usd(row.saved_pico, row.saved_usd), requests=row.saved, unknown=row.saved - row.saved_priced)
+
+
 def _bill(row: _BillColumns) -> TurnBill:
-    one_a_call = row.calls + row.turns
-    usd = _usd(row.usd_pico, row.usd)
+    cost = Cost(usd=_usd(row.usd_pico, row.usd), requests=row.requests, unknown=row.requests - row.priced)
+    saved = _saved(row)
     return TurnBill(
         turn=row.turn,
         session=row.session,
         started=row.started,
-        cost=Cost(usd=usd, requests=row.requests, unknown=row.requests - row.priced),
+        cost=cost,
         calls=row.calls,
-        one_a_call_requests=one_a_call,
-        one_a_call_usd=usd * one_a_call / row.paid if row.paid else None,
+        program_calls=row.program_calls,
+        one_a_call_requests=cost.requests + saved.requests,
+        one_a_call_usd=None if saved.unknown or not row.priced else add(cost.usd, saved.usd),
+        saved=saved,
     )

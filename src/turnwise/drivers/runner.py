@@ -270,6 +270,7 @@ class _Running:
                 self._finish(command)
                 raise
             self._write(event)
+            self.books.saw(event)
             command = turn.receive(event)
             self._tell_discarded(event, command=command)
             self._tell_answered(turn.added[told:])

@@ -59,6 +59,48 @@ def test_usage_is_what_the_lab_received(lab: Lab, priced: Path, cli: Cli) -> Non
     assert "\x1b" not in shown
 
 
+CHECK = 'if grep -q "return a + b$" calc.py; then echo "3 passed"; else echo "1 failed: add(1, 2) is not 3"; fi\n'
+
+
+@pytest.mark.promise("bill:saved")
+def test_what_programs_saved_is_in_the_table_as_json_and_as_csv(lab: Lab, priced: Path, cli: Cli) -> None:
+    """Proves: on a plan by request a program is on offer by itself; what takes 6 requests step by step takes 2 by the lab's own
+    count, ten reads take 2 and not 11, and the difference is shown, in money as well."""
+    allow = ("--allow", "write", "--allow", "bash")
+    counts: dict[str, int] = {}
+    for number in range(10):
+        (priced / f"part-{number}.txt").write_text("bees\n" if number % 2 else "ants\n")
+    for model in ("script-step-by-step", "script-read-edit-test", "script-ten-reads"):
+        (priced / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+        (priced / "check.sh").write_text(CHECK)
+        before = lab.count()
+        ran = cli("run", "Do it.", "--json", *allow, *at(lab, model))
+        assert (ran.code, ran.events()[-1]["complete"]) == (0, True), ran
+        counts[model] = lab.count() - before
+    assert counts == {"script-step-by-step": 6, "script-read-edit-test": 2, "script-ten-reads": 2}
+    report = json.loads(cli("usage", "--json").out)
+    keys = ("calls", "program_calls", "one_a_call_requests", "one_a_call_usd", "saved")
+    assert [[bill[key] for key in keys] for bill in report["by_request"]] == [
+        [5, 0, 6, "0.06", {"usd": "0", "requests": 0, "unknown": 0}],
+        [5, 5, 6, "0.06", {"usd": "0.04", "requests": 4, "unknown": 0}],
+        [10, 10, 11, "0.11", {"usd": "0.09", "requests": 9, "unknown": 0}],
+    ]
+    assert report["total"]["saved"] == {"usd": "0.13", "requests": 13, "unknown": 0}
+    rows = {row["model"]: row for row in csv.DictReader(io.StringIO(cli("usage", "--csv").out))}
+    assert {key.partition(":")[2]: (row["saved_requests"], row["saved_usd"]) for key, row in rows.items()} == {
+        "script-step-by-step": ("0", "0"),
+        "script-read-edit-test": ("4", "0.04"),
+        "script-ten-reads": ("9", "0.09"),
+    }
+    shown = cli("usage").out
+    assert "programs and parallel calls saved, on plans by request: 13 requests, $0.130" in shown
+    assert "2 requests, $0.0200; one a call: 11 requests, $0.110; saved 9 requests, $0.0900" in shown
+    head, *lines = shown.splitlines()
+    assert " saved" in head
+    (reads,) = [line for line in lines if line.startswith("openai_chat:script-ten-reads")]
+    assert reads.split()[5:7] == ["$0.0200", "$0.0900"]
+
+
 def test_a_table_as_csv_has_an_empty_cell_where_no_price_is_known(lab: Lab, priced: Path, cli: Cli) -> None:
     """Proves: no zero stands for what nobody knows, in the machine's form either."""
     cli("run", "Go.", *at(lab, "plain-answer"))

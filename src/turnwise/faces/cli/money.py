@@ -13,3 +13,11 @@ def cost_said(cost: Cost) -> str:
     if cost.unknown == cost.requests:
         return UNKNOWN
     return f"at least {usd_said(cost.usd)}, {many(cost.unknown, 'request')} unknown"
+
+
+def saved_said(saved: Cost) -> str:
+    """`9 requests, $0.0900`; below 0 it took more than it spared."""
+    if saved.requests < 0:
+        more = Cost(usd=-saved.usd, requests=-saved.requests, unknown=-saved.unknown)
+        return f"{many(more.requests, 'request')} more, {cost_said(more)}"
+    return f"{many(saved.requests, 'request')}, {cost_said(saved)}"

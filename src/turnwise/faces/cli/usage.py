@@ -20,7 +20,7 @@ from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.ledger_queries import By, Span, Total, TurnBill, sum_of_totals
 from turnwise.errors import CallerError
 from turnwise.faces.cli.failures import as_one_line
-from turnwise.faces.cli.money import UNKNOWN, cost_said, usd_said
+from turnwise.faces.cli.money import UNKNOWN, cost_said, saved_said, usd_said
 from turnwise.faces.cli.text import has_colour, many, shortened
 from turnwise.rules.pricing import ZERO, Cost
 
@@ -131,6 +131,7 @@ def write_csv(rows: Sequence[Total], *, by: By, stream: TextIO) -> None:
             ),
             *("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens"),
             *("cache_saved_usd", "sent_bytes", "received_bytes", "seconds"),
+            *("saved_requests", "saved_usd"),
         ]
     )
     for row in rows:
@@ -140,6 +141,7 @@ def write_csv(rows: Sequence[Total], *, by: By, stream: TextIO) -> None:
                 *(row.unfinished, row.input_tokens, row.output_tokens, row.reasoning_tokens),
                 *(row.cache_read_tokens, row.cache_write_tokens, f"{row.cache_saved_usd:f}"),
                 *(row.sent_bytes, row.received_bytes, round(row.seconds, 3)),
+                *(row.saved.requests, known(row.saved)),
             ]
         )
 
@@ -172,7 +174,8 @@ def show(report: Report, *, titles: dict[str, str], stream: TextIO) -> None:
 def table_of(report: Report, *, titles: dict[str, str], bar: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(report.by, no_wrap=True, overflow="ellipsis", max_width=44)
-    for name in ("requests", "tokens in", "cached", "tokens out", "cost"):
+    saves = any(row.saved.requests for row in report.rows)
+    for name in ("requests", "tokens in", "cached", "tokens out", "cost", *(["saved"] if saves else [])):
         table.add_column(name, justify="right")
     table.add_column("")
     priced = any(row.cost.usd for row in report.rows)
@@ -186,6 +189,7 @@ def table_of(report: Report, *, titles: dict[str, str], bar: str) -> Table:
             f"{row.cache_read_tokens:,}",
             f"{row.output_tokens:,}",
             short_cost(row.cost),
+            *([short_cost(row.saved) if row.saved.requests else ""] if saves else []),
             Styled(bar * (round(BAR * size / most) if most else 0), style="cyan"),
         )
     return table
@@ -205,11 +209,13 @@ def name_of(key: str, *, by: By, titles: dict[str, str]) -> str:
 
 
 def lines_of(total: Total) -> list[str]:
-    """Below the table: the sum, what caches saved, what had to be sent again."""
+    """Below the table: the sum, what caches and programs saved, what had to be sent again."""
     lines = [f"{many(total.cost.requests, 'request')}: {cost_said(total.cost)}"]
     if total.cache_read_tokens or total.cache_write_tokens:
         word = "saved" if total.cache_saved_usd >= 0 else "cost more than they saved, by"
         lines.append(f"caches {word} {usd_said(abs(total.cache_saved_usd))} ({total.cache_read_tokens:,} tokens read)")
+    if total.saved.requests:
+        lines.append(f"programs and parallel calls saved, on plans by request: {saved_said(total.saved)}")
     if total.again.requests:
         lines.append(f"retries and continuations: {many(total.again.requests, 'request')}, {cost_said(total.again)}")
     if total.unfinished:
@@ -226,10 +232,11 @@ def saving_lines(bills: Sequence[TurnBill], *, titles: dict[str, str]) -> list[s
     lines = ["", "plans by request: each turn, and with one request for each tool call"]
     for bill in bills[-TURNS_SHOWN:]:
         instead = UNKNOWN if bill.one_a_call_usd is None else usd_said(bill.one_a_call_usd)
+        saved = f"; saved {saved_said(bill.saved)}" if bill.saved.requests else ""
         lines.append(
             f"  {bill.session[-8:]} {shortened(titles.get(bill.session, ''), limit=34):<34}  "
             f"{many(bill.cost.requests, 'request')}, {cost_said(bill.cost)}; "
-            f"one a call: {many(bill.one_a_call_requests, 'request')}, {instead}"
+            f"one a call: {many(bill.one_a_call_requests, 'request')}, {instead}{saved}"
         )
     if len(bills) > TURNS_SHOWN:
         lines.append(f"  and {many(len(bills) - TURNS_SHOWN, 'turn')} before; --json has all")
