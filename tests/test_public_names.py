@@ -8,10 +8,10 @@ import turnwise
 PUBLIC = """
 Agent Approval Asking AttemptDiscarded BadTool CallAnswered CallerError ChangeArguments ChangeResult ChildSeen
 Deadlines Deny Fault File FinishReason FrameSeen FunctionTool Hook Journal MaxCost MaxRequests MaxSteps MaxTokens
-MaxWallTime Message MissingKey ModelFault ModelLimits NamedTool PermissionRule Policy ProviderFault Repair
+MaxWallTime Message MissingKey ModelFault ModelLimits NamedTool PermissionRule Policy Prices ProviderFault Repair
 RequestFinished RequestStarted RetryPolicy RunFinished RunResult ScriptLimits Settings StepChanges StepStarted
 StepView StopReason Text Tool ToolCall ToolFault ToolFinished ToolResult ToolSpec ToolStarted TurnwiseBug
-TurnwiseError UnknownModel Usage __version__ tool
+TurnwiseError UnknownModel Usage __version__ read_prices tool
 """
 
 

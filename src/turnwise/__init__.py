@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from turnwise.drivers.approvals import Asking
     from turnwise.drivers.hooks import ChangeArguments, ChangeResult, Deny, Hook
     from turnwise.drivers.journal import Journal
+    from turnwise.drivers.prices import Prices, read_prices
     from turnwise.drivers.tools import Tool
     from turnwise.drivers.watching import (
         AttemptDiscarded,
@@ -68,6 +69,7 @@ _ROOMS = {
     "turnwise.drivers.approvals": ("Asking",),
     "turnwise.drivers.hooks": ("ChangeArguments", "ChangeResult", "Deny", "Hook"),
     "turnwise.drivers.journal": ("Journal",),
+    "turnwise.drivers.prices": ("Prices", "read_prices"),
     "turnwise.drivers.tools": ("Tool",),
     "turnwise.drivers.watching": (
         "AttemptDiscarded",
@@ -157,6 +159,7 @@ __all__ = [
     "NamedTool",
     "PermissionRule",
     "Policy",
+    "Prices",
     "ProviderFault",
     "Repair",
     "RequestFinished",
@@ -183,6 +186,7 @@ __all__ = [
     "UnknownModel",
     "Usage",
     "__version__",
+    "read_prices",
     "tool",
 ]
 

@@ -36,7 +36,8 @@ def test_every_command_and_option_stands_in_the_docs() -> None:
     }
     assert sorted(sections) == sorted(name for name in EVERY if name not in ("turnwise", "turnwise sessions"))
     for name, section in sections.items():
-        known = {word for param in EVERY[name].params if isinstance(param, click.Option) for word in param.opts}
+        options = [param for param in EVERY[name].params if isinstance(param, click.Option)]
+        known = {word for option in options for word in (*option.opts, *option.secondary_opts)}
         rows = re.findall(r"^\| (`-[^|]*`) \|", section, flags=re.MULTILINE)
         assert {word for row in rows for word in re.findall(r"`([^`]*)`", row)} == known, name
 

@@ -101,6 +101,18 @@ def test_what_programs_saved_is_in_the_table_as_json_and_as_csv(lab: Lab, priced
     assert reads.split()[5:7] == ["$0.0200", "$0.0900"]
 
 
+def test_programs_are_on_offer_by_the_plan_or_by_option(lab: Lab, priced: Path, cli: Cli) -> None:
+    """Proves: by itself where the plan bills by the request; `--script` and `--no-script` decide it, for sub-agents alike."""
+
+    def offered(*args: str) -> bool:
+        assert cli("run", "Go.", *args).code == 0
+        return b'"script"' in lab.requests[-1].body
+
+    by_request, by_token = at(lab, "plain-answer"), at(lab, "plain-answer", family="openai_responses")
+    assert [offered(*by_request), offered(*by_token)] == [True, False]
+    assert [offered("--no-script", *by_request), offered("--script", *by_token)] == [False, True]
+
+
 def test_a_table_as_csv_has_an_empty_cell_where_no_price_is_known(lab: Lab, priced: Path, cli: Cli) -> None:
     """Proves: no zero stands for what nobody knows, in the machine's form either."""
     cli("run", "Go.", *at(lab, "plain-answer"))

@@ -106,6 +106,7 @@ class _Given(TypedDict):
     recover: Recover | None
     retries: int | None
     fallback: tuple[str, ...]
+    script: bool | None
 
 
 def _with_limits(function: Callable[..., None]) -> Callable[..., None]:

@@ -34,6 +34,7 @@ class Given(TypedDict):
     recover: Recover | None
     retries: int | None
     fallback: tuple[str, ...]
+    script: bool | None
     cwd: Path | None
     go_on: bool
     session: str | None
@@ -128,6 +129,12 @@ OF_LIMITS = (
     ),
     click.option(
         "--fallback", multiple=True, metavar="NAME", help="Another model of the endpoint, if one fails. Repeatable."
+    ),
+    click.option(
+        "--script/--no-script",
+        default=None,
+        help="Let the model write small programs that call its tools, many calls in one request, or not. "
+        "[default: where the plan bills by the request]",
     ),
 )
 _OF_THE_PLACE = (

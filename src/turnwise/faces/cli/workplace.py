@@ -223,6 +223,7 @@ class _Agents:
             inspect=inspect,
             hooks=self.hooks,
             agents=None if child is None else {CHILD: child},
+            script="auto" if given["script"] is None else given["script"],
             description="" if is_root else CHILD_DESCRIPTION,
             base_url=self.choice.base_url,
             api_key_env=self.choice.api_key_env,
