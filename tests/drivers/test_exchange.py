@@ -46,7 +46,7 @@ async def exchanged(
         endpoint=endpoint,
         transport=ScriptedTransport([reply]),
         clock=clock or SystemClock(),
-        on_frame=frames.append,
+        on_frames=frames.extend,
     )
     return await exchange.run(build_http_request(endpoint, call, connect_s=1)), frames
 

@@ -25,6 +25,9 @@ KEEPALIVE_S = 50.0
 # aiohttp's 8190 is too small for the headers of some gateways (long `set-cookie` and policy headers).
 HEADER_BYTES = 64 * 1024
 LARGE_BYTES = 1024 * 1024  # aiohttp.payload.TOO_LARGE_BYTES_BODY
+# What aiohttp holds of a body before it stops reading (twice this). Below it, it looks for more to parse with every chunk of
+# the transfer encoding that is taken out: 1.4 us a chunk with its own 256 KiB, 1.0 with this (20,000 chunks, measured).
+READ_BYTES = 32 * 1024
 
 
 class AiohttpTransport:
@@ -86,6 +89,7 @@ class AiohttpTransport:
             self._session = aiohttp.ClientSession(
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
+                read_bufsize=READ_BYTES,
                 max_line_size=HEADER_BYTES,
                 max_field_size=HEADER_BYTES,
             )

@@ -2,14 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
 from turnwise.drivers.clock import Clock, Overdue, Watchdog, wait_for_task
 from turnwise.drivers.decoding import ResponseReader, read_body
 from turnwise.drivers.endpoints import Endpoint
-from turnwise.drivers.hiding import hide_in, hide_in_frame, hide_in_response
+from turnwise.drivers.hiding import hide_in, hide_in_frames, hide_in_response
 from turnwise.drivers.transport import HttpReply, HttpRequest, Transport
 from turnwise.errors import ProviderFault
 from turnwise.turn.commands import SendRequest
@@ -61,14 +61,14 @@ class Exchange:
         endpoint: Endpoint,
         transport: Transport,
         clock: Clock,
-        on_frame: Callable[[Frame], None] | None,
+        on_frames: Callable[[Sequence[Frame]], None] | None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._order = order
         self._endpoint = endpoint
         self._transport = transport
         self._clock = clock
-        self._on_frame = on_frame
+        self._on_frames = on_frames  # called with what each read brought
         self._limits = limits
         self._reader: ResponseReader | None = None
         self._first = FirstEvent()
@@ -264,10 +264,9 @@ class Exchange:
             id_prefix=self._order.id_prefix,
         )
 
-    def _tell(self, frames: Iterable[Frame]) -> None:
-        if self._on_frame is not None:
-            for frame in frames:
-                self._on_frame(hide_in_frame(frame, scrub=self._endpoint.scrub))
+    def _tell(self, frames: Sequence[Frame]) -> None:
+        if self._on_frames is not None and frames:
+            self._on_frames(hide_in_frames(frames, scrub=self._endpoint.scrub))
 
 
 def _breaks_off(body: bytes) -> bool:

@@ -1,6 +1,6 @@
 """Striking the key out of what a provider says about a request: some quote it back, in any field."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -30,8 +30,10 @@ def hide_in(value: Quote, *, scrub: Scrub) -> Quote:
     return msgspec.structs.replace(value, **changed) if changed else value
 
 
-def hide_in_frame(frame: Frame, *, scrub: Scrub) -> Frame:
-    return hide_in(frame, scrub=scrub) if type(frame) in _QUOTING else frame
+def hide_in_frames(frames: Sequence[Frame], *, scrub: Scrub) -> Sequence[Frame]:
+    if _QUOTING.isdisjoint(map(type, frames)):
+        return frames
+    return [hide_in(frame, scrub=scrub) if type(frame) in _QUOTING else frame for frame in frames]
 
 
 def hide_in_response(response: Response, *, scrub: Scrub) -> Response:

@@ -3,9 +3,9 @@
 import asyncio
 import hashlib
 import inspect
-import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Literal, assert_never
 
 import msgspec
@@ -25,15 +25,15 @@ from turnwise.drivers.transport import Transport
 from turnwise.drivers.watching import (
     AttemptDiscarded,
     CallAnswered,
-    FrameSeen,
+    Feed,
     RequestFinished,
     RequestStarted,
-    Seen,
     StepStarted,
     ToolFinished,
     ToolStarted,
     TurnFinished,
     Watch,
+    Watchers,
 )
 from turnwise.errors import CallerError
 from turnwise.rules.limits import wall_time_s
@@ -84,8 +84,6 @@ InterruptKind = Literal["cancel", "deadline"]
 SETTLE_S = 0.9
 TOOL_SHARE = 5 / 9  # of it, for the tools themselves
 
-_log = logging.getLogger("turnwise")
-
 
 class _Means(msgspec.Struct, frozen=True, kw_only=True):
     """What a running turn works with."""
@@ -96,6 +94,7 @@ class _Means(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     prepare_step: StepPreparer | None
     watch: Watch | None
+    feed: Feed | None
     limits: Limits
     circuits: Circuits
     jitter: Callable[[], float]
@@ -112,10 +111,10 @@ class _Means(msgspec.Struct, frozen=True, kw_only=True):
 class Runner:
     """Runs turns against one endpoint, one at a time. `tools` are those with an implementation.
 
-    `watch` sees everything on a side branch and cannot harm the turn; `prepare_step` is the user's: what it raises is
-    raised by `run`. `circuits` know which endpoints are to be left alone for a while; who runs many turns shares them.
-    `jitter` gives numbers of [0, 1) that spread the waits before retries. Each request is entered in `ledger` (a
-    sub-agent's in its parent's; each turn has its own without one), priced by `find_price`.
+    `watch` sees everything on a side branch and cannot harm the turn, `feed` the same in batches; `prepare_step` is the
+    user's: what it raises is raised by `run`. `circuits` know which endpoints are to be left alone for a while; who runs many
+    turns shares them. `jitter` gives numbers of [0, 1) that spread the waits before retries. Each request is entered in
+    `ledger` (a sub-agent's in its parent's; each turn has its own without one), priced by `find_price`.
     """
 
     def __init__(
@@ -127,6 +126,7 @@ class Runner:
         clock: Clock | None = None,
         prepare_step: StepPreparer | None = None,
         watch: Watch | None = None,
+        feed: Feed | None = None,
         limits: Limits = DEFAULT_LIMITS,
         circuits: Circuits | None = None,
         jitter: Callable[[], float] = random.random,
@@ -147,6 +147,7 @@ class Runner:
             clock=clock,
             prepare_step=prepare_step,
             watch=watch,
+            feed=feed,
             limits=limits,
             circuits=circuits or Circuits(clock=clock),
             jitter=jitter,
@@ -206,7 +207,8 @@ class _Running:
     def __init__(self, means: _Means, *, config: TurnConfig, journal: TurnJournal | None) -> None:
         self._means = means
         self._clock = means.clock
-        self._watch = means.watch
+        self._watchers = Watchers(means.watch, feed=means.feed)
+        self._tell = self._watchers.tell
         self._journal = journal
         self._interrupted: asyncio.Future[InterruptKind] = asyncio.get_running_loop().create_future()
         self._tool_run: ToolRun | None = None
@@ -396,7 +398,7 @@ class _Running:
             endpoint=endpoint,
             transport=self._means.transport,
             clock=self._clock,
-            on_frame=None if self._watch is None else lambda frame: self._tell(FrameSeen(number, frame)),
+            on_frames=partial(self._watchers.tell_frames, number=number) if self._watchers.are_there else None,
             limits=self._means.limits,
         )
         try:
@@ -495,12 +497,3 @@ class _Running:
     def _write(self, record: Record) -> None:
         if self._journal is not None:
             self._journal.append(record)
-
-    def _tell(self, seen: Seen) -> None:
-        if self._watch is None:
-            return
-        try:
-            self._watch(seen)
-        except Exception:  # noqa: BLE001 (a watcher is a stranger; the turn must not end by it)
-            self._watch = None
-            _log.warning("the watcher of a turn raised and is not called again in this turn", exc_info=True)

@@ -1,6 +1,8 @@
 """What whoever watches a turn is told, while it runs: small frozen events on a side branch. Nothing depends on them."""
 
-from collections.abc import Callable
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -91,3 +93,78 @@ Seen = (
 Watch = Callable[[Seen], object]
 """Called in the event loop, in order, while the turn waits for it: it must be quick (put it into a queue). If it raises, it is
 not called again in this turn, and the turn goes on."""
+
+Feed = Callable[[Sequence[Seen]], object]
+"""A `Watch` that takes together what came together: all frames of one read at once, everything else alone."""
+
+_log = logging.getLogger("turnwise")
+
+
+class Watchers:
+    """Tells a `Watch` and a `Feed`, where there are any; neither can harm the turn, or the other."""
+
+    def __init__(self, watch: Watch | None, *, feed: Feed | None) -> None:
+        self._watch = watch
+        self._feed = feed
+
+    @property
+    def are_there(self) -> bool:
+        return self._watch is not None or self._feed is not None
+
+    def tell(self, seen: Seen) -> None:
+        if self.are_there:
+            self._tell((seen,))
+
+    def tell_frames(self, frames: Sequence[Frame], *, number: int) -> None:
+        """`frames` are what one read brought of the response to request `number`."""
+        if frames and self.are_there:
+            self._tell([FrameSeen(number, frame) for frame in frames])
+
+    def _tell(self, batch: Sequence[Seen]) -> None:
+        if self._feed is not None:
+            try:
+                self._feed(batch)
+            except Exception:  # noqa: BLE001 (a watcher is a stranger; the turn must not end by it)
+                self._feed = None
+                _warn()
+        if self._watch is not None:
+            try:
+                for seen in batch:
+                    self._watch(seen)
+            except Exception:  # noqa: BLE001 (as above)
+                self._watch = None
+                _warn()
+
+
+class Backlog:
+    """What was seen and not yet taken, for one consumer. Taking never waits while there is something: a slow consumer gets
+    larger batches and does not hold up the turn, whose responses are bounded."""
+
+    def __init__(self) -> None:
+        self._seen: list[Seen] = []
+        self._closed = False
+        self._wake: asyncio.Future[None] | None = None
+
+    def put(self, batch: Sequence[Seen]) -> None:
+        self._seen += batch
+        self._wake_up()
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake_up()
+
+    async def take(self) -> Sequence[Seen]:
+        """All that is there, as soon as there is something; nothing once it is closed and empty."""
+        while not self._seen and not self._closed:
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+        seen, self._seen = self._seen, []
+        return seen
+
+    def _wake_up(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+
+def _warn() -> None:
+    _log.warning("the watcher of a turn raised and is not called again in this turn", exc_info=True)

@@ -23,7 +23,7 @@ from turnwise.drivers.prices import NO_PRICES, Prices
 from turnwise.drivers.runner import Inspector, InterruptKind, Runner, StepPreparer
 from turnwise.drivers.tools import ChildOrder, Tool
 from turnwise.drivers.transport import Transport
-from turnwise.drivers.watching import Seen, TurnFinished, Watch
+from turnwise.drivers.watching import Backlog, Feed, Seen, TurnFinished, Watch
 from turnwise.errors import CallerError
 from turnwise.faces.children import MAX_DEPTH, Child, RunChild, task_tool
 from turnwise.faces.models import ModelName, open_endpoint, read_model
@@ -230,9 +230,7 @@ class Agent:
         A provider's failure, a cap that was reached or a refusal is in the result, never raised. Raises CallerError for
         options that cannot work, and what `prepare_step` raises.
         """
-        async with contextlib.AsyncExitStack() as stack:
-            transport = self._transport or await self._open_transport(stack)
-            return await self._run(prompt, transport=transport, options=options)
+        return await self._run(prompt, options=options)
 
     def run_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult:
         """`run`, for programs without an event loop. Raises CallerError inside one.
@@ -250,20 +248,17 @@ class Agent:
 
         Leaving the loop early cancels the turn.
         """
-        queue: asyncio.Queue[RunEvent | None] = asyncio.Queue()
-        also = options.get("watch")
+        backlog = Backlog()
 
-        def watch(seen: Seen) -> None:
-            queue.put_nowait(seen)
-            if also is not None:
-                also(seen)
+        def feed(batch: Sequence[Seen]) -> None:
+            if not isinstance(batch[0], TurnFinished):  # always alone; `RunFinished` says more
+                backlog.put(batch)
 
-        options["watch"] = watch
-        task = asyncio.create_task(self.run(prompt, **options), name="turnwise run")
-        task.add_done_callback(lambda _: queue.put_nowait(None))
+        task = asyncio.create_task(self._run(prompt, options=options, feed=feed), name="turnwise run")
+        task.add_done_callback(lambda _: backlog.close())
         try:
-            while (event := await queue.get()) is not None:
-                if not isinstance(event, TurnFinished):
+            while batch := await backlog.take():
+                for event in batch:
                     yield event
             yield RunFinished(await task)
         finally:
@@ -286,7 +281,14 @@ class Agent:
         said = [runner.say(Message("user", (Text(text),))) for runner in tuple(self._running)]
         return any(said)
 
-    async def _run(self, prompt: Prompt | None, *, transport: Transport, options: RunOptions) -> RunResult:
+    async def _run(self, prompt: Prompt | None, *, options: RunOptions, feed: Feed | None = None) -> RunResult:
+        async with contextlib.AsyncExitStack() as stack:
+            transport = self._transport or await self._open_transport(stack)
+            return await self._run_over(transport, prompt, options=options, feed=feed)
+
+    async def _run_over(
+        self, transport: Transport, prompt: Prompt | None, *, options: RunOptions, feed: Feed | None
+    ) -> RunResult:
         tools = self._with_script(read_tools(options["tools"]) if "tools" in options else self._tools)
         output = read_output_type(options["output_type"]) if "output_type" in options else self._output
         prepare_step = options.get("prepare_step", self._prepare_step)
@@ -314,6 +316,7 @@ class Agent:
             circuits=self._circuits,
             prepare_step=None if prepare_step is None else self._prepares(prepare_step, config=started.config),
             watch=options.get("watch"),
+            feed=feed,
             approver=options.get("approver", self._approver),
             inspect=self._inspect,
             run_hooks=self._hooks.run,
