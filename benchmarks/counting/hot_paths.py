@@ -1,0 +1,266 @@
+"""The hot paths, each as work of a given size: `prepare(n)` makes everything that is not to be counted, and gives what is.
+
+Whole runs through public doors wherever there is one, over a transport in memory: no socket, no timer, nothing random.
+turnwise is imported by the paths that need it, so that counting the yardstick alone stays quick.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import NamedTuple
+
+Work = Callable[[], object]
+Prepare = Callable[[int], Work]
+FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+WORDS = "The loop goes on until the model has nothing left to ask for. "
+TOKEN = 20  # characters of a delta
+YARDSTICK = "yardstick"
+
+
+class HotPath(NamedTuple):
+    """`sizes` are small, middle and large: the slope between the first two stands against that between the last two."""
+
+    name: str
+    unit: str
+    prepare: Prepare
+    sizes: tuple[int, int, int]
+
+
+def yardstick(size: int) -> Work:
+    """Nothing of ours: it tells one build of Python from another."""
+
+    def run() -> object:
+        found: dict[str, list[int]] = {}
+        for number in range(size):
+            found.setdefault(str(number)[-2:], []).append(number)
+        return sorted([(key, sum(values)) for key, values in found.items()])
+
+    return run
+
+
+def decode(family: str, *, arguments: bool) -> Prepare:
+    """A streamed response of `size` deltas, one event a chunk, through `async for` over `Agent.stream`."""
+
+    def prepare(size: int) -> Work:
+        from turnwise import Agent, ToolSpec
+        from turnwise.testing import Reply, ScriptedTransport
+
+        chunks = streamed(family, deltas=size, arguments=arguments)
+        agent = Agent(
+            f"{family}:counted",
+            base_url="http://counted.invalid",
+            api_key="none",
+            tools=[ToolSpec(name="write")],
+            transport=ScriptedTransport([Reply(pieces=tuple(chunks))]),
+        )
+
+        async def watch() -> object:
+            seen = 0
+            result: object = None
+            async for event in agent.stream("Go on."):
+                seen += 1
+                result = event  # the last one
+            assert seen > size, "every delta is seen"
+            return result
+
+        return in_loop(watch)
+
+    return prepare
+
+
+def streamed(family: str, *, deltas: int, arguments: bool) -> list[bytes]:
+    """The bytes of a healthy stream as this family's API sends it, an event each."""
+    from turnwise.lab.gemini_pieces import stream_in_pieces
+    from turnwise.testing.frames import frames_of
+    from turnwise.testing.scripted_model import call, response_of
+    from turnwise.vocab import Message, Request, Text
+    from turnwise.wire.registry import family as find_family
+
+    text = (WORDS * (deltas * TOKEN // len(WORDS) + 1))[: deltas * TOKEN]
+    response = response_of([call("write", text=text)] if arguments else text, model="counted")
+    if family == "gemini" and arguments:
+        lines = stream_in_pieces(response, piece=TOKEN).splitlines()
+        return [b"data: " + line.encode() + b"\r\n\r\n" for line in lines]
+    request = Request(model="counted", messages=(Message("user", (Text("Go on."),)),), stream=True)
+    encoder = find_family(family).stream_encoder(request)
+    written = b"".join([*map(encoder.encode, frames_of(response, piece=TOKEN)), encoder.finish()])
+    end = b"\r\n\r\n" if family == "gemini" else b"\n\n"
+    return [event + end for event in written.split(end) if event]
+
+
+def loop(journal: str) -> Prepare:
+    """A turn of `size` steps, each with one call of an async tool, and the answer. `journal`: none, memory or file."""
+
+    def prepare(size: int) -> Work:
+        from turnwise import Agent, Journal, tool
+        from turnwise.drivers.clock import SystemClock
+        from turnwise.testing import Reply, ScriptedTransport
+        from turnwise.testing.scripted_model import call
+
+        @tool
+        async def look(place: int) -> str:
+            """Look at a place."""
+            return f"There is nothing to see at {place}."
+
+        said = [[call("look", id=f"call_{step}", place=step)] for step in range(size)]
+        replies = [Reply(pieces=(whole_stream(one),)) for one in [*said, "That is all."]]
+        folder = tempfile.TemporaryDirectory() if journal == "file" else None
+        path = None if folder is None else Path(folder.name) / "journal.db"
+
+        async def run() -> object:
+            pen = None if journal == "none" else Journal.open(path, clock=SystemClock())
+            agent = Agent(
+                "openai_chat:counted",
+                base_url="http://counted.invalid",
+                api_key="none",
+                tools=[look],
+                max_steps=size + 1,
+                transport=ScriptedTransport(replies),
+                journal=pen,
+            )
+            result = await agent.run("Look everywhere.")
+            assert (result.steps, result.text) == (size + 1, "That is all.")
+            if pen is not None:
+                pen.close()
+            return result, folder  # the folder goes when nothing holds it any more
+
+        return in_loop(run)
+
+    return prepare
+
+
+def whole_stream(said: object) -> bytes:
+    """A response as one chunk."""
+    from turnwise.testing.frames import frames_of
+    from turnwise.testing.scripted_model import response_of
+    from turnwise.vocab import Message, Request, Text
+    from turnwise.wire.registry import family
+
+    request = Request(model="counted", messages=(Message("user", (Text("Go on."),)),), stream=True)
+    encoder = family("openai_chat").stream_encoder(request)
+    return b"".join([*map(encoder.encode, frames_of(response_of(said))), encoder.finish()])
+
+
+def encode(family: str) -> Prepare:
+    """The requests of `size` steps, each with a call and its result more than the one before."""
+
+    def prepare(size: int) -> Work:
+        from turnwise.testing.scripted_model import call
+        from turnwise.vocab import Message, Request, Text, ToolResult, ToolSpec
+        from turnwise.wire.profiles import builtin_profiles
+        from turnwise.wire.registry import family as find_family
+
+        messages = [Message("user", (Text("Look everywhere."),))]
+        for step in range(size):
+            asked = call("look", id=f"call_{step}", place=step)
+            seen = ToolResult(call_id=asked.id, name="look", content=(Text(f"Nothing at {step}."),))
+            messages += [Message("assistant", (asked,)), Message("tool", (seen,))]
+        profile = builtin_profiles()[family]
+        encode_request = find_family(family).encode_request
+        requests = [
+            Request(model="counted", messages=tuple(messages[:end]), tools=(ToolSpec(name="look"),), stream=True)
+            for end in range(1, len(messages) + 1, 2)
+        ]
+
+        def run() -> object:
+            return [len(encode_request(request, profile).body) for request in requests]
+
+        return run
+
+    return prepare
+
+
+def dispatch(kind: str) -> Prepare:
+    """`size` calls one after another: arguments decoded and validated, the function run, its result made."""
+
+    def prepare(size: int) -> Work:
+        from turnwise import tool
+        from turnwise.drivers.clock import SystemClock
+        from turnwise.drivers.tools import ToolRun
+        from turnwise.turn.commands import PlannedCall
+        from turnwise.vocab import ToolCall
+
+        @tool
+        async def look(place: int, carefully: bool = False) -> str:
+            """Look at a place."""
+            return f"There is nothing to see at {place}."
+
+        @tool(name="look")
+        def look_in_thread(place: int, carefully: bool = False) -> str:
+            """Look at a place."""
+            return f"There is nothing to see at {place}."
+
+        tools = {"look": (look if kind == "async" else look_in_thread).tool}
+        clock = SystemClock()
+        arguments = '{"place":7,"carefully":true}'
+        calls = [
+            PlannedCall(
+                call=ToolCall(id=f"call_{n}", name="look", arguments=arguments), arguments=arguments, timeout_s=60
+            )
+            for n in range(size)
+        ]
+
+        async def run() -> object:
+            results = []
+            for planned in calls:
+                running = ToolRun(
+                    (planned,), tools=tools, clock=clock, on_start=lambda _: None, on_finish=lambda _: None
+                )
+                results += await running.run()
+            assert not any(result.is_error for result in results)
+            return results
+
+        return in_loop(run)
+
+    return prepare
+
+
+def append(journal: str) -> Prepare:
+    """`size` events written down, each safe on return (`synchronous=NORMAL`)."""
+
+    def prepare(size: int) -> Work:
+        from turnwise import Journal
+        from turnwise.drivers.clock import SystemClock
+        from turnwise.turn.events import ToolsFinished
+        from turnwise.vocab import Text, ToolResult
+
+        folder = tempfile.TemporaryDirectory() if journal == "file" else None
+        path = None if folder is None else Path(folder.name) / "journal.db"
+        events = [
+            ToolsFinished(results=(ToolResult(call_id=f"call_{n}", name="look", content=(Text("Nothing."),)),))
+            for n in range(size)
+        ]
+
+        def run() -> object:
+            with Journal.open(path, clock=SystemClock()) as opened:
+                pen = opened.begin_turn(turn_id="turn", session_id="session", folder="/", title="counted")
+                for event in events:
+                    pen.append(event)
+            return folder
+
+        return run
+
+    return prepare
+
+
+def in_loop(main: Callable[[], Coroutine[object, object, object]]) -> Work:
+    return lambda: asyncio.run(main())
+
+
+HOT_PATHS = (
+    HotPath(YARDSTICK, "number", yardstick, (1000, 2000, 8000)),
+    *[
+        HotPath(f"decode {family} {what}", "chunk", decode(family, arguments=what == "arguments"), (100, 300, 1100))
+        for family in FAMILIES
+        for what in ("text", "arguments")
+    ],
+    HotPath("one growing call", "delta", decode("openai_chat", arguments=True), (250, 500, 8000)),
+    *[
+        HotPath(f"loop, journal: {journal}", "step", loop(journal), (8, 24, 104))
+        for journal in ("none", "memory", "file")
+    ],
+    *[HotPath(f"encode {family}", "request", encode(family), (8, 24, 104)) for family in FAMILIES],
+    *[HotPath(f"tool call, {kind}", "call", dispatch(kind), (10, 20, 60)) for kind in ("async", "sync")],
+    *[HotPath(f"journal append, {where}", "event", append(where), (20, 60, 300)) for where in ("memory", "file")],
+)
