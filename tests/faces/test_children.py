@@ -49,7 +49,7 @@ text = "It said: {result}"
 )
 
 
-def agent_of(lab: Lab, script: str, *, family: str = "openai_chat", **options: object) -> Agent:
+def agent_of(lab: Lab, script: str, /, *, family: str = "openai_chat", **options: object) -> Agent:
     return Agent(  # pyright: ignore[reportArgumentType]
         f"{family}:{script}",
         base_url="http://127.0.0.1:9/v1",

@@ -51,13 +51,25 @@ calls = [{ name = "bash", arguments = { command = "env" } }]
 text = "Seen."
 """,
 )
+DELEGATES_BY_PROGRAM = script(
+    "delegates-by-program",
+    """
+[[steps]]
+[[steps.calls]]
+name = "script"
+[steps.calls.arguments]
+program = "print(task(agent='general', prompt='The same.'))"
+[[steps]]
+text = "It printed: {result}"
+""",
+)
 KEY = "sk-test-1234567890abcdef"
 LEAKY = script("leaky", f'[[steps]]\nfault = {{ kind = "status", status = 401, message = "wrong key {KEY} for you" }}')
 
 
 @pytest.fixture(scope="session")
 def shared_lab() -> Iterator[Lab]:
-    with running_lab([HOSTILE, SLOW_BASH, STUBBORN, TELL_ENV, LEAKY]) as lab:
+    with running_lab([HOSTILE, SLOW_BASH, STUBBORN, TELL_ENV, LEAKY, DELEGATES_BY_PROGRAM]) as lab:
         yield lab
 
 

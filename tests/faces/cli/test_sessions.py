@@ -26,6 +26,16 @@ def test_a_session_is_listed_and_shown(cli: Cli, lab: Lab, folder: Path) -> None
     assert [one["role"] for one in whole["messages"]] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
 
 
+def test_sub_agents_of_a_program_are_shown_under_it(cli: Cli, lab: Lab) -> None:
+    """Three deep, each inside the program that started it; the requests of all are the lab's."""
+    ran = cli("run", "Go.", "--script", *at(lab, "delegates-by-program"))
+    assert ran.code == 0 and "line 1: The program failed: NameError: name 'task' is not defined" in ran.out
+    shown = cli("sessions", "show", cli("sessions", "list").out.split()[0]).out.splitlines()
+    heads = [line.partition("session ")[0] for line in shown if line.lstrip().startswith("session ")]
+    assert heads == ["", " " * 4, " " * 8, " " * 12]
+    assert lab.count() == 8
+
+
 def test_without_sessions_the_list_says_how_to_begin(cli: Cli) -> None:
     """Nothing on standard output, so that a script sees an empty list."""
     assert cli("sessions", "list") == (0, "", "no sessions yet: `turnwise run` makes one\n")

@@ -120,8 +120,17 @@ def _show(tree: _Tree, *, indent: str = "") -> None:
             line = _line(message, part)
             if line:
                 echo(line)
-            if isinstance(part, ToolCall) and part.id in tree.children:
-                _show(tree.children[part.id], indent=indent + "    ")
+            for child in _started_by(part, tree=tree):
+                _show(child, indent=indent + "    ")
+
+
+def _started_by(part: object, *, tree: _Tree) -> list[_Tree]:
+    """The sub-agents of a call; those that a program started stand under the program."""
+    if not isinstance(part, ToolCall):
+        return []
+    return [
+        child for call_id, child in tree.children.items() if call_id == part.id or call_id.startswith(f"{part.id}/")
+    ]
 
 
 def _line(message: Message, part: object) -> str:
