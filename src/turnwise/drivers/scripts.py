@@ -8,6 +8,8 @@ was called and what came of it. One program is at hand at a time; its worker end
 import asyncio
 import contextlib
 import importlib
+import math
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
@@ -24,6 +26,8 @@ from turnwise.vocab import ToolCall
 
 if TYPE_CHECKING:
     import pydantic_monty as monty
+if sys.platform == "linux":
+    import resource
 
 # Imported before a program begins: models leave it out.
 PRELUDE = "import asyncio, json, math, re"
@@ -31,6 +35,9 @@ MAX_ARGUMENT_BYTES = 4 * 1024 * 1024  # of one call; a large source file has a t
 ERROR_CHARACTERS = 2 * 1024
 MAX_FRAMES = 4  # of a traceback: the way to the innermost one
 NOTHING = "(The program ended without printing or returning anything.)"
+# Of computing, beyond a program's own limit: the interpreter looks at that between its operations, a second later it is killed by
+# us, and then by the kernel, where nobody is left to do it.
+KERNEL_SLACK_S = 3
 SLEEPS = frozenset(["system.sleep", "system.async_sleep"])
 
 
@@ -101,6 +108,8 @@ class _Printed:
 class _Session(Protocol):
     """What of an interpreter's session is needed here, typed by us: the library's own types give `Any` away."""
 
+    @property
+    def worker_pid(self) -> int | None: ...
     async def feed_run(self, code: str, /) -> object: ...
     async def feed_start(self, code: str, /, *, print_callback: Callable[[str, str], None]) -> object: ...
 
@@ -181,6 +190,7 @@ class _Program:
             },
         )
         session = cast("_Session", await self._open.enter_async_context(checkout))
+        _let_the_kernel_end(session.worker_pid, cpu_s=limits.cpu_s)
         await session.feed_run(PRELUDE)
         self._snapshot = await session.feed_start(self._text, print_callback=self._printed.take)
 
@@ -334,6 +344,14 @@ class _Monty(Protocol):
     MontyCrashedError: "type[monty.MontyCrashedError]"
     MontyRuntimeError: "type[monty.MontyRuntimeError]"
     MontySyntaxError: "type[monty.MontySyntaxError]"
+
+
+def _let_the_kernel_end(pid: int | None, *, cpu_s: float) -> None:
+    """A worker that outlives a killed turnwise computes no longer than that: a single operation does not look at its limit."""
+    if sys.platform == "linux" and pid is not None:
+        most_s = math.ceil(cpu_s) + KERNEL_SLACK_S
+        with contextlib.suppress(OSError, ValueError):  # it has ended already
+            resource.prlimit(pid, resource.RLIMIT_CPU, (most_s, most_s))
 
 
 def _load() -> _Monty:
