@@ -1,4 +1,4 @@
-"""Every benchmark, one after another, each with its peers: `python benchmarks/all.py`. Writes results.json and docs/performance.md."""
+"""Every benchmark, one after another, each with its peers; writes `results.json` and `docs/performance.md`."""
 
 import argparse
 import time

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from harness.command import run
-from harness.declaring import PEERS_PYTHON, Bars, Benchmark, Measure, Options, Part, Ratio
+from harness.declaring import LITELLM_PYTHON, PEERS_PYTHON, Bars, Benchmark, Measure, Options, Part, Ratio
 
 GROUP = "import"
 AGENT = "from turnwise import Agent, tool"
@@ -48,7 +48,7 @@ def build(options: Options, stack: ExitStack) -> Sequence[Part]:
     parts += [
         Part(
             system=system,
-            argv=(str(PEERS_PYTHON), *probe, statement, distribution),
+            argv=(LITELLM_PYTHON if system == "litellm" else PEERS_PYTHON, *probe, statement, distribution),
             measures=measures("agent with tools"),
             is_peer=True,
         )

@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 
 FOLDER = Path(__file__).resolve().parents[1]
-PEERS_PYTHON = FOLDER / ".venv" / "bin" / "python"
+PEERS_PYTHON = str(FOLDER / ".venv" / "peers" / "bin" / "python")
+LITELLM_PYTHON = str(FOLDER / ".venv" / "litellm" / "bin" / "python")
 NODE_FOLDER = FOLDER / "node"
 
 
@@ -19,6 +20,7 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     case: str
     name: str  # what is measured: "CPU a chunk"
     unit: str
+    scale: float = 1.0  # what was printed times this is the figure
     x: float | None = None
     at_most: float | None = None  # the target, where there is one
     at_least: float | None = None

@@ -139,7 +139,7 @@ def _run(one: Found) -> None:
         return
     one.version = str(printed.get("version", one.version))
     for measure in part.measures:
-        one.values.setdefault(measure.key, []).append(float(printed[measure.key]))
+        one.values.setdefault(measure.key, []).append(float(printed[measure.key]) * measure.scale)
 
 
 def _last_line(text: str) -> dict[str, object] | None:
