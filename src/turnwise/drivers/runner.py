@@ -1,7 +1,6 @@
 """The loop: do what the turn orders, write down what happened, ask again."""
 
 import asyncio
-import hashlib
 import inspect
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -11,6 +10,7 @@ from typing import Literal, assert_never
 import msgspec
 
 from turnwise.drivers.approvals import Approver, ask
+from turnwise.drivers.body_hash import BodyHash
 from turnwise.drivers.bookkeeping import Bookkeeper, PriceFinder
 from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import Clock, SystemClock, sleep
@@ -70,6 +70,7 @@ from turnwise.turn.events import (
 )
 from turnwise.turn.machine import Turn
 from turnwise.vocab import FinishReason, Message, Text, ToolCall, ToolResult
+from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 
 OutputChecker = Callable[[str], Sequence[str]]
@@ -213,6 +214,8 @@ class _Running:
         self._interrupted: asyncio.Future[InterruptKind] = asyncio.get_running_loop().create_future()
         self._tool_run: ToolRun | None = None
         self._exchange: Exchange | None = None
+        self._history = EncodedHistory()
+        self._hash = BodyHash()
         self._scripts = Scripts(means.clock)
         self._script_began_s: dict[str, float] = {}
         self._began_s = means.clock.monotonic()
@@ -373,13 +376,13 @@ class _Running:
         door = (endpoint.base_url, command.request.model)
         if (closed := self._means.circuits.ask(door)) is not None:
             return RequestFailed(number=number, fault=closed, jitter=self._jitter(), sent=False)
-        call = endpoint.family.encode_request(command.request, endpoint.profile)
+        call = endpoint.family.encode_request(command.request, endpoint.profile, history=self._history)
         request = build_http_request(endpoint, call, connect_s=command.deadlines.connect_s)
         sent = RequestSent(
             number=number,
             purpose=command.purpose,
             url=endpoint.scrub(request.url.partition("?")[0]),
-            body_sha256=hashlib.sha256(request.body).hexdigest(),
+            body_sha256="" if self._journal is None else self._hash.sha256_of(call),  # nobody else reads it
             body_bytes=len(request.body),
         )
         entry = self.books.enter(command, sent)

@@ -6,18 +6,27 @@ from typing import Protocol
 import msgspec
 
 from turnwise.vocab import Fault, FinishReason, Frame, Request, Response
+from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
 
 
 class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
     """One encoded request. `path` is appended to the profile's base URL (query included). The key is not in here: the
-    driver adds it as `profile.auth` says, so no value of ours can leak it."""
+    driver adds it as `profile.auth` says, so no value of ours can leak it. The first `same_bytes` of the body are those of
+    the call before it that was encoded with the same history; 0 where that is not known."""
 
     path: str
     body: bytes
     headers: tuple[tuple[str, str], ...] = ()
     method: str = "POST"
+    same_bytes: int = 0
+
+
+class RequestEncoder(Protocol):
+    def __call__(self, request: Request, profile: Profile, /, *, history: EncodedHistory | None = None) -> HttpCall:
+        """The call that makes the request. With a `history` it costs what is new since the call before."""
+        ...
 
 
 class StreamDecoder(Protocol):
@@ -52,7 +61,7 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    encode_request: Callable[[Request, Profile], HttpCall]
+    encode_request: RequestEncoder
     # (body, path) -> Request; the path matters where it names the model (Gemini). Raises BadRequest.
     decode_request: Callable[[bytes, str], Request]
     stream_decoder: Callable[[Profile, Limits], StreamDecoder]

@@ -20,6 +20,7 @@ from turnwise.vocab import (
 from turnwise.wire.anthropic_messages.fields import NAME, merged, own_fields
 from turnwise.wire.anthropic_messages.parts import write_blocks
 from turnwise.wire.anthropic_messages.thinking import Way, may_think_by_budget, way_of
+from turnwise.wire.encoded_history import MESSAGES, EncodedHistory, around
 from turnwise.wire.family import HttpCall
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.json_fields import (
@@ -49,7 +50,21 @@ EFFORT_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "
 WireRole = Literal["user", "assistant", "system"]
 
 
-def encode_request(request: Request, profile: Profile) -> HttpCall:
+def encode_request(request: Request, profile: Profile, *, history: EncodedHistory | None = None) -> HttpCall:
+    fields = _fields(request, profile)
+    in_body = "anthropic_version" in fields or "anthropic-version" in {key.lower() for key in profile.headers}
+    headers = () if in_body else (("anthropic-version", API_VERSION),)
+    path = _path(request, profile)
+    if fields.get("messages") is not MESSAGES:  # `extra` has put its own in their place
+        return HttpCall(path=path, body=write_object(fields), headers=headers)
+    head, tail = around(fields, name="messages")
+    body, same_bytes = (history or EncodedHistory()).write_body(
+        head, messages=request.messages, tail=tail, items=BlockItems(profile), rests_on=(profile,)
+    )
+    return HttpCall(path=path, body=body, headers=headers, same_bytes=same_bytes)
+
+
+def _fields(request: Request, profile: Profile) -> dict[str, bytes]:
     fields: dict[str, bytes] = {}
     if profile.model_in_body:
         fields["model"] = quote(request.model)
@@ -59,7 +74,7 @@ def encode_request(request: Request, profile: Profile) -> HttpCall:
     tools = encode_tools(offered_tools(request, profile, family=NAME), request, profile)
     if tools:
         fields["tools"] = write_array(tools)
-    fields["messages"] = write_array(encode_messages(request.messages, profile))
+    fields["messages"] = MESSAGES
     fields |= _step_fields(request, profile, has_tools=bool(tools))
     if profile.body:
         own = read_fields(profile.body)
@@ -67,9 +82,7 @@ def encode_request(request: Request, profile: Profile) -> HttpCall:
         for key in [key for key, value in own.items() if is_null(value)]:
             del fields[key]  # the row takes it away (RFC 7396)
     _put_over(fields, own_fields(request.extra))
-    in_body = "anthropic_version" in fields or "anthropic-version" in {key.lower() for key in profile.headers}
-    headers = () if in_body else (("anthropic-version", API_VERSION),)
-    return HttpCall(path=_path(request, profile), body=write_object(fields), headers=headers)
+    return fields
 
 
 def _path(request: Request, profile: Profile) -> str:
@@ -112,34 +125,55 @@ def encode_message(message: Message, profile: Profile) -> tuple[WireRole, list[b
     return role, write_blocks(message, profile)
 
 
-def encode_messages(messages: Sequence[Message], profile: Profile) -> list[bytes]:
+class BlockItems:
     """Neighbours of one role become one message, as the API makes of them anyway; tool results come first in theirs,
     because it refuses anything before them."""
-    merged_messages: list[tuple[WireRole, list[bytes], list[bytes]]] = []
-    for message in messages:
-        role, blocks = encode_message(message, profile)
-        if not blocks:
-            continue
-        if not merged_messages or merged_messages[-1][0] != role:
-            merged_messages.append((role, [], []))
-        _, results, others = merged_messages[-1]
-        (results if message.role == "tool" else others).extend(blocks)
-    if merged_messages and merged_messages[-1][0] == "assistant":
-        _trim_end(merged_messages[-1][2])
-    return [
-        write_object({"role": quote(role), "content": write_array([*results, *others])})
-        for role, results, others in merged_messages
-        if results or others
-    ]
+
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        role: WireRole | None = None,
+        results: Sequence[bytes] = (),
+        others: Sequence[bytes] = (),
+    ) -> None:
+        self._profile = profile
+        self._role: WireRole | None = role  # of the message that is not whole yet; None before the first one
+        self._results = list(results)
+        self._others = list(others)
+
+    def add(self, message: Message) -> list[bytes]:
+        role, blocks = encode_message(message, self._profile)
+        found: list[bytes] = []
+        if blocks and role != self._role:
+            found = [] if self._role is None else [_message(self._role, [*self._results, *self._others])]
+            self._role, self._results, self._others = role, [], []
+        (self._results if message.role == "tool" else self._others).extend(blocks)
+        return found
+
+    def rest(self) -> list[bytes]:
+        if self._role is None:
+            return []
+        others = _trimmed_end(self._others) if self._role == "assistant" else self._others
+        blocks = [*self._results, *others]
+        return [_message(self._role, blocks)] if blocks else []
+
+    def copy(self) -> "BlockItems":
+        return BlockItems(self._profile, role=self._role, results=self._results, others=self._others)
 
 
-def _trim_end(blocks: list[bytes]) -> None:
+def _message(role: WireRole, blocks: Sequence[bytes]) -> bytes:
+    return write_object({"role": quote(role), "content": write_array(blocks)})
+
+
+def _trimmed_end(blocks: Sequence[bytes]) -> Sequence[bytes]:
     """The API's 400 otherwise: "final assistant content cannot end with trailing whitespace"."""
     fields = {key: bytes(raw) for key, raw in read_fields(blocks[-1]).items()}
-    if fields["type"] == b'"text"':
-        text = msgspec.json.decode(fields["text"], type=str).rstrip()
-        fields["text"] = quote(text)
-        blocks[-1:] = [write_object(fields)] if text else []
+    if fields["type"] != b'"text"':
+        return blocks
+    text = msgspec.json.decode(fields["text"], type=str).rstrip()
+    fields["text"] = quote(text)
+    return [*blocks[:-1], write_object(fields)] if text else blocks[:-1]
 
 
 # --- tools

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.vocab import File, Message, NamedTool, Part, Request, Settings, ToolCall, ToolResult, ToolSpec
+from turnwise.wire.encoded_history import MESSAGES, EncodedHistory, around
 from turnwise.wire.family import HttpCall
 from turnwise.wire.files import left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
@@ -51,7 +52,7 @@ Tree = dict[str, "bytes | Tree"]
 """Fields of the body that are still being put together; leaves are JSON text."""
 
 
-def encode_request(request: Request, profile: Profile) -> HttpCall:
+def encode_request(request: Request, profile: Profile, *, history: EncodedHistory | None = None) -> HttpCall:
     head: dict[str, bytes] = {}
     system = [
         part for text in instructions(request, profile) if (part := encode_part(text, sends_ids=False)) is not None
@@ -73,12 +74,18 @@ def encode_request(request: Request, profile: Profile) -> HttpCall:
     for fields in (_read_extra(profile.body), own_fields(request.extra)):
         head |= {key: value for key, value in fields.items() if key in ("systemInstruction", "tools")}
         _merge(tail, {key: value for key, value in fields.items() if key not in ("contents", *head)})
-    messages = _allowed(request.messages, profile)
-    if _WANTS_SIGNATURES.search(request.model):
-        messages = [_signed(message) for message in messages]
-    contents = write_array(_encode_contents(messages, sends_ids=profile.sends_call_ids))
-    body = write_object({**head, "contents": contents, **{key: _write(value) for key, value in tail.items()}})
-    return HttpCall(path=_path(request, profile), body=body)
+    before, behind = around(
+        {**head, "contents": MESSAGES, **{key: _write(value) for key, value in tail.items()}}, name="contents"
+    )
+    signs = _WANTS_SIGNATURES.search(request.model) is not None
+    body, same_bytes = (history or EncodedHistory()).write_body(
+        before,
+        messages=request.messages,
+        tail=behind,
+        items=Contents(profile, signs=signs),
+        rests_on=(profile, signs),
+    )
+    return HttpCall(path=_path(request, profile), body=body, same_bytes=same_bytes)
 
 
 def _signed(message: Message) -> Message:
@@ -101,13 +108,11 @@ def _path(request: Request, profile: Profile) -> str:
     return template.replace("{model}", model)
 
 
-def _allowed(messages: Sequence[Message], profile: Profile) -> Sequence[Message]:
-    """The messages with a line of text in place of each file that the endpoint does not take."""
+def _allowed(message: Message, profile: Profile) -> Message:
+    """The message with a line of text in place of each file that the endpoint does not take."""
     if profile.files == "all":
-        return messages
-    return [
-        Message(message.role, tuple([_allowed_part(part, profile) for part in message.parts])) for message in messages
-    ]
+        return message
+    return Message(message.role, tuple([_allowed_part(part, profile) for part in message.parts]))
 
 
 def _allowed_part(part: Part, profile: Profile) -> Part:
@@ -134,40 +139,61 @@ def _content(role: bytes, parts: list[bytes]) -> bytes:
     return write_object({"role": role, "parts": write_array(parts)})
 
 
-def _encode_contents(messages: Sequence[Message], *, sends_ids: bool) -> list[bytes]:
+class Contents:
     """All messages; tool messages that follow each other are one content, its results in the order of their calls.
 
     So are the model's messages that follow each other: "function call turn comes immediately after a user turn or after a
-    function response turn", says the API of a call behind another content of the model's.
+    function response turn", says the API of a call behind another content of the model's. `signs`: calls without a signature
+    get one.
     """
-    contents: list[tuple[bytes, list[bytes]]] = []
-    for message in _with_results_in_order(messages):
-        role, parts = _role_of(message), _encode_parts(message, sends_ids=sends_ids)
-        if not parts:
-            continue
-        if message.role == "assistant" and contents and contents[-1][0] == role:
-            contents[-1][1].extend(parts)
-        else:
-            contents.append((role, parts))
-    return [_content(role, parts) for role, parts in contents]
 
+    def __init__(self, profile: Profile, *, signs: bool) -> None:
+        self._profile = profile
+        self._signs = signs
+        self._results: list[Part] = []
+        self._calls: dict[str, int] = {}  # of the last assistant's message: id -> position
+        self._role: bytes | None = None  # of the content that is not whole yet; None before the first one
+        self._parts: list[bytes] = []
 
-def _with_results_in_order(messages: Sequence[Message]) -> list[Message]:
-    ordered: list[Message] = []
-    calls: dict[str, int] = {}  # of the last assistant's message: id -> position
-    results: list[Part] = []
-    for message in messages:
+    def add(self, message: Message) -> list[bytes]:
+        message = _allowed(message, self._profile)
+        if self._signs:
+            message = _signed(message)
         if message.role == "tool":
-            results += message.parts
-            continue
-        if results:
-            ordered.append(_in_call_order(results, calls))
-            results = []
-        ordered.append(message)
+            self._results += message.parts
+            return []
+        found = self._take_results()
+        found += self._take(message)
         if message.role == "assistant":
             ids = [part.id for part in message.parts if isinstance(part, ToolCall)]
-            calls = {id: position for position, id in enumerate(ids)}
-    return [*ordered, _in_call_order(results, calls)] if results else ordered
+            self._calls = {id: position for position, id in enumerate(ids)}
+        return found
+
+    def rest(self) -> list[bytes]:
+        last = self.copy()
+        found = last._take_results()
+        return found if last._role is None else [*found, _content(last._role, last._parts)]
+
+    def copy(self) -> "Contents":
+        copied = Contents(self._profile, signs=self._signs)
+        copied._results, copied._calls = list(self._results), self._calls
+        copied._role, copied._parts = self._role, list(self._parts)
+        return copied
+
+    def _take_results(self) -> list[bytes]:
+        results, self._results = self._results, []
+        return self._take(_in_call_order(results, self._calls)) if results else []
+
+    def _take(self, message: Message) -> list[bytes]:
+        role, parts = _role_of(message), _encode_parts(message, sends_ids=self._profile.sends_call_ids)
+        if not parts:
+            return []
+        if message.role == "assistant" and self._role == role:
+            self._parts += parts
+            return []
+        found = [] if self._role is None else [_content(self._role, self._parts)]
+        self._role, self._parts = role, parts
+        return found
 
 
 def _in_call_order(results: list[Part], calls: dict[str, int]) -> Message:

@@ -34,40 +34,40 @@ from turnwise.wire.profiles import Profile
 ALPHANUMERIC = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-def encode_messages(messages: Sequence[Message], profile: Profile) -> list[msgspec.Raw]:
+class ChatItems:
     """The wire's messages for ours. Several tool messages in a row are one run: what their results cannot hold (files)
     follows the whole run, since the API wants all results right after the calls."""
-    found: list[msgspec.Raw] = []
-    files: list[Fields] = []
-    for message in messages:
-        if message.role != "tool" and files:
-            found.append(_encode({"role": "user", "content": files}))
-            files = []
-        if message.role == "tool":
-            for part in message.parts:
-                if isinstance(part, ToolResult):
-                    found.append(_encode(_tool_message(part, profile)))
-                    files += _files_of(part, profile)
-        else:
-            found.append(encode_message(message, profile))
-    if files:
-        found.append(_encode({"role": "user", "content": files}))
-    return found
+
+    def __init__(self, profile: Profile, *, files: Sequence[Fields] = ()) -> None:
+        self._profile = profile
+        self._files = list(files)
+
+    def add(self, message: Message) -> list[bytes]:
+        if message.role != "tool":
+            found = self.rest()
+            self._files = []
+            return [*found, encode_message(message, self._profile)]
+        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        for result in results:
+            self._files += _files_of(result, self._profile)
+        return [encode(_tool_message(result, self._profile)) for result in results]
+
+    def rest(self) -> list[bytes]:
+        return [encode({"role": "user", "content": self._files})] if self._files else []
+
+    def copy(self) -> "ChatItems":
+        return ChatItems(self._profile, files=self._files)
 
 
-def encode_message(message: Message, profile: Profile) -> msgspec.Raw:
+def encode_message(message: Message, profile: Profile) -> bytes:
     """A system, user or assistant message."""
     match message.role:
         case "assistant":
-            return _encode(_assistant_message(message.parts, profile))
+            return encode(_assistant_message(message.parts, profile))
         case "system":
-            return _encode(_plain_message(profile.system_role, message.parts, profile))
+            return encode(_plain_message(profile.system_role, message.parts, profile))
         case _:
-            return _encode(_plain_message(message.role, message.parts, profile))
-
-
-def _encode(fields: Fields) -> msgspec.Raw:
-    return msgspec.Raw(encode(fields))
+            return encode(_plain_message(message.role, message.parts, profile))
 
 
 def _plain_message(role: str, parts: Sequence[Part], profile: Profile) -> Fields:

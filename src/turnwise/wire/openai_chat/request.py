@@ -7,25 +7,45 @@ the next step begins with the bytes of this one up to its last message (promise 
 import msgspec
 
 from turnwise.vocab import Message, NamedTool, OutputSchema, Request, Settings, ToolSpec
+from turnwise.wire.encoded_history import MESSAGES, EncodedHistory, around
 from turnwise.wire.family import HttpCall
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
-from turnwise.wire.json_fields import encode
+from turnwise.wire.json_fields import encode, write_object
 from turnwise.wire.offers import instructions, offered_tools
 from turnwise.wire.openai_chat.fields import NAME, Fields, fields_of, merged
-from turnwise.wire.openai_chat.parts import encode_messages
+from turnwise.wire.openai_chat.parts import ChatItems, encode_message
 from turnwise.wire.profiles import Profile
 
 PATH = "/chat/completions"
 
 
-def encode_request(request: Request, profile: Profile) -> HttpCall:
+def encode_request(request: Request, profile: Profile, *, history: EncodedHistory | None = None) -> HttpCall:
+    fields = {
+        name: MESSAGES if value is MESSAGES else encode(value) for name, value in _fields(request, profile).items()
+    }
+    path = (profile.path or PATH).replace("{model}", request.model)
+    if fields.get("messages") is not MESSAGES:  # `extra` has put its own in their place
+        return HttpCall(path=path, body=write_object(fields))
+    head, tail = around(fields, name="messages")
+    system = [encode_message(Message("system", (text,)), profile) for text in instructions(request, profile)]
+    body, same_bytes = (history or EncodedHistory()).write_body(
+        head + b",".join(system),
+        messages=request.messages,
+        tail=tail,
+        items=ChatItems(profile),
+        rests_on=(profile,),
+    )
+    return HttpCall(path=path, body=body, same_bytes=same_bytes)
+
+
+def _fields(request: Request, profile: Profile) -> Fields:
     body: Fields = {}
     if profile.model_in_body:
         body["model"] = request.model
     tools = offered_tools(request, profile, family=NAME)
     if tools:
         body["tools"] = [_tool(tool, profile) for tool in tools]
-    body["messages"] = _messages(request, profile)
+    body["messages"] = MESSAGES
     if tools:
         body.update(_tool_settings(request, profile))
     if request.output is not None:
@@ -38,8 +58,7 @@ def encode_request(request: Request, profile: Profile) -> HttpCall:
     if profile.body:
         merged(body, msgspec.json.decode(profile.body, type=dict[str, object]))
     _lay_over(body, fields_of(request.extra))
-    path = (profile.path or PATH).replace("{model}", request.model)
-    return HttpCall(path=path, body=encode(body))
+    return body
 
 
 def _lay_over(body: Fields, extra: Fields) -> None:
@@ -49,11 +68,6 @@ def _lay_over(body: Fields, extra: Fields) -> None:
             body.pop(key, None)
         else:
             body[key] = value
-
-
-def _messages(request: Request, profile: Profile) -> list[msgspec.Raw]:
-    system = [Message("system", (text,)) for text in instructions(request, profile)]
-    return encode_messages([*system, *request.messages], profile)
 
 
 def _tool(tool: ToolSpec, profile: Profile) -> Fields:

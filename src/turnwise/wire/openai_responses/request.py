@@ -29,6 +29,7 @@ from turnwise.vocab import (
     ToolResult,
     ToolSpec,
 )
+from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.family import HttpCall
 from turnwise.wire.files import left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA, free_form_arguments
@@ -55,11 +56,12 @@ MODELS_WITHOUT_REASONING = ("gpt-3.5", "gpt-4", "chatgpt-4")
 MERGED = frozenset(("text", "reasoning"))
 
 
-def encode_request(request: Request, profile: Profile) -> HttpCall:
-    return HttpCall(path=profile.path or PATH, body=encode_body_of(request, profile))
+def encode_request(request: Request, profile: Profile, *, history: EncodedHistory | None = None) -> HttpCall:
+    body, same_bytes = encode_body_of(request, profile, history=history or EncodedHistory())
+    return HttpCall(path=profile.path or PATH, body=body, same_bytes=same_bytes)
 
 
-def encode_body_of(request: Request, profile: Profile) -> bytes:
+def encode_body_of(request: Request, profile: Profile, *, history: EncodedHistory) -> tuple[bytes, int]:
     """What stays the same over a turn, then the input, then what a step may change (promise step:prefix-stable)."""
     extra = {**(read_fields(profile.body) if profile.body else {}), **own_fields(request.extra)}
     before: dict[str, object] = {}
@@ -85,11 +87,15 @@ def encode_body_of(request: Request, profile: Profile) -> bytes:
         )
     keeps_bare_reasoning = _is_true(before.get("store", True))
     items = [encode(message_item((text,), role=profile.system_role)) for text in leading]
-    for message in request.messages:
-        items += encode_message(message, profile=profile, keeps_bare_reasoning=keeps_bare_reasoning)
     head = encode(before)[:-1] + (b"," if before else b"")
     tail = b"," + encode(after)[1:] if after else b"}"
-    return b"".join([head, b'"input":[', b",".join(items), b"]", tail])
+    return history.write_body(
+        head + b'"input":[' + b",".join(items),
+        messages=request.messages,
+        tail=b"]" + tail,
+        items=ResponseItems(profile, keeps_bare_reasoning=keeps_bare_reasoning),
+        rests_on=(profile, keeps_bare_reasoning),
+    )
 
 
 def _is_true(value: object) -> bool:
@@ -154,13 +160,27 @@ def _output_format(output: OutputSchema, profile: Profile) -> dict[str, object]:
     return {"type": "json_schema", "name": output.name, "schema": schema, "strict": output.strict}
 
 
-def encode_message(message: Message, *, profile: Profile, keeps_bare_reasoning: bool = False) -> list[bytes]:
-    """The input items of one message; they depend on no other message."""
-    if message.role == "assistant":
-        items = _assistant_items(message.parts, profile=profile, keeps_bare_reasoning=keeps_bare_reasoning)
+class ResponseItems:
+    """The input items of messages; those of one depend on no other."""
+
+    def __init__(self, profile: Profile, *, keeps_bare_reasoning: bool) -> None:
+        self._profile = profile
+        self._keeps_bare_reasoning = keeps_bare_reasoning
+
+    def add(self, message: Message) -> list[bytes]:
+        if message.role == "assistant":
+            keeps = self._keeps_bare_reasoning
+            items = _assistant_items(message.parts, profile=self._profile, keeps_bare_reasoning=keeps)
+        else:
+            role = self._profile.system_role if message.role == "system" else "user"
+            items = _client_items(message.parts, role=role, profile=self._profile)
         return [encode(item) for item in items]
-    role = profile.system_role if message.role == "system" else "user"
-    return [encode(item) for item in _client_items(message.parts, role=role, profile=profile)]
+
+    def rest(self) -> list[bytes]:
+        return []
+
+    def copy(self) -> "ResponseItems":
+        return self
 
 
 def _client_items(parts: Sequence[Part], *, role: str, profile: Profile) -> Iterator[dict[str, object]]:

@@ -20,6 +20,7 @@ from turnwise.vocab import (
     ToolCall,
     Usage,
 )
+from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.faults import too_large
 from turnwise.wire.json_fields import encode, read_fields
 from turnwise.wire.limits import Limits
@@ -129,7 +130,9 @@ def response_object(
     """The whole response object: what the request asked for is repeated in it, as the API does. `word` is the status, with
     `:reason` behind it. The time is 0: this room has no clock."""
     status, _, reason = word.partition(":")
-    asked = read_fields(encode_body_of(msgspec.structs.replace(request, messages=()), PROFILE))
+    asked = read_fields(
+        encode_body_of(msgspec.structs.replace(request, messages=()), PROFILE, history=EncodedHistory())[0]
+    )
     settings = {key: value for key, value in asked.items() if key in REPEATED}
     return {
         **DEFAULTS,

@@ -1,0 +1,138 @@
+"""Messages that are encoded once make the very bodies that encoding all of them anew does (promise step:prefix-stable)."""
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnwise.vocab import (
+    ArgumentsState,
+    File,
+    Message,
+    Opaque,
+    Part,
+    ProviderItem,
+    Reasoning,
+    Refusal,
+    Request,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+)
+from turnwise.wire.encoded_history import EncodedHistory
+from turnwise.wire.profiles import Profile, builtin_profiles
+from turnwise.wire.registry import MODULES, family
+
+ROWS = builtin_profiles()
+# Rows whose messages look otherwise than those of their family's own.
+PROFILES: tuple[Profile, ...] = (
+    *[ROWS[name] for name in MODULES],
+    *[ROWS[name] for name in ("mistral", "deepseek", "anthropic", "vertex-gemini")],
+    msgspec.structs.replace(ROWS["gemini"], files="images"),
+)
+each_profile = pytest.mark.parametrize("profile", PROFILES, ids=[f"{row.name}-{row.files}" for row in PROFILES])
+
+PICTURE = File(media_type="image/png", data=b"\x89PNG")
+PAPER = File(media_type="application/pdf", data=b"%PDF", name="a.pdf")
+SIGNED = Opaque("anthropic_messages", '{"signature":"s"}')
+PARTS: tuple[Part, ...] = (
+    Text("a word"),
+    Text(" \n"),
+    Text("trailing "),
+    Text("half \ud83d"),
+    Text("cached", opaque=Opaque("anthropic_messages", '{"cache_control":{"type":"ephemeral"}}')),
+    Reasoning("so", opaque=SIGNED),
+    Reasoning("bare"),
+    Refusal("no"),
+    PICTURE,
+    PAPER,
+    ProviderItem("anthropic_messages", "server_tool_use", '{"type":"server_tool_use","id":"s","name":"n","input":{}}'),
+    ToolCall(id="a", name="t", arguments='{"x":1}'),
+    ToolCall(id="b", name="t", arguments='{"x":', state=ArgumentsState.TRUNCATED),
+    ToolResult(call_id="b", name="t", content=(Text("second"), PICTURE)),
+    ToolResult(call_id="a", name="t", content=(Text("first"), PAPER)),
+)
+TOOL = ToolSpec(name="t", description="d")
+
+messages = st.builds(
+    Message,
+    st.sampled_from(("user", "assistant", "tool", "system")),
+    st.lists(st.sampled_from(PARTS), max_size=3).map(tuple),
+)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> list[Request]:
+    """Requests in a row, each with a history that grows out of the one before it, as a rule."""
+    history: tuple[Message, ...] = ()
+    asked: list[Request] = []
+    extra = draw(st.sampled_from((None, None, '{"messages":[],"contents":[],"tools":[]}', '{"messages":null}')))
+    for _ in range(draw(st.integers(2, 7))):
+        if draw(st.integers(0, 4)) == 0:
+            history = history[: draw(st.integers(0, len(history)))]
+        history = (*history, *draw(st.lists(messages, max_size=4)))
+        own = draw(st.lists(messages, max_size=1))
+        model = draw(st.sampled_from(("m", "m", "m", "gemini-3-pro")))
+        tools = draw(st.sampled_from(((TOOL,), (TOOL,), (TOOL,), ())))
+        asked.append(
+            Request(
+                model=model,
+                messages=(*history, *own),
+                system=(Text("Be kind."),) if draw(st.booleans()) else (),
+                tools=tools,
+                stream=draw(st.booleans()),
+                extra=None if extra is None else Opaque("openai_chat", extra),
+            )
+        )
+    return asked
+
+
+def with_extra_of(request: Request, *, profile: Profile) -> Request:
+    extra = request.extra
+    return request if extra is None else msgspec.structs.replace(request, extra=Opaque(profile.family, extra.json))
+
+
+@each_profile
+@settings(max_examples=60)
+@given(asked=requests())
+def test_bodies_are_the_same_as_those_encoded_anew(profile: Profile, asked: Sequence[Request]) -> None:
+    """Whatever the requests in a row have in common, and what `same_bytes` says of two bodies is true."""
+    encode = family(profile.family).encode_request
+    history = EncodedHistory()
+    before = b""
+    for request in asked:
+        request = with_extra_of(request, profile=profile)
+        call = encode(request, profile, history=history)
+        assert msgspec.structs.replace(call, same_bytes=0) == encode(request, profile)
+        assert call.body[: call.same_bytes] == before[: call.same_bytes]
+        before = call.body
+
+
+def step(number: int) -> tuple[Message, Message]:
+    id = f"call_{number}"
+    return (
+        Message("assistant", (ToolCall(id=id, name="t", arguments="{}"),)),
+        Message("tool", (ToolResult(call_id=id, name="t", content=(Text("x" * 100),)),)),
+    )
+
+
+@each_profile
+def test_all_but_the_last_two_steps_are_told_to_be_the_same(profile: Profile) -> None:
+    """So what reads a body after its encoder (a hash) need not look at them again, either; a user's word at the end of each
+    request changes nothing about it."""
+    encode = family(profile.family).encode_request
+    history = EncodedHistory()
+    messages: tuple[Message, ...] = (Message("user", (Text("go"),)),)
+    new: list[int] = []
+    length = 0
+    for number in range(20):
+        messages = (*messages, *step(number))
+        request = Request(model="m", messages=(*messages, Message("user", (Text("and?"),))), tools=(TOOL,))
+        call = encode(request, profile, history=history)
+        new.append(len(call.body) - call.same_bytes)
+        length = len(call.body)
+    assert max(new[5:]) - min(new[5:]) < 20  # digits of ids
+    assert max(new[5:]) < new[4] + 20 < length / 3
