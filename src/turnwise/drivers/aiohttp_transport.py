@@ -25,6 +25,7 @@ KEEPALIVE_S = 50.0
 # aiohttp's 8190 is too small for the headers of some gateways (long `set-cookie` and policy headers).
 HEADER_BYTES = 64 * 1024
 LARGE_BYTES = 1024 * 1024  # aiohttp.payload.TOO_LARGE_BYTES_BODY
+BLOCK_BYTES = 256 * 1024  # what asyncio asks a socket, and TLS, for at a time (`max_size`)
 # What aiohttp holds of a body before it stops reading (twice this). Below it, it looks for more to parse with every chunk of
 # the transfer encoding that is taken out: 1.4 us a chunk with its own 256 KiB, 1.0 with this (20,000 chunks, measured).
 READ_BYTES = 32 * 1024
@@ -84,6 +85,9 @@ class AiohttpTransport:
 
         loop = asyncio.get_running_loop()
         if self._session is None:
+            # asyncio reads into a new block each time, which then shrinks to what came. glibc maps and unmaps blocks of
+            # this size, 12 us a read, until it has once seen a larger one freed (mallopt(3), M_MMAP_THRESHOLD).
+            bytes(2 * BLOCK_BYTES)
             self._loop = loop
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S)
             self._session = aiohttp.ClientSession(
