@@ -116,6 +116,7 @@ class Ledger:
         self.root_session = root_session
         self.root_turn = root_turn
         self._entries: dict[tuple[str, int], LedgerEntry] = {}
+        self._numbers: dict[tuple[str, int], list[int]] = {}  # turn and step -> those of its requests, in order
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -123,6 +124,8 @@ class Ledger:
 
     def put(self, entry: LedgerEntry) -> None:
         """Enter it, or what has become of it."""
+        if (entry.turn, entry.number) not in self._entries:
+            self._numbers.setdefault((entry.turn, entry.step), []).append(entry.number)
         self._entries[entry.turn, entry.number] = entry
 
     def get(self, turn: str, number: int) -> LedgerEntry | None:
@@ -130,11 +133,8 @@ class Ledger:
 
     def billed_in_step(self, entry: LedgerEntry) -> int:
         """The requests of its turn's step before it that a plan by step has billed."""
-        earlier = [
-            one
-            for one in self._entries.values()
-            if (one.turn, one.step) == (entry.turn, entry.step) and one.number < entry.number
-        ]
+        numbers = self._numbers.get((entry.turn, entry.step), ())
+        earlier = [self._entries[entry.turn, number] for number in numbers if number < entry.number]
         return sum(1 for one in earlier if one.plan == "step" and one.usd)
 
     def cost(self, *, turn: str | None = None) -> Cost:
