@@ -109,7 +109,7 @@ def test_the_users_prices_win_and_a_projects_only_fill_gaps(tmp_path: Path) -> N
     """Done when 2: file over settings over tables; a project cannot make a model look cheap."""
     mine, file = tmp_path / "turnwise", tmp_path / "turnwise" / "prices.toml"
     mine.mkdir()
-    env = {"XDG_CONFIG_HOME": str(tmp_path)}
+    env = {"XDG_CONFIG_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
     cheap = {"gpt-5": {"free": True}, "openai:gpt-5": {"free": True}, "chutes:*": {"request": 0.003}}
     layers = [
         layer("user", {"openai:gpt-5": {"input": 1.0, "output": 2}, "gpt-5-mini": {"step": "0.5"}}),
@@ -216,12 +216,12 @@ def test_a_prices_file_that_cannot_be_used_is_named(content: bytes, said: str, t
 
 
 def test_the_package_is_imported_when_a_price_is_asked_for() -> None:
-    """0.7 s and 80 MB are not paid by who needs no price: not at import, and not for a model with a price of the user's."""
+    """0.3 s and 50 MB are not paid by who needs no price: not at import, and not for a model with a price of the user's."""
     code = (
         "import sys; from turnwise.drivers.prices import Prices, read_prices; import turnwise.faces.agent\n"
         "prices = Prices(user=read_prices({'gpt-5': {'free': True}}, named='', source=''))\n"
-        "prices.warm('gpt-5', profile='openai'); prices.find('gpt-5', profile='openai', at_s=0)\n"
-        "Prices().warm('x', profile='openai_chat'); Prices().find('x', profile='openai_chat', at_s=0)\n"
+        "prices.warm('gpt-5', profile='openai', at_s=0); prices.find('gpt-5', profile='openai', at_s=0)\n"
+        "Prices().warm('x', profile='openai_chat', at_s=0); Prices().find('x', profile='openai_chat', at_s=0)\n"
         "assert 'genai_prices' not in sys.modules\n"
         "Prices().find('gpt-5', profile='openai', at_s=0); assert 'genai_prices' in sys.modules"
     )

@@ -1,14 +1,15 @@
 """The token prices that come with the package `genai-prices`, as rows. Importing this module reads them all."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import cast
 
 import genai_prices
 from genai_prices.data_snapshot import DataSnapshot
-from genai_prices.types import TieredPrices
+from genai_prices.types import ModelPrice, StartDateConstraint, TieredPrices, TimeOfDateConstraint
 
+from turnwise.drivers.kept_prices import KeptRow
 from turnwise.rules.pricing import PriceRow, TokenPrices
 
 SOURCE = f"genai-prices {genai_prices.__version__}"
@@ -32,22 +33,51 @@ class PriceTable:
 
         self._snapshot = DataSnapshot(providers=providers, from_auto_update=False)
 
-    def find(self, model: str, *, provider: str, at_s: float) -> PriceRow | None:
-        """What the table says of that time: some prices change on a date, some with the hour."""
+    def find(self, model: str, *, provider: str, at_s: float) -> KeptRow:
+        """What the table says of that time, and how long that holds."""
         try:
             _, found = self._snapshot.find_provider_model(model, None, provider, None)
         except LookupError:
-            return None
-        prices = found.get_prices(datetime.fromtimestamp(at_s, UTC))
-        said = {key: value for key, value in cast("Mapping[str, object]", vars(prices)).items() if value is not None}
-        figures = {name: _steps(said[key]) for name, key in FIELDS.items() if key in said}
-        if "input" not in figures or "output" not in figures:
-            return None
-        starts = sorted({start for steps in figures.values() for start in steps})
-        tokens = [_at(figures, start=start) for start in starts]
-        requests = said.get("requests_kcount")
-        per_request = requests / THOUSAND if isinstance(requests, Decimal) else None
-        return PriceRow(plan="tokens", source=SOURCE, tokens=tuple(tokens), request_usd=per_request)
+            return KeptRow()
+        at = datetime.fromtimestamp(at_s, UTC)
+        constraints = [] if isinstance(found.prices, ModelPrice) else [price.constraint for price in found.prices]
+        edges = sorted({edge for constraint in constraints for edge in _edges(constraint, near=at)})
+        return KeptRow(
+            row=_row_of(found.get_prices(at)),
+            since_s=max([edge.timestamp() for edge in edges if edge <= at], default=None),
+            until_s=min([edge.timestamp() for edge in edges if edge > at], default=None),
+        )
+
+
+def _edges(constraint: object, *, near: datetime) -> list[datetime]:
+    """The times around `near` at which the constraint may begin or cease to hold."""
+    match constraint:
+        case None:
+            return []
+        case StartDateConstraint():
+            return [_at_utc(constraint.start_date, time())]
+        case TimeOfDateConstraint():
+            days = [near.date() + timedelta(days=days) for days in (-2, -1, 0, 1, 2)]  # an offset may cross midnight
+            return [_at_utc(day, edge) for day in days for edge in (constraint.start_time, constraint.end_time)]
+        case _:  # of a newer package: it is asked again a moment later
+            return [near, near + timedelta(seconds=1)]
+
+
+def _at_utc(day: date, at: time) -> datetime:
+    moment = datetime.combine(day, at)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _row_of(prices: ModelPrice) -> PriceRow | None:
+    said = {key: value for key, value in cast("Mapping[str, object]", vars(prices)).items() if value is not None}
+    figures = {name: _steps(said[key]) for name, key in FIELDS.items() if key in said}
+    if "input" not in figures or "output" not in figures:
+        return None
+    starts = sorted({start for steps in figures.values() for start in steps})
+    tokens = [_at(figures, start=start) for start in starts]
+    requests = said.get("requests_kcount")
+    per_request = requests / THOUSAND if isinstance(requests, Decimal) else None
+    return PriceRow(plan="tokens", source=SOURCE, tokens=tuple(tokens), request_usd=per_request)
 
 
 def _steps(price: object) -> dict[int, Decimal]:

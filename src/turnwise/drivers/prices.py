@@ -2,8 +2,8 @@
 
 The first that knows a model wins, as a whole row: the user's prices file, `[prices]` of the user's `turnwise.toml`,
 `price_plans.toml`, the table of the provider, and last `[prices]` of a project. A project may say what nobody knows, and no
-more: a folder from elsewhere must not make a model look cheap. `genai-prices` is imported when it is first asked (0.7 s, 80 MB);
-its table comes with the package and is never downloaded.
+more: a folder from elsewhere must not make a model look cheap. `genai-prices` is imported when it is first asked (0.3 s of CPU,
+50 MB), unless the row is `kept` from an earlier run; its table comes with the package and is never downloaded.
 """
 
 import functools
@@ -18,6 +18,7 @@ from typing import Protocol
 import msgspec
 
 from turnwise.drivers.catalogue import plain_name
+from turnwise.drivers.kept_prices import KeptPrices, KeptRow, kept_prices_path
 from turnwise.drivers.settings import Layer, user_folder
 from turnwise.errors import CallerError
 from turnwise.rules.pricing import OwnCost, PriceRow, TokenPrices
@@ -74,17 +75,19 @@ class _Plans(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The rows that files name, by `PROVIDER:MODEL` or `MODEL`, the user's and the project's."""
+    """The rows that files name, by `PROVIDER:MODEL` or `MODEL`, the user's and the project's. Rows of the package's table are
+    kept where `kept` says, for the next process."""
 
     user: Mapping[str, PriceRow] = {}
     project: Mapping[str, PriceRow] = {}
+    kept: KeptPrices | None = None
 
     def find(self, model: str, *, profile: str, at_s: float) -> PriceRow | None:
         """What `model` costs at the endpoint `profile` at that time (UTC, seconds since 1970); None where nobody knows."""
         return (
             _row_of(self.user, model=model, profile=profile)
             or _row_of(_own_plans(), model=model, profile=profile)
-            or _table_row(model, profile=profile, at_s=at_s)
+            or self._table_row(model, profile=profile, at_s=at_s)
             or _row_of(self.project, model=model, profile=profile)
         )
 
@@ -96,13 +99,39 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             row = _row_of(self.project, model=model, profile=profile)
         return row is not None and row.plan == "request"
 
-    def warm(self, *models: str, profile: str) -> None:
-        """Begin to read the table beside the event loop, if one of these models will need it."""
-        needed = profile in _plans().tables and not all(
-            _row_of(self.user, model=model, profile=profile) for model in models
+    def warm(self, model: str, *, profile: str, at_s: float) -> None:
+        """Begin to read the package's table beside the event loop, if the model's price stands nowhere else."""
+        provider = _plans().tables.get(profile)
+        known = (
+            provider is None
+            or _table.cache_info().currsize
+            or _row_of(self.user, model=model, profile=profile)
+            or _row_of(_own_plans(), model=model, profile=profile)
+            or (self.kept is not None and self.kept.find(model, provider=provider, at_s=at_s))
         )
-        if needed and not _table.cache_info().currsize:
+        if not known:
             threading.Thread(target=_table, name="turnwise prices", daemon=True).start()
+
+    def _table_row(self, model: str, *, profile: str, at_s: float) -> PriceRow | None:
+        """The provider's row in the table, and where its own usage says the cost."""
+        place = _plans().own_cost.get(profile)
+        own = place and OwnCost(
+            path=place.path, unit_usd=Decimal(place.unit_usd), also=place.also, also_if=place.also_if
+        )
+        provider = _plans().tables.get(profile)
+        row = None if provider is None else self._known(model, provider=provider, at_s=at_s).row
+        if row is not None:
+            return msgspec.structs.replace(row, own_cost=own)
+        return None if own is None else PriceRow(plan="tokens", source=f"{profile} itself", own_cost=own)
+
+    def _known(self, model: str, *, provider: str, at_s: float) -> KeptRow:
+        kept = None if self.kept is None else self.kept.find(model, provider=provider, at_s=at_s)
+        if kept is not None:
+            return kept
+        found = _table().find(model, provider=provider, at_s=at_s)
+        if self.kept is not None:
+            self.kept.keep(model, found, provider=provider)
+        return found
 
 
 NO_PRICES = Prices()
@@ -135,14 +164,15 @@ def read_prices(table: object, *, named: str, source: str) -> dict[str, PriceRow
 
 
 def prices_of_layers(layers: Sequence[Layer], *, env: Mapping[str, str]) -> Prices:
-    """The prices that hold for a run in a folder with these layers. Raises CallerError in one line, with the file."""
+    """The prices that hold for a run in a folder with these layers. What the package's table says of its models is kept in the
+    user's cache folder. Raises CallerError in one line, with the file."""
     user: dict[str, PriceRow] = {}
     project: dict[str, PriceRow] = {}
     for layer in layers:
         if KEY in layer.table:
             rows = read_prices(layer.table[KEY], named=layer.named(KEY), source=str(layer.path or layer.source))
             (project if layer.source == "project" else user).update(rows)
-    return Prices(user={**user, **read_prices_file(env)}, project=project)
+    return Prices(user={**user, **read_prices_file(env)}, project=project, kept=KeptPrices(kept_prices_path(env)))
 
 
 def read_prices_file(env: Mapping[str, str]) -> dict[str, PriceRow]:
@@ -245,19 +275,8 @@ def _own_plans() -> dict[str, PriceRow]:
     return read_prices(_plans().plans, named="price_plans.toml", source=f"turnwise, {_plans().date}")
 
 
-def _table_row(model: str, *, profile: str, at_s: float) -> PriceRow | None:
-    """The provider's row in the table, and where its own usage says the cost."""
-    place = _plans().own_cost.get(profile)
-    own = place and OwnCost(path=place.path, unit_usd=Decimal(place.unit_usd), also=place.also, also_if=place.also_if)
-    provider = _plans().tables.get(profile)
-    row = None if provider is None else _table().find(model, provider=provider, at_s=at_s)
-    if row is not None:
-        return msgspec.structs.replace(row, own_cost=own)
-    return None if own is None else PriceRow(plan="tokens", source=f"{profile} itself", own_cost=own)
-
-
 class _Table(Protocol):
-    def find(self, model: str, *, provider: str, at_s: float) -> PriceRow | None: ...
+    def find(self, model: str, *, provider: str, at_s: float) -> KeptRow: ...
 
 
 @functools.cache

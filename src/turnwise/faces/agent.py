@@ -15,6 +15,7 @@ from turnwise.drivers.children import Minder
 from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.endpoints import Endpoint
+from turnwise.drivers.first_reply import WithFirstReply
 from turnwise.drivers.hooks import Hook, Hooks
 from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.drivers.journal import Journal, Session
@@ -310,7 +311,7 @@ class Agent:
         check_input(started.input, history=earlier, approved=[approval.call_id for approval in started.approvals])
         runner = Runner(
             self._endpoint,
-            transport=transport,
+            transport=WithFirstReply(transport, then=self._warm_prices),
             tools=tools,
             clock=self._clock,
             circuits=self._circuits,
@@ -323,7 +324,6 @@ class Agent:
             check_output=None if output is None else output.problems,
             find_price=self._find_price,
         )
-        self._prices.warm(self._model.name, profile=self._model.profile.name)
         pen = None
         if self._journal is not None:
             pen = self._journal.begin_turn(
@@ -432,6 +432,9 @@ class Agent:
 
     def _find_price(self, model: str, at_s: float) -> PriceRow | None:
         return self._prices.find(model, profile=self._model.profile.name, at_s=at_s)
+
+    def _warm_prices(self) -> None:
+        self._prices.warm(self._model.name, profile=self._model.profile.name, at_s=self._clock.now())
 
     async def _priced(self, config: TurnConfig) -> TurnConfig:
         """The configuration with the prices that a limit of cost needs, those of its sub-agents looked at as well.

@@ -89,6 +89,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("TURNWISE_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     names = {name for profile in builtin_profiles().values() for name in profile.api_key_env}
     ours = {"TURNWISE_MODEL", "TURNWISE_BASE_URL", "TURNWISE_CONFIG"}
     for name in {*names, *ours, "NO_COLOR", "FORCE_COLOR"} & set(os.environ):
