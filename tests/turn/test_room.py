@@ -1,6 +1,7 @@
 """Room in a turn: output limits from the model's, results of bounded size, compaction, and what a provider tells."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import msgspec
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from turn.playing import ASK, CONFIG, Played, call, play, says
 from turnwise.rules.budget import ModelLimits, message_bytes, output_reserve, prompt_capacity, window_of
 from turnwise.rules.compaction import LEFT_OUT, MORE_FOLLOWS, SUMMARY_HEAD
+from turnwise.rules.limits import MaxCost, MaxRequests
+from turnwise.rules.pricing import PriceRow
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
@@ -166,9 +169,33 @@ def test_a_session_is_read_again_as_it_was_though_a_turn_summarised_what_was_bef
     assert folded == (*first.result.messages, *second.result.messages)
 
 
-def _play_with_summaries(script: list[Response], *, summary: str, earlier: tuple[Message, ...] = ()) -> Played:
+@pytest.mark.promise("end:budget", "cut:budget")
+@pytest.mark.parametrize("summary", ["SUMMARY: parts were read.", ""])
+@pytest.mark.parametrize("kind", ["requests", "money"])
+def test_a_summary_never_takes_the_request_that_is_kept_for_the_answer(kind: str, summary: str) -> None:
+    """Proves: whatever the limit, the last request is the model's answer, with tools forbidden, also where the one before it was
+    a summary; where there is no room for both the older part is left out and no summary is asked for."""
+    plain = _play_with_summaries(steps(60), summary=summary)
+    first = [request.purpose for request in plain.requests].index("compact") + 1
+    row = PriceRow(plan="request", source="test", request_usd=Decimal("0.01"))
+    for most in range(first - 2, first + 6):
+        limit = MaxRequests(most) if kind == "requests" else MaxCost(most * Decimal("0.01"))
+        config = msgspec.structs.replace(ROOMY, limits=limit, prices={"m": row} if kind == "money" else {})
+        played = _play_with_summaries(steps(60), summary=summary, config=config)
+        last = played.requests[-1]
+        assert len(played.requests) <= most
+        assert (last.purpose, last.request.tool_choice) == ("step", "none"), (
+            most,
+            [one.purpose for one in played.requests],
+        )
+        assert (played.result.text, played.result.origin) == ("Done.", "model"), most
+
+
+def _play_with_summaries(
+    script: list[Response], *, summary: str, earlier: tuple[Message, ...] = (), config: TurnConfig = ROOMY
+) -> Played:
     """Steps as scripted, then the answer; a summary wherever one is asked for."""
-    started = TurnStarted(config=ROOMY, input=(ASK,))
+    started = TurnStarted(config=config, input=(ASK,))
     turn, command = Turn.start(started, earlier=earlier)
     events: list[Event] = [started]
     requests: list[SendRequest] = []

@@ -214,7 +214,11 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def prompt_tokens(self, room: Room, *, messages: Sequence[Message]) -> int:
         """The size of the next prompt: what its provider counted of the last one, and what came since; all of it by its
-        bytes where the provider does not count. Looks at new messages only: this is asked several times a step."""
+        bytes where the provider does not count; what is left of it by the room's own count where old messages gave way. Looks at
+        new messages only: this is asked several times a step."""
+        if room.changed:
+            room.weigh(messages)
+            return room.prompt.tokens
         if not self.last.input_tokens:
             return prompt_tokens_of(NO_USAGE, added_bytes=room.before_bytes + room.bytes_from(0, messages=messages))
         # The response itself is counted in the last request's usage.

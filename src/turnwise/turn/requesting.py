@@ -196,6 +196,16 @@ class Requesting(Finishing, kw_only=True):
         """Go on with the request that there was no room for."""
         self.room.take_summary(self.messages, response=response)
         self.guarding = msgspec.structs.replace(self.guarding, guard=LoopGuard())
+        if self.config.limits is not None:  # the summary took a request: what is left may be the answer's
+            self.pacing = self.pacing.judge(
+                self.config,
+                spent=self._spent,
+                prompt_tokens=self._prompt_tokens,
+                price=self._price,
+                is_billed=self.purse.is_billed(self.step),
+            )
+            if self.pacing.bound is not None and self.pacing.pace == "stop":
+                return self._stop_before(self.pacing.bound)
         return self._ask(self.prepared)
 
     def _send(self, request: Request, *, purpose: Purpose, own: int) -> SendRequest:
