@@ -1,10 +1,11 @@
-// The AI SDK: `streamText`, every part of its `fullStream`; the tool has no `execute`, so one request is made.
+// The AI SDK: `streamText`, every part of its `fullStream`; the way `ui` makes messages of them (`readUIMessageStream`), as its
+// chat hooks do. The tool has no `execute`, so one request is made.
 import { readFileSync } from 'node:fs';
 import { createAnthropic } from '@ai-sdk/anthropic';
 import { createGoogleGenerativeAI } from '@ai-sdk/google';
 import { createOpenAI } from '@ai-sdk/openai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
-import { jsonSchema, stepCountIs, streamText, tool } from 'ai';
+import { jsonSchema, readUIMessageStream, stepCountIs, streamText, tool } from 'ai';
 
 const given = JSON.parse(process.argv[2]);
 const PARAMETERS = {
@@ -44,6 +45,12 @@ async function read(entry) {
     tools: { write: tool({ description: 'Write a file.', inputSchema: jsonSchema(PARAMETERS) }) },
     onError: ({ error }) => { throw error; },
   });
+  if (given.way === 'ui') {
+    let last;
+    for await (const message of readUIMessageStream({ stream: result.toUIMessageStream() })) last = message;
+    const call = last.parts.find((part) => part.type === 'tool-write');
+    return JSON.stringify(call.input).length;
+  }
   for await (const part of result.fullStream) {
     if (wanted.includes(part.type)) seen += (part.text ?? part.delta ?? '').length;
     else if (part.type === 'error') throw part.error;
