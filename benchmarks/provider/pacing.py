@@ -102,6 +102,8 @@ def play(streams: list[socket.socket], *, seconds: float) -> None:
 
 def main() -> None:
     os.sched_setaffinity(0, {int(sys.argv[1])})
+    if os.environ.get("TURNWISE_PACED_REALTIME"):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     tls = None
