@@ -6,8 +6,10 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from turnwise.drivers.bookkeeping import PriceFinder
 from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.endpoints import Endpoint
+from turnwise.drivers.ledger import LedgerEntry
 from turnwise.drivers.runner import Runner
 from turnwise.drivers.tools import Arguments, Tool
 from turnwise.drivers.watching import Seen
@@ -37,6 +39,7 @@ class Ended(NamedTuple):
     noted: list[str]  # what the tool `note` was given
     took_s: float
     received: int  # requests, by the lab's own count
+    ledger: tuple[LedgerEntry, ...]
 
 
 async def settled(coroutine: Coroutine[object, object, Value], *, clock: FakeClock) -> Value:
@@ -61,6 +64,7 @@ async def turn(
     stream: bool,
     clock: FakeClock | None = None,
     circuits: Circuits | None = None,
+    find_price: PriceFinder | None = None,
     **more: object,
 ) -> Ended:
     """One turn of `script`, with a tool `note` and the usual retries."""
@@ -94,9 +98,11 @@ async def turn(
         watch=seen.append,
         circuits=circuits,
         jitter=lambda: 0.5,
+        find_price=find_price,
     )
     began, before = clock.monotonic(), lab.count()
     started = TurnStarted(config=msgspec.structs.replace(config, **more), input=(Message("user", (Text("Please."),)),))
     result = await settled(runner.run(started), clock=clock)
     assert clock.delays == [], "a timer outlives the turn"
-    return Ended(result, seen, noted, clock.monotonic() - began, lab.count() - before)
+    assert runner.ledger is not None
+    return Ended(result, seen, noted, clock.monotonic() - began, lab.count() - before, ledger=runner.ledger.entries)

@@ -1,14 +1,18 @@
 """A thousand random schedules of faults: each turn ends with an answer or a reason, in time, and none hangs."""
 
 import random
+from collections import Counter
+from decimal import Decimal
 
 import pytest
 
 from lab.failing import FAMILIES, Ended, turn
+from turnwise.drivers.prices import read_prices
 from turnwise.drivers.watching import RequestFinished, RequestStarted
 from turnwise.lab import Lab
+from turnwise.lab.received import Received
 from turnwise.lab.script import FaultName, Point, Script, ScriptedCall, ScriptedFault, Step
-from turnwise.rules.limits import Limit, MaxRequests, MaxWallTime
+from turnwise.rules.limits import Limit, MaxCost, MaxRequests, MaxWallTime
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import Fallback
 from turnwise.vocab import StopReason, Text
@@ -114,3 +118,72 @@ def runs_of_retries(ended: Ended) -> list[list[int]]:
             elif not seen.retry_of:
                 runs.append([])
     return runs
+
+
+PRICED = 160
+MILLION = Decimal(1_000_000)
+CENT = Decimal("0.01")
+# The row of every model, and what one request costs by it: from what the lab has received and answered, and by nothing else.
+ROWS: dict[str, dict[str, object]] = {
+    "tokens": {"input": 3, "output": 15},
+    "request": {"request": "0.01", "bills_errors": True},
+    "request, errors free": {"request": "0.01", "bills_errors": False},
+}
+
+
+def billed(one: Received, *, plan: str) -> Decimal:
+    match plan:
+        case "request":
+            return CENT
+        case "request, errors free":
+            return CENT if one.status < 400 else Decimal(0)
+        case _ if one.usage is None:
+            return Decimal(0)
+        case _:
+            return (3 * one.usage.input_tokens + 15 * one.usage.output_tokens) / MILLION
+
+
+def last_output(one: Received, *, plan: str) -> Decimal:
+    return 15 * one.usage.output_tokens / MILLION if plan == "tokens" and one.usage is not None else Decimal(0)
+
+
+@pytest.mark.promise("end:budget", "bill:wire", "bill:plans")
+@pytest.mark.parametrize("batch", range(4))
+async def test_a_limit_of_cost_holds_under_every_schedule(batch: int) -> None:
+    """Property: the limit is never overshot by more than the last request's own output, whatever fails, is sent again or handed
+    to another model; by what the lab would bill, and by what it said in streams that broke off. The ledger has each request
+    that the lab has, and by request it knows each to the cent."""
+    ended: set[StopReason] = set()
+    for seed in range(batch, PRICED, 4):
+        chance = random.Random(seed)
+        plan = chance.choice(list(ROWS))
+        limit_usd = Decimal(chance.randint(1, 80)) / 1000
+        script, other = drawn_script(chance, name="script"), drawn_script(chance, name="other")
+        lab = Lab([script, other])
+        row = read_prices({"*": ROWS[plan]}, named="the test", source="the test")["*"]
+        result, *_, ledger = await turn(
+            lab,
+            script,
+            family=chance.choice(FAMILIES),
+            stream=chance.random() < 0.7,
+            find_price=lambda model, at_s, row=row: row,
+            limits=MaxCost(limit_usd),
+            prices={"script": row, "other": row},
+            retry=RetryPolicy(attempts=chance.randint(1, 5)),
+            fallbacks=chance.choice(((), (Fallback(model="other"),))),
+        )
+        ended.add(result.stop_reason)
+        assert result.text.strip(), seed
+        sent = [(entry.model, entry.sent_bytes) for entry in ledger]
+        assert sent == [(one.model, len(one.body)) for one in lab.requests], seed
+        assert Counter([entry.purpose for entry in ledger]) == result.requests_by_purpose, seed
+        bills = [billed(one, plan=plan) for one in lab.requests]
+        known = [entry.usd or Decimal(0) for entry in ledger]
+        spent = sum([max(pair) for pair in zip(bills, known, strict=True)], Decimal(0))
+        over = last_output(lab.requests[-1], plan=plan) if lab.requests else Decimal(0)
+        assert spent <= limit_usd + over, (seed, plan, spent, limit_usd)
+        if plan != "tokens":
+            assert [entry.usd for entry in ledger if entry.usd is not None] == [
+                bill for bill, entry in zip(bills, ledger, strict=True) if entry.usd is not None
+            ], (seed, plan)
+    assert ended >= {StopReason.ANSWERED, StopReason.PROVIDER_FAILED, StopReason.BUDGET}
