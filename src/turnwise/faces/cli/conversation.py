@@ -1,0 +1,252 @@
+"""What `turnwise` at a terminal does: prompt after prompt, turn after turn."""
+
+import asyncio
+import contextlib
+import difflib
+import os
+import signal
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+from turnwise._version import __version__
+from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.ids import TimeOrderedIds
+from turnwise.drivers.journal import Journal, journal_path
+from turnwise.drivers.own_loop import run_to_end
+from turnwise.drivers.workspace.changes import Undone
+from turnwise.errors import CallerError, ToolFault
+from turnwise.faces.agent import RunOptions
+from turnwise.faces.cli.failures import complain
+from turnwise.faces.cli.options import Given
+from turnwise.faces.cli.pending import pending_asks
+from turnwise.faces.cli.running import run_turn
+from turnwise.faces.cli.screen import Screen
+from turnwise.faces.cli.single_run import is_attended, show_end
+from turnwise.faces.cli.spent import Spent
+from turnwise.faces.cli.terminal import Left, Stopped, Terminal
+from turnwise.faces.cli.text import clean, many, shortened, visible
+from turnwise.faces.cli.words import Words
+from turnwise.faces.cli.workplace import furnish
+from turnwise.rules.permissions import PermissionRule
+from turnwise.vocab import text_of
+
+PROMPT = "> "
+SHOWN_SESSIONS = 10
+
+COMMANDS = {
+    "/help": "show this",
+    "/usage": "what the session has used: tokens, requests by purpose",
+    "/undo": "take back the last turn's changes of files; again for the one before",
+    "/model": "show the model; `/model NAME` goes on with another one",
+    "/new": "begin a new session",
+    "/sessions": "the last sessions of this folder",
+    "/permissions": "the rules that hold, in their order",
+    "/quit": "leave (Ctrl-D)",
+}
+KEYS = """Enter sends; Esc-Enter, or a backslash at the end of a line, makes a new line. What you type while the model works
+is given to it before its next request. Ctrl-C ends the turn with what is there, twice the program; `turnwise --continue`
+goes on."""
+
+
+def converse(given: Given) -> None:
+    """Hold one person's session until they leave. Raises CallerError."""
+    if not is_attended():
+        raise CallerError("a session needs a terminal: give the prompt to `turnwise run` instead")
+    clock = SystemClock()
+    path = journal_path(os.environ)
+    with Journal.open(path, clock=clock) as journal:
+        chat = Chat(given, journal=journal, clock=clock, history=path.parent / "prompts")
+        run_to_end(chat.run())
+
+
+class Chat:
+    """One person's session: the place it works in, and what has been done and spent in it."""
+
+    def __init__(self, given: Given, *, journal: Journal, clock: Clock, history: Path) -> None:
+        self._given = given
+        self._journal = journal
+        self._clock = clock
+        self._screen = Screen()
+        self._terminal = Terminal(screen=self._screen, history=history)
+        self._ids = TimeOrderedIds(clock)
+        self._spent = Spent()
+        self._undoable: list[str] = []
+        self._place = furnish(given, journal=journal, clock=clock, attended=True)
+        self._policy = self._place.policy
+        before = self._place.before
+        self._session = "" if before is None else before.row.id
+        self._asks = () if before is None else pending_asks(journal, before)
+
+    async def run(self) -> None:
+        """Until the person leaves. Raises what makes going on impossible."""
+        self._greet()
+        typed = await self._turn(None) if self._asks else ""
+        while (text := await self._next(typed)) is not None:
+            typed = ""
+            match text.strip():
+                case "":
+                    pass
+                case "/quit" | "/exit":
+                    break
+                case line if line.startswith("/"):
+                    self._obey(line)
+                case _:
+                    typed = await self._turn(text)
+        if self._session:
+            self._terminal.say(f"session {self._session[-8:]}; `turnwise --continue` goes on with it")
+
+    async def _next(self, typed: str) -> str | None:
+        """What is typed next; None: the person leaves, or the program is told to."""
+        with _cancelling():
+            while True:
+                try:
+                    return await self._terminal.text(PROMPT, default=typed)
+                except Stopped:  # Ctrl-C clears the line
+                    typed = ""
+                except (Left, asyncio.CancelledError):
+                    return None
+
+    async def _turn(self, text: str | None) -> str:
+        """Run one turn; gives what was typed while it ran and not taken up. Without a text it is about the calls that wait."""
+        group = self._ids.new()
+        self._place.changes.begin(group)
+        self._undoable.append(group)
+        options: RunOptions = {"session": self._session} if self._session else {}
+        asks, self._asks = (self._asks, ()) if text is None else ((), self._asks)
+        words = Words(self._terminal, agent=self._place.agent, screen=self._screen)
+        began, left = self._clock.monotonic(), ""
+        try:
+            with words.heeded():
+                try:
+                    ran = await run_turn(
+                        self._place,
+                        text,
+                        options=options,
+                        face=self._screen,
+                        terminal=self._terminal,
+                        policy=self._policy,
+                        asks=asks,
+                        later=False,
+                    )
+                finally:
+                    left = await words.ended()
+                    self._screen.close()
+        except CallerError as error:
+            complain(str(error))
+            return left or text or ""
+        self._policy, self._session = ran.policy, ran.result.session
+        self._spent.add(ran.result)
+        show_end(ran.result, seconds=self._clock.monotonic() - began, misfit=False)
+        return "\n".join([*[text_of(message) for message in ran.result.unread], *([left] if left else [])])
+
+    def _greet(self) -> None:
+        place = self._place
+        self._terminal.say(f"turnwise {__version__}, {clean(place.choice.model)} in {clean(str(place.folder))}; /help")
+        for line in place.notes:
+            self._screen.tell(line)
+
+    def _obey(self, line: str) -> None:
+        name, _, rest = line.partition(" ")
+        commands: dict[str, Callable[[str], None]] = {
+            "/help": self._help,
+            "/usage": self._usage,
+            "/undo": self._undo,
+            "/model": self._model,
+            "/new": self._new,
+            "/sessions": self._sessions,
+            "/permissions": self._permissions,
+        }
+        if name not in commands:
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else "there are " + ", ".join(COMMANDS)
+            self._terminal.say(f"no command `{visible(name)[:40]}`; {hint}")
+            return
+        try:
+            commands[name](rest.strip())
+        except (CallerError, ToolFault) as error:
+            complain(str(error))
+
+    def _help(self, _: str) -> None:
+        for name, summary in COMMANDS.items():
+            self._terminal.say(f"  {name:<13} {summary}")
+        self._terminal.say(KEYS)
+
+    def _usage(self, _: str) -> None:
+        for line in self._spent.lines():
+            self._terminal.say(line)
+
+    def _undo(self, _: str) -> None:
+        while self._undoable:
+            if undone := self._place.changes.undo_last(self._undoable.pop()):
+                for one in undone:
+                    self._terminal.say(_undone_line(one, folder=self._place.folder))
+                return
+        self._terminal.say("nothing to take back: no turn of this session has changed a file that is not back already")
+
+    def _model(self, name: str) -> None:
+        if not name:
+            self._terminal.say(clean(self._place.choice.model))
+            return
+        choice = self._place.choice
+        given: Given = {**self._given, "model": name}
+        if ":" not in name:  # another one of the same provider
+            given["model"] = f"{choice.model.partition(':')[0]}:{name}"
+            given["base_url"], given["api_key_env"] = choice.base_url, choice.api_key_env
+        self._move(given, session=self._session)
+        self._terminal.say(f"going on with {clean(self._place.choice.model)}")
+
+    def _new(self, _: str) -> None:
+        choice = self._place.choice
+        given: Given = {**self._given, "model": choice.model}
+        given["base_url"], given["api_key_env"] = choice.base_url, choice.api_key_env
+        self._move(given, session="")
+        self._terminal.say("a new session")
+
+    def _move(self, given: Given, *, session: str) -> None:
+        given = {**given, "go_on": False, "session": session or None}
+        self._place = furnish(given, journal=self._journal, clock=self._clock, attended=True)
+        self._given, self._policy, self._session, self._asks = given, self._place.policy, session, ()
+
+    def _sessions(self, _: str) -> None:
+        rows = [row for row in self._journal.sessions(limit=200) if row.folder == str(self._place.folder)]
+        for row in rows[:SHOWN_SESSIONS]:
+            here = " (this one)" if row.id == self._session else ""
+            self._terminal.say(f"  {row.id[-8:]}  {many(row.turns, 'turn'):<9} {shortened(row.title, limit=60)}{here}")
+        if not rows:
+            self._terminal.say("no sessions of this folder yet")
+
+    def _permissions(self, _: str) -> None:
+        self._terminal.say(
+            "Reading inside the folder is allowed; writing, commands and everything outside are asked about."
+        )
+        for rule in self._policy.rules:
+            self._terminal.say(f"  {clean(_rule_line(rule))}")
+        if self._policy.rules:
+            self._terminal.say("The last rule that fits a call decides.")
+
+
+@contextlib.contextmanager
+def _cancelling() -> Generator[None]:
+    """SIGTERM and the end of the terminal cancel what is awaited here, so that the terminal is left as it was."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    for number in numbers:
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+def _undone_line(undone: Undone, *, folder: Path) -> str:
+    path = undone.path.relative_to(folder) if undone.path.is_relative_to(folder) else undone.path
+    shown = visible(str(path).encode("utf-8", "replace").decode())
+    return f"  {shown}: {undone.outcome}{f' ({undone.why})' if undone.why else ''}"
+
+
+def _rule_line(rule: PermissionRule) -> str:
+    what = f"{rule.tool}({' '.join(rule.command) if rule.command else rule.path or ''})".removesuffix("()")
+    effect = f" that can {rule.effect}" if rule.effect else ""
+    return f"{rule.verdict} {what}{effect} [{rule.where or rule.source}]"

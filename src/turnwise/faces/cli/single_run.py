@@ -1,0 +1,178 @@
+"""What `turnwise run` does: one prompt, one turn, in one folder."""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.journal import Journal, journal_path
+from turnwise.drivers.own_loop import run_to_end
+from turnwise.errors import CallerError
+from turnwise.faces.agent import RunOptions
+from turnwise.faces.cli.events import Denied, JsonLines
+from turnwise.faces.cli.options import Given
+from turnwise.faces.cli.pending import decide, pending_asks
+from turnwise.faces.cli.running import Face, run_turn
+from turnwise.faces.cli.screen import Screen, outcome_line
+from turnwise.faces.cli.terminal import Terminal
+from turnwise.faces.cli.text import clean, many, shortened, style
+from turnwise.faces.cli.workplace import furnish
+from turnwise.faces.results import RunResult
+from turnwise.rules.stop import exit_code
+from turnwise.turn.approvals import OneAsk
+from turnwise.vocab import StopReason
+
+MAX_INPUT_BYTES = 4 * 1024 * 1024  # of a prompt from standard input, and of an output schema
+GO_ON = "Go on where you left off."
+
+
+class Answers(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said on the command line to calls that wait: their ids, or `all`."""
+
+    approve: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.approve or self.deny)
+
+
+def run_prompt(
+    prompt: str | None,
+    *,
+    given: Given,
+    answers: Answers,
+    output_schema: str | None,
+    unattended: bool,
+    as_json: bool,
+) -> int:
+    """Run it to its end and show it; the exit code. Raises CallerError."""
+    goes_on = given["go_on"] or given["session"] is not None
+    if answers and not goes_on:
+        raise CallerError("--approve and --deny answer calls of a session: add --continue or --session")
+    if answers and prompt is not None:
+        raise CallerError("give either a PROMPT or --approve and --deny: the model goes on with what it wanted to do")
+    text = read_prompt(prompt, goes_on=goes_on)
+    output_type = read_schema(output_schema)
+    attended = not unattended and is_attended()
+    clock = SystemClock()
+    with Journal.open(journal_path(os.environ), clock=clock) as journal:
+        place = furnish(given, journal=journal, clock=clock, attended=attended, output_type=output_type)
+        options: RunOptions = {}
+        asks: tuple[OneAsk, ...] = ()
+        if place.before is not None:
+            options = {"session": place.before.row.id}
+            asks = pending_asks(journal, place.before) if prompt is None else ()
+        if answers:
+            approvals = decide(asks, approve=answers.approve, deny=answers.deny)
+            answered = {approval.call_id for approval in approvals}
+            asks = tuple([ask for ask in asks if ask.call.id not in answered])
+            options = {**options, "approvals": approvals}
+        elif asks and not attended:
+            raise CallerError(waiting_line(asks))
+        face = JsonLines() if as_json else Screen()
+        for line in place.notes:
+            face.tell(line)
+        began = clock.monotonic()
+        text = None if answers or asks else text
+        terminal = terminal_for(face) if attended else None
+        try:
+            ran = run_to_end(run_turn(place, text, asks=asks, options=options, face=face, terminal=terminal))
+        finally:
+            face.close()
+        result = ran.result
+        if isinstance(face, JsonLines):
+            face.finish(result, denied=ran.denied)
+        else:
+            misfit = output_type is not None and result.output is None and not result.pending
+            show_end(result, seconds=clock.monotonic() - began, misfit=misfit)
+        if not attended:
+            note_denied(ran.denied)
+    return exit_code(result.stop_reason, complete=result.complete)
+
+
+def is_attended() -> bool:
+    """Somebody can read the question and type the answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def terminal_for(face: Face) -> Terminal:
+    return Terminal(screen=face if isinstance(face, Screen) else None)
+
+
+def show_end(result: RunResult, *, seconds: float, misfit: bool) -> None:
+    for repair in result.repairs:
+        word = style("repaired", "yellow", stream=sys.stderr)
+        note(f"{word} {clean(repair.kind)} at {clean(repair.where)}: {shortened(repair.what, limit=160)}")
+    if misfit and result.stop_reason is StopReason.ANSWERED:
+        note(style("the answer does not fit --output-schema", "yellow", stream=sys.stderr))
+    note(outcome_line(result, seconds=seconds))
+    if result.asks:
+        note(waiting_line(result.asks, session=result.session))
+
+
+def waiting_line(asks: Sequence[OneAsk], *, session: str = "") -> str:
+    """What waits for an approval, and how it is given."""
+    calls = ", ".join([f"{clean(ask.call.name)} ({clean(ask.call.id)})" for ask in asks])
+    which = f"--session {session[-8:]}" if session else "--continue"
+    return (
+        f"{many(len(asks), 'call')} left for later: {calls}; `turnwise run {which} --approve all`, or an id, or --deny"
+    )
+
+
+def note_denied(denied: Sequence[Denied]) -> None:
+    if denied:
+        names = Counter([" › ".join([*one.path, one.name]) for one in denied])
+        calls = ", ".join(
+            [clean(name) if count == 1 else f"{clean(name)} ({count} times)" for name, count in names.items()]
+        )
+        note(style(f"not run, as nobody is there to be asked: {calls}", "yellow", stream=sys.stderr))
+
+
+def read_prompt(prompt: str | None, *, goes_on: bool) -> str:
+    """Raises CallerError for one that is missing, empty or no text."""
+    if prompt is None and goes_on:
+        return GO_ON
+    if prompt is None:
+        raise CallerError("no PROMPT: write what the model shall do, or `-` to read it from standard input")
+    text = read_standard_input() if prompt == "-" else prompt
+    if not text.strip():
+        where = " on standard input" if prompt == "-" else ""
+        raise CallerError(f"the prompt{where} is empty: write what the model shall do")
+    return text
+
+
+def read_standard_input() -> str:
+    """Raises CallerError for what is too long or not UTF-8."""
+    given = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+    if len(given) > MAX_INPUT_BYTES:
+        raise CallerError(
+            f"the prompt on standard input is longer than {MAX_INPUT_BYTES} bytes: put it into a file and name it"
+        )
+    try:
+        return given.decode()
+    except UnicodeDecodeError as error:
+        raise CallerError(f"the prompt on standard input is not UTF-8 (byte {error.start})") from error
+
+
+def read_schema(file: str | None) -> object:
+    """Raises CallerError for a file that cannot be read or holds no JSON object."""
+    if file is None:
+        return None
+    try:
+        schema: object = msgspec.json.decode(Path(file).read_bytes()[:MAX_INPUT_BYTES])
+    except OSError as error:
+        raise CallerError(f"--output-schema: `{file}`: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise CallerError(f"--output-schema: `{file}` is no JSON: {error}") from error
+    if not isinstance(schema, dict):
+        raise CallerError(f"--output-schema: `{file}` holds no JSON object")
+    return schema  # pyright: ignore[reportUnknownVariableType]
+
+
+def note(line: str) -> None:
+    click.echo(line, err=True, color=True)
