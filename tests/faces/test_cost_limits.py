@@ -147,6 +147,19 @@ async def test_a_model_that_a_step_chooses_counts_at_its_own_price() -> None:
         await agent.run("Look.", limits=MaxCost(Decimal("1")), prepare_step=lambda _: StepChanges(model="plain-answer"))
 
 
+@pytest.mark.promise("end:budget")
+@pytest.mark.parametrize(("usd", "fallbacks"), [("0.10", 0), ("0.101", 1), ("0.30", 2), ("0.301", 3)])
+async def test_a_fallback_counts_at_its_own_price(usd: str, fallbacks: int) -> None:
+    """It is a hundred times as dear as the model that failed: so many of its requests as are left of the money, no more."""
+    lab = Lab()
+    rows = prices(fault_500={"request": "0.001", "bills_errors": True}, never_stops={"request": "0.10"})
+    retry = RetryPolicy(attempts=1)
+    agent = agent_of(lab, "fault-500", tools=[search], prices=rows, retry=retry, fallbacks=["never-stops"])
+    result = await agent.run("Look.", limits=MaxCost(Decimal(usd)))
+    assert [one.model for one in lab.requests] == ["fault-500", *["never-stops"] * fallbacks]
+    assert result.cost_usd == Decimal("0.001") + fallbacks * Decimal("0.10") <= Decimal(usd)
+
+
 @pytest.mark.promise("end:budget", "wait:retry")
 @pytest.mark.parametrize(("usd", "requests"), [("0.01", 1), ("0.03", 2), ("10", 3)])
 async def test_requests_that_broke_off_count_as_they_were_projected(usd: str, requests: int) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from turnwise import Agent, Journal, tool
+from turnwise import Agent, Journal, RetryPolicy, tool
 from turnwise.drivers.prices import Prices
 from turnwise.drivers.tools import Tool
 from turnwise.drivers.workspace import workspace_tools
@@ -15,7 +15,7 @@ from turnwise.lab import Lab
 from turnwise.rules.pricing import PriceRow
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.turn.events import ScriptCalled, ScriptFinished
-from turnwise.vocab import ToolResult, ToolSpec, text_of
+from turnwise.vocab import Fault, FaultKind, ToolResult, ToolSpec, text_of
 
 BASES = {"gemini": "/v1beta", "anthropic_messages": ""}  # Anthropic's base URL has no version
 each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
@@ -108,6 +108,26 @@ def test_it_is_on_offer_where_the_plan_bills_by_the_request() -> None:
     assert names_offered({}, prices=Prices()) == ["read"]
     assert names_offered({"script": False}, prices=BY_REQUEST) == ["read"]
     assert names_offered({"script": True}, prices=BY_TOKEN) == ["read", "script"]
+
+
+async def test_a_fallback_has_the_same_tools_whatever_its_plan() -> None:
+    """Proves: `auto` is decided by the agent's own model for the whole turn, so that the prefix stays."""
+    for rows, offered in ((BY_REQUEST.user, True), (BY_TOKEN.user, False)):
+        model = ScriptedModel([Fault(kind=FaultKind.SERVER, message="down", status=500), "Done."])
+        agent = Agent(
+            "openai_chat:m",
+            base_url=model.endpoint.base_url,
+            transport=model,
+            tools=[read],
+            prices=Prices(user={**rows, "other": BY_TOKEN.user["m"] if offered else BY_REQUEST.user["m"]}),
+            retry=RetryPolicy(attempts=1),
+            fallbacks=["other"],
+        )
+        assert (await agent.run("go")).text == "Done."
+        assert [(one.model, NAME in [tool.name for tool in one.tools]) for one in model.asked] == [
+            ("m", offered),
+            ("other", offered),
+        ]
 
 
 @pytest.mark.promise("step:prefix-stable")

@@ -64,14 +64,15 @@ class Requesting(Finishing, kw_only=True):
             is_billed=self.purse.is_billed(self.step),
         )
 
-    def _affords(self, *, answers: bool) -> bool:
-        """Whether the limits allow one request more in this step: one that `answers`, or one before the answer."""
+    def _affords(self, *, answers: bool, model: str = "") -> bool:
+        """Whether the limits allow one request more in this step: one that `answers`, or one before the answer; of the model at
+        hand, or of another `model`."""
         return self.pacing.affords(
             self.config,
             spent=self._spent,
             prompt_tokens=self._prompt_tokens,
             answers=answers,
-            price=self._price,
+            price=self.config.prices.get(model) if model else self._price,
             is_billed=self.purse.is_billed(self.step),
         )
 

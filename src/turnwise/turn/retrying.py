@@ -112,8 +112,10 @@ class Retrying(Recovering, kw_only=True):
             case GiveUp(why=why):
                 self.gave_up = why
             case TryFallback(why=why):
-                if self._affords(answers=True):
-                    return self._learned(fault) or self._fall_back(why)
+                if learned := self._learned(fault):
+                    return learned
+                if self._affords(answers=True, model=self.config.fallbacks[0].model):
+                    return self._fall_back(why)
                 self.gave_up = "The limits leave no room for another request."
             case WaitThenRetry(seconds=seconds, why=why):
                 if self._affords_again:
