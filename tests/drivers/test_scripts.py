@@ -178,6 +178,13 @@ async def test_gathered_calls_are_one_step() -> None:
         ('read("a")\n\nprint("so far")\nboom()', ["line 4: ", "'boom' is not defined", "1 call had run", "so far"], 1),
         ('write("a")\nfail()', ["line 2: ", "RuntimeError: ValueError: it is broken", "(`write`, `fail`)"], 2),
         ("def f(n):\n    return [][n]\nf(1)", ["line 2: ", "IndexError", "line 3: f(1)"], 0),
+        ("x = []\nwhile True:\n    x.append('a' * 1_000_000)", ["line 3: ", "it needed more than 16 MB of memory"], 0),
+        (
+            'def f():\n    fail()\ntry:\n    read("a")\n    f()\nexcept ValueError:\n    print("no")',
+            ["line 2: ", "RuntimeError: ValueError: it is broken", "line 2: fail()"],
+            2,
+        ),
+        ('try:\n    boom()\nexcept RuntimeError:\n    print("no")', ["line 2: ", "'boom'", "line 2: boom()"], 0),
         ("x = [\n", ["SyntaxError"], 0),
         ('open("/etc/passwd").read()', ["line 1: ", "/etc/passwd"], 0),
         ("import subprocess", ["line 1: ", "subprocess"], 0),

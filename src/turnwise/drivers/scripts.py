@@ -11,7 +11,7 @@ import importlib
 import math
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
@@ -139,6 +139,7 @@ class _Program:
         self._open = contextlib.AsyncExitStack()
         self._snapshot: object = None
         self._line = 0  # of its last call
+        self._raised = ""  # what that call raises, as the interpreter words it
         self._count = 0
         self._slept_s = 0.0
         self._futures: dict[int, _Wanted] = {}
@@ -209,7 +210,7 @@ class _Program:
             self._snapshot = await snapshot.resume(cast("dict[int, monty.ExternalSettledResult]", answers))
         else:
             called = cast("monty.AsyncFunctionSnapshot", snapshot)
-            self._snapshot = await called.resume(cast("monty.ExternalResult", answers[called.call_id]))
+            self._snapshot = await self._answer(called, answers[called.call_id])
 
     async def _step(self, module: "_Monty") -> list[_Wanted]:
         """Go on to the next stop; the calls that have to be made first, if that is one."""
@@ -232,13 +233,17 @@ class _Program:
         self._line = self._line_of(called)
         found = self._call_of(called)
         if not isinstance(found, _Wanted):
-            self._snapshot = await called.resume(cast("monty.ExternalResult", found))
+            self._snapshot = await self._answer(called, found)
             return []
         if self._is_awaited(called):
             self._futures[found.number] = found
             self._snapshot = await called.resume({"future": ...})
             return []
         return self._wait_for([found])
+
+    async def _answer(self, called: "monty.AsyncFunctionSnapshot", result: Mapping[str, object]) -> object:
+        self._raised = f"{result['exc_type']}: {result['message']}" if "exc_type" in result else ""
+        return await called.resume(cast("monty.ExternalResult", result))
 
     def _wait_for(self, wanted: list[_Wanted]) -> list[_Wanted]:
         self._waiting = {one.call.id: one.number for one in wanted}
@@ -328,8 +333,13 @@ class _Program:
             return self._failed(
                 f"it needed more than {limits.memory_bytes // 1024**2} MB of memory, which is the limit", line=line
             )
+        lines = [(frame.line, frame.source_line or "") for frame in ours[-MAX_FRAMES:]]
+        if lines and said == self._raised:
+            # Of an error that no `except` around it takes, pydantic-monty 1.4 names the line of the last of these.
+            line = self._line
+            lines[-1] = line, self._text.split("\n")[line - 1]
         kind = "SyntaxError: " if isinstance(error, module.MontySyntaxError) else ""
-        way = [f"    line {frame.line}: {(frame.source_line or '').strip()[:200]}" for frame in ours[-MAX_FRAMES:]]
+        way = [f"    line {number}: {text.strip()[:200]}" for number, text in lines]
         return self._failed(kind + said, line=line, source="\n".join(way))
 
 
