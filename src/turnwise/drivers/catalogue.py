@@ -5,9 +5,8 @@ Rules get the limits as data; a model that nobody knows has none, and the rules 
 
 import functools
 import re
-import tomllib
 from collections.abc import Mapping
-from importlib import resources
+from pathlib import Path
 
 import msgspec
 
@@ -56,12 +55,13 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 @functools.cache
 def builtin_catalogue() -> Catalogue:
-    text = resources.files("turnwise.drivers").joinpath("model_limits.toml").read_text(encoding="utf-8")
-    return parse_catalogue(text)
+    return parse_catalogue(Path(__file__).with_name("model_limits.toml").read_text(encoding="utf-8"))
 
 
 def parse_catalogue(text: str) -> Catalogue:
     """Raises msgspec.ValidationError naming the field, tomllib.TOMLDecodeError."""
+    import tomllib
+
     return msgspec.convert(tomllib.loads(text), Catalogue)
 
 

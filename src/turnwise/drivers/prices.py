@@ -8,10 +8,8 @@ more: a folder from elsewhere must not make a model look cheap. `genai-prices` i
 
 import functools
 import threading
-import tomllib
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from importlib import resources
 from pathlib import Path
 from typing import Protocol
 
@@ -177,6 +175,8 @@ def prices_of_layers(layers: Sequence[Layer], *, env: Mapping[str, str]) -> Pric
 
 def read_prices_file(env: Mapping[str, str]) -> dict[str, PriceRow]:
     """The rows of the file that TURNWISE_PRICES names, else of `prices.toml` beside the user's `turnwise.toml`."""
+    import tomllib
+
     named = env.get("TURNWISE_PRICES")
     path = Path(named).expanduser() if named else user_folder(env) / PRICES_FILE
     try:
@@ -266,7 +266,9 @@ def _row_of(rows: Mapping[str, PriceRow], *, model: str, profile: str) -> PriceR
 
 @functools.cache
 def _plans() -> _Plans:
-    text = resources.files("turnwise.drivers").joinpath("price_plans.toml").read_text(encoding="utf-8")
+    import tomllib
+
+    text = Path(__file__).with_name("price_plans.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), _Plans)
 
 

@@ -6,7 +6,6 @@ have a table of their own in them (permissions).
 
 import difflib
 import stat
-import tomllib
 from collections.abc import Collection, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -228,6 +227,8 @@ def _read_project(place: Path, *, user_file: Path) -> Layer | None:
     # Most have no table of ours, and are not parsed for it. One that has is ours to complain of.
     if text is None or "turnwise" not in text:
         return None
+    import tomllib
+
     try:
         tools = tomllib.loads(text).get("tool")
     except tomllib.TOMLDecodeError as error:
@@ -243,6 +244,8 @@ def _read_project(place: Path, *, user_file: Path) -> Layer | None:
 
 
 def _parse(text: str, *, path: Path) -> Mapping[str, object]:
+    import tomllib
+
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -5,7 +5,6 @@ Gateways pass the texts of other providers through, so every family reads every 
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from email.utils import mktime_tz, parsedate_tz
 
 import msgspec
 
@@ -24,56 +23,54 @@ STATUSES: Mapping[int, FaultKind] = {
 
 # What the message says -> kind, first match. Consulted because many endpoints report an overflow and a spent quota under
 # `invalid_request_error` or a bare status. Each with the endpoint whose text it is.
-MESSAGES: tuple[tuple[re.Pattern[str], FaultKind], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), kind)
-    for pattern, kind in (
-        # OpenAI, DeepSeek, OpenRouter, vLLM: "(This model's|This endpoint's) maximum context length is N tokens"
-        (r"maximum context length", FaultKind.CONTEXT_OVERFLOW),
-        # OpenAI (Responses): "Your input exceeds the context window of this model"; llama.cpp: "exceeds the available context
-        # size"; Anthropic: "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"
-        (
-            r"exceed\w* (the |this |your )?(model'?s )?(available |maximum )?context (window|size|length|limit)",
-            FaultKind.CONTEXT_OVERFLOW,
-        ),
-        # xAI: "This model's maximum prompt length is N but the request contains M tokens"
-        (r"maximum prompt length", FaultKind.CONTEXT_OVERFLOW),
-        # Mistral: "Prompt contains N tokens ... too large for model with M maximum context length"
-        (r"prompt contains \d+ tokens.{0,200}too large", FaultKind.CONTEXT_OVERFLOW),
-        # Anthropic: "prompt is too long: 210000 tokens > 200000 maximum"; Bedrock: "Input is too long for requested model"
-        (r"(prompt|input) is too long", FaultKind.CONTEXT_OVERFLOW),
-        # Gemini: "The input token count (N) exceeds the maximum number of tokens"
-        (r"input token count .{0,40}exceeds the maximum", FaultKind.CONTEXT_OVERFLOW),
-        # vLLM: "The decoder prompt (length N) is longer than the maximum model length of M", "The prompt (total length N) is too
-        # long to fit into the model"; SGLang: "The input (N tokens) is longer than the model's context length (M tokens)",
-        # "Input length (N tokens) exceeds the maximum allowed length (M tokens)"
-        (
-            r"longer than the (maximum model|model'?s context) length|too long to fit into the model",
-            FaultKind.CONTEXT_OVERFLOW,
-        ),
-        (r"input length .{0,40}exceeds the maximum allowed length", FaultKind.CONTEXT_OVERFLOW),
-        # Z.ai: "Prompt exceeds max length"; MiniMax: "context window exceeds limit"; Moonshot: "Your request exceeded model token
-        # limit: N"; GitHub Copilot: "prompt token count of N exceeds the limit of M"
-        (
-            r"prompt exceeds max length|context window exceeds limit|exceeded model token limit",
-            FaultKind.CONTEXT_OVERFLOW,
-        ),
-        (r"prompt token count of .{0,20}exceeds the limit", FaultKind.CONTEXT_OVERFLOW),
-        # LM Studio: "The number of tokens to keep from the initial prompt is greater than the context length"
-        (r"greater than the context length|context length of only \d", FaultKind.CONTEXT_OVERFLOW),
-        # Hugging Face TGI: "`inputs` tokens + `max_new_tokens` must be <= N"; Cohere: "too many tokens: size limit exceeded";
-        # Alibaba: "Range of input length should be [1, N]"; OpenAI: "Input tokens exceed the configured limit of N tokens"
-        (r"inputs`? tokens \+ `?max_new_tokens|too many tokens: size limit", FaultKind.CONTEXT_OVERFLOW),
-        (r"range of input length should be|input tokens exceed the configured limit", FaultKind.CONTEXT_OVERFLOW),
-        # Groq: "Please reduce the length of the messages or completion"
-        (r"reduce the length of (the|your) (messages|prompt|input)", FaultKind.CONTEXT_OVERFLOW),
-        # DeepSeek 402 "Insufficient Balance"; OpenRouter 402 "Insufficient credits"
-        (r"insufficient (balance|credits|funds|quota)|run out of credits", FaultKind.QUOTA),
-        # Anthropic: "Your credit balance is too low to access the Anthropic API", under invalid_request_error with HTTP 400
-        (
-            r"credit balance is too low|spend(ing)? limit|reached your specified api usage limits",
-            FaultKind.QUOTA,
-        ),
-    )
+# They are compiled when the first fault is read: most runs read none.
+MESSAGES: tuple[tuple[str, FaultKind], ...] = (
+    # OpenAI, DeepSeek, OpenRouter, vLLM: "(This model's|This endpoint's) maximum context length is N tokens"
+    (r"maximum context length", FaultKind.CONTEXT_OVERFLOW),
+    # OpenAI (Responses): "Your input exceeds the context window of this model"; llama.cpp: "exceeds the available context
+    # size"; Anthropic: "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"
+    (
+        r"exceed\w* (the |this |your )?(model'?s )?(available |maximum )?context (window|size|length|limit)",
+        FaultKind.CONTEXT_OVERFLOW,
+    ),
+    # xAI: "This model's maximum prompt length is N but the request contains M tokens"
+    (r"maximum prompt length", FaultKind.CONTEXT_OVERFLOW),
+    # Mistral: "Prompt contains N tokens ... too large for model with M maximum context length"
+    (r"prompt contains \d+ tokens.{0,200}too large", FaultKind.CONTEXT_OVERFLOW),
+    # Anthropic: "prompt is too long: 210000 tokens > 200000 maximum"; Bedrock: "Input is too long for requested model"
+    (r"(prompt|input) is too long", FaultKind.CONTEXT_OVERFLOW),
+    # Gemini: "The input token count (N) exceeds the maximum number of tokens"
+    (r"input token count .{0,40}exceeds the maximum", FaultKind.CONTEXT_OVERFLOW),
+    # vLLM: "The decoder prompt (length N) is longer than the maximum model length of M", "The prompt (total length N) is too
+    # long to fit into the model"; SGLang: "The input (N tokens) is longer than the model's context length (M tokens)",
+    # "Input length (N tokens) exceeds the maximum allowed length (M tokens)"
+    (
+        r"longer than the (maximum model|model'?s context) length|too long to fit into the model",
+        FaultKind.CONTEXT_OVERFLOW,
+    ),
+    (r"input length .{0,40}exceeds the maximum allowed length", FaultKind.CONTEXT_OVERFLOW),
+    # Z.ai: "Prompt exceeds max length"; MiniMax: "context window exceeds limit"; Moonshot: "Your request exceeded model token
+    # limit: N"; GitHub Copilot: "prompt token count of N exceeds the limit of M"
+    (
+        r"prompt exceeds max length|context window exceeds limit|exceeded model token limit",
+        FaultKind.CONTEXT_OVERFLOW,
+    ),
+    (r"prompt token count of .{0,20}exceeds the limit", FaultKind.CONTEXT_OVERFLOW),
+    # LM Studio: "The number of tokens to keep from the initial prompt is greater than the context length"
+    (r"greater than the context length|context length of only \d", FaultKind.CONTEXT_OVERFLOW),
+    # Hugging Face TGI: "`inputs` tokens + `max_new_tokens` must be <= N"; Cohere: "too many tokens: size limit exceeded";
+    # Alibaba: "Range of input length should be [1, N]"; OpenAI: "Input tokens exceed the configured limit of N tokens"
+    (r"inputs`? tokens \+ `?max_new_tokens|too many tokens: size limit", FaultKind.CONTEXT_OVERFLOW),
+    (r"range of input length should be|input tokens exceed the configured limit", FaultKind.CONTEXT_OVERFLOW),
+    # Groq: "Please reduce the length of the messages or completion"
+    (r"reduce the length of (the|your) (messages|prompt|input)", FaultKind.CONTEXT_OVERFLOW),
+    # DeepSeek 402 "Insufficient Balance"; OpenRouter 402 "Insufficient credits"
+    (r"insufficient (balance|credits|funds|quota)|run out of credits", FaultKind.QUOTA),
+    # Anthropic: "Your credit balance is too low to access the Anthropic API", under invalid_request_error with HTTP 400
+    (
+        r"credit balance is too low|spend(ing)? limit|reached your specified api usage limits",
+        FaultKind.QUOTA,
+    ),
 )
 
 # OpenAI: "You exceeded your current quota, please check your plan and billing details". Gemini uses the same words for a
@@ -117,7 +114,7 @@ _INTERNET_DATE = re.compile(
 
 
 def kind_by_message(message: str) -> FaultKind | None:
-    return next((kind for pattern, kind in MESSAGES if pattern.search(message)), None)
+    return next((kind for pattern, kind in MESSAGES if re.search(pattern, message, re.IGNORECASE)), None)
 
 
 def fit_to_show(message: str) -> str:
@@ -153,6 +150,8 @@ def timed(fault: Fault, headers: Mapping[str, str]) -> Fault:
 
 def date_s(text: str) -> float | None:
     """Seconds since 1970 of an HTTP date (RFC 9110) or an internet date (RFC 3339); None where it is neither."""
+    from email.utils import mktime_tz, parsedate_tz
+
     found = _INTERNET_DATE.fullmatch(text.strip())
     try:
         if found is not None:

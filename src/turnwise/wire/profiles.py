@@ -1,9 +1,7 @@
 """Endpoints and their quirks: one typed row each, read from `profiles.toml`. Chosen by name, never sniffed from a URL."""
 
 import functools
-import tomllib
 from collections.abc import Mapping
-from importlib import resources
 from typing import Literal
 
 import msgspec
@@ -71,10 +69,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 @functools.cache
 def builtin_profiles() -> Mapping[str, Profile]:
     """The rows of `profiles.toml` by name."""
+    from importlib import resources
+
     text = resources.files("turnwise.wire").joinpath("profiles.toml").read_text(encoding="utf-8")
     return parse_profiles(text)
 
 
 def parse_profiles(text: str) -> dict[str, Profile]:
     """`[name]` tables of TOML -> profiles. Raises msgspec.ValidationError naming the field, tomllib.TOMLDecodeError."""
+    import tomllib
+
     return {name: msgspec.convert({"name": name, **row}, Profile) for name, row in tomllib.loads(text).items()}
