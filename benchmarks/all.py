@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument(
         "--quick", action="store_true", help="tiny sizes, one round: proves that it runs; needs --results"
     )
+    parser.add_argument("--long", action="store_true", help="sizes at which a peer takes minutes, too")
     parser.add_argument("--only", choices=["turnwise"], help="leave out the peers; needs --results")
     parser.add_argument(
         "--results", type=Path, metavar="FILE", help="keep the results there, and leave the page as it is"
@@ -59,6 +60,7 @@ def measured(name: str, *, options: argparse.Namespace, path: Path) -> bool:
             benchmark,
             quick=options.quick,
             with_peers=options.only is None,
+            long=options.long,
             rounds=options.rounds or (1 if options.quick else benchmark.rounds),
         )
     except Exception:  # noqa: BLE001 (the other benchmarks are still worth their run)

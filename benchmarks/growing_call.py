@@ -130,8 +130,8 @@ BENCHMARK = Benchmark(
     name="growing_call",
     title="One growing call",
     about=(
-        f"One tool call whose arguments come in deltas of {PIECE} characters, over a socket, every delta handed to a watcher: CPU "
-        "of the client's process. Sizes are left out where a peer would take more than a few seconds; nothing is "
+        f"One tool call whose arguments come in deltas of {PIECE} characters, over a socket, every delta handed to a watcher: "
+        "CPU of the client's process. Sizes are left out where a peer would take more than a few seconds; nothing is "
         "extrapolated. Ways as in decoding a stream; LangChain's chunks are added up, which is how one gets at the "
         "call, and the AI SDK's parts are made messages by `readUIMessageStream`, as its chat hooks do."
     ),

@@ -24,6 +24,7 @@ def run(benchmark: Benchmark, argv: Sequence[str] | None = None) -> int:
         benchmark,
         quick=options.quick,
         with_peers=options.only is None,
+        long=options.long,
         rounds=options.rounds or (1 if options.quick else benchmark.rounds),
     )
     if path is not None:
@@ -37,11 +38,11 @@ def run(benchmark: Benchmark, argv: Sequence[str] | None = None) -> int:
     return 1 if any(record.failed for record in section.records if record.system == "turnwise") else 0
 
 
-def take(benchmark: Benchmark, *, quick: bool, with_peers: bool, rounds: int) -> Section:
+def take(benchmark: Benchmark, *, quick: bool, with_peers: bool, long: bool, rounds: int) -> Section:
     """One run of the benchmark."""
     say(f"== {benchmark.title}")
     with tempfile.TemporaryDirectory(prefix="turnwise-benchmark-") as folder, ExitStack() as stack:
-        options = Options(quick=quick, with_peers=with_peers, rounds=rounds, folder=Path(folder))
+        options = Options(quick=quick, with_peers=with_peers, long=long, rounds=rounds, folder=Path(folder))
         parts = [part for part in benchmark.build(options, stack) if with_peers or not part.is_peer]
         records = records_of(measure(parts, rounds=rounds))
     records += derived(benchmark, records)
@@ -59,6 +60,7 @@ def _parser(benchmark: Benchmark) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=f"{benchmark.title}. {benchmark.about}")
     parser.add_argument("--rounds", type=int, metavar="N", help=f"rounds to take the median of ({benchmark.rounds})")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, one round: proves that it runs")
+    parser.add_argument("--long", action="store_true", help="sizes at which a peer takes minutes, too")
     parser.add_argument("--only", choices=["turnwise"], help="leave out the peers")
     parser.add_argument("--json", action="store_true", help="print the records as JSON in place of tables")
     parser.add_argument(

@@ -78,6 +78,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     quick: bool
     with_peers: bool
+    long: bool  # sizes at which a peer takes minutes, too
     rounds: int
     folder: Path  # for prepared files; it is gone afterwards
 

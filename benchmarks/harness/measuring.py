@@ -82,9 +82,12 @@ def derived(benchmark: Benchmark, records: Sequence[Record]) -> list[Record]:
 def ratios_of(benchmark: Benchmark, records: Sequence[Record]) -> list[RatioRecord]:
     """How turnwise stands to the systems that the benchmark wants it held against."""
     medians = {(r.group, r.case, r.measure, r.system): r.median for r in records if r.median}
+    measured = {(record.group, record.case, record.measure) for record in records}
     found: list[RatioRecord] = []
     for ratio in benchmark.ratios:
         where = (ratio.group, ratio.case, ratio.measure)
+        if where not in measured:
+            continue  # a size that only longer runs have
         ours = medians.get((*where, "turnwise"))
         theirs = [(medians[(*where, system)], system) for system in ratio.against if (*where, system) in medians]
         best, system = min(theirs, default=(None, ""))

@@ -1,0 +1,45 @@
+"""turnwise: `Agent.run`, with everything that it does by default; with a journal where the case names one."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from uuid import uuid4
+
+from looping import INSTRUCTIONS, PROMPT, Archive, Case, Task, measure, run
+
+from turnwise import Agent, Journal, tool
+from turnwise.drivers.clock import SystemClock
+
+
+async def main(given: Task) -> None:
+    async def loop(case: Case, url: str, archive: Archive) -> str:
+        @tool
+        async def look(key: str) -> str:
+            """Look something up.
+
+            Args:
+                key: What to look up.
+            """
+            return await archive.look(key)
+
+        with ExitStack() as stack:
+            journal = None
+            if case["journal"]:
+                journal = stack.enter_context(Journal.open(Path(f"{case['journal']}-{uuid4()}"), clock=SystemClock()))
+            agent = Agent(
+                f"openai_chat:{case['model']}",
+                base_url=url + "/v1",
+                api_key="nothing",
+                tools=[look],
+                instructions=INSTRUCTIONS,
+                max_steps=case["steps"] + 5,
+                journal=journal,
+            )
+            async with agent:
+                result = await agent.run(PROMPT)
+        assert result.complete, (result.stop_reason, result.fault)
+        return result.text
+
+    await measure(given, loop=loop, distribution="turnwise")
+
+
+run(main)
