@@ -9,8 +9,8 @@ import pytest
 from turn.playing import ASK, CONFIG, Played, call, play, says
 from turnwise.rules.budget import ModelLimits, message_bytes, output_reserve, prompt_capacity, window_of
 from turnwise.rules.compaction import LEFT_OUT, MORE_FOLLOWS, SUMMARY_HEAD
-from turnwise.rules.limits import MaxCost, MaxRequests
-from turnwise.rules.pricing import PriceRow
+from turnwise.rules.limits import MaxCost, MaxRequests, MaxTokens, most_usd
+from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
@@ -191,10 +191,36 @@ def test_a_summary_never_takes_the_request_that_is_kept_for_the_answer(kind: str
         assert (played.result.text, played.result.origin) == ("Done.", "model"), most
 
 
+@pytest.mark.promise("end:budget", "cut:budget")
+@pytest.mark.parametrize("kind", ["tokens", "money"])
+def test_a_limit_of_tokens_holds_through_summaries_and_ends_with_the_models_answer(kind: str) -> None:
+    """Proves: what a summary took is counted and the smaller prompt behind it as well, so the answer is asked for in time and not
+    too early; by the provider's own count nothing goes over."""
+    row = PriceRow(plan="tokens", source="test", tokens=(TokenPrices(input=Decimal(3), output=Decimal(15)),))
+    summaries = 0
+    for most in range(50_000, 450_000, 25_000):
+        limit = MaxTokens(most) if kind == "tokens" else MaxCost(most * 3 / Decimal(1_000_000))
+        config = msgspec.structs.replace(ROOMY, limits=limit, prices={"m": row} if kind == "money" else {})
+        played = _play_with_summaries(steps(90), summary="SUMMARY " * 100, config=config, bytes_a_token=4)
+        result, last = played.result, played.requests[-1]
+        summaries += result.requests_by_purpose.get("compact", 0)
+        assert (last.purpose, last.request.tool_choice, result.origin) == ("step", "none", "model"), most
+        if kind == "tokens":
+            assert result.usage.input_tokens + result.usage.output_tokens <= most
+        else:
+            assert result.charged_usd is not None and result.charged_usd <= most_usd(limit)
+    assert summaries > 10
+
+
 def _play_with_summaries(
-    script: list[Response], *, summary: str, earlier: tuple[Message, ...] = (), config: TurnConfig = ROOMY
+    script: list[Response],
+    *,
+    summary: str,
+    earlier: tuple[Message, ...] = (),
+    config: TurnConfig = ROOMY,
+    bytes_a_token: int = 0,
 ) -> Played:
-    """Steps as scripted, then the answer; a summary wherever one is asked for."""
+    """Steps as scripted, then the answer; a summary wherever one is asked for. With `bytes_a_token` the provider counts."""
     started = TurnStarted(config=config, input=(ASK,))
     turn, command = Turn.start(started, earlier=earlier)
     events: list[Event] = [started]
@@ -213,6 +239,12 @@ def _play_with_summaries(
                 raise AssertionError(command)
         if isinstance(command, SendRequest):
             requests.append(command)
+        if bytes_a_token and isinstance(command, SendRequest) and isinstance(event, ResponseReceived):
+            usage = Usage(
+                input_tokens=sum([_weight(message) for message in command.request.messages]) // bytes_a_token,
+                output_tokens=_weight(event.response.message) // bytes_a_token,
+            )
+            event = ResponseReceived(number=event.number, response=msgspec.structs.replace(event.response, usage=usage))
         events.append(event)
         command = turn.receive(event)
     return Played(requests, [], command.result, events, turn)
