@@ -5,7 +5,19 @@ from typing import Literal
 
 import pytest
 
-from turnwise import Agent, Journal, RetryPolicy, tool
+from turnwise import (
+    Agent,
+    Approval,
+    Asking,
+    Journal,
+    PermissionRule,
+    Policy,
+    RetryPolicy,
+    StopReason,
+    read_prices,
+    tool,
+)
+from turnwise.drivers.ledger_queries import Span
 from turnwise.drivers.prices import Prices
 from turnwise.drivers.tools import Tool
 from turnwise.drivers.workspace import workspace_tools
@@ -108,6 +120,48 @@ def test_it_is_on_offer_where_the_plan_bills_by_the_request() -> None:
     assert names_offered({}, prices=Prices()) == ["read"]
     assert names_offered({"script": False}, prices=BY_REQUEST) == ["read"]
     assert names_offered({"script": True}, prices=BY_TOKEN) == ["read", "script"]
+
+
+@pytest.mark.promise("bill:saved", "wait:ask")
+async def test_a_program_that_is_allowed_later_is_counted_with_the_next_request() -> None:
+    """Proves: the person leaves the program for later; the run that takes the answer up runs it before its first request, and
+    that one has the calls in the ledger. Nothing of it ran before, and it ran once."""
+    ran: list[str] = []
+
+    @tool(effect="read")
+    def look(path: str) -> str:
+        """Look."""
+        ran.append(path)
+        return path
+
+    async def approver(asking: Asking) -> list[Approval]:
+        return [Approval(call_id=ask.call.id, verdict="later") for ask in asking.asks]
+
+    with Journal.open(None, clock=FakeClock()) as journal:
+        model = ScriptedModel(
+            [call(NAME, id="c", program='look("a")\nawait asyncio.gather(look("b"), look("c"))'), "Done."]
+        )
+        agent = Agent(
+            "openai_chat:m",
+            base_url=model.endpoint.base_url,
+            transport=model,
+            tools=[look],
+            script=True,
+            policy=Policy(rules=(PermissionRule(verdict="ask", tool=NAME),), attended=True),
+            approver=approver,
+            prices=Prices(user=read_prices({"*": {"request": "0.01"}}, named="the test", source="the test")),
+            journal=journal,
+        )
+        first = await agent.run("go")
+        assert (first.stop_reason, ran, [ask.call.id for ask in first.asks]) == (StopReason.WAITING, [], ["c"])
+        approved = [Approval(call_id="c", verdict="allow")]
+        second = await agent.run(session=first.session, approvals=approved)
+        assert (second.text, ran) == ("Done.", ["a", "b", "c"])
+        entries = journal.ledger.entries(Span())
+        assert [(one.calls, one.programs, one.program_calls) for one in entries] == [(1, 0, 0), (0, 1, 3)]
+        bills = journal.ledger.bills_by_request(Span())
+        assert sum(bill.saved.requests for bill in bills) == 2
+        assert [one.saved_requests for one in (*first.ledger, *second.ledger)] == [0, 2]
 
 
 async def test_a_fallback_has_the_same_tools_whatever_its_plan() -> None:
