@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from turnwise.drivers.sandbox.keeper import descendants, send
 
@@ -93,9 +94,8 @@ def _guard(descriptors: Sequence[int]) -> str:
 
 
 def _input_of(transport: asyncio.SubprocessTransport) -> asyncio.WriteTransport:
-    pipe = transport.get_pipe_transport(0)
-    assert isinstance(pipe, asyncio.WriteTransport)
-    return pipe
+    # uvloop's is one in all but name, so nothing can be asserted of it
+    return cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
 
 
 async def _end(transport: asyncio.SubprocessTransport, child: _Child, *, supervised: bool, watches: bool) -> None:

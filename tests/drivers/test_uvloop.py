@@ -1,0 +1,41 @@
+"""Programs may run turnwise in uvloop's event loop, whose transports and processes are not asyncio's own."""
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from turnwise.drivers.workspace.processes import run_group
+
+uvloop = pytest.importorskip("uvloop", reason="the extra `uvloop` is not installed")
+Outcome = TypeVar("Outcome")
+
+
+def in_uvloop(main: Coroutine[object, object, Outcome]) -> Outcome:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(asyncio.wait_for(main, 20))
+
+
+def test_a_command_gets_its_input_and_gives_its_output(tmp_path: Path) -> None:
+    """As hooks are run."""
+    said: list[bytes] = []
+    command = ["/bin/sh", "-c", "tr a-z A-Z; exit 3"]
+    running = run_group(command, cwd=tmp_path, env={}, timeout_s=10, on_output=said.append, given=b"hello")
+    assert (in_uvloop(running), b"".join(said)) == (3, b"HELLO")
+
+
+def test_a_command_out_of_time_is_ended(tmp_path: Path) -> None:
+    """One that ends by itself when its input closes, and one that does not."""
+    for watches in (True, False):
+        running = run_group(
+            ["/bin/sh", "-c", "cat"] if watches else ["/bin/sh", "-c", "trap '' TERM; while :; do sleep 1; done"],
+            cwd=tmp_path,
+            env={},
+            timeout_s=0.05,
+            on_output=lambda _: None,
+            watches=watches,
+        )
+        with pytest.raises(TimeoutError):
+            in_uvloop(running)
