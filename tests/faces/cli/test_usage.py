@@ -10,15 +10,16 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from faces.cli.running import Cli, at, begin, end
 from faces.cli.test_processes import wait_until
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, journal_path
-from turnwise.drivers.ledger_queries import Span
+from turnwise.drivers.ledger_queries import Span, Total, sum_of_totals
 from turnwise.errors import CallerError
-from turnwise.faces.cli.money import cost_said, usd_said
-from turnwise.faces.cli.usage import since_of
+from turnwise.faces.cli.money import cost_said, saved_said, usd_said
+from turnwise.faces.cli.usage import Report, lines_of, since_of, table_of
 from turnwise.lab import Lab
 from turnwise.rules.pricing import Cost
 
@@ -99,6 +100,58 @@ def test_what_programs_saved_is_in_the_table_as_json_and_as_csv(lab: Lab, priced
     assert " saved" in head
     (reads,) = [line for line in lines if line.startswith("openai_chat:script-ten-reads")]
     assert reads.split()[5:7] == ["$0.0200", "$0.0900"]
+
+
+def test_figures_stay_whole_on_a_narrow_terminal() -> None:
+    """The name folds and the bars go: a figure that is cut short is a wrong one. A program that called nothing is a loss."""
+    cent = Decimal("0.01")
+    rows = [
+        total(
+            "chutes:deepseek-ai/DeepSeek-V3-0324",
+            cost=Cost(usd=42 * cent, requests=42),
+            saved=Cost(usd=9 * cent, requests=9),
+        ),
+        total("p:m", cost=Cost(usd=2 * cent, requests=2), saved=Cost(usd=-cent, requests=-1)),
+        total("p:n", cost=Cost(requests=2, unknown=2), saved=Cost(requests=3, unknown=3)),
+    ]
+    console = Console(file=io.StringIO(), width=80)
+    report = Report(since=0, by="model", rows=rows, total=sum_of_totals(rows), by_request=[])
+    console.print(table_of(report, titles={}, bar=""))
+    assert isinstance(console.file, io.StringIO)
+    figures = [line.split()[-6:] for line in console.file.getvalue().splitlines() if "123,456" in line]
+    assert figures == [
+        ["42", "123,456", "1,000", "5,000", "$0.420", "$0.0900"],
+        ["2", "123,456", "1,000", "5,000", "$0.0200", "-$0.0100"],
+        ["2", "123,456", "1,000", "5,000", "unknown", "unknown"],
+    ]
+    said = [saved_said(row.saved) for row in (*rows, sum_of_totals(rows)) if row is not None]
+    assert said == [
+        "9 requests, $0.0900",
+        "1 request, $0.0100",
+        "3 requests, unknown",
+        "11 requests, $0.0800 where the price is known",
+    ]
+    assert "calls cost more than they saved, on plans by request: 1 request, $0.0100" in "".join(lines_of(rows[1]))
+
+
+def total(key: str, *, cost: Cost, saved: Cost) -> Total:
+    """A line that was never sent."""
+    return Total(
+        key=key,
+        cost=cost,
+        again=Cost(),
+        unfinished=0,
+        input_tokens=123_456,
+        output_tokens=5_000,
+        reasoning_tokens=0,
+        cache_read_tokens=1_000,
+        cache_write_tokens=0,
+        sent_bytes=1,
+        received_bytes=1,
+        seconds=1.0,
+        cache_saved_usd=Decimal(0),
+        saved=saved,
+    )
 
 
 def test_programs_are_on_offer_by_the_plan_or_by_option(lab: Lab, priced: Path, cli: Cli) -> None:

@@ -16,8 +16,8 @@ def cost_said(cost: Cost) -> str:
 
 
 def saved_said(saved: Cost) -> str:
-    """`9 requests, $0.0900`; below 0 it took more than it spared."""
-    if saved.requests < 0:
-        more = Cost(usd=-saved.usd, requests=-saved.requests, unknown=-saved.unknown)
-        return f"{many(more.requests, 'request')} more, {cost_said(more)}"
-    return f"{many(saved.requests, 'request')}, {cost_said(saved)}"
+    """`9 requests, $0.0900`: how much was saved, or lost where it is below 0."""
+    requests = many(abs(saved.requests), "request")
+    if saved.unknown == saved.requests:
+        return f"{requests}, {UNKNOWN}"
+    return f"{requests}, {usd_said(abs(saved.usd))}" + (" where the price is known" if saved.unknown else "")

@@ -38,6 +38,7 @@ turnwise.toml, or in the file that TURNWISE_PRICES names."""
 
 DAYS = 14  # that `--by day` shows unless told otherwise
 BAR = 12  # characters
+WIDE = 100  # columns: a narrower terminal has no room for bars beside the figures
 TURNS_SHOWN = 10  # of those on plans by request; --json has all
 AGO = re.compile(r"(\d{1,5})([hdw])")
 UNITS = {"h": "hours", "d": "days", "w": "weeks"}
@@ -164,7 +165,8 @@ def show(report: Report, *, titles: dict[str, str], stream: TextIO) -> None:
     if report.total is None:
         console.print(f"no requests{when}; `turnwise usage --since all` shows all that there were")
         return
-    console.print(table_of(report, titles=titles, bar=bar_of(stream)))
+    bar = bar_of(stream) if console.width >= WIDE else ""
+    console.print(table_of(report, titles=titles, bar=bar))
     for line in lines_of(report.total):
         console.print(line, soft_wrap=True)
     for line in saving_lines(report.by_request, titles=titles):
@@ -173,11 +175,12 @@ def show(report: Report, *, titles: dict[str, str], stream: TextIO) -> None:
 
 def table_of(report: Report, *, titles: dict[str, str], bar: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(report.by, no_wrap=True, overflow="ellipsis", max_width=44)
+    table.add_column(report.by, overflow="fold", max_width=44)  # figures stay whole
     saves = any(row.saved.requests for row in report.rows)
     for name in ("requests", "tokens in", "cached", "tokens out", "cost", *(["saved"] if saves else [])):
-        table.add_column(name, justify="right")
-    table.add_column("")
+        table.add_column(name, justify="right", no_wrap=True)
+    if bar:
+        table.add_column("", no_wrap=True)
     priced = any(row.cost.usd for row in report.rows)
     sizes = [row.cost.usd if priced else Decimal(row.cost.requests) for row in report.rows]
     most = max(sizes, default=ZERO)
@@ -190,7 +193,7 @@ def table_of(report: Report, *, titles: dict[str, str], bar: str) -> Table:
             f"{row.output_tokens:,}",
             short_cost(row.cost),
             *([short_cost(row.saved) if row.saved.requests else ""] if saves else []),
-            Styled(bar * (round(BAR * size / most) if most else 0), style="cyan"),
+            *([Styled(bar * (round(BAR * size / most) if most else 0), style="cyan")] if bar else []),
         )
     return table
 
@@ -215,7 +218,8 @@ def lines_of(total: Total) -> list[str]:
         word = "saved" if total.cache_saved_usd >= 0 else "cost more than they saved, by"
         lines.append(f"caches {word} {usd_said(abs(total.cache_saved_usd))} ({total.cache_read_tokens:,} tokens read)")
     if total.saved.requests:
-        lines.append(f"programs and parallel calls saved, on plans by request: {saved_said(total.saved)}")
+        word = "saved" if total.saved.requests > 0 else "cost more than they saved"
+        lines.append(f"programs and parallel calls {word}, on plans by request: {saved_said(total.saved)}")
     if total.again.requests:
         lines.append(f"retries and continuations: {many(total.again.requests, 'request')}, {cost_said(total.again)}")
     if total.unfinished:
@@ -232,7 +236,8 @@ def saving_lines(bills: Sequence[TurnBill], *, titles: dict[str, str]) -> list[s
     lines = ["", "plans by request: each turn, and with one request for each tool call"]
     for bill in bills[-TURNS_SHOWN:]:
         instead = UNKNOWN if bill.one_a_call_usd is None else usd_said(bill.one_a_call_usd)
-        saved = f"; saved {saved_said(bill.saved)}" if bill.saved.requests else ""
+        word = "saved" if bill.saved.requests > 0 else "lost"
+        saved = f"; {word} {saved_said(bill.saved)}" if bill.saved.requests else ""
         lines.append(
             f"  {bill.session[-8:]} {shortened(titles.get(bill.session, ''), limit=34):<34}  "
             f"{many(bill.cost.requests, 'request')}, {cost_said(bill.cost)}; "
