@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
 import os
 import socket
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 KEEPALIVE_S = 50.0
 # aiohttp's 8190 is too small for the headers of some gateways (long `set-cookie` and policy headers).
 HEADER_BYTES = 64 * 1024
-LARGE_BYTES = 1024 * 1024  # aiohttp.payload.TOO_LARGE_BYTES_BODY
-BLOCK_BYTES = 256 * 1024  # what asyncio asks a socket, and TLS, for at a time (`max_size`)
+WARNED_BYTES = 1024 * 1024  # aiohttp.payload.TOO_LARGE_BYTES_BODY
+LARGE_BYTES = 8 * 1024 * 1024  # what is written at once: two million tokens of text, less than some pictures
 # What aiohttp holds of a body before it stops reading (twice this). Below it, it looks for more to parse with every chunk of
 # the transfer encoding that is taken out: 1.4 us a chunk with its own 256 KiB, 1.0 with this (20,000 chunks, measured).
 READ_BYTES = 32 * 1024
@@ -85,9 +86,7 @@ class AiohttpTransport:
 
         loop = asyncio.get_running_loop()
         if self._session is None:
-            # asyncio reads into a new block each time, which then shrinks to what came. glibc maps and unmaps blocks of
-            # this size, 12 us a read, until it has once seen a larger one freed (mallopt(3), M_MMAP_THRESHOLD).
-            bytes(2 * BLOCK_BYTES)
+            _keep_blocks()
             self._loop = loop
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S)
             self._session = aiohttp.ClientSession(
@@ -139,9 +138,26 @@ def _goes_directly(host: str, *, no_proxy: str) -> bool:
     return False
 
 
-def _payload(body: bytes) -> bytes | io.BytesIO:
-    """A large body is written piece by piece (and not copied): aiohttp writes bytes at once, and warns where they are many."""
-    return body if len(body) <= LARGE_BYTES else io.BytesIO(body)
+@functools.cache  # the second time it would be memory that is kept, and written to
+def _keep_blocks() -> None:
+    """glibc maps no block of up to this size for itself any more (mallopt(3), M_MMAP_THRESHOLD: the largest that was freed).
+
+    asyncio reads into a new block of 256 KB each time, which then shrinks to what came; a body is copied on its way to the
+    socket, a longer one in every step. Mapping, filling with zeros and unmapping cost 12 us a read and 0.4 ms a megabyte sent.
+    """
+    bytes(2 * LARGE_BYTES)
+
+
+def _payload(body: bytes) -> object:
+    """A very large body is written piece by piece, and not copied: aiohttp writes bytes at once, and warns where they are
+    many."""
+    if len(body) <= WARNED_BYTES:
+        return body
+    if len(body) > LARGE_BYTES:
+        return io.BytesIO(body)
+    from turnwise.drivers.whole_body import WholeBody
+
+    return WholeBody(body)
 
 
 async def _chunks(response: aiohttp.ClientResponse, request: HttpRequest) -> AsyncGenerator[bytes]:
