@@ -462,8 +462,19 @@ class _Running:
         if call.id not in self._script_began_s:
             self._script_began_s[call.id] = self._clock.monotonic()
             self._tell(ToolStarted(call))
+        for result in command.results:
+            if inner := self._unanswered.pop(result.call_id, None):
+                said = (Text(result.text),)
+                self._tell(
+                    CallAnswered(
+                        inner,
+                        ToolResult(call_id=inner.id, name=inner.name, content=said, is_error=result.is_error),
+                    )
+                )
         event = await self._scripts.run(command)
-        if isinstance(event, ScriptFinished):
+        if isinstance(event, ScriptCalled):
+            self._unanswered |= {inner.id: inner for inner in event.calls}
+        else:
             self._unanswered.pop(call.id, None)
             seconds = self._clock.monotonic() - self._script_began_s[call.id]
             content = (Text(event.text),)

@@ -102,6 +102,29 @@ def test_what_programs_saved_is_in_the_table_as_json_and_as_csv(lab: Lab, priced
     assert reads.split()[5:7] == ["$0.0200", "$0.0900"]
 
 
+@pytest.mark.promise("wait:ask", "step:every-call-answered")
+def test_what_is_denied_inside_a_program_is_said_as_outside(lab: Lab, folder: Path, cli: Cli) -> None:
+    """Proves: nobody is there to be asked: the call inside is shown with its result, and named at the end and in the JSON."""
+    (folder / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+    ran = cli("run", "Mend it.", "--script", *at(lab, "script-read-edit-test"))
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "The program did not get through.")
+    assert "✗ edit: Denied: `edit` was not run." in ran.err
+    assert "not run, as nobody is there to be asked: edit\n" in ran.err
+    *events, last = cli("run", "Mend it.", "--script", "--json", *at(lab, "script-read-edit-test")).events()
+    assert [one["name"] for one in last["denied"]] == ["edit"]
+    shown = [(one["event"], one["id"]) for one in events if one["event"] in ("tool_call", "tool_result")]
+    program = shown[0][1]
+    assert shown == [
+        ("tool_call", program),
+        ("tool_call", f"{program}/1"),
+        ("tool_result", f"{program}/1"),
+        ("tool_call", f"{program}/2"),
+        ("tool_result", f"{program}/2"),
+        ("tool_result", program),
+    ]
+    assert (folder / "calc.py").read_text() == "def add(a, b):\n    return a - b\n"
+
+
 def test_figures_stay_whole_on_a_narrow_terminal() -> None:
     """The name folds and the bars go: a figure that is cut short is a wrong one. A program that called nothing is a loss."""
     cent = Decimal("0.01")
