@@ -150,13 +150,14 @@ BENCHMARK = Benchmark(
     name="loops",
     title="The tool loop",
     about=(
-        "A scripted model asks for a call in every step, each with its own arguments, and answers in the end; Chat Completions, "
-        "streamed, the tool an `async` function that returns a short text, or one of 2 KB. CPU of the client's process for the "
-        "whole loop, divided by the steps. turnwise runs with all its defaults (rules, loop detection, budgets, ledger), with "
-        "and without a journal on disk (SQLite in WAL mode, `synchronous=NORMAL`). The openai package has no loop, so it is "
-        "driven by hand as its guides show; pydantic-ai's `Agent.run` with a stream handler, openai-agents' "
-        "`Runner.run_streamed`, LangChain's `create_agent`, the AI SDK's `streamText`. Peers whose steps get dearer with every step are "
-        f"measured up to {PEER_STEPS[SMALL]} steps, {PEER_STEPS[TOGETHER]} of four calls (`--long`: 500, which takes minutes)."
+        "A scripted model asks for a call in every step, each with its own arguments, and answers in the end; Chat "
+        "Completions, streamed, the tool an `async` function that returns a short text, or one of 2 KB. CPU of the client's "
+        "process for the whole loop, divided by the steps. turnwise runs with all its defaults (rules, loop detection, "
+        "budgets, ledger), with and without a journal on disk (SQLite in WAL mode, `synchronous=NORMAL`). The openai package "
+        "has no loop, so it is driven by hand as its guides show; pydantic-ai's `Agent.run` with a stream handler, "
+        "openai-agents' `Runner.run_streamed`, LangChain's `create_agent`, the AI SDK's `streamText`. Peers whose steps get "
+        f"dearer with every step are measured up to {PEER_STEPS[SMALL]} steps, {PEER_STEPS[TOGETHER]} of four calls "
+        "(`--long`: 500, which takes minutes)."
     ),
     build=build,
     rounds=3,
