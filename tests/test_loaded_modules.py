@@ -1,0 +1,147 @@
+"""What each way of starting loads: no clock is looked at, but each module that comes in by mistake costs its milliseconds."""
+
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+WAIT_S = 30
+IMPORTED = re.compile(r"^import time:\s+\d+ \|\s+\d+ \|\s+(\S+)$", re.MULTILINE)
+# Of path files of installers; and what Python itself tries (`pickle` does, for Jython).
+PYTHONS = {"_distutils_hack", "_virtualenv", "sitecustomize", "usercustomize", "org"}
+TURNWISE = ("-c", "import sys; from turnwise.faces.cli.main import main; sys.argv[0] = 'turnwise'; main()")
+
+
+def started(*args: str, folder: Path) -> "subprocess.Popen[str]":
+    """A fresh process that tells each module that it has imported."""
+    env = {"HOME": str(folder), "OPENAI_API_KEY": "sk-test-0123456789", "TURNWISE_STATE_DIR": str(folder / "state")}
+    return subprocess.Popen(
+        [sys.executable, "-X", "importtime", *args],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=env,
+    )
+
+
+def imported(*args: str, folder: Path) -> set[str]:
+    """The modules that a process has loaded, or tried to, by its end."""
+    process = started(*args, folder=folder)
+    _, told = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0, told[-2000:]
+    return set(IMPORTED.findall(told))
+
+
+def imported_until_request(args: Sequence[str], *, folder: Path) -> set[str]:
+    """The modules that a process has loaded when its first request has wholly arrived: it is killed then."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(WAIT_S)
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        process = started(*TURNWISE, *args, "--base-url", url, folder=folder)
+        told: list[str] = []
+        assert process.stderr is not None and process.stdout is not None
+        reader = threading.Thread(target=lambda stream: told.append(stream.read()), args=(process.stderr,))
+        reader.start()
+        try:
+            connection, _ = server.accept()
+            with connection:
+                connection.settimeout(WAIT_S)
+                read_request(connection)
+                process.kill()
+        finally:
+            process.kill()
+            process.wait(WAIT_S)
+            reader.join(WAIT_S)
+            process.stdout.close()
+            process.stderr.close()
+    return set(IMPORTED.findall(told[0]))
+
+
+def read_request(connection: socket.socket) -> None:
+    got = b""
+    while True:
+        head, blank, body = got.partition(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+        if blank and length is not None and len(body) >= int(length[1]):
+            return
+        piece = connection.recv(65536)
+        assert piece, "the connection ended within its request"
+        got += piece
+
+
+def strangers(modules: set[str]) -> set[str]:
+    """The packages among them that are neither Python's nor turnwise's."""
+    packages = {name.partition(".")[0] for name in modules}
+    return packages - sys.stdlib_module_names - PYTHONS - {"turnwise", "__editable__"}
+
+
+def rooms(modules: set[str]) -> set[str]:
+    return {name for name in modules if name.startswith("turnwise")}
+
+
+def test_importing_turnwise_loads_its_version(tmp_path: Path) -> None:
+    """And nothing else of ours, and nobody else's."""
+    found = imported("-c", "import turnwise", folder=tmp_path)
+    assert (rooms(found), strangers(found)) == ({"turnwise", "turnwise._version"}, set())
+    assert not found & {"asyncio", "logging", "ssl", "inspect", "json", "decimal"}
+
+
+def test_an_agent_loads_msgspec_only(tmp_path: Path) -> None:
+    """`from turnwise import Agent, tool`; of Python's own nothing that only some runs need; no family's codec."""
+    found = imported("-c", "from turnwise import Agent, tool", folder=tmp_path)
+    assert strangers(found) == {"msgspec", "typing_extensions"}
+    assert not found & {"tomllib", "importlib.resources", "email.utils", "shutil", "tempfile", "zipfile", "http.client"}
+    assert not [
+        name for name in found if re.match(r"turnwise\.(wire\.(openai|anthropic|gemini)|lab|testing|faces\.cli)", name)
+    ]
+
+
+def test_the_version_is_told_without_a_loop_or_a_journal(tmp_path: Path) -> None:
+    """`turnwise --version`."""
+    found = imported(*TURNWISE, "--version", folder=tmp_path)
+    assert strangers(found) == {"click", "msgspec", "typing_extensions"}
+    assert {name.partition(".")[2].partition(".")[0] for name in rooms(found)} == {
+        "",
+        "_version",
+        "errors",
+        "faces",
+        "vocab",
+    }
+    assert not found & {"asyncio", "ssl", "sqlite3", "logging", "tomllib"}
+
+
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_help_is_shown_without_what_runs(tmp_path: Path, command: str) -> None:
+    """`turnwise run --help`: the options' own modules, no event loop, no agent, no journal."""
+    found = imported(*TURNWISE, command, "--help", folder=tmp_path)
+    assert strangers(found) == {"click", "msgspec", "typing_extensions"}
+    assert not found & {"asyncio", "ssl", "sqlite3", "logging", "tomllib", "turnwise.drivers.journal"}
+    assert not [
+        name for name in found if re.match(r"turnwise\.(drivers\.(runner|workspace|sandbox)|faces\.agent|wire)", name)
+    ]
+
+
+def test_a_run_loads_what_its_first_request_needs(tmp_path: Path) -> None:
+    """`turnwise run` until its request has arrived: no prices, no pydantic, no parser of commands, no other family, nothing of a
+    terminal."""
+    found = imported_until_request(["run", "-m", "openai:gpt-5", "Hello."], folder=tmp_path)
+    assert "aiohttp" in found and "turnwise.wire.openai_responses.request" in found
+    heavy = {
+        "genai_prices",
+        "pydantic",
+        "griffe",
+        "rich",
+        "prompt_toolkit",
+        "tree_sitter",
+        "tree_sitter_bash",
+        "pydantic_monty",
+    }
+    assert not strangers(found) & heavy
+    assert not [name for name in found if re.match(r"turnwise\.wire\.(openai_chat|anthropic|gemini)", name)]
