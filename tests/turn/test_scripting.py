@@ -140,7 +140,7 @@ def test_its_time_is_limited_but_for_what_a_person_takes_to_answer() -> None:
     turn, _ = Turn.start(TurnStarted(config=config, input=(ASK,)))
     turn.receive(ResponseReceived(number=1, response=says(script("s")), at_s=1.0))
     command = turn.receive(ScriptCalled(call_id="s", calls=(call("s/1", "write"),), at_s=2.0))
-    assert isinstance(command, Ask) and [ask.call.id for ask in command.asks] == ["s/1"]
+    assert isinstance(command, Ask) and [(ask.call.id, ask.can_wait) for ask in command.asks] == [("s/1", False)]
     command = turn.receive(Asked(approvals=(Approval(call_id="s/1", verdict="allow"),), at_s=302.0))
     assert isinstance(command, RunTools)
     command = turn.receive(ToolsFinished(results=(done_(command.calls[0]),), at_s=303.0))

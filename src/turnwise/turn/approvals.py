@@ -10,7 +10,7 @@ from turnwise.vocab import ToolCall
 class OneAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing to decide. For an `approval`, `subject` is the path, command or tool that decided that it is asked, and
     `why` says so in a sentence; for a `question` of the model's, `subject` is its text and `options` are answers that it
-    offers. `arguments` are complete JSON text (or free-form text)."""
+    offers. `arguments` are complete JSON text (or free-form text). One that cannot wait is denied if it is left for later."""
 
     call: ToolCall
     arguments: str
@@ -18,6 +18,7 @@ class OneAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: Literal["approval", "question"] = "approval"
     why: str = ""
     options: tuple[str, ...] = ()
+    can_wait: bool = True
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -47,9 +47,11 @@ class Scripting(Calling, kw_only=True):
 
     def _judge(self, facts: Sequence[CallFacts]) -> Command:
         command = super()._judge(facts)
-        if self.programs is not None and isinstance(command, Ask):
-            self.programs = replace(self.programs, asking_since_s=self.pacing.at_s)
-        return command
+        if self.programs is None or not isinstance(command, Ask):
+            return command
+        self.programs = replace(self.programs, asking_since_s=self.pacing.at_s)
+        self.asks = tuple([replace(ask, can_wait=False) for ask in self.asks])
+        return replace(command, asks=tuple([replace(ask, can_wait=False) for ask in command.asks]))
 
     def _asked(self, approvals: Sequence[Approval]) -> Command:
         programs = self.programs

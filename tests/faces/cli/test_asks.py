@@ -65,6 +65,19 @@ calls = [
 text = "They said: {results}"
 """,
 )
+BY_PROGRAM = script(
+    "by-program",
+    """
+[[steps]]
+[[steps.calls]]
+name = "script"
+[steps.calls.arguments]
+program = "print(bash(command='echo ran >> made.txt; echo made it'))"
+
+[[steps]]
+text = "It printed: {result}"
+""",
+)
 OUTSIDE = script(
     "outside",
     """
@@ -89,7 +102,7 @@ text = "You said: {result}"
 
 @pytest.fixture(scope="module")
 def asking_lab() -> Iterator[Lab]:
-    with running_lab([TOUCHES, TWICE, HIDES, DELEGATES, OUTSIDE, QUESTION]) as lab:
+    with running_lab([TOUCHES, TWICE, HIDES, DELEGATES, BY_PROGRAM, OUTSIDE, QUESTION]) as lab:
         yield lab
 
 
@@ -102,6 +115,17 @@ def lab(asking_lab: Lab) -> Lab:
 def made(folder: Path) -> str | None:
     path = folder / "made.txt"
     return path.read_text() if path.exists() else None
+
+
+@pytest.mark.promise("wait:ask")
+def test_an_ask_pauses_a_program_and_cannot_be_left_for_later(lab: Lab, folder: Path) -> None:
+    """The program goes on with the answer; `later` is not among the choices, as a program cannot wait for the next run."""
+    with at_terminal("run", "Go.", "--script", *at(lab, "by-program"), cwd=folder) as person:
+        assert "[l] later" not in person.sees("[y]")
+        assert "[l] later" not in person.sees("then no)")
+        person.types("y\r")
+        assert "It printed: made it" in person.leaves_by(0)
+    assert (made(folder), lab.count()) == ("ran\n", 2)
 
 
 @pytest.mark.promise("wait:ask")

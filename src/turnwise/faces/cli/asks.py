@@ -99,7 +99,7 @@ class TerminalApprover:
             return _answer(ask, verdict="allow")
         facts = await self._facts(ask)
         rules = session_rules(facts, policy=self.policy)
-        possible = {"always": bool(rules), "later": self._later and not path}
+        possible = {"always": bool(rules), "later": self._later and ask.can_wait and not path}
         choices = [name for name in CHOICES if possible.get(name, True)]
         for line in (*heading(ask, path=path), *await self._would_change(ask, facts=facts)):
             self._terminal.say(line)
