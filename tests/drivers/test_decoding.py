@@ -30,7 +30,7 @@ def test_stream_and_body_give_the_same_message() -> None:
 def test_frames_count_what_the_provider_said() -> None:
     """Keep-alives and halves of events count nothing; `finished` turns true with the finish reason."""
     reader = ResponseReader(CHAT, profile=PROFILE)
-    seen = [(reader.feed(line + b"\n\n"), reader.frames, reader.finished) for line in STREAM.split(b"\n\n")]
+    seen = [(reader.feed(line + b"\n\n"), reader.heard, reader.finished) for line in STREAM.split(b"\n\n")]
     texts = [[frame.text for frame in frames if isinstance(frame, TextDelta)] for frames, _, _ in seen]
     assert texts == [[], ["Hel"], ["lo"], [], []]
     counts = [count for _, count, _ in seen]

@@ -100,6 +100,31 @@ def test_any_bytes_at_any_split_give_the_same_events(tokens: list[bytes], data: 
     assert read(*pieces) == read(stream)
 
 
+@pytest.mark.promise("assembly:split-anywhere")
+@given(
+    st.sampled_from([(b"data: ", b"\n\n"), (b"event: e\ndata: ", b"\n\n"), (b"event: e\r\ndata: ", b"\r\n\r\n")]),
+    st.lists(
+        st.sampled_from(
+            [*[b"one", b"two three"] * 4, b"", b" four", b"a\rb", b"five\ndata: six", b"x\n\n: c\n\ndata: y"]
+        ),
+        max_size=20,
+    ),
+    st.data(),
+)
+def test_events_of_one_form_are_those_that_are_read_byte_by_byte(
+    form: tuple[bytes, bytes], values: list[bytes], data: st.DataObject
+) -> None:
+    """Whole reads of like events are taken apart at once; line by line gives the same, wherever reads are cut and whatever
+    stands between the like ones."""
+    head, end = form
+    stream = b"".join([head + value + end for value in values])
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=3)))
+    pieces = [stream[a:b] for a, b in itertools.pairwise([0, *cuts, len(stream)])]
+    slowly = read(*[stream[i : i + 1] for i in range(len(stream))])
+    assert read(head + b"first" + end, *pieces)[1:] == slowly
+    assert read(*pieces) == slowly
+
+
 @given(
     st.lists(
         st.tuples(

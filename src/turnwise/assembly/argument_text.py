@@ -96,13 +96,37 @@ class ArgumentText:
         """Take one piece."""
         if not text:
             return ""
-        first = text[0]
-        if self._careful or first == self._first or first in SPACE:
+        if self._careful or (self._first in text and self._begins_anew(text)):
             return self._add_with_care(text)
-        self._pieces.append(text)
-        self._length += len(text)
-        self.size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        self._append(text)
         return text
+
+    def add_run(self, texts: list[str]) -> list[str]:
+        """`add` for each; the plain ones that follow each other are kept as one piece."""
+        if not self._careful:
+            whole = "".join(texts)
+            if self._first not in whole:
+                if whole:
+                    self._append(whole)
+                return texts
+        shown: list[str] = []
+        plain: list[str] = []
+        for text in texts:
+            if self._careful or (self._first in text and self._begins_anew(text)):
+                if rest := "".join(plain):
+                    self._append(rest)
+                    plain = []
+                shown.append(self.add(text))
+            else:
+                plain.append(text)
+                shown.append(text)
+        if rest := "".join(plain):
+            self._append(rest)
+        return shown
+
+    def _begins_anew(self, text: str) -> bool:
+        """Whether the piece begins like the whole text did: nothing else can be a repetition or another value."""
+        return text.lstrip(SPACE)[:1] == self._first
 
     def add_whole(self, text: str) -> str:
         """Take a whole object."""
@@ -130,6 +154,11 @@ class ArgumentText:
             self._append(text)
             self._first = self._first or text[0]
         return text
+
+    def add_free_run(self, texts: list[str]) -> list[str]:
+        """`add_free` for each."""
+        self.add_free("".join(texts))
+        return texts
 
     def is_whole(self) -> bool:
         """Whether the text at hand is one whole JSON value."""
@@ -180,10 +209,15 @@ class ArgumentText:
         if text.lstrip(SPACE)[:1] == self._first:
             if len(text) >= self._length and text.startswith(self.joined()):
                 return self._take_repetition(text)
-            if self.is_whole():
+            if self._may_be_whole() and self.is_whole():
                 return self._begin_another(text)
         self._append(text)
         return self._show(text)
+
+    def _may_be_whole(self) -> bool:
+        """A look at how the text ends, which spares reading all of an object that is still open."""
+        end = self._pieces[-1].rstrip(SPACE)[-1:]
+        return self._first != "{" or end in ("}", "")
 
     def _show(self, text: str) -> str:
         """Show the piece, but hold `{}` back: the real object may follow."""

@@ -5,13 +5,14 @@ argument text is kept by `argument_text.ArgumentText`; what was mended is record
 """
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 import msgspec
 
 from turnwise.assembly.argument_text import Settled, byte_length
 from turnwise.assembly.blocks import Block, Kind, size_of
-from turnwise.assembly.heal import join_halves, repair, whole_characters
-from turnwise.assembly.tool_calls import CallTable, OpenCall, all_repairs
+from turnwise.assembly.heal import join_halves, repair, size_if_whole, whole_characters
+from turnwise.assembly.tool_calls import CallTable, OpenCall, all_repairs, usual_texts
 from turnwise.vocab import (
     ArgumentsState,
     BlockData,
@@ -61,6 +62,7 @@ GRAVITY = {
         )
     )
 }
+TEXT_KINDS: dict[type[Frame], Kind] = {TextDelta: Kind.TEXT, ReasoningDelta: Kind.REASONING}
 # Ends at which a call without arguments is one that had none, rather than one that was cut before they began.
 ENDED_BY_ITSELF = frozenset({FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.PAUSE})
 
@@ -109,6 +111,12 @@ class Assembler:
             Faulted: self._faulted,
             Mended: self._mended,
         }
+        # The same for several of one kind; None where they have to be taken one by one.
+        self._take_run: dict[type[Frame], Callable[..., Sequence[Frame] | None]] = {
+            TextDelta: self._text_run,
+            ReasoningDelta: self._text_run,
+            ToolCallDelta: self._call_run,
+        }
 
     def _clear(self) -> None:
         self._blocks: dict[str, Block] = {}
@@ -133,6 +141,22 @@ class Assembler:
     def receive(self, frame: Frame) -> Sequence[Frame]:
         """Take one frame; return the healed frames for whoever watches. Every ToolCallDelta among them has its `block`."""
         return self._take[type(frame)](frame)
+
+    def receive_all(self, frames: list[Frame]) -> list[Frame]:
+        """`receive` for each. What one read brings is mostly more of one part, and that is taken at once."""
+        if len(frames) > 1:
+            healed: list[Frame] = []
+            for kind, run in groupby(frames, key=type):
+                take_run = self._take_run.get(kind)
+                alike = list(run)
+                taken = take_run(alike) if take_run is not None else None
+                if taken is None:
+                    for frame in alike:
+                        healed += self._take[kind](frame)
+                else:
+                    healed += taken
+            return healed
+        return list(self._take[type(frames[0])](frames[0])) if frames else []
 
     def finish(self) -> Response:
         """The stream has ended: the whole response, with every call's state settled."""
@@ -192,6 +216,21 @@ class Assembler:
         block.pieces.append(text)
         return (frame,)
 
+    def _text_run(self, frames: Sequence[TextDelta | ReasoningDelta]) -> Sequence[Frame] | None:
+        """More of a block that is known."""
+        key = frames[0].block
+        block = self._blocks.get(key)
+        if block is None or block.kind is not TEXT_KINDS[type(frames[0])] or block.final is not None or block.half:
+            return None
+        texts = [frame.text for frame in frames if frame.block == key]
+        text = "".join(texts)
+        size = size_if_whole(text)
+        if len(texts) != len(frames) or size is None or not self._has_room(size):
+            return None
+        self._size += size
+        block.pieces.append(text)
+        return frames
+
     def _join_halves(self, keeper: Block | OpenCall, text: str) -> str:
         if not keeper.half and whole_characters(text) is text:
             return text
@@ -223,6 +262,32 @@ class Assembler:
         elif block is None or block.kind not in (Kind.CALL, Kind.UNKNOWN):
             block = self._open_call(frame.block, index=None)
         return self._overflow() if block is None else self._take_call_delta(frame, block)
+
+    def _call_run(self, frames: list[ToolCallDelta]) -> Sequence[Frame] | None:
+        """More arguments of a call that is known and shown, as in `_call_delta`."""
+        key, index = frames[0].block, frames[0].index
+        block = self._call_block if key is None else self._blocks.get(key)
+        call = self._call if key is None or block is None else block.call
+        if block is None or call is None or block.final is not None or call.half or not call.announced:
+            return None
+        texts = usual_texts(frames, id=call.wire_id if key is None else None)
+        if texts is None or (key is None and index != self._call_index):
+            return None
+        size = size_if_whole("".join(texts))
+        if size is None or not self._has_room(size) or call.text.size + size > self._call_bytes:
+            return None
+        if block is not self._touched:
+            self._touch(block, call)
+        before = call.text.size
+        shown = call.text.add_free_run(texts) if call.free_form else call.text.add_run(texts)
+        self._size += call.text.size - before
+        if key is not None and shown is texts and all(texts):
+            return frames
+        return [
+            frame if key is not None and new is text else _more_of(call, new)
+            for frame, text, new in zip(frames, texts, shown, strict=True)
+            if new
+        ]
 
     def _take_call_delta(self, frame: ToolCallDelta, block: Block) -> Sequence[Frame]:
         call = block.call
@@ -274,7 +339,7 @@ class Assembler:
             return ()
         if frame.block is not None and shown is frame.arguments and not frame.id and not frame.name:
             return (frame,)
-        return (ToolCallDelta(block=call.block, arguments=shown, free_form=call.free_form),)
+        return (_more_of(call, shown),)
 
     def _part_done(self, frame: PartDone) -> Sequence[Frame]:
         if self._full:
@@ -580,6 +645,9 @@ class Assembler:
         self._size += size
         return not self._full and self._size <= self._response_bytes
 
+    def _has_room(self, size: int) -> bool:
+        return not self._full and self._size + size <= self._response_bytes
+
     def _overflow(self, call: OpenCall | None = None) -> Sequence[Frame]:
         """Past a limit: say so once, and keep nothing more."""
         if self._full:
@@ -594,3 +662,7 @@ class Assembler:
         fault = Fault(kind=FaultKind.TOO_LARGE, message=message)
         self._fault = self._fault or fault
         return (Faulted(fault),)
+
+
+def _more_of(call: OpenCall, arguments: str) -> ToolCallDelta:
+    return ToolCallDelta(block=call.block, arguments=arguments, free_form=call.free_form)

@@ -304,6 +304,25 @@ class CallTable:
                 self.record("name_conflict", call)
 
 
+def usual_texts(frames: list[ToolCallDelta], *, id: str | None) -> list[str] | None:
+    """The arguments of deltas that bring nothing else and stand in one place; None where one is different. `id` is the
+    call's own, which may be said again."""
+    block, index = frames[0].block, frames[0].index
+    texts: list[str] = []
+    for frame in frames:
+        if (
+            frame.block != block
+            or frame.index != index
+            or (frame.id and frame.id != id)
+            or frame.name
+            or frame.whole
+            or frame.opaque is not None
+        ):
+            return None
+        texts.append(frame.arguments or "")
+    return texts
+
+
 def all_repairs(table: CallTable, *, others: Iterable[Repair]) -> tuple[Repair, ...]:
     """What was mended, once each: what others recorded, then calls and their texts in order."""
     found = dict.fromkeys(others)

@@ -31,14 +31,17 @@ from turnwise.wire.family import Family
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 from turnwise.wire.profiles import Profile
 
+_ENDS = frozenset([Finished, Mended, Faulted])
+"""The frames by which a response may end."""
+
 
 class ResponseReader:
     """Feed the bytes of a streamed response as they come; `finish()` is the whole.
 
     Nothing that arrives makes it raise. `finished` turns true once the provider has said that the response ended, `failed`
     once it has reported an error; `faulted` once nothing that may follow can be read (the caller should stop reading
-    then). `frames` counts what the provider really said: keep-alives, empty pieces and what could not be read leave it as it
-    is.
+    then). `heard` counts the pieces in which the provider really said something: keep-alives, empty deltas and what could
+    not be read leave it as it is.
     """
 
     def __init__(
@@ -54,7 +57,7 @@ class ResponseReader:
         self.finished = False
         self.failed = False
         self.faulted = False
-        self.frames = 0
+        self.heard = 0
         self._decoder = family.stream_decoder(profile, limits)
         self._assembler = _assembler(limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix)
         self._bytes_left = limits.response_bytes
@@ -83,17 +86,18 @@ class ResponseReader:
         return self._assembler.finish()
 
     def _receive(self, frames: list[Frame]) -> list[Frame]:
-        healed: list[Frame] = []
-        receive = self._assembler.receive
+        self.heard += any(map(_says_something, frames))
+        if not _ENDS.isdisjoint(map(type, frames)):
+            self._note_ends(frames)
+        return self._assembler.receive_all(frames)
+
+    def _note_ends(self, frames: list[Frame]) -> None:
         for frame in frames:
-            self.frames += _says_something(frame)
             if isinstance(frame, Finished) or (isinstance(frame, Mended) and frame.repair.kind == NO_FINISH_REASON):
                 self.finished = True
             elif isinstance(frame, Faulted):
                 self.failed = True
                 self.faulted |= frame.fault.kind in (FaultKind.PROTOCOL, FaultKind.TOO_LARGE)
-            healed.extend(receive(frame))
-        return healed
 
 
 def read_stream(
@@ -131,7 +135,7 @@ def read_body(
         frames: list[Frame] = [_too_large(limits.response_bytes)]
     else:
         frames = family.decode_body(body, profile, limits)
-    healed = [seen for frame in frames for seen in assembler.receive(frame)]
+    healed = assembler.receive_all(frames)
     return assembler.finish(), healed
 
 

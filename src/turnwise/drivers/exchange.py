@@ -176,23 +176,23 @@ class Exchange:
 
     def arrived(self) -> Response | None:
         """What there is of the response, for a request that was broken off. Nothing may be read afterwards."""
-        if self._arrived is None and self._reader is not None and self._reader.frames:
+        if self._arrived is None and self._reader is not None and self._reader.heard:
             self._arrived = hide_in_response(self._reader.finish(), scrub=self._endpoint.scrub)
         return self._arrived
 
     def _feed(self, reader: ResponseReader, chunk: bytes, dog: Watchdog) -> None:
         self._first.feed(chunk)
         self._streamed_bytes += len(chunk)
-        before, was_over = reader.frames, reader.finished or reader.failed
+        before, was_over = reader.heard, reader.finished or reader.failed
         frames = reader.feed(chunk)
-        if before == 0 and reader.frames:
+        if before == 0 and reader.heard:
             self.first_event_s = self._clock.now()
         if reader.finished or reader.failed:
             if not was_over:
                 dog.expect("end of the stream", within_s=min(AFTER_FINISH_S, self._order.deadlines.idle_s))
-        elif before == 0 and reader.frames:
+        elif before == 0 and reader.heard:
             dog.expect("next event", within_s=self._order.deadlines.idle_s)
-        elif reader.frames > before:
+        elif reader.heard > before:
             dog.renew()
         self._tell(frames)
 
@@ -213,7 +213,7 @@ class Exchange:
     def _broken(self, fault: Fault) -> ResponseReceived | RequestFailed:
         """The connection broke or fell silent."""
         reader = self._reader
-        if reader is None or reader.frames == 0:
+        if reader is None or reader.heard == 0:
             return self._failed(fault)
         if reader.finished or reader.failed:
             return self._end(reader)

@@ -13,6 +13,8 @@ Fields = dict[str, msgspec.Raw]
 NOTHING = msgspec.Raw()
 """The value of a raw field that was not there."""
 
+NULL = msgspec.Raw(b"null")
+
 UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 """What reading a stranger's JSON can raise: not this shape or no JSON, no UTF-8, nested without end."""
 
@@ -58,8 +60,8 @@ def is_object(raw: bytes | msgspec.Raw) -> bool:
 
 
 def is_null(raw: msgspec.Raw | None) -> bool:
-    """True where the field was not sent, or sent as null. (A `Raw` itself never equals bytes.)"""
-    return not raw or bytes(raw) == b"null"
+    """True where the field was not sent, or sent as null. (A `Raw` equals another of the same bytes, never bytes.)"""
+    return not raw or raw == NULL
 
 
 _EMPTY = frozenset([b"", b"null", b"{}", b"[]", b'""', b"false"])

@@ -15,6 +15,25 @@ SLICE_BYTES = 64 * 1024
 """A chunk is taken apart in slices of this size, so that no more of its lines exist at once; sockets give no more anyway."""
 
 
+class SseRun(msgspec.Struct, frozen=True):
+    """Events of one name that follow each other: the values of their `data:`."""
+
+    name: str
+    values: list[bytes]
+
+
+class _Form(msgspec.Struct, frozen=True):
+    """How a server writes its events: `head` value `end`, all alike but for the value."""
+
+    name: str
+    head: bytes
+    end: bytes
+
+    @property
+    def between(self) -> bytes:
+        return self.end + self.head
+
+
 class SseEvent(msgspec.Struct, frozen=True, gc=False):
     """One event: the value of its last `event:` line ("" if none) and its `data:` lines joined by a newline."""
 
@@ -35,20 +54,23 @@ class LineTooLong(ValueError):
 
 class SseParser:
     """Feed bytes in any pieces; each call returns the events that became whole. `finish()` returns an event that the
-    stream left without its blank line (some providers do). Comments and unknown fields are passed over."""
+    stream left without its blank line (some providers do). Comments and unknown fields are passed over.
+
+    Servers write all events alike, so the form of the last one is kept: as long as the next ones have it, one `split` takes
+    them all out of a read, and that no line ends are in what is left shows that there was nothing else. The rest goes line by
+    line.
+    """
 
     __slots__ = (
         "_after_cr",
         "_data",
         "_data_bytes",
+        "_form",
         "_limit",
         "_name",
         "_started",
         "_tail",
         "_tail_bytes",
-        "_usual",
-        "_usual_end",
-        "_usual_name",
     )
 
     def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -60,43 +82,86 @@ class SseParser:
         self._started = False
         self._after_cr = False
         self._limit = limits.line_bytes
-        # How the last event began and ended, if it came as a chunk of its own and no other line is waiting: servers write
-        # all events alike, so the next one is most likely the same but for its value. Empty: not known.
-        self._usual = b""
-        self._usual_end = b""
-        self._usual_name = ""
+        self._form: _Form | None = None  # of the events at hand, where they have one
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """Raises LineTooLong past the limit; the parser is of no use afterwards."""
-        usual = self._usual
-        if usual and chunk.startswith(usual) and chunk.endswith(self._usual_end) and len(chunk) <= self._limit:
-            value = chunk[len(usual) : -len(self._usual_end)]
-            if b"\n" not in value and b"\r" not in value:
-                return [SseEvent(value, self._usual_name)]
-        self._usual = b""
-        begins = self._started and self._is_between_events()
-        events = self._read_chunk(chunk) if len(chunk) <= SLICE_BYTES else self._read_slices(chunk)
-        if begins and len(events) == 1 and self._is_between_events():
-            self._learn(chunk, events[0])
-        return events
+        return _events_of(self.feed_runs(chunk))
+
+    def feed_runs(self, chunk: bytes) -> list[SseRun]:
+        """`feed`, with events of one name together."""
+        runs: list[SseRun] = []
+        try:
+            if len(chunk) <= SLICE_BYTES:
+                self._read_slice(chunk, runs)
+            else:
+                for start in range(0, len(chunk), SLICE_BYTES):
+                    self._read_slice(chunk[start : start + SLICE_BYTES], runs)
+        except LineTooLong as error:
+            error.events[:0] = _events_of(runs)
+            raise
+        return runs
 
     def _is_between_events(self) -> bool:
         return not (self._tail or self._data or self._name or self._after_cr)
 
-    def _learn(self, chunk: bytes, event: SseEvent) -> None:
-        end = b"\r\n\r\n" if chunk.endswith(b"\r\n\r\n") else b"\n\n"
-        usual = chunk.removesuffix(event.data + end)
-        if usual != chunk and usual.endswith(b"data: "):
-            self._usual, self._usual_end, self._usual_name = usual, end, event.name
+    def _read_slice(self, chunk: bytes, runs: list[SseRun]) -> None:
+        form = self._form
+        if form is not None and len(chunk) <= self._limit:
+            if not self._is_between_events():
+                end = chunk.find(form.end) + len(form.end)
+                if end < len(form.end):
+                    self._read_lines_of(chunk, runs)
+                    return
+                self._read_lines_of(chunk[:end], runs)
+                chunk = chunk[end:]
+            if chunk.startswith(form.head) and self._is_between_events():
+                self._read_alike(chunk, form, runs)
+                return
+        self._learn(chunk, self._read_lines_of(chunk, runs))
 
-    def _read_slices(self, chunk: bytes) -> list[SseEvent]:
-        events: list[SseEvent] = []
-        for start in range(0, len(chunk), SLICE_BYTES):
-            try:
-                events += self._read_chunk(chunk[start : start + SLICE_BYTES])
-            except LineTooLong as error:
-                error.events[:0] = events
-                raise
+    def _read_alike(self, chunk: bytes, form: _Form, runs: list[SseRun]) -> None:
+        """A chunk that begins with an event of this form."""
+        values = chunk.split(form.between)
+        values[0] = values[0][len(form.head) :]
+        last = values.pop()
+        is_whole = last.endswith(form.end)
+        if is_whole:
+            values.append(last[: -len(form.end)])
+            last = b""
+        whole = b"".join(values)
+        if b"\n" not in whole and b"\r" not in whole:
+            if values:
+                _add_run(runs, form.name, values)
+        else:
+            for value in values:
+                if b"\n" in value or b"\r" in value:
+                    piece = form.head + value + form.end
+                    events = self._read_lines_of(piece, runs)
+                    if len(piece) > len(chunk) // 2:
+                        self._learn(piece, events)
+                else:
+                    _add_run(runs, form.name, [value])
+        if not is_whole:
+            self._read_lines_of(form.head + last, runs)
+
+    def _learn(self, chunk: bytes, events: list[SseEvent]) -> None:
+        """Keep the form of the chunk's last event, if it is written in the usual way."""
+        if not events:
+            return
+        name, value = events[-1].name, events[-1].data
+        self._form = None
+        for end in (b"\n\n", b"\r\n\r\n"):
+            line_end = end[: len(end) // 2]
+            head = (b"event: " + name.encode() + line_end if name else b"") + b"data: "
+            at = chunk.rfind(head + value + end)
+            if at == 0 or (at > 0 and chunk[:at].endswith(end)):
+                self._form = _Form(name, head, end)
+
+    def _read_lines_of(self, chunk: bytes, runs: list[SseRun]) -> list[SseEvent]:
+        events = self._read_chunk(chunk)
+        for event in events:
+            _add_run(runs, event.name, [event.data])
         return events
 
     def _read_chunk(self, chunk: bytes) -> list[SseEvent]:
@@ -166,6 +231,17 @@ class SseParser:
             else:
                 self._data_bytes = len(value)
             data.append(value)
+
+
+def _add_run(runs: list[SseRun], name: str, values: list[bytes]) -> None:
+    if runs and runs[-1].name == name:
+        runs[-1].values.extend(values)
+    else:
+        runs.append(SseRun(name, values))
+
+
+def _events_of(runs: list[SseRun]) -> list[SseEvent]:
+    return [SseEvent(value, run.name) for run in runs for value in run.values]
 
 
 def encode_event(data: bytes, *, name: str = "") -> bytes:

@@ -131,19 +131,37 @@ class MessagesStreamDecoder:
             self._head_bytes += len(chunk)
         frames: list[Frame] = []
         try:
-            events = self._parser.feed(chunk)
+            runs = self._parser.feed_runs(chunk)
         except LineTooLong as error:
             return self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
-        for sse in events:
-            try:
-                event = _event.decode(sse.data)
-                if event.type == "content_block_delta" and self._seen:  # nearly all of a stream
-                    self._delta(event, frames)
-                else:
-                    self._read(event, sse.data, sse.name, frames)
-            except UNREADABLE:
-                self._heal(sse.data, sse.name, frames)
+        for run in runs:
+            self._read_run(run.values, run.name, frames)
         return frames
+
+    def _read_run(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
+        decode = _event.decode
+        for value in values:
+            try:
+                event = decode(value)
+                delta = event.delta
+                if event.type == "content_block_delta" and delta is not None and self._seen:  # nearly all of a stream
+                    index = self._last_index if event.index is None else event.index
+                    block = self._names.get(index) or self._name(index)
+                    if delta.text and delta.type == "text_delta":
+                        frames.append(TextDelta(delta.text, block))
+                    elif delta.partial_json and delta.type == "input_json_delta":
+                        if self._open:
+                            self._input(index, block, delta.partial_json, frames)
+                        else:
+                            frames.append(ToolCallDelta(block=block, arguments=delta.partial_json))
+                    elif delta.thinking and delta.type == "thinking_delta":
+                        frames.append(ReasoningDelta(delta.thinking, block))
+                    else:
+                        self._delta(event, frames)
+                else:
+                    self._read(event, value, name, frames)
+            except UNREADABLE:
+                self._heal(value, name, frames)
 
     def finish(self) -> list[Frame]:
         if self._ended:

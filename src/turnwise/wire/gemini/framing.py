@@ -121,7 +121,7 @@ class Framing:
         if len(self.head) < HEAD_BYTES:
             self.head += chunk[: HEAD_BYTES - len(self.head)]
         if self._sse is not None:
-            return [event.data for event in self._sse.feed(chunk)]
+            return _values(self._sse, chunk)
         if self._splitter is not None:
             return self._splitter.feed(chunk)
         if not chunk:
@@ -130,10 +130,15 @@ class Framing:
             self._splitter = ArraySplitter(limits=self._limits)
             return self._splitter.feed(chunk)
         self._sse = SseParser(limits=self._limits)
-        return [event.data for event in self._sse.feed(chunk)]
+        return _values(self._sse, chunk)
 
     def finish(self) -> list[bytes]:
         """What the stream left unfinished: an event without its blank line is still an event."""
         if self._sse is not None:
             return [event.data for event in self._sse.finish()]
         return self._splitter.finish() if self._splitter is not None else []
+
+
+def _values(parser: SseParser, chunk: bytes) -> list[bytes]:
+    runs = parser.feed_runs(chunk)
+    return runs[0].values if len(runs) == 1 else [value for run in runs for value in run.values]

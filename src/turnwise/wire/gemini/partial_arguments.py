@@ -31,8 +31,8 @@ class _Leaf:
 
     __slots__ = ("is_string", "pieces")
 
-    def __init__(self, piece: str, *, is_string: bool) -> None:
-        self.pieces = [piece]
+    def __init__(self, pieces: list[str], *, is_string: bool) -> None:
+        self.pieces = list(pieces)
         self.is_string = is_string
 
     def text(self) -> str:
@@ -58,7 +58,7 @@ class PartialArguments:
         self._string_open = False
         self._continues = False  # the provider said that more of the value at hand follows
         self._seen: list[set[Key]] = [set()]  # keys used so far in each container that is open in the text
-        self._values: list[tuple[Path, str, bool]] = []
+        self._values: list[tuple[Path, list[str], bool]] = []  # with the pieces of each
 
     def add(self, piece: PartialArg) -> str:
         if self.broken is not None:
@@ -70,7 +70,10 @@ class PartialArguments:
             return ""
         self._continues = bool(piece.will_continue)
         is_string = piece.string_value is not None
-        self._values.append((path, value, is_string))
+        if path is self._path and is_string and self._string_open and not self.reordered:
+            self._values[-1][1].append(value)
+            return value
+        self._values.append((path, [value], is_string))
         if self.reordered:
             return ""
         if path == self._path:
@@ -161,6 +164,13 @@ def read_path(text: str) -> Path:
     return tuple(steps)
 
 
+def _escaped(text: str) -> str:
+    """The text as it stands in a JSON string."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return text
+    return _quoted(text)[1:-1]
+
+
 def _quoted(text: str) -> str:
     return msgspec.json.encode(text).decode()
 
@@ -168,7 +178,7 @@ def _quoted(text: str) -> str:
 def _value_text(piece: PartialArg) -> str | None:
     """The value as JSON text, a string without its quotes; None where there is none."""
     if piece.string_value is not None:
-        return _quoted(piece.string_value)[1:-1]
+        return _escaped(piece.string_value)
     if piece.bool_value is not None:
         return "true" if piece.bool_value else "false"
     number = bytes(piece.number_value)
@@ -180,9 +190,9 @@ def _value_text(piece: PartialArg) -> str | None:
 Node = _Leaf | dict[Key, "Node"]
 
 
-def _tree(values: list[tuple[Path, str, bool]]) -> dict[Key, Node]:
+def _tree(values: list[tuple[Path, list[str], bool]]) -> dict[Key, Node]:
     root: dict[Key, Node] = {}
-    for path, text, is_string in values:
+    for path, pieces, is_string in values:
         node = root
         for i in range(len(path) - 1):
             below = node.setdefault(path[i], {})
@@ -193,11 +203,11 @@ def _tree(values: list[tuple[Path, str, bool]]) -> dict[Key, Node]:
             node = below
         there = node.get(path[-1])
         if isinstance(there, _Leaf) and there.is_string and is_string:
-            there.pieces.append(text)
+            there.pieces += pieces
         elif isinstance(there, dict):
             raise ValueError(f"`{_path_text(path)}` is a value and a container")
         else:
-            node[path[-1]] = _Leaf(text, is_string=is_string)
+            node[path[-1]] = _Leaf(pieces, is_string=is_string)
     return root
 
 

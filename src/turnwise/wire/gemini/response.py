@@ -27,7 +27,7 @@ def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
     if len(body) > limits.response_bytes:
         return [Faulted(too_large(limits.response_bytes))]
     reader = ChunkReader()
-    frames = reader.read(body.removeprefix(b"\xef\xbb\xbf"))
+    frames = reader.read([body.removeprefix(b"\xef\xbb\xbf")])
     if reader.chunks:
         return frames + reader.finish()
     return [Faulted(no_response(body, expected="a response of Gemini's"))]

@@ -5,6 +5,8 @@ signature is a block of its own, because it has to go back as it came (Gemini AP
 part that has one with others).
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from turnwise.vocab import (
@@ -36,9 +38,11 @@ from turnwise.wire.finish_words import says_nothing, unknown_finish
 from turnwise.wire.gemini.chunks import (
     FAST,
     PLAIN_PART,
+    USUAL,
     Candidate,
     Chunk,
     FunctionCall,
+    PartialArg,
     PlainPart,
     PromptFeedback,
     mend,
@@ -55,6 +59,9 @@ from turnwise.wire.gemini.words import FINISH_REASONS, finish_of
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error, text_of_raw, write_object
 from turnwise.wire.limits import Limits
 from turnwise.wire.sse import LineTooLong
+
+_decode_usual = USUAL.decode
+MISS_COST = 4  # a chunk that is not usual costs about what four usual ones save
 
 
 class _OpenCall:
@@ -74,6 +81,8 @@ class ChunkReader:
 
     def __init__(self) -> None:
         self.chunks = 0  # that could be read
+        self._hits = MISS_COST * 2  # chunks that were usual: looking for them has to pay
+        self._misses = 0
         self._number = 0  # of the chunk at hand, for people
         self._started = False
         self._blocks = 0
@@ -86,19 +95,23 @@ class ChunkReader:
         self._citations: dict[Citation, None] = {}
         self._usage: msgspec.Raw | None = None
 
-    def read(self, text: bytes) -> list[Frame]:
+    def read(self, texts: Iterable[bytes]) -> list[Frame]:
         frames: list[Frame] = []
-        self._number += 1
-        try:
-            if not text.isascii():
-                text.decode()  # the decoder leaves raw fields unchecked
-            chunk = FAST.decode(text)
-        except UnicodeDecodeError:
-            self._mend(text, frames)
-        except UNREADABLE:
-            self._read_slowly(text, frames)
-        else:
-            self._take(chunk, text, frames)
+        decode = FAST.decode
+        for text in texts:
+            self._number += 1
+            try:
+                if not text.isascii():
+                    text.decode()  # the decoder leaves raw fields unchecked
+                if self._started and self._misses < self._hits and self._read_usual(text, frames):
+                    continue
+                chunk = decode(text)
+            except UnicodeDecodeError:
+                self._mend(text, frames)
+            except UNREADABLE:
+                self._read_slowly(text, frames)
+            else:
+                self._take(chunk, text, frames)
         return frames
 
     def finish(self) -> list[Frame]:
@@ -128,6 +141,34 @@ class ChunkReader:
         frames += [Mended(repair) for repair in repairs]
         for chunk in chunks:
             self._take(chunk, text, frames)
+
+    def _read_usual(self, text: bytes, frames: list[Frame]) -> bool:
+        """Read a chunk with more of the text or call at hand and nothing else, as nearly all are; false where this is none of
+        them, and nothing was taken."""
+        try:
+            chunk = _decode_usual(text)
+        except UNREADABLE:
+            self._misses += MISS_COST
+            return False
+        parts = chunk.candidates[0].content.parts
+        if not parts or len(parts) > 1:
+            return False
+        part = parts[0]
+        if part.function_call is not None:
+            if self._call is None:
+                return False
+            self._add_pieces(self._call, part.function_call.partial_args, frames)
+        elif part.text and self._kind == "text" and not part.thought:
+            frames.append(TextDelta(part.text, self._block))
+        elif part.text and self._kind == "reasoning" and part.thought:
+            frames.append(ReasoningDelta(part.text, self._block))
+        else:
+            return False
+        self._hits += 1
+        self.chunks += 1
+        if chunk.usage_metadata is not NOTHING and text.rfind(b"TokenCount") >= 0:
+            self._usage = chunk.usage_metadata
+        return True
 
     def _take(self, chunk: Chunk[PlainPart] | Chunk[msgspec.Raw], text: bytes, frames: list[Frame]) -> None:
         if (
@@ -263,15 +304,20 @@ class ChunkReader:
         if opaque is not None:
             frames.append(BlockData(running.block, opaque))
         if call.partial_args:
-            text = "".join([running.arguments.add(piece) for piece in call.partial_args])
-            if text:
-                frames.append(ToolCallDelta(block=running.block, arguments=text))
+            self._add_pieces(running, call.partial_args, frames)
         if not call.will_continue:
             # No `args` at all are none, unless they came in pieces.
             is_empty = running.is_new and not call.partial_args
             args = bytes(call.args) if bytes(call.args) != b"null" else b""
             self._end_call(running, frames, args=args or (b"{}" if is_empty else b""))
         running.is_new = False
+
+    def _add_pieces(self, running: _OpenCall, pieces: list[PartialArg], frames: list[Frame]) -> None:
+        running.is_new = False
+        add = running.arguments.add
+        text = add(pieces[0]) if len(pieces) == 1 else "".join([add(piece) for piece in pieces])
+        if text:
+            frames.append(ToolCallDelta(block=running.block, arguments=text))
 
     def _end_call(self, call: _OpenCall, frames: list[Frame], *, args: bytes) -> None:
         self._call = None
@@ -328,9 +374,9 @@ class GeminiStreamDecoder:
             return []
         is_past_limit = len(chunk) > self._bytes_left
         try:
-            frames = self._read(self._framing.feed(chunk[: self._bytes_left] if is_past_limit else chunk))
+            frames = self._reader.read(self._framing.feed(chunk[: self._bytes_left] if is_past_limit else chunk))
         except LineTooLong as error:
-            frames = self._read([event.data for event in error.events])
+            frames = self._reader.read([event.data for event in error.events])
             return frames + self._die(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
         self._bytes_left -= len(chunk)
         if is_past_limit:
@@ -340,18 +386,10 @@ class GeminiStreamDecoder:
     def finish(self) -> list[Frame]:
         if self._dead:
             return []
-        frames = self._read(self._framing.finish())
+        frames = self._reader.read(self._framing.finish())
         if self._reader.chunks:
             return frames + self._reader.finish()
         return self._die(no_response(self._framing.head, expected="a stream of Gemini's"))
-
-    def _read(self, texts: list[bytes]) -> list[Frame]:
-        if not texts:
-            return []
-        frames = self._reader.read(texts[0])
-        for text in texts[1:]:
-            frames += self._reader.read(text)
-        return frames
 
     def _die(self, fault: Fault) -> list[Frame]:
         self._dead = True

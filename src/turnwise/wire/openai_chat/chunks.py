@@ -6,6 +6,7 @@ Completions", and for the fields of other providers the recorded streams.
 """
 
 import json
+from typing import Literal
 
 import msgspec
 
@@ -78,12 +79,47 @@ class Chunk(msgspec.Struct, gc=False):
     search_results: list[msgspec.Raw] | None = None  # Perplexity: the same sources with titles
 
 
+class UsualDelta(msgspec.Struct, gc=False):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[CallPiece] | None = None
+    reasoning_details: None = None
+    refusal: None = None
+    function_call: None = None
+    annotations: None = None
+    executed_tools: None = None
+    images: None = None
+
+
+class UsualChoice(msgspec.Struct, gc=False):
+    delta: UsualDelta
+    index: Literal[0] = 0
+    message: None = None
+    finish_reason: None = None
+
+
+class UsualChunk(msgspec.Struct, gc=False):
+    """A chunk of a response under way that only brings more: whatever says something else is refused, so that nothing else
+    has to be looked at."""
+
+    choices: tuple[UsualChoice]
+    usage: None = None
+    error: None = None
+    x_groq: None = None
+    citations: None = None
+    search_results: None = None
+
+
+decode_usual = msgspec.json.Decoder(UsualChunk).decode
+"""For nearly all chunks once a response has begun; the others are for `decode_chunk`. Raises as it does."""
+
 decode_chunk = msgspec.json.Decoder(Chunk).decode
 """The fast path. Raises msgspec.MsgspecError, UnicodeDecodeError or RecursionError."""
 
 
 def is_there(raw: msgspec.Raw) -> bool:
-    """True where the field was sent and is not null. (A `Raw` never equals bytes; its bytes do.)"""
+    """True where the field was sent and is not null."""
     return not is_null(raw)
 
 

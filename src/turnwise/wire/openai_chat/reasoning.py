@@ -4,7 +4,7 @@ import msgspec
 
 from turnwise.vocab import Opaque
 from turnwise.wire.json_fields import UNREADABLE
-from turnwise.wire.openai_chat.chunks import ContentPart, Delta
+from turnwise.wire.openai_chat.chunks import ContentPart, Delta, UsualDelta
 from turnwise.wire.openai_chat.fields import NAME
 
 CONTENT, REASONING_CONTENT, REASONING, DETAILS = 1, 2, 3, 4
@@ -72,6 +72,16 @@ class ReasoningReader:
             if text and (not self._source or self._source == source):
                 self._source = source
                 return text
+        return ""
+
+    def read_usual(self, delta: UsualDelta) -> str:
+        """`read`, where only its two plain fields can say something."""
+        if delta.reasoning_content and self._source in (0, REASONING_CONTENT):
+            self._source = REASONING_CONTENT
+            return delta.reasoning_content
+        if delta.reasoning and self._source in (0, REASONING):
+            self._source = REASONING
+            return delta.reasoning
         return ""
 
     def opaque(self) -> Opaque | None:

@@ -37,7 +37,9 @@ from turnwise.wire.openai_chat.chunks import (
     Choice,
     Chunk,
     Delta,
+    UsualChunk,
     decode_chunk,
+    decode_usual,
     is_there,
     objects,
     tolerant_chunk,
@@ -50,8 +52,9 @@ from turnwise.wire.openai_chat.reasoning import ReasoningReader, split_content
 from turnwise.wire.openai_chat.usage import UsageReader
 from turnwise.wire.openai_chat.words import finish_of, is_known, says_limit
 from turnwise.wire.profiles import Profile
-from turnwise.wire.sse import LineTooLong, SseEvent, SseParser
+from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, SseRun
 
+MISS_COST = 4  # a chunk that is not usual costs about what four usual ones save
 DONE = b"[DONE]"  # some servers write a blank after it
 
 TEXT, REASONING, REFUSAL = "text", "reasoning", "refusal"
@@ -80,12 +83,12 @@ class ChunkReader:
         "_reasoning",
         "_refused",
         "_said",
-        "_started",
         "_usage",
+        "started",
     )
 
     def __init__(self, profile: Profile) -> None:
-        self._started = False
+        self.started = False
         self._said = False  # any text, reasoning, refusal or call so far
         self._has_text = False
         self._has_reasoning = False
@@ -99,11 +102,24 @@ class ChunkReader:
         self._reasoning = ReasoningReader()
         self._usage = UsageReader(profile)
 
+    def read_usual(self, chunk: UsualChunk, frames: list[Frame]) -> None:
+        """`read`, for a chunk of a response that has started."""
+        delta = chunk.choices[0].delta
+        if delta.reasoning_content or delta.reasoning:
+            self._add_reasoning(self._reasoning.read_usual(delta), frames)
+        if delta.content:
+            self._said = self._has_text = True
+            frames.append(TextDelta(delta.content))
+        if delta.tool_calls:
+            self._said = True
+            for call in delta.tool_calls:
+                frames.append(_call_frame(call, block=None))
+
     def read(self, chunk: Chunk, frames: list[Frame]) -> None:
         choices = chunk.choices
-        if not self._started and (chunk.id or choices):
+        if not self.started and (chunk.id or choices):
             # Azure's first chunk (`prompt_filter_results`) has neither id nor choices.
-            self._started = True
+            self.started = True
             frames.append(Started(chunk.id or None, chunk.model or None))
         if choices:
             for choice in choices:
@@ -164,12 +180,7 @@ class ChunkReader:
         else:
             text, thinking, refusal = content, "", delta.refusal
         if thinking or delta.reasoning_content or delta.reasoning or delta.reasoning_details:
-            reasoning = self._reasoning.read(delta, thinking=thinking)
-            if reasoning or not self._has_reasoning:
-                # Encrypted reasoning has no text; its part begins here all the same.
-                self._said = self._said or bool(reasoning)
-                self._has_reasoning = True
-                frames.append(ReasoningDelta(reasoning))
+            self._add_reasoning(self._reasoning.read(delta, thinking=thinking), frames)
         if text:
             self._said = self._has_text = True
             frames.append(TextDelta(text))
@@ -186,6 +197,13 @@ class ChunkReader:
             frames.append(_call_frame(call, block="function_call"))
         if delta.annotations or delta.executed_tools or delta.images:
             self._read_extras(delta, frames)
+
+    def _add_reasoning(self, text: str, frames: list[Frame]) -> None:
+        if text or not self._has_reasoning:
+            # Encrypted reasoning has no text; its part begins here all the same.
+            self._said = self._said or bool(text)
+            self._has_reasoning = True
+            frames.append(ReasoningDelta(text))
 
     def _read_message(self, message: Delta, frames: list[Frame]) -> None:
         """A whole message: its parts replace what deltas made before; calls have their place in its list."""
@@ -275,8 +293,10 @@ def _opaque_of(extra_content: msgspec.Raw) -> Opaque | None:
 def _call_frame(call: CallPiece, *, block: str | None) -> ToolCallDelta:
     """One fragment as it stood there; what it means is for the assembler to judge."""
     extra = call.extra_content
-    opaque = _opaque_of(extra) if extra is not NOTHING and is_there(extra) else None
     custom, function = call.custom, call.function
+    if extra is NOTHING and function is not None and block is None and custom is None and not function.whole:
+        return ToolCallDelta(index=call.index, id=call.id, name=function.name, arguments=function.arguments)
+    opaque = _opaque_of(extra) if extra is not NOTHING and is_there(extra) else None
     if custom is not None:
         return ToolCallDelta(
             block=block,
@@ -310,7 +330,9 @@ class ChatStreamDecoder:
         "_dead",
         "_events",
         "_head",
+        "_hits",
         "_limits",
+        "_misses",
         "_parser",
         "_reader",
         "_recognised",
@@ -327,6 +349,8 @@ class ChatStreamDecoder:
         self._body_expected = body_expected
         self._dead = False
         self._events = 0
+        self._hits = MISS_COST * 2  # chunks that were usual: looking for them has to pay
+        self._misses = 0
         self._unreadable = 0
         self._recognised = False
 
@@ -340,10 +364,10 @@ class ChatStreamDecoder:
         if self._head is not None and self._is_body(chunk):
             return []
         try:
-            events = self._parser.feed(chunk)
+            runs = self._parser.feed_runs(chunk)
         except LineTooLong as error:
             return [*self._read_events(error.events), self._die(FaultKind.TOO_LARGE, str(error))]
-        return self._read_events(events) if events else []
+        return self._read_runs(runs) if runs else []
 
     def finish(self) -> list[Frame]:
         if self._dead:
@@ -382,7 +406,7 @@ class ChatStreamDecoder:
         except UNREADABLE as error:
             return self._mend(body, error)
         frames: list[Frame] = []
-        self._read_chunk(chunk, SseEvent(body), frames)
+        self._read_chunk(chunk, body, name="", frames=frames)
         return frames
 
     def _is_body(self, chunk: bytes) -> bool:
@@ -403,39 +427,61 @@ class ChatStreamDecoder:
         return False
 
     def _read_events(self, events: list[SseEvent]) -> list[Frame]:
+        return self._read_runs([SseRun(event.name, [event.data]) for event in events])
+
+    def _read_runs(self, runs: list[SseRun]) -> list[Frame]:
         frames: list[Frame] = []
-        for event in events:
-            if not event.data:
-                continue
-            if event.data.startswith(DONE):
-                if self._recognised:
-                    self._reader.end("`[DONE]`", frames)
-                continue
-            self._events += 1
-            try:
-                chunk = decode_chunk(event.data)
-            except UNREADABLE as error:
-                frames += self._mend(event.data, error)
-                if self._dead:
-                    break
-                continue
-            if chunk.choices is not None and self._recognised:  # nearly all of a stream
-                self._reader.read(chunk, frames)
-            else:
-                self._read_chunk(chunk, event, frames)
+        for run in runs:
+            for value in run.values:
+                self._events += 1
+                if self._recognised and self._misses < self._hits and self._read_usual(value, frames):
+                    continue
+                try:
+                    chunk = decode_chunk(value)
+                except UNREADABLE as error:
+                    self._read_odd(value, error, frames)
+                    if self._dead:
+                        return frames
+                    continue
+                if chunk.choices is not None and self._recognised:
+                    self._reader.read(chunk, frames)
+                else:
+                    self._read_chunk(chunk, value, name=run.name, frames=frames)
         return frames
+
+    def _read_usual(self, value: bytes, frames: list[Frame]) -> bool:
+        """False where the chunk may say more than usual, and nothing was taken."""
+        try:
+            chunk = decode_usual(value)
+        except UNREADABLE:
+            self._misses += MISS_COST
+            return False
+        if not self._reader.started:
+            return False
+        self._hits += 1
+        self._reader.read_usual(chunk, frames)
+        return True
+
+    def _read_odd(self, value: bytes, error: Exception, frames: list[Frame]) -> None:
+        """What is no chunk: nothing at all, the end mark, or something to be mended."""
+        if value.startswith(DONE) or not value:
+            self._events -= 1
+            if value and self._recognised:
+                self._reader.end("`[DONE]`", frames)
+        else:
+            frames += self._mend(value, error)
 
     def _recognise(self) -> None:
         self._recognised = True
         self._head = None
 
-    def _read_chunk(self, chunk: Chunk, event: SseEvent, frames: list[Frame]) -> None:
+    def _read_chunk(self, chunk: Chunk, value: bytes, *, name: str, frames: list[Frame]) -> None:
         if chunk.choices is None and not is_error(chunk.error):
             # Usage alone, or an error written without its `error` key (Mistral, vLLM).
-            if event.name == "error" or chunk.object == "error":
+            if name == "error" or chunk.object == "error":
                 self._recognise()
                 self._reader.fail()
-                frames.append(Faulted(decode_error_event(event.data)))
+                frames.append(Faulted(decode_error_event(value)))
                 return
             if not is_there(chunk.usage) and chunk.object not in ("chat.completion.chunk", "chat.completion"):
                 return

@@ -45,7 +45,7 @@ from turnwise.wire.openai_responses.parts import citation_of, kind_of, parts_of
 from turnwise.wire.openai_responses.usage import usage_of
 from turnwise.wire.openai_responses.words import FINISH_REASONS, TERMINAL_EVENTS, finish_reason, status_word
 from turnwise.wire.profiles import Profile
-from turnwise.wire.sse import LineTooLong, SseEvent, SseParser
+from turnwise.wire.sse import LineTooLong, SseParser
 
 NONE = -1  # no `output_index`
 
@@ -57,10 +57,13 @@ class _Delta(msgspec.Struct, gc=False):
     delta: str = ""
     output_index: int = NONE
     content_index: int = 0
-    item_id: str = ""
 
 
-_DELTA = msgspec.json.Decoder(_Delta)
+_decode_delta = msgspec.json.Decoder(_Delta).decode
+
+DeltaFrame = TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta
+NO_DELTA: tuple[_Delta, DeltaFrame] = (_Delta(type="", output_index=-2), TextDelta(""))
+"""The last delta and the frame that it became, before there is one: no event is like it."""
 
 
 class _Item(msgspec.Struct):
@@ -91,10 +94,7 @@ class ResponsesStreamDecoder:
         self._items: dict[int, _Item] = {}
         self._index_of: dict[str, int] = {}
         self._with_deltas: set[str] = set()  # blocks
-        self._last_content, self._last_content_block = (
-            _Delta(type=""),
-            "",
-        )  # the usual delta goes where the last one went
+        self._usual = NO_DELTA
         self._has_calls = False
         self._has_refusal = False
         self._fault: Fault | None = None
@@ -112,11 +112,11 @@ class ResponsesStreamDecoder:
             self._keep_head(chunk)
         frames: list[Frame] = []
         try:
-            events = self._parser.feed(chunk)
+            runs = self._parser.feed_runs(chunk)
         except LineTooLong as error:
             return self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
-        for event in events:
-            self._read(event, frames)
+        for run in runs:
+            self._read_run(run.values, run.name, frames)
         return frames
 
     def finish(self) -> list[Frame]:
@@ -128,7 +128,7 @@ class ResponsesStreamDecoder:
         except LineTooLong as error:
             return self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
         for event in events:
-            self._read(event, frames)
+            self._read_run([event.data], event.name, frames)
         if not self._events:
             return [*frames, *self._read_no_stream()]
         self._keep_unfinished(frames)
@@ -173,35 +173,61 @@ class ResponsesStreamDecoder:
         self._silent = True
         return [Faulted(fault)]
 
-    def _read(self, event: SseEvent, frames: list[Frame]) -> None:
-        try:
-            delta = _DELTA.decode(event.data)
-            emit = _DELTAS.get(delta.type)
-            if emit is not None and delta.output_index >= 0:
-                self._events += 1
-                emit(self, delta, frames)
-                return
-        except UNREADABLE:
-            pass  # a field of another type, or no clean JSON: the slow path tells
-        if event.data.strip() == b"[DONE]":
+    def _read_run(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
+        """Nearly all of a stream are deltas that go where the one before went."""
+        usual, like = self._usual
+        for value in values:
+            try:
+                delta = _decode_delta(value)
+            except UNREADABLE:
+                delta = None  # a field of another type, or no clean JSON: the slow path tells
+            if (
+                delta is not None
+                and delta.type == usual.type
+                and delta.output_index == usual.output_index
+                and delta.content_index == usual.content_index
+            ):
+                if isinstance(like, ToolCallDelta):
+                    frames.append(ToolCallDelta(block=like.block, arguments=delta.delta, free_form=like.free_form))
+                else:
+                    frames.append(type(like)(delta.delta, like.block))
+            else:
+                self._usual = usual, like = NO_DELTA
+                if delta is None or not self._take_delta(delta, frames):
+                    self._read(value, name, frames)
+                usual, like = self._usual
+
+    def _take_delta(self, delta: _Delta, frames: list[Frame]) -> bool:
+        """False where it is none, or does not say where it belongs."""
+        emit = _DELTAS.get(delta.type)
+        if emit is None or delta.output_index < 0:
+            return False
+        self._events += 1
+        before = len(frames)
+        emit(self, delta, frames)
+        if len(frames) == before + 1 and isinstance(like := frames[-1], DeltaFrame):
+            self._usual = delta, like
+        return True
+
+    def _read(self, value: bytes, name: str, frames: list[Frame]) -> None:
+        """An event that the fast path does not know."""
+        if value.strip() == b"[DONE]":
             return
         try:
-            event.data.decode()
-            self._read_event(read_fields(event.data), event.name, frames)
+            value.decode()
+            self._read_event(read_fields(value), name, frames)
         except UNREADABLE:
-            self._read_damaged(event, frames)
+            self._read_damaged(value, name, frames)
 
-    def _read_damaged(self, event: SseEvent, frames: list[Frame]) -> None:
-        healed = heal(event.data)
-        kind = healed.kind(lost=skipped("event_left_out", event.data), mended="damaged_event")
-        frames.append(Mended(Repair(kind, event.name or "stream", healed.what)))
+    def _read_damaged(self, value: bytes, name: str, frames: list[Frame]) -> None:
+        healed = heal(value)
+        kind = healed.kind(lost=skipped("event_left_out", value), mended="damaged_event")
+        frames.append(Mended(Repair(kind, name or "stream", healed.what)))
         for clean in healed.objects:
             try:
-                self._read_event(read_fields(clean), event.name, frames)
+                self._read_event(read_fields(clean), name, frames)
             except UNREADABLE as error:
-                frames.append(
-                    Mended(Repair("event_left_out", event.name or "stream", f"not this API's shape: {error}"))
-                )
+                frames.append(Mended(Repair("event_left_out", name or "stream", f"not this API's shape: {error}")))
 
     # ---- deltas
 
@@ -213,15 +239,11 @@ class ResponsesStreamDecoder:
         frames.append(RefusalDelta(delta.delta, self._content_block(delta)))
 
     def _content_block(self, delta: _Delta) -> str:
-        last = self._last_content
-        if delta.output_index == last.output_index and delta.content_index == last.content_index:
-            return self._last_content_block
         block = block_name(delta.output_index, delta.content_index)
         if block not in self._with_deltas:
             self._with_deltas.add(block)
             item = self._items.get(delta.output_index) or self._open(delta.output_index, "message", {})
             item.contents.append(delta.content_index)
-        self._last_content, self._last_content_block = delta, block
         return block
 
     def _reasoning(self, delta: _Delta, frames: list[Frame]) -> None:
@@ -285,7 +307,7 @@ class ResponsesStreamDecoder:
         self._items.clear()
         self._index_of.clear()
         self._with_deltas.clear()
-        self._last_content = _Delta(type="")
+        self._usual = NO_DELTA
         self._has_calls = self._has_refusal = False
         frames.append(Started(id=id, model=text_at(response, "model")))
 
