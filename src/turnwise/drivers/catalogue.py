@@ -124,6 +124,7 @@ def _known(figures: LimitRow | ModelLimits) -> dict[str, int]:
     return {name: value for name, value in msgspec.structs.asdict(figures).items() if value is not None}
 
 
+@functools.lru_cache(maxsize=4096)  # each search compares with the same few hundred rows
 def plain_name(model: str) -> str:
     """The name as rows are compared with it: without a vendor in front, in one spelling."""
     return _FRONT.sub("", model.lower().rpartition("/")[2]).replace(".", "-")

@@ -1,5 +1,6 @@
 """A typed function over a struct of arguments -> a tool; the struct is the one source of the schema."""
 
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar, cast
@@ -47,6 +48,7 @@ def make_tool(
     return Tool(offer=offer, function=run_async if inspect.iscoroutinefunction(function) else run)
 
 
+@functools.cache  # a run and its sub-agents have the same tools
 def _schema(takes: type[msgspec.Struct]) -> str:
     """The struct's JSON Schema without indirection: providers differ in what they make of `$ref`."""
     definitions = msgspec.json.schema(takes)["$defs"]
