@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.command import take
 from harness.measuring import say
 from harness.names import NAMES, benchmark_of
-from harness.pages import draw_page
+from harness.pages import PAGE, draw_page
 from harness.records import RESULTS, keep, read_results
 
 
@@ -28,9 +28,10 @@ def main() -> int:
     )
     parser.add_argument("--resume", action="store_true", help="leave out what was measured in the last two hours")
     parser.add_argument("--page", action="store_true", help="measure nothing: write the page from the results")
+    parser.add_argument("--to", type=Path, default=PAGE.parent, metavar="FOLDER", help="with --page: write it there")
     options = parser.parse_args()
     if options.page:
-        draw_page()
+        draw_page(results=options.results or RESULTS, folder=options.to)
         return 0
     if (options.quick or options.only) and options.results is None:
         parser.error("--quick and --only make no results to show: name a file with --results")

@@ -101,7 +101,7 @@ def derive(medians: Mapping[tuple[str, str, str, str], float]) -> list[tuple[str
         group = GROUPS[family]
         known = [
             (size, medians[group, shown_size(size), NAME, system])
-            for size in (*QUICK_SIZES, *SIZES)
+            for size in SIZES
             if (group, shown_size(size), NAME, system) in medians
         ]
         if len(known) >= 2:

@@ -44,7 +44,7 @@ def take(benchmark: Benchmark, *, quick: bool, with_peers: bool, long: bool, rou
     with tempfile.TemporaryDirectory(prefix="turnwise-benchmark-") as folder, ExitStack() as stack:
         options = Options(quick=quick, with_peers=with_peers, long=long, rounds=rounds, folder=Path(folder))
         parts = [part for part in benchmark.build(options, stack) if with_peers or not part.is_peer]
-        records = records_of(measure(parts, rounds=rounds))
+        records = records_of(measure(parts, rounds=rounds, quick=quick))
     records += derived(benchmark, records)
     return Section(
         machine=this_machine(),

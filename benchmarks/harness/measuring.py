@@ -46,16 +46,15 @@ class Found(msgspec.Struct):
     failed: str = ""
 
 
-def measure(parts: Sequence[Part], *, rounds: int, say_progress: bool = True) -> list[Found]:
+def measure(parts: Sequence[Part], *, rounds: int, quick: bool = False) -> list[Found]:
     """Everything that the parts print in so many rounds."""
     found = [Found(part) for part in parts]
     for number in range(1, rounds + 1):
         for place, one in enumerate(found, start=1):
             if one.failed:
                 continue
-            if say_progress:
-                say(f"round {number}/{rounds}, {place}/{len(found)}: {one.part.system}")
-            for _ in range(one.part.per_round):
+            say(f"round {number}/{rounds}, {place}/{len(found)}: {one.part.system}")
+            for _ in range(1 if quick else one.part.per_round):
                 _run(one)
                 if one.failed:
                     say(f"  failed: {one.part.system}: {one.failed}")

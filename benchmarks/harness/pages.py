@@ -14,14 +14,14 @@ from harness.names import NAMES, benchmark_of
 from harness.records import RESULTS, RatioRecord, Record, Section, read_results
 
 PAGE = FOLDER.parent / "docs" / "performance.md"
-PLOTS = PAGE.parent / "performance"
 NOTES = FOLDER / "notes"
 OURS = "turnwise"
 T = TypeVar("T")
 
 
-def draw_page(*, results: Path = RESULTS, page: Path = PAGE, plots: Path = PLOTS, notes: Path = NOTES) -> None:
+def draw_page(*, results: Path = RESULTS, folder: Path = PAGE.parent, notes: Path = NOTES) -> None:
     """Write the page and its plots from what the results hold."""
+    page, plots = folder / PAGE.name, folder / PAGE.stem
     sections = read_results(results)
     known = [(benchmark_of(name), sections[name]) for name in NAMES if name in sections]
     lines = [
@@ -30,7 +30,9 @@ def draw_page(*, results: Path = RESULTS, page: Path = PAGE, plots: Path = PLOTS
         *_machines(known),
         *_targets(known),
     ]
-    plots.mkdir(exist_ok=True)
+    plots.mkdir(parents=True, exist_ok=True)
+    for earlier in plots.glob("*.svg"):
+        earlier.unlink()
     for benchmark, section in known:
         lines += ["", f"## {benchmark.title}", benchmark.about]
         lines += _plots(benchmark, section, folder=plots)

@@ -1,0 +1,112 @@
+"""The benchmarks run, and what they find is shown as it is: no clock is asserted, and no peer is needed.
+
+What they measure stands in `docs/performance.md`; what may not get slower is counted in `tests/test_counts.py`.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+PAGE = BENCHMARKS.parent / "docs" / "performance.md"
+# The others' own tests run them: what they start takes longer.
+NAMES = ("decode", "growing_call", "loops", "encoding", "import_time")
+
+
+def command(*args: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, *args]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, cwd=BENCHMARKS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_benchmark_runs_with_turnwise_alone(name: str) -> None:
+    """Tiny sizes: every figure is there, is a number above nought, and says what it is; the peers are not started."""
+    done = command(f"{name}.py", "--quick", "--only", "turnwise", "--json")
+    assert done.returncode == 0, done.stderr
+    section = json.loads(done.stdout)
+    assert {"cpu", "cores", "kernel", "python", "node"} == set(section["machine"])
+    assert (section["quick"], section["ratios"]) == (True, [])
+    records = section["records"]
+    assert records and {record["system"] for record in records} <= {"turnwise", "turnwise, journal", "floor", "nothing"}
+    for record in records:
+        assert record["median"] > 0, record
+        assert "" not in {record[field] for field in ("group", "case", "measure", "unit")}, record
+        assert "failed" not in record
+
+
+def test_a_peer_that_cannot_run_is_a_record_with_its_reason(tmp_path: Path) -> None:
+    """The others go on, and the run says so by its page; here nothing of the peers is installed."""
+    program = (
+        "import import_time as it; it.PEERS_PYTHON = it.LITELLM_PYTHON = '/nowhere/python'\n"
+        "from harness.command import run; raise SystemExit(run(it.BENCHMARK))"
+    )
+    results = tmp_path / "results.json"
+    done = command("-c", program, "--quick", "--results", str(results))
+    assert done.returncode == 0, done.stderr
+    records = json.loads(results.read_bytes())["import_time"]["records"]
+    failed = {record["system"]: record["failed"] for record in records if "failed" in record}
+    assert {"openai", "pydantic-ai", "litellm"} <= set(failed) and "turnwise" not in failed
+    assert set(failed.values()) == {
+        "could not be started: No such file or directory; `benchmarks/setup` installs the peers"
+    }
+
+
+def record(system: str, median: float, **more: object) -> dict[str, object]:
+    about = {"group": "small results", "case": "100 steps", "measure": "CPU a step", "unit": "ms", "x": 100.0}
+    rounds = [median * 0.9, median, median * 1.1]
+    return {**about, "system": system, "version": "1.0", "median": median, "rounds": rounds, **more}
+
+
+def section(*records: dict[str, object]) -> dict[str, object]:
+    machine = {"cpu": "a processor", "cores": 2, "kernel": "6", "python": "3.11.7", "node": "20"}
+    ratio = {"name": "openai", "group": "small results", "case": "100 steps", "measure": "CPU a step"}
+    ratio |= {"system": "openai", "times": 12.5, "at_least": 20.0, "met": False}
+    about = {"machine": machine, "measured_at": "2026-11-22 06:00", "revision": "abc", "quick": False}
+    return {**about, "records": records, "ratios": [ratio]}
+
+
+def test_the_page_is_drawn_from_the_results_alone(tmp_path: Path) -> None:
+    """The same results give the same bytes; a missed target, a failed peer and the machine are on it; plots are XML."""
+    results = tmp_path / "results.json"
+    found = [
+        record("turnwise", 2.0, at_most=1.0, met=False),
+        record("turnwise", 4.0, case="500 steps", x=500.0),
+        record("openai", 25.0),
+        record("langchain", 1.0) | {"median": None, "rounds": [], "failed": "exit 1: no | such"},
+    ]
+    results.write_text(json.dumps({"loops": section(*found)}))
+    drawn: list[dict[str, bytes]] = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        done = command("all.py", "--page", "--results", str(results), "--to", str(folder))
+        assert done.returncode == 0, done.stderr
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        drawn.append({str(path.relative_to(folder)): path.read_bytes() for path in files})
+    assert drawn[0] == drawn[1]
+    page = drawn[0].pop("performance.md").decode()
+    for expected in (
+        "| 2026-11-22 | abc | a processor | 2 | 6 | 3.11.7 | 20 | loops |",
+        "| The tool loop: small results, 100 steps: CPU a step | <= 1 ms | 2.00 | **no** |",
+        "| The tool loop: small results, 100 steps: against openai | >= 20 x | 12.5 x (openai) | **no** |",
+        "| **turnwise** 1.0 | **2.00 ±10%** | 4.00 ±10% |",
+        "langchain has no figure: exit 1: no \\| such.",
+    ):
+        assert expected in page
+    assert set(drawn[0]) == set(re.findall(r"\]\((performance/[a-z0-9-]+\.svg)\)", page)) != set()
+    for plot in drawn[0].values():
+        assert ElementTree.fromstring(plot).tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_the_page_in_the_docs_is_up_to_date(tmp_path: Path) -> None:
+    """As `python benchmarks/all.py --page` writes it: nobody has changed a figure by hand."""
+    done = command("all.py", "--page", "--to", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / PAGE.name).read_text() == PAGE.read_text()
+    plots = {path.name: path.read_bytes() for path in (tmp_path / PAGE.stem).iterdir()}
+    assert plots == {path.name: path.read_bytes() for path in (PAGE.parent / PAGE.stem).iterdir()}
