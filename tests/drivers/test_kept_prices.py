@@ -145,7 +145,9 @@ def test_a_row_of_the_table_holds_as_long_as_it_says() -> None:
             kept = table.find(model, provider="deepseek", at_s=at_s)
             assert kept.since_s is not None and kept.until_s is not None and kept.holds_at(at_s)
             for inner in (kept.since_s, kept.until_s - 1, (kept.since_s + kept.until_s) / 2):
-                assert table.find(model, provider="deepseek", at_s=inner).row == kept.row
+                assert PriceTable().find(model, provider="deepseek", at_s=inner).row == kept.row, (
+                    "by one that knows none yet"
+                )
             rows.add(repr(kept.row))
         assert len(rows) > 1, f"{model}: its price changes with the hour"
     always = table.find("gpt-5", provider="openai", at_s=NOW)
