@@ -69,7 +69,7 @@ def _edges(constraint: object, *, near: datetime) -> list[datetime]:
             return [_at_utc(constraint.start_date, time())]
         case TimeOfDateConstraint():
             days = [near.date() + timedelta(days=days) for days in (-2, -1, 0, 1, 2)]  # an offset may cross midnight
-            return [_at_utc(day, edge) for day in days for edge in (constraint.start_time,)]
+            return [_at_utc(day, edge) for day in days for edge in (constraint.start_time, constraint.end_time)]
         case _:  # of a newer package: it is asked again a moment later
             return [near, near + timedelta(seconds=1)]
 
