@@ -62,7 +62,7 @@ def measured(name: str, *, options: argparse.Namespace, path: Path) -> bool:
             quick=options.quick,
             with_peers=options.only is None,
             long=options.long,
-            rounds=options.rounds or (1 if options.quick else benchmark.rounds),
+            rounds=options.rounds,
         )
     except Exception:  # noqa: BLE001 (the other benchmarks are still worth their run)
         say(f"{name} broke:\n{traceback.format_exc()}")

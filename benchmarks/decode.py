@@ -155,7 +155,8 @@ BENCHMARK = Benchmark(
         "each event comes in a read of its own. Gemini's tool arguments are `partialArgs`, as Vertex AI streams them."
     ),
     build=build,
-    rounds=3,
+    rounds=5,
+    peer_rounds=2,
     ratios=ratios(),
     plots=[
         Bars(

@@ -88,6 +88,7 @@ BENCHMARK = Benchmark(
     ),
     build=build,
     rounds=3,
+    peer_rounds=2,
     ratios=[
         Ratio(
             name="the best Python peer",

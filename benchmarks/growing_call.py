@@ -32,10 +32,10 @@ CLIENTS = (
     ("pydantic-ai", "decode_pydantic_ai.py", "raw", "openai_chat", 300 * KB),
     ("pydantic-ai", "decode_pydantic_ai.py", "raw", "anthropic_messages", 300 * KB),
     ("openai-agents", "decode_openai_agents.py", "raw", "openai_chat", 300 * KB),
-    ("langchain, chunks added", "decode_langchain.py", "sum", "openai_chat", 30 * KB),
+    ("langchain, summed", "decode_langchain.py", "sum", "openai_chat", 30 * KB),
     ("litellm", "decode_litellm.py", "raw", "openai_chat", 100 * KB),
     ("AI SDK (node)", "decode.js", "raw", "openai_chat", 1_000 * KB),
-    ("AI SDK readUIMessageStream", "decode.js", "ui", "openai_chat", 100 * KB),
+    ("AI SDK, messages", "decode.js", "ui", "openai_chat", 100 * KB),
 )
 
 
@@ -136,7 +136,8 @@ BENCHMARK = Benchmark(
         "call, and the AI SDK's parts are made messages by `readUIMessageStream`, as its chat hooks do."
     ),
     build=build,
-    rounds=3,
+    rounds=4,
+    peer_rounds=2,
     derive=derive,
     plots=[
         Lines(

@@ -84,6 +84,7 @@ BENCHMARK = Benchmark(
     ),
     build=build,
     rounds=5,
+    peer_rounds=3,
     ratios=[
         Ratio(
             name="the lightest peer",

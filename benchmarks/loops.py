@@ -161,6 +161,7 @@ BENCHMARK = Benchmark(
     ),
     build=build,
     rounds=3,
+    peer_rounds=2,
     ratios=[
         Ratio(name=system, group=SMALL, case="100 steps", measure=NAME, against=(system,)) for system, _, _ in PEERS
     ],

@@ -25,7 +25,7 @@ def run(benchmark: Benchmark, argv: Sequence[str] | None = None) -> int:
         quick=options.quick,
         with_peers=options.only is None,
         long=options.long,
-        rounds=options.rounds or (1 if options.quick else benchmark.rounds),
+        rounds=options.rounds,
     )
     if path is not None:
         keep(benchmark.name, section, path=path)
@@ -38,13 +38,15 @@ def run(benchmark: Benchmark, argv: Sequence[str] | None = None) -> int:
     return 1 if any(record.failed for record in section.records if record.system == "turnwise") else 0
 
 
-def take(benchmark: Benchmark, *, quick: bool, with_peers: bool, long: bool, rounds: int) -> Section:
-    """One run of the benchmark."""
+def take(benchmark: Benchmark, *, quick: bool, with_peers: bool, long: bool, rounds: int | None) -> Section:
+    """One run of the benchmark, with its own numbers of rounds where none is given."""
+    peer_rounds = rounds or (1 if quick else benchmark.peer_rounds or benchmark.rounds)
+    rounds = rounds or (1 if quick else benchmark.rounds)
     say(f"== {benchmark.title}")
     with tempfile.TemporaryDirectory(prefix="turnwise-benchmark-") as folder, ExitStack() as stack:
         options = Options(quick=quick, with_peers=with_peers, long=long, rounds=rounds, folder=Path(folder))
         parts = [part for part in benchmark.build(options, stack) if with_peers or not part.is_peer]
-        records = records_of(measure(parts, rounds=rounds, quick=quick))
+        records = records_of(measure(parts, rounds=rounds, peer_rounds=peer_rounds, quick=quick))
     records += derived(benchmark, records)
     return Section(
         machine=this_machine(),

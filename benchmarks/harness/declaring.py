@@ -91,6 +91,7 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
     about: str  # what is measured and how, for the page
     build: Callable[[Options, ExitStack], Sequence[Part]]
     rounds: int = 5
+    peer_rounds: int | None = None  # fewer for the peers, where a round of them takes a minute
     ratios: Sequence[Ratio] = ()
     plots: Sequence[Bars | Lines] = ()
     derive: Callable[[Mapping[tuple[str, str, str, str], float]], Sequence[tuple[str, Measure, float]]] | None = None

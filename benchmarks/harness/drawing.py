@@ -12,13 +12,32 @@ RIGHT = 70  # and for the figure at the end of a bar
 ROW = 20
 TOP = 44
 PLOT_HEIGHT = 320
-COLOURS = ("#d1495b", "#edae49", "#00798c", "#8d5a97", "#5b8e7d", "#b0713b", "#6c757d", "#9aa12e", "#4f6d9a", "#c05780")
+LABEL_STEP, LABEL_HEIGHT, LETTER = 7, 13, 6.6
+OURS_COLOUR = "#2da44e"
+COLOURS = {  # a system has its colour in every plot
+    "turnwise, journal": "#7cb342",
+    "floor": "#8c959f",
+    "openai": "#0a93a8",
+    "openai .stream()": "#4bb8c6",
+    "anthropic": "#c0673d",
+    "anthropic .stream()": "#d9935f",
+    "google-genai": "#4f6d9a",
+    "pydantic-ai": "#d1495b",
+    "openai-agents": "#8d5a97",
+    "langchain": "#b8860b",
+    "langchain, summed": "#b8860b",
+    "litellm": "#5b7fd6",
+    "AI SDK (node)": "#c05790",
+    "AI SDK, messages": "#d98ab5",
+}
+OTHER_COLOURS = ("#9aa12e", "#b0713b", "#6c8ebf", "#5b8e7d")
 STYLE = """<style>
 text { font: 12px system-ui, sans-serif; fill: #24292f; }
 .title { font-size: 14px; font-weight: 600; }
 .faint { fill: #57606a; font-size: 11px; }
 .grid { stroke: #d0d7de; stroke-width: 1; }
-.ours { fill: #2da44e; stroke: #2da44e; }
+.label { paint-order: stroke; stroke: #ffffff; stroke-width: 3px; }
+.ours { fill: #2da44e; }
 .theirs { fill: #8c959f; }
 .ours-name { font-weight: 700; }
 @media (prefers-color-scheme: dark) {
@@ -26,6 +45,7 @@ text { font: 12px system-ui, sans-serif; fill: #24292f; }
   .faint { fill: #9198a1; }
   .grid { stroke: #3d444d; }
   .theirs { fill: #656c76; }
+  .label { stroke: #0d1117; }
 }
 </style>"""
 
@@ -92,37 +112,53 @@ def line_plot(
 def _curves(
     points: Mapping[str, Sequence[tuple[float, float]]], *, across: Scale, down: Scale, ours: str
 ) -> Iterator[str]:
-    labels = _spread_out({system: down(max(line)[1]) for system, line in points.items()})
     for number, (system, line) in enumerate(points.items()):
-        colour = "#2da44e" if system == ours else COLOURS[number % len(COLOURS)]
+        colour = _colour(system, number=number, ours=ours)
         path = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in sorted(line))
         width = 3 if system == ours else 1.6
         yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"/>'
         for x, y in sorted(line):
-            yield f'<circle cx="{across(x):.1f}" cy="{down(y):.1f}" r="{width}" fill="{colour}"/>'
-        end_x, end_y = max(line)
-        start = across(end_x)
-        at = labels[system]
-        yield (
-            f'<line x1="{start + 3:.1f}" y1="{down(end_y):.1f}" x2="{WIDTH - 158}" y2="{at:.1f}" '
-            f'stroke="{colour}" stroke-width="0.7" stroke-dasharray="2 3"/>'
-        )
-        name = ' class="ours-name"' if system == ours else ""
-        yield f'<text x="{WIDTH - 154}" y="{at + 4:.1f}"{name} style="fill:{colour}">{escape(system)}</text>'
+            yield f'<circle cx="{across(x):.1f}" cy="{down(y):.1f}" r="{width + 0.6}" fill="{colour}"/>'
+    ends = {system: (across(max(line)[0]), down(max(line)[1])) for system, line in points.items()}
+    labels = _spread_out(ends)
+    for number, system in enumerate(points):
+        x, y = labels[system]
+        name = " ours-name" if system == ours else ""
+        colour = _colour(system, number=number, ours=ours)
+        yield f'<text x="{x:.1f}" y="{y:.1f}" class="label{name}" style="fill:{colour}">{escape(system)}</text>'
 
 
-def _spread_out(wanted: Mapping[str, float]) -> dict[str, float]:
-    """The labels' heights, moved down (then up) until none covers another."""
-    gap = 15
-    placed: dict[str, float] = {}
-    last = TOP - gap
-    for system, y in sorted(wanted.items(), key=lambda item: (item[1], item[0])):
-        last = placed[system] = max(y, last + gap)
-    over = max(0.0, last - (TOP + PLOT_HEIGHT))
-    floor = TOP + PLOT_HEIGHT + gap
-    for system in reversed(placed):
-        floor = placed[system] = min(placed[system], floor - gap) if over else placed[system]
+def _colour(system: str, *, number: int, ours: str) -> str:
+    return OURS_COLOUR if system == ours else COLOURS.get(system, OTHER_COLOURS[number % len(OTHER_COLOURS)])
+
+
+Places = dict[str, tuple[float, float]]
+
+
+def _spread_out(ends: Mapping[str, tuple[float, float]]) -> Places:
+    """A place for each name beside its line's end; names at one x keep the order of their lines."""
+    placed: Places = {}
+    for column in sorted({x for x, _ in ends.values()}, reverse=True):
+        group = sorted(((y, system) for system, (x, y) in ends.items() if x == column))
+        last = -math.inf
+        spread: list[tuple[float, str]] = []
+        for y, system in group:
+            last = max(y + 4, last + LABEL_HEIGHT)
+            spread.append((last, system))
+        excess = sum(at - (y + 4) for (at, _), (y, _) in zip(spread, group, strict=True)) / len(group)
+        # Rather above the lines than below, where dearer ones seldom are.
+        shifts = sorted(range(-30, 31), key=lambda step: (abs(step) + 3 * (step > 0), step))
+        trials = [{name: (column + 7, at - excess + LABEL_STEP * step) for at, name in spread} for step in shifts]
+        placed |= next((trial for trial in trials if not _collide(trial, placed)), trials[0])
     return placed
+
+
+def _collide(some: Places, others: Places) -> bool:
+    return any(
+        abs(y - other_y) < LABEL_HEIGHT and x < other_x + LETTER * len(other) and other_x < x + LETTER * len(name)
+        for name, (x, y) in some.items()
+        for other, (other_x, other_y) in others.items()
+    )
 
 
 def _grid(low: float, high: float, *, place: Scale, top: float, bottom: float) -> Iterator[str]:

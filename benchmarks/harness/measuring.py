@@ -46,12 +46,12 @@ class Found(msgspec.Struct):
     failed: str = ""
 
 
-def measure(parts: Sequence[Part], *, rounds: int, quick: bool = False) -> list[Found]:
-    """Everything that the parts print in so many rounds."""
+def measure(parts: Sequence[Part], *, rounds: int, peer_rounds: int, quick: bool = False) -> list[Found]:
+    """Everything that the parts print in so many rounds; the peers sit out the last ones where they have fewer."""
     found = [Found(part) for part in parts]
     for number in range(1, rounds + 1):
         for place, one in enumerate(found, start=1):
-            if one.failed:
+            if one.failed or (one.part.is_peer and number > peer_rounds):
                 continue
             say(f"round {number}/{rounds}, {place}/{len(found)}: {one.part.system}")
             for _ in range(1 if quick else one.part.per_round):

@@ -145,27 +145,24 @@ def _plots(benchmark: Benchmark, section: Section, *, folder: Path) -> Iterator[
         records = [
             record
             for record in section.records
-            if (record.group, record.measure) == (plot.group, plot.measure) and record.median is not None
+            if (record.group, record.measure) == (plot.group, plot.measure) and record.median
+            if isinstance(plot, Lines) or not plot.cases or record.case in plot.cases
         ]
         if not records:
             continue
         match plot:
-            case Bars(cases=cases):
+            case Bars():
                 drawn = bar_plot(
                     title=plot.title,
                     unit=records[0].unit,
-                    bars=[
-                        (record.system, record.case, record.median or 0.0)
-                        for record in records
-                        if not cases or record.case in cases
-                    ],
+                    bars=[(record.system, record.case, record.median or 0.0) for record in records],
                     ours=OURS,
                 )
             case Lines():
                 points: dict[str, list[tuple[float, float]]] = {}
                 for record in records:
-                    if record.x is not None and record.median:
-                        points.setdefault(record.system, []).append((record.x, record.median))
+                    if record.x is not None:
+                        points.setdefault(record.system, []).append((record.x, record.median or 0.0))
                 drawn = line_plot(
                     title=plot.title, unit=records[0].unit, x_label=plot.x_label, points=points, ours=OURS
                 )
