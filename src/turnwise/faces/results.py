@@ -1,7 +1,8 @@
 """What a run gives back."""
 
-from dataclasses import dataclass
 from decimal import Decimal
+
+import msgspec
 
 from turnwise.drivers.ledger import Ledger, LedgerEntry
 from turnwise.faces.schemas import OutputType, problems_of
@@ -12,8 +13,7 @@ from turnwise.turn.snapshot import SessionSoFar
 from turnwise.vocab import Fault, Message, Repair, StopReason, ToolCall, Usage
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunResult:
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended. `text` is never empty (unless it waits); `complete` is false where the answer rests on less than the
     model wanted to know.
 
@@ -53,7 +53,7 @@ class RunResult:
     session: str
     prefix_changes: tuple[str, ...]
     ledger: tuple[LedgerEntry, ...] = ()
-    cost: Cost = Cost()  # noqa: RUF009 (frozen)
+    cost: Cost = Cost()
 
     @property
     def cost_usd(self) -> Decimal | None:

@@ -23,16 +23,13 @@ match. What `.gitignore` names, version control, dependencies, caches and binary
 usually hold secrets (`.env`, keys): name one as `path` to search it."""
 
 # What means the same in Python and in ripgrep's Rust: no look-around, no back references, no possessive repetition, only
-# plain sets and escapes. Anything else is searched by Python.
-_COMMON = re.compile(
-    r"""(?:[^\\\[\](){}?*+|]            # a character, a dot, an anchor
+# plain sets and escapes. Anything else is searched by Python. Compiled by the first search.
+_COMMON = r"""(?:[^\\\[\](){}?*+|]            # a character, a dot, an anchor
     |\\[bBdDsSwW.^$*+?()\[\]{}|\\/"'\-]  # an escape
     |\[\^?[\w\ .,:;=@"'!/<>#%]+(?:-[\w])?[\w\ .,:;=@"'!/<>#%]*-?\]  # a plain set
     |\((?:\?:)?|\)|\|                   # a group, an alternative
     |[*+?](?![*+])|\{\d+(?:,\d*)?\}(?![*+])  # a repetition
-    )*""",
-    re.VERBOSE | re.ASCII,
-)
+    )*"""
 
 
 class SearchArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,7 +80,7 @@ def _ripgrep(workspace: Workspace, pattern: str) -> str:
     found = shutil.which("rg")
     if found is None or not Path(found).is_absolute() or workspace.is_inside(Path(found).resolve()):
         return ""
-    return "" if _COMMON.fullmatch(pattern) is None else found
+    return "" if re.fullmatch(_COMMON, pattern, re.VERBOSE | re.ASCII) is None else found
 
 
 def _shown(workspace: Workspace, folder: Path, matches: list[tuple[str, int]]) -> list[str]:

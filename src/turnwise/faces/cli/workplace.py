@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -72,8 +71,7 @@ _QUESTION = ToolSpec(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Workplace:
+class Workplace(msgspec.Struct, frozen=True, kw_only=True):
     """`notes` are lines to tell before the run; `commands_note` before the first command."""
 
     folder: Path
@@ -165,8 +163,7 @@ def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, out
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Agents:
+class _Agents(msgspec.Struct, frozen=True, kw_only=True):
     """The agent of a run, and those that it may hand tasks to: the same model, tools, rules and folder."""
 
     given: Given
