@@ -5,7 +5,6 @@ whose outcome nobody knows: its process went away, and the provider may have bil
 sub-agents stand in one ledger, each with the path that leads to it.
 """
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Literal
@@ -218,9 +217,10 @@ COLUMNS = (
     "reasoning_tokens cache_read_tokens cache_write_tokens provider_usage plan usd usd_pico priced_by price_note "
     "cache_saved_usd cache_saved_pico"
 ).split()
+_PLAIN = tuple([name for name in COLUMNS if name in LedgerEntry.__struct_fields__])
 _AFTERWARDS = COLUMNS[COLUMNS.index("first_event") :]
-_INSERT = f"insert into request ({', '.join(COLUMNS)}) values ({', '.join(f':{name}' for name in COLUMNS)})"
-_UPDATE = f"update request set {', '.join(f'{name} = :{name}' for name in _AFTERWARDS)} where turn = :turn and number = :number"
+INSERT = f"insert into request ({', '.join(COLUMNS)}) values ({', '.join(f':{name}' for name in COLUMNS)})"
+UPDATE = f"update request set {', '.join(f'{name} = :{name}' for name in _AFTERWARDS)} where turn = :turn and number = :number"
 
 Value = str | int | float | None
 
@@ -230,18 +230,10 @@ PICO = Decimal("1E-12")
 MOST_PICO_USD = 1000  # as much as fits into 64 bits 9,000 times
 
 
-def insert(connection: sqlite3.Connection, entry: LedgerEntry) -> None:
-    connection.execute(_INSERT, values_of(entry))
-
-
-def update(connection: sqlite3.Connection, entry: LedgerEntry) -> None:
-    connection.execute(_UPDATE, values_of(entry))
-
-
 def values_of(entry: LedgerEntry) -> dict[str, Value]:
     """The entry as columns: money as the decimal's own text, nothing where nothing is known."""
     usage = entry.usage
-    plain: dict[str, Value] = {name: getattr(entry, name) for name in COLUMNS if name in entry.__struct_fields__}
+    plain: dict[str, Value] = {name: getattr(entry, name) for name in _PLAIN}
     return {
         **plain,
         "path": msgspec.json.encode(entry.path).decode(),

@@ -28,6 +28,7 @@ from turnwise.drivers.watching import (
     Feed,
     RequestFinished,
     RequestStarted,
+    Seen,
     StepStarted,
     ToolFinished,
     ToolStarted,
@@ -274,7 +275,8 @@ class _Running:
                 self._tell_answered(turn.added[told:])
                 self._finish(command)
                 raise
-            self._write(event)
+            if self._journal is not None:
+                self._journal.later(event)
             self.books.saw(event)
             command = turn.receive(event)
             self._tell_discarded(event, command=command)
@@ -294,6 +296,8 @@ class _Running:
         """Do the command, unless an interrupt comes first. What has happened already counts."""
         if self._interrupted.done():
             return self._cut_short(self._interrupted.result(), command=command)
+        if self._journal is not None and not isinstance(command, SendRequest | RunTools):
+            self._journal.write()  # these two write what led to them with their own beginning
         doing = asyncio.create_task(self._do(command))
         try:
             await asyncio.wait([doing, self._interrupted], return_when=asyncio.FIRST_COMPLETED)
@@ -371,10 +375,10 @@ class _Running:
         return HooksRan(outcomes=tuple(await self._means.run_hooks(command)))
 
     async def _send(self, command: SendRequest) -> ResponseReceived | RequestFailed:
-        self._enter_step(command.step)
         endpoint, number = self._means.endpoint, command.number
         door = (endpoint.base_url, command.request.model)
         if (closed := self._means.circuits.ask(door)) is not None:
+            self._enter_step(command.step)
             return RequestFailed(number=number, fault=closed, jitter=self._jitter(), sent=False)
         call = endpoint.family.encode_request(command.request, endpoint.profile, history=self._history)
         request = build_http_request(endpoint, call, connect_s=command.deadlines.connect_s)
@@ -386,6 +390,7 @@ class _Running:
             body_bytes=len(request.body),
         )
         entry = self.books.enter(command, sent)
+        self._enter_step(command.step)
         self._tell(
             RequestStarted(
                 number=number,
@@ -492,7 +497,7 @@ class _Running:
             self.books.discard(event.number)
             seconds = command.seconds if isinstance(command, Wait) else 0.0
             fault = event.response.fault if isinstance(event, ResponseReceived) else event.fault
-            self._tell(AttemptDiscarded(number=event.number, fault=fault, retry_in_s=seconds))
+            self._tell_of_event(AttemptDiscarded(number=event.number, fault=fault, retry_in_s=seconds))
 
     def _tell_answered(self, messages: Sequence[Message]) -> None:
         """Tell of the results in these new messages that no tool has given."""
@@ -501,7 +506,14 @@ class _Running:
                 if isinstance(part, ToolCall):
                     self._unanswered[part.id] = part
                 elif isinstance(part, ToolResult) and (call := self._unanswered.pop(part.call_id, None)):
-                    self._tell(CallAnswered(call, part))
+                    self._tell_of_event(CallAnswered(call, part))
+
+    def _tell_of_event(self, seen: Seen) -> None:
+        """Of what follows from an event that may not be written yet; a watcher may be slow."""
+        if self._watchers.are_there:
+            if self._journal is not None:
+                self._journal.write()
+            self._tell(seen)
 
     def _enter_step(self, step: int) -> None:
         if step != self._step:
