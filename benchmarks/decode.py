@@ -13,6 +13,7 @@ from harness.declaring import (
     PEERS_PYTHON,
     Bars,
     Benchmark,
+    Headline,
     Measure,
     Options,
     Part,
@@ -155,6 +156,18 @@ BENCHMARK = Benchmark(
         "each event comes in a read of its own. Gemini's tool arguments are `partialArgs`, as Vertex AI streams them."
     ),
     build=build,
+    headlines=[
+        Headline(
+            what=f"a chunk of {kind}, {TITLES[family]}", group=group_of(family, memory=False), case=kind, measure=NAME
+        )
+        for family, kind in (
+            ("openai_chat", "text"),
+            ("openai_chat", "tool arguments"),
+            ("openai_responses", "text"),
+            ("anthropic_messages", "text"),
+            ("gemini", "text"),
+        )
+    ],
     rounds=5,
     peer_rounds=2,
     ratios=ratios(),

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 from decode import TITLES, argv_of
 from harness.command import run
-from harness.declaring import Benchmark, Lines, Measure, Options, Part, Ratio
+from harness.declaring import Benchmark, Headline, Lines, Measure, Options, Part, Ratio
 from provider.starting import start_provider
 from provider.streams import FAMILIES, encoded
 
@@ -87,6 +87,15 @@ BENCHMARK = Benchmark(
         "the SDKs' `create` below any loop."
     ),
     build=build,
+    headlines=[
+        Headline(
+            what=f"a request with 1,000 messages, {TITLES[family]}",
+            group=TITLES[family],
+            case="1,000 messages",
+            measure=NAME,
+        )
+        for family in ("openai_chat", "anthropic_messages")
+    ],
     rounds=3,
     peer_rounds=2,
     ratios=[

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 from decode import argv_of
 from harness.command import run
-from harness.declaring import Benchmark, Lines, Measure, Options, Part
+from harness.declaring import Benchmark, Headline, Lines, Measure, Options, Part
 from provider.starting import start_provider
 from provider.streams import PIECE, call_stream
 
@@ -136,6 +136,10 @@ BENCHMARK = Benchmark(
         "call, and the AI SDK's parts are made messages by `readUIMessageStream`, as its chat hooks do."
     ),
     build=build,
+    headlines=[
+        Headline(what=f"a tool call of {size}", group=GROUPS["openai_chat"], case=size, measure=NAME)
+        for size in ("100 KB", "1 MB", "5 MB")
+    ],
     rounds=4,
     peer_rounds=2,
     derive=derive,

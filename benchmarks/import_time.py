@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from harness.command import run
-from harness.declaring import LITELLM_PYTHON, PEERS_PYTHON, Bars, Benchmark, Measure, Options, Part, Ratio
+from harness.declaring import LITELLM_PYTHON, PEERS_PYTHON, Bars, Benchmark, Headline, Measure, Options, Part, Ratio
 
 PROBE = "probe_import.py"
 GROUP = "import"
@@ -83,6 +83,10 @@ BENCHMARK = Benchmark(
         "files are there. Memory is the peak of the whole process, the interpreter included (`nothing`)."
     ),
     build=build,
+    headlines=[
+        Headline(what="importing what an agent with tools needs", group=GROUP, case=IMPORTED, measure="CPU"),
+        Headline(what="its memory", group=GROUP, case=IMPORTED, measure="peak memory of the process"),
+    ],
     rounds=5,
     peer_rounds=3,
     ratios=[

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import msgspec
 from decode import argv_of
 from harness.command import run
-from harness.declaring import Bars, Benchmark, Lines, Measure, Options, Part, Ratio
+from harness.declaring import Bars, Benchmark, Headline, Lines, Measure, Options, Part, Ratio
 from provider.loops import loop_replies
 from provider.starting import start_provider
 
@@ -160,6 +160,10 @@ BENCHMARK = Benchmark(
         "(`--long`: 500, which takes minutes)."
     ),
     build=build,
+    headlines=[
+        Headline(what="a step of the loop, 100 steps", group=SMALL, case="100 steps", measure=NAME),
+        Headline(what="a step of the loop, 500 steps", group=SMALL, case="500 steps", measure=NAME),
+    ],
     rounds=3,
     peer_rounds=2,
     ratios=[

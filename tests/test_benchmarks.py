@@ -94,6 +94,7 @@ def test_the_page_is_drawn_from_the_results_alone(tmp_path: Path) -> None:
         "| 2026-11-22 | abc | a processor | 2 | 6 | 3.11.7 | 20 | loops |",
         "| The tool loop: small results, 100 steps: CPU a step | <= 1 ms | 2.00 | **no** |",
         "| The tool loop: small results, 100 steps: against openai | >= 20 x | 12.5 x (openai) | **no** |",
+        "- The tool loop: small results, 100 steps: CPU a step: 2.00, target <= 1 ms\n",
         "| **turnwise** 1.0 | **2.00 ±10%** | 4.00 ±10% |",
         "langchain has no figure: exit 1: no \\| such.",
     ):

@@ -73,6 +73,15 @@ class Lines(msgspec.Struct, frozen=True, kw_only=True, tag="lines"):
     x_label: str
 
 
+class Headline(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure that stands at the top of the page, beside the best Python peer and the AI SDK."""
+
+    what: str
+    group: str
+    case: str
+    measure: str
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line asked for. `quick` is for sizes that prove that it runs, not for figures to show."""
 
@@ -94,5 +103,6 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
     peer_rounds: int | None = None  # fewer for the peers, where a round of them takes a minute
     ratios: Sequence[Ratio] = ()
     plots: Sequence[Bars | Lines] = ()
+    headlines: Sequence[Headline] = ()
     derive: Callable[[Mapping[tuple[str, str, str, str], float]], Sequence[tuple[str, Measure, float]]] | None = None
     """Figures that follow from the medians, by (group, case, name, system): each is a system, a measure and its value."""

@@ -1,7 +1,7 @@
 """`results.json` and the hand-written notes -> `docs/performance.md` and its plots. The same results give the same bytes.
 
-Notes are Markdown files in `benchmarks/notes`: `opening.md` and `closing.md` for the page, `NAME.md` below the tables of a
-benchmark. They survive; everything else on the page is written anew.
+Notes stand in `benchmarks/notes`: `opening.md` and `closing.md` for the page, `NAME.md` below the tables of a benchmark, and
+`missed.toml` on missed targets. They survive; everything else on the page is written anew.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,10 +12,13 @@ from harness.declaring import FOLDER, Bars, Benchmark, Lines
 from harness.drawing import bar_plot, line_plot
 from harness.names import NAMES, benchmark_of
 from harness.records import RESULTS, RatioRecord, Record, Section, read_results
+from harness.targets import missed_lines, shown, target_lines, targets_of, word
 
 PAGE = FOLDER.parent / "docs" / "performance.md"
 NOTES = FOLDER / "notes"
 OURS = "turnwise"
+NO_PEERS = ("turnwise", "floor", "nothing")
+NODE = "AI SDK"
 T = TypeVar("T")
 
 
@@ -24,11 +27,14 @@ def draw_page(*, results: Path = RESULTS, folder: Path = PAGE.parent, notes: Pat
     page, plots = folder / PAGE.name, folder / PAGE.stem
     sections = read_results(results)
     known = [(benchmark_of(name), sections[name]) for name in NAMES if name in sections]
+    targets = [target for benchmark, section in known for target in targets_of(benchmark, section)]
     lines = [
         "# Performance",
         *_note(notes, "opening"),
+        *_headlines(known),
         *_machines(known),
-        *_targets(known),
+        *target_lines(targets),
+        *missed_lines(targets, notes=notes / "missed.toml"),
     ]
     plots.mkdir(parents=True, exist_ok=True)
     for earlier in plots.glob("*.svg"):
@@ -53,17 +59,6 @@ def tables_of(section: Section) -> list[str]:
     failed = _unique((record.system, record.failed) for record in section.records if record.failed)
     lines += [f"\n{system} has no figure: {_cell(reason)}." for system, reason in failed]
     return lines
-
-
-def shown(value: float) -> str:
-    """Three digits, thousands grouped, no exponent."""
-    if value == 0:
-        return "0"
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    if abs(value) >= 10:
-        return f"{value:.1f}"
-    return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.3f}"
 
 
 def _table(records: Sequence[Record]) -> Iterator[str]:
@@ -97,7 +92,45 @@ def _ratio_table(ratios: Sequence[RatioRecord]) -> Iterator[str]:
         where = f"{one.group}, {one.case}: {one.measure}"
         times = shown(one.times) if one.times else "no figure"
         target = f"{one.at_least:g}" if one.at_least else ""
-        yield f"| {one.name} | {where} | {one.system} | {times} | {target} | {_word(one.met)} |"
+        yield f"| {one.name} | {where} | {one.system} | {times} | {target} | {word(one.met)} |"
+
+
+def _headlines(known: Sequence[tuple[Benchmark, Section]]) -> Iterator[str]:
+    rows: list[str] = []
+    for benchmark, section in known:
+        for headline in benchmark.headlines:
+            where = (headline.group, headline.case, headline.measure)
+            found = {
+                record.system: record
+                for record in section.records
+                if (record.group, record.case, record.measure) == where and record.median is not None
+            }
+            if OURS not in found:
+                continue
+            peers = [record for system, record in found.items() if not system.startswith(NO_PEERS)]
+            python = min((one for one in peers if not one.system.startswith(NODE)), key=_median, default=None)
+            node = min((one for one in peers if one.system.startswith(NODE)), key=_median, default=None)
+            ours = found[OURS]
+            floor = shown(_median(found["floor"])) if "floor" in found else ""
+            rows.append(
+                f"| {headline.what}, {ours.unit} | **{shown(_median(ours))}** | {floor} | {_beside(python, ours)} | "
+                f"{_beside(node, ours)} |"
+            )
+    if rows:
+        yield "\n| what | turnwise | floor | best Python peer | AI SDK |"
+        yield "|---|---:|---:|---:|---:|"
+        yield from rows
+
+
+def _median(record: Record) -> float:
+    return record.median or 0.0
+
+
+def _beside(peer: Record | None, ours: Record) -> str:
+    if peer is None:
+        return ""
+    name = "" if peer.system.startswith(NODE) else f"{peer.system} "
+    return f"{name}{shown(_median(peer))} ({shown(_median(peer) / _median(ours))} x)"
 
 
 def _machines(known: Sequence[tuple[Benchmark, Section]]) -> Iterator[str]:
@@ -115,29 +148,6 @@ def _machines(known: Sequence[tuple[Benchmark, Section]]) -> Iterator[str]:
         rows.setdefault(key, []).append(f"{benchmark.name} (quick)" if section.quick else benchmark.name)
     for key, names in rows.items():
         yield f"| {' | '.join(key)} | {', '.join(names)} |"
-
-
-def _targets(known: Sequence[tuple[Benchmark, Section]]) -> Iterator[str]:
-    """Every target of every benchmark in one table, missed ones included."""
-    rows: list[str] = []
-    for benchmark, section in known:
-        for record in section.records:
-            if record.at_most is None and record.at_least is None:
-                continue
-            bound = f"<= {record.at_most:g}" if record.at_most is not None else f">= {record.at_least:g}"
-            figure = "failed" if record.median is None else shown(record.median)
-            what = f"{benchmark.title}: {record.group}, {record.case}: {record.measure}"
-            rows.append(f"| {what} | {bound} {record.unit} | {figure} | {_word(record.met)} |")
-        for one in section.ratios:
-            if one.at_least is not None:
-                what = f"{benchmark.title}: {one.group}, {one.case}: against {one.name}"
-                figure = "no figure" if one.times is None else f"{shown(one.times)} x ({one.system})"
-                rows.append(f"| {what} | >= {one.at_least:g} x | {figure} | {_word(one.met)} |")
-    if rows:
-        yield "\n## Targets\n"
-        yield "| what | target | measured | met |"
-        yield "|---|---:|---:|---|"
-        yield from rows
 
 
 def _plots(benchmark: Benchmark, section: Section, *, folder: Path) -> Iterator[str]:
@@ -174,10 +184,6 @@ def _note(folder: Path, name: str) -> Iterator[str]:
     path = folder / f"{name}.md"
     if path.exists():
         yield "\n" + path.read_text().strip() if name != "opening" else path.read_text().strip()
-
-
-def _word(met: bool | None) -> str:
-    return "" if met is None else "yes" if met else "**no**"
 
 
 def _cell(text: str) -> str:
