@@ -39,14 +39,18 @@ def yardstick(size: int) -> Work:
     return run
 
 
-def decode(family: str, *, arguments: bool) -> Prepare:
-    """A streamed response of `size` deltas, one event a chunk, through `async for` over `Agent.stream`."""
+def decode(family: str, *, arguments: bool, read_bytes: int = 0) -> Prepare:
+    """A streamed response of `size` deltas through `async for` over `Agent.stream`: an event a read, as a slow provider sends
+    them, or so many bytes a read, as a socket gives what has been waiting."""
 
     def prepare(size: int) -> Work:
         from turnwise import Agent, ToolSpec
         from turnwise.testing import Reply, ScriptedTransport
 
         chunks = streamed(family, deltas=size, arguments=arguments)
+        if read_bytes:
+            whole = b"".join(chunks)
+            chunks = [whole[at : at + read_bytes] for at in range(0, len(whole), read_bytes)]
         agent = Agent(
             f"{family}:counted",
             base_url="http://counted.invalid",
@@ -148,6 +152,7 @@ def encode(family: str) -> Prepare:
     def prepare(size: int) -> Work:
         from turnwise.testing.scripted_model import call
         from turnwise.vocab import Message, Request, Text, ToolResult, ToolSpec
+        from turnwise.wire.encoded_history import EncodedHistory
         from turnwise.wire.profiles import builtin_profiles
         from turnwise.wire.registry import family as find_family
 
@@ -164,7 +169,8 @@ def encode(family: str) -> Prepare:
         ]
 
         def run() -> object:
-            return [len(encode_request(request, profile).body) for request in requests]
+            history = EncodedHistory()
+            return [len(encode_request(request, profile, history=history).body) for request in requests]
 
         return run
 
@@ -252,6 +258,16 @@ HOT_PATHS = (
     HotPath(YARDSTICK, "number", yardstick, (1000, 2000, 8000)),
     *[
         HotPath(f"decode {family} {what}", "chunk", decode(family, arguments=what == "arguments"), (100, 300, 1100))
+        for family in FAMILIES
+        for what in ("text", "arguments")
+    ],
+    *[
+        HotPath(
+            f"decode {family} {what}, 16 KiB a read",
+            "chunk",
+            decode(family, arguments=what == "arguments", read_bytes=16 * 1024),
+            (500, 1000, 4000),
+        )
         for family in FAMILIES
         for what in ("text", "arguments")
     ],
