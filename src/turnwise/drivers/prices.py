@@ -84,7 +84,7 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """What `model` costs at the endpoint `profile` at that time (UTC, seconds since 1970); None where nobody knows."""
         return (
             _row_of(self.user, model=model, profile=profile)
-            or _row_of(_own_plans(), model=model, profile=profile)
+            or _own_row(model, profile=profile)
             or self._table_row(model, profile=profile, at_s=at_s)
             or _row_of(self.project, model=model, profile=profile)
         )
@@ -92,7 +92,7 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def bills_requests(self, model: str, *, profile: str) -> bool:
         """Whether each request to `model` costs the same, whatever is in it. Does not read the table of token prices: where
         that may know the model, a project's row does not count."""
-        row = _row_of(self.user, model=model, profile=profile) or _row_of(_own_plans(), model=model, profile=profile)
+        row = _row_of(self.user, model=model, profile=profile) or _own_row(model, profile=profile)
         if row is None and profile not in _plans().tables:
             row = _row_of(self.project, model=model, profile=profile)
         return row is not None and row.plan == "request"
@@ -104,7 +104,7 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             provider is None
             or _table.cache_info().currsize
             or _row_of(self.user, model=model, profile=profile)
-            or _row_of(_own_plans(), model=model, profile=profile)
+            or _own_row(model, profile=profile)
             or (self.kept is not None and self.kept.find(model, provider=provider, at_s=at_s))
         )
         if not known:
@@ -244,9 +244,16 @@ def _usd(value: Number) -> Decimal:
     return amount
 
 
+@functools.lru_cache(maxsize=256)  # it is asked for every request
+def _own_row(model: str, *, profile: str) -> PriceRow | None:
+    return _row_of(_own_plans(), model=model, profile=profile)
+
+
 def _row_of(rows: Mapping[str, PriceRow], *, model: str, profile: str) -> PriceRow | None:
     """The row for this endpoint, else the one for the model wherever it is served; the longest name first. A name is the
     whole one: the price of `gpt-5` is not that of `gpt-5-mini`."""
+    if not rows:
+        return None
     here = {key[len(profile) + 1 :]: row for key, row in rows.items() if key.startswith(f"{profile}:")}
     for named in (here, rows):
         found: tuple[int, PriceRow] | None = None

@@ -126,7 +126,7 @@ class ToolRun:
         Cancelling it cancels all that run, gives each `settle_s` to tidy up, and then raises CancelledError.
         """
         for exclusive, batch in groupby(enumerate(self._calls), key=lambda placed: placed[1].exclusive):
-            if exclusive:
+            if exclusive or len(self._calls) == 1:  # alone, it needs no group and no task more
                 for place, planned in batch:
                     await self._run_one(place, planned)
             else:

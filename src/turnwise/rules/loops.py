@@ -350,14 +350,14 @@ def _answered(calls: Sequence[CallSeen]) -> str | None:
 
 def _set_key(keys: Iterable[str]) -> str:
     """Calls side by side have no order, and equal ones are one."""
-    return _hash(sorted(set(keys)))
+    unique = set(keys)
+    return unique.pop() if len(unique) == 1 else _hash(sorted(unique))
 
 
 def _hash(pieces: Iterable[str | bytes]) -> str:
     """Of the pieces in order; their lengths keep neighbours apart."""
-    hashed = hashlib.blake2b(digest_size=16)
+    joined: list[bytes] = []
     for piece in pieces:
         piece = piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogatepass")
-        hashed.update(f"{len(piece)}:".encode())
-        hashed.update(piece)
-    return hashed.hexdigest()
+        joined += (b"%d:" % len(piece), piece)
+    return hashlib.blake2b(b"".join(joined), digest_size=16).hexdigest()

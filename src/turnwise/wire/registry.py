@@ -1,5 +1,6 @@
 """The families by name. A family's module is imported when it is first asked for, so that a run pays for one of them."""
 
+import functools
 import importlib
 
 from turnwise.wire.family import Family
@@ -12,6 +13,7 @@ MODULES = {
 }
 
 
+@functools.cache
 def family(name: str) -> Family:
     """Raises KeyError for a name that is none of MODULES."""
     found = importlib.import_module(MODULES[name]).FAMILY
