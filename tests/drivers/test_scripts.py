@@ -146,6 +146,26 @@ async def test_a_program_calls_tools_as_functions(program: str, expected: str, r
     assert (said(result), result.is_error, bench.ran) == (expected, False, ran)
 
 
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("x = []\nfor i in range(5000):\n    x = [x]\nx", "[" * 21 + "..." + "]" * 21),
+        ("x = {}\nfor i in range(5000):\n    x = {1: x}\nx", "{1: " * 20 + "{...}" + "}" * 20),
+        ("x = [1]\nfor i in range(60):\n    x = [x, x]\nx", "[" * 21 + "...], [...]], [[...], [...]]], "),
+        ("class A:\n    pass\na = A()\na.x = [1]\nfor i in range(60):\n    a.x = [a.x, a.x]\na", "A(x=[[[[[[[[["),
+        ("x = []\nx.append(x)\nx", '["[...]"]'),
+        ("10**5000", "<int, too long to write>"),
+    ],
+)
+async def test_any_value_can_be_what_a_program_ends_with(program: str, expected: str) -> None:
+    """Proves: one that nests 5,000 deep, that holds itself, or that is 2 ** 60 lists when written out, is shown within the
+    limit of output; the turn goes on."""
+    bench = Bench(script_limits=ScriptLimits(output_characters=2000))
+    result = await bench.program(program)
+    assert (said(result)[: len(expected)], result.is_error) == (expected, False)
+    assert len(said(result)) < 2100
+
+
 async def test_gathered_calls_are_one_step() -> None:
     """Proves: calls that are awaited together are ordered together, however they were put down."""
     for program in (
@@ -191,7 +211,17 @@ async def test_gathered_calls_are_one_step() -> None:
         ('read(pth="a")\n', ["line 1: ", "unexpected: `pth`", "No call had run."], 0),
         ("read(1, 2)", ["read() takes 1 arguments but 2 were given"], 0),
         ('read("a", path="b")', ["multiple values for argument 'path'"], 0),
-        ("read(path=print)", ["nothing that JSON can carry"], 0),
+        ("read(path=print)", ["JSON cannot carry the argument `path`: a value of type"], 0),
+        (
+            "x = []\nfor i in range(5000):\n    x = [x]\nread(path=x)",
+            ["line 4: ", "`path`: nested more than 100 deep"],
+            0,
+        ),
+        ("x = [1]\nfor i in range(60):\n    x = [x, x]\nread(path=x)", ["line 4: ", "`path`: more than 100,000"], 0),
+        ('read(path=[float("nan")])', ["line 1: ", "the argument `path`: nan, which is no number of JSON"], 0),
+        ('read(path=b"x")', ["the argument `path`: bytes: decode them to text"], 0),
+        ('read(path={1: 2, "1": 3})', ["the argument `path`: the key 1 twice, as a number and as text"], 0),
+        ("read(path=10**5000)", ["the argument `path`: a whole number of 16610 bits"], 0),
         ('script(program="1")', ["'script' is not defined"], 0),
         ("import time\nwhile True:\n    time.sleep(50)", ["slept for more than 0.1 s"], 0),
         ("x" * 5000, ["it has 5,000 characters, and 4,000 is the limit"], 0),

@@ -18,6 +18,7 @@ import msgspec
 
 from turnwise.drivers.clock import Clock, sleep
 from turnwise.drivers.script_calls import awaited_calls, line_at, normal_lines
+from turnwise.drivers.script_values import json_problem, shown
 from turnwise.drivers.tool_output import cut_middle, journalable
 from turnwise.turn.commands import RunScript, ScriptFunction, ScriptResult
 from turnwise.turn.events import ScriptCalled, ScriptFinished
@@ -168,7 +169,7 @@ class _Program:
                 called = await self._step(module)
                 if called:
                     return ScriptCalled(call_id=self.call_id, calls=tuple([one.call for one in called]))
-            return self._finished(self._output(self._snapshot.output))
+            return self._finished(self._output(self._snapshot))
         except _Stopped as stopped:
             return self._failed(str(stopped), line=self._line)
         except module.MontyError as error:
@@ -278,7 +279,11 @@ class _Program:
             return _raised("NameError", f"name '{name}' is not defined; the functions for tools are: {known}")
         if self._count >= self._limits.calls:
             raise _Stopped(f"it may make {self._limits.calls:,} calls, and this would have been one more")
-        arguments = _arguments(function, called.args, called.kwargs)
+        try:
+            given = called.args, called.kwargs
+        except ValueError as error:
+            return _raised("ValueError", f"{name}(): an argument cannot be handed over: {error}")
+        arguments = _arguments(function, *given)
         if isinstance(arguments, TypeError):
             return _raised("TypeError", str(arguments))
         self._count += 1
@@ -292,9 +297,13 @@ class _Program:
 
     # what the model is told
 
-    def _output(self, value: object) -> str:
+    def _output(self, complete: "monty.MontyComplete") -> str:
         limit = self._limits.output_characters
-        returned = "" if value is None else cut_middle(journalable(_shown(value)), limit=limit)
+        try:
+            value: object = complete.output
+        except ValueError as error:
+            value = f"(The value of the last expression cannot be handed over: {error})"
+        returned = "" if value is None else cut_middle(journalable(shown(value, limit=limit)), limit=limit)
         printed = journalable(self._printed.text())
         if printed and returned and not printed.endswith("\n"):
             printed += "\n"
@@ -394,21 +403,15 @@ def _arguments(function: ScriptFunction, positional: tuple[object, ...], named: 
     if function.free_form:
         text = given.get("input")
         return text if isinstance(text, str) else TypeError(f"{function.name}() takes one text")
+    for name, value in given.items():
+        if problem := json_problem(value, limit_bytes=MAX_ARGUMENT_BYTES):
+            return TypeError(f"{function.name}(): JSON cannot carry the argument `{name}`: {problem}")
     try:
         arguments = msgspec.json.encode(given)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        return TypeError(f"{function.name}(): an argument is nothing that JSON can carry: {error}")
+    except (TypeError, ValueError, OverflowError) as error:
+        return TypeError(f"{function.name}(): JSON cannot carry the arguments: {error}")
     if len(arguments) > MAX_ARGUMENT_BYTES:
         return TypeError(
             f"{function.name}(): arguments of {len(arguments):,} bytes; the limit is {MAX_ARGUMENT_BYTES:,}"
         )
     return arguments.decode()
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return msgspec.json.encode(value).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return repr(value)
