@@ -2,14 +2,15 @@
 
 import functools
 import sqlite3
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Literal, NamedTuple, cast
 
 import msgspec
 
 from turnwise.drivers.ledger import COLUMNS, PICO, LedgerEntry, Value, entry_from
+from turnwise.errors import CallerError
 from turnwise.rules.pricing import EXACT, ZERO, Cost, add
 
 By = Literal["day", "session", "model", "purpose"]
@@ -17,7 +18,7 @@ By = Literal["day", "session", "model", "purpose"]
 # Seen from the root, the requests of sub-agents are `child`; a day is one of the user's own clock.
 _PURPOSE = "case when path = '[]' then purpose else 'child' end"
 KEYS: dict[By, str] = {
-    "day": "strftime('%Y-%m-%d', started, 'unixepoch', 'localtime')",
+    "day": "coalesce(strftime('%Y-%m-%d', started, 'unixepoch', 'localtime'), 'unknown')",
     # `+`: SQLite would walk the whole index of sessions to have them grouped, where only today's entries are wanted.
     "session": "+root_session",
     "model": "provider || ':' || model",
@@ -90,8 +91,9 @@ class ExactSum:
         self._sum = ZERO
 
     def step(self, amount: str | None, times: int = 1) -> None:
-        if amount is not None:
-            self._sum = add(self._sum, EXACT.multiply(Decimal(amount), Decimal(times)))
+        """An amount that is none makes the sum none: `LedgerReader` says which it was."""
+        if amount is not None and self._sum.is_finite():
+            self._sum = add(self._sum, EXACT.multiply(_amount(amount), Decimal(times)))
 
     def finalize(self) -> str:
         return str(self._sum)
@@ -119,6 +121,20 @@ select root_turn, root_session, min(started), count(*), count(usd), {_sums("usd"
     {_SAVED}
 from request where plan = 'request' and {{where}} group by root_turn order by 3
 """
+# Read from its end, for as long as turns are wanted.
+_LATEST = (
+    "select root_turn, root_session from request where plan = 'request' and {where} order by started desc, id desc"
+)
+# The sessions have an index, the turns none.
+_OF_TURNS = (
+    "root_session in (select value from json_each(:sessions)) and root_turn in (select value from json_each(:turns))"
+)
+_TURNS = "select count(distinct root_turn) from request where plan = 'request' and {where}"
+# Amounts that are no whole number of pico-dollars: few, and a damaged one is among them.
+_ODD = """
+select id, coalesce(usd, cache_saved_usd) from request where usd_pico is null and usd is not null
+union all select id, cache_saved_usd from request where cache_saved_pico is null and cache_saved_usd is not null
+"""
 
 
 class LedgerReader:
@@ -133,17 +149,28 @@ class LedgerReader:
         with self._open() as connection:
             return [_total(_Columns(*row)) for row in connection.execute(query, values)]
 
-    def bills_by_request(self, span: Span) -> list[TurnBill]:
-        """The turns on plans by request, in order."""
+    def bills_by_request(self, span: Span, *, latest: int | None = None) -> list[TurnBill]:
+        """The turns on plans by request, in order; of many those `latest` that were at work last."""
         where, values = where_of(span)
         with self._open() as connection:
+            if latest is not None:
+                turns = _latest(connection.execute(_LATEST.format(where=where), values), most=latest)
+                where = f"{_OF_TURNS} and {where}"
+                values |= {"turns": _json(turns), "sessions": _json(set(turns.values()))}
             return [_bill(_BillColumns(*row)) for row in connection.execute(_BILLS.format(where=where), values)]
+
+    def count_turns_by_request(self, span: Span) -> int:
+        """How many turns `bills_by_request` has in all."""
+        where, values = where_of(span)
+        with self._open() as connection:
+            (count,) = connection.execute(_TURNS.format(where=where), values).fetchone()
+        return count
 
     def titles(self, sessions: Collection[str]) -> dict[str, str]:
         """The titles of the sessions, by their ids."""
         with self._open() as connection:
             query = "select id, title from session where id in (select value from json_each(?))"
-            return dict(connection.execute(query, (msgspec.json.encode(list(sessions)).decode(),)).fetchall())
+            return dict(connection.execute(query, (_json(sessions),)).fetchall())
 
     def entries(self, span: Span) -> list[LedgerEntry]:
         """Each request, in the order in which they left."""
@@ -160,7 +187,52 @@ class LedgerReader:
         with self._statement() as connection:
             # typeshed knows sums of integers only
             connection.create_aggregate("exact_sum", -1, ExactSum)  # pyright: ignore[reportArgumentType]
-            yield connection
+            try:
+                yield connection
+            except (_NoAmount, msgspec.ValidationError) as error:
+                raise CallerError(_damage(connection, error=error)) from None
+
+
+def _latest(turns: Iterable[tuple[str, str]], *, most: int) -> dict[str, str]:
+    """The first so many turns, and their sessions."""
+    found: dict[str, str] = {}
+    for turn, session in turns:
+        if turn not in found and len(found) == most:
+            break
+        found[turn] = session
+    return found
+
+
+def _json(texts: Collection[str]) -> str:
+    return msgspec.json.encode(list(texts)).decode()
+
+
+class _NoAmount(Exception):
+    """A sum of amounts one of which is none."""
+
+
+def _amount(text: str) -> Decimal:
+    """NaN for what is no amount of money."""
+    try:
+        amount = Decimal(text)
+    except InvalidOperation:
+        return Decimal("nan")
+    return amount if amount.is_finite() else Decimal("nan")
+
+
+def _damage(connection: sqlite3.Connection, *, error: Exception) -> str:
+    """The file, the entry and its amount, and what to do."""
+    file = connection.execute("pragma database_list").fetchone()[2] or "the ledger in memory"
+    for number, amount in connection.execute(_ODD):
+        if _amount(amount).is_nan():
+            return (
+                f"`{file}` is damaged: the amount of request {number} in its ledger is `{amount[:40]}`, which is no "
+                f'money; make it unknown (`sqlite3 "{file}" "update request set usd = null, cache_saved_usd = null '
+                f'where id = {number}"`), or set TURNWISE_STATE_DIR to another folder'
+            )
+    return (
+        f"`{file}` is damaged: an entry of its ledger cannot be read: {error}; set TURNWISE_STATE_DIR to another folder"
+    )
 
 
 def query_of(by: By, *, span: Span) -> tuple[str, dict[str, float | str]]:
@@ -271,7 +343,12 @@ def _total(row: _Columns) -> Total:
 
 def _usd(whole_pico: int, others: str | None) -> Decimal:
     """Without the zeros at its end that pico-dollars would bring."""
-    amount = add(Decimal(whole_pico) * PICO, Decimal(others or 0)).normalize(EXACT)
+    if others is None and not whole_pico:
+        return ZERO
+    amount = add(EXACT.multiply(Decimal(whole_pico), PICO), Decimal(others or 0))
+    if not amount.is_finite():
+        raise _NoAmount
+    amount = amount.normalize(EXACT)
     return amount.quantize(Decimal(1)) if amount == amount.to_integral_value() else amount
 
 

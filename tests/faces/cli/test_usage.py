@@ -4,22 +4,24 @@ import csv
 import io
 import json
 import os
+import re
 import signal
+import sqlite3
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from faces.cli.running import Cli, at, begin, end
 from faces.cli.test_processes import wait_until
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, journal_path
+from turnwise.drivers.ledger import INSERT, LedgerEntry, values_of
 from turnwise.drivers.ledger_queries import Span, Total, sum_of_totals
 from turnwise.errors import CallerError
 from turnwise.faces.cli.money import cost_said, saved_said, usd_said
-from turnwise.faces.cli.usage import Report, lines_of, since_of, table_of
+from turnwise.faces.cli.usage import lines_of, since_of, table_of
 from turnwise.lab import Lab
 from turnwise.rules.pricing import Cost
 
@@ -125,27 +127,115 @@ def test_what_is_denied_inside_a_program_is_said_as_outside(lab: Lab, folder: Pa
     assert (folder / "calc.py").read_text() == "def add(a, b):\n    return a - b\n"
 
 
-def test_figures_stay_whole_on_a_narrow_terminal() -> None:
-    """The name folds and the bars go: a figure that is cut short is a wrong one. A program that called nothing is a loss."""
+@pytest.mark.parametrize(
+    ("width", "head"),
+    [
+        (120, ["model", "requests", "tokens in", "cached", "tokens out", "cost", "saved", ""]),
+        (80, ["model", "requests", "tokens in", "cached", "tokens out", "cost", "saved"]),
+        (60, ["model", "requests", "tokens in", "tokens out", "cost"]),
+        (50, ["model", "requests", "tokens in", "cost"]),
+        (20, ["model", "requests", "cost"]),
+    ],
+)
+def test_narrow_terminals_lose_the_bars_and_then_what_matters_least(width: int, head: list[str]) -> None:
+    """Proves: a figure is there whole or not at all, and what is not is named; the name folds."""
+    rows = [
+        total("chutes:deepseek-ai/DeepSeek-V3-0324", cost=Cost(usd=Decimal(1), requests=42), saved=Cost(requests=1)),
+        total("p:m", cost=Cost(usd=Decimal(2), requests=33_311_333), saved=Cost()),
+    ]
+    shown = table_of(rows, by="model", titles={}, width=width, stream=io.StringIO())
+    assert re.split(r" {2,}", shown[0]) == [name for name in head if name]
+    figures = [re.split(r" {2,}", line)[1:] for line in shown if "33,311,333" in line]
+    assert [len(line) for line in figures] == [len(head) - 1 - ("saved" in head)] and "$2.00" in figures[0]
+    assert "".join([line.split("  ")[0] for line in shown[1:3]]).startswith("chutes:deepseek-")
+    gone = [name for name in ("tokens in", "cached", "tokens out", "saved") if name not in head]
+    assert [line for line in shown if line.startswith("no room")] == (
+        [f"no room here for {', '.join(gone)}: a wider terminal or --csv has it all"] if gone else []
+    )
+    if width >= 60:
+        assert max(map(len, shown[:-1])) <= width
+
+
+@pytest.fixture
+def sessions(folder: Path) -> Path:
+    """A journal of 50 sessions, an hour apart, each with a turn of two requests; all of one model but the last."""
+    path = journal_path(os.environ)
+    with Journal.open(path, clock=SystemClock()):
+        pass
+    with sqlite3.connect(path) as connection:
+        for number in range(100):
+            session = f"{number // 2:026d}"
+            entry = LedgerEntry(
+                session=session,
+                turn=f"t{session}",
+                root_session=session,
+                root_turn=f"t{session}",
+                number=number % 2 + 1,
+                step=1,
+                purpose="step",
+                provider="p",
+                model=f"m{number // 98}",
+                started=1_000_000.0 + 3600 * (number // 2),
+                sent_bytes=1,
+                outcome="ok",
+                plan="request",
+                usd=Decimal("0.01"),
+            )
+            connection.execute(INSERT, values_of(entry))
+    connection.close()
+    return path
+
+
+def test_long_tables_end_at_the_latest_lines_and_say_what_they_leave_out(sessions: Path, cli: Cli) -> None:
+    """Proves: 30 sessions and 10 turns unless told otherwise, the sum is of all; `--limit` and `--all`, `--csv` and `--json`."""
+
+    def said(*args: str) -> tuple[int, int, str, str]:
+        out = cli("usage", "--since", "all", "--by", "session", *args).out
+        table, _, turns = out.partition("\nplans by request")
+        lines = [line for line in table.splitlines() if line[:8].isdigit()]
+        assert lines[-1].startswith("00000049") and "100 requests: $1.00" in out
+        left = [next((line for line in part.splitlines() if "--limit N" in line), "") for part in (table, turns)]
+        return len(lines), turns.count("one a call:"), *(one.partition(";")[0].strip() for one in left)  # pyright: ignore[reportReturnType]
+
+    assert said() == (30, 10, "and 20 sessions before: 40 requests, $0.400", "and 40 turns before")
+    assert said("--limit", "45") == (45, 45, "and 5 sessions before: 10 requests, $0.100", "and 5 turns before")
+    assert said("--limit", "50") == said("--all") == (50, 50, "", "")
+    report = json.loads(cli("usage", "--since", "all", "--by", "session", "--limit", "1", "--json").out)
+    assert (len(report["rows"]), len(report["by_request"])) == (50, 50)
+    assert cli("usage", "--since", "all", "--by", "session", "--csv").out.count("\n") == 51
+    models = cli("usage", "--since", "all", "--limit", "1").out
+    assert "p:m0 " in models and "and 1 model: 2 requests, $0.0200;" in models
+    assert cli("usage", "--all", "--limit", "3").code == cli("usage", "--limit", "0").code == 2
+
+
+@pytest.mark.parametrize("amount", ["abc", "NaN", "1e"])
+def test_a_damaged_price_is_named_with_its_file_and_what_to_do(sessions: Path, cli: Cli, amount: str) -> None:
+    """Proves: one line, exit code 2; what it says to do mends it, and the price is unknown then."""
+    with sqlite3.connect(sessions) as connection:
+        connection.execute("update request set usd = ?, usd_pico = null where id = 7", (amount,))
+    connection.close()
+    ran = cli("usage", "--since", "all")
+    (line,) = ran.complaints()
+    assert ran.code == 2 and f"`{sessions}` is damaged: the amount of request 7 in its ledger is `{amount}`" in line
+    with sqlite3.connect(sessions) as connection:
+        connection.execute(re.findall(r'"(update [^"]*)"', line)[0])
+    connection.close()
+    assert "100 requests: at least $0.990, 1 request unknown" in cli("usage", "--since", "all").out
+
+
+def test_what_programs_lost_is_said_as_a_loss() -> None:
+    """A program that called nothing was one request too many; a part of unknown price is said."""
     cent = Decimal("0.01")
     rows = [
-        total(
-            "chutes:deepseek-ai/DeepSeek-V3-0324",
-            cost=Cost(usd=42 * cent, requests=42),
-            saved=Cost(usd=9 * cent, requests=9),
-        ),
+        total("p:l", cost=Cost(usd=42 * cent, requests=42), saved=Cost(usd=9 * cent, requests=9)),
         total("p:m", cost=Cost(usd=2 * cent, requests=2), saved=Cost(usd=-cent, requests=-1)),
         total("p:n", cost=Cost(requests=2, unknown=2), saved=Cost(requests=3, unknown=3)),
     ]
-    console = Console(file=io.StringIO(), width=80)
-    report = Report(since=0, by="model", rows=rows, total=sum_of_totals(rows), by_request=[])
-    console.print(table_of(report, titles={}, bar=""))
-    assert isinstance(console.file, io.StringIO)
-    figures = [line.split()[-6:] for line in console.file.getvalue().splitlines() if "123,456" in line]
-    assert figures == [
-        ["42", "123,456", "1,000", "5,000", "$0.420", "$0.0900"],
-        ["2", "123,456", "1,000", "5,000", "$0.0200", "-$0.0100"],
-        ["2", "123,456", "1,000", "5,000", "unknown", "unknown"],
+    shown = table_of(rows, by="model", titles={}, width=80, stream=io.StringIO())
+    assert [line.split()[5:7] for line in shown[1:]] == [
+        ["$0.420", "$0.0900"],
+        ["$0.0200", "-$0.0100"],
+        ["unknown"] * 2,
     ]
     said = [saved_said(row.saved) for row in (*rows, sum_of_totals(rows)) if row is not None]
     assert said == [

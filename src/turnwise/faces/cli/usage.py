@@ -11,9 +11,6 @@ from typing import TextIO, cast, get_args
 
 import click
 import msgspec
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text as Styled
 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, journal_path
@@ -21,14 +18,15 @@ from turnwise.drivers.ledger_queries import By, Span, Total, TurnBill, sum_of_to
 from turnwise.errors import CallerError
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.money import UNKNOWN, cost_said, saved_said, usd_said
-from turnwise.faces.cli.text import has_colour, many, shortened
+from turnwise.faces.cli.tables import Column, fitting, lines_of_table, width_of
+from turnwise.faces.cli.text import many, shortened
 from turnwise.rules.pricing import ZERO, Cost
 
 EPILOG = """\b
 Examples:
   turnwise usage
   turnwise usage --by day --since 30d
-  turnwise usage --by session --since 2026-11-01
+  turnwise usage --by session --since 2026-11-01 --limit 100
   turnwise usage --by purpose --session 3f2a9c1e
   turnwise usage --by model --since all --csv > usage.csv
   turnwise usage --json | jq .total.cost
@@ -38,8 +36,9 @@ turnwise.toml, or in the file that TURNWISE_PRICES names."""
 
 DAYS = 14  # that `--by day` shows unless told otherwise
 BAR = 12  # characters
-WIDE = 100  # columns: a narrower terminal has no room for bars beside the figures
-TURNS_SHOWN = 10  # of those on plans by request; --json has all
+LINES = 30  # of the table, unless told otherwise: a month of days, the sessions of a week
+TURNS = 10  # of those on plans by request
+LATEST: tuple[By, ...] = ("day", "session")  # whose lines stand in the order of time
 AGO = re.compile(r"(\d{1,5})([hdw])")
 UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
@@ -64,35 +63,51 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     help=f"A date (2026-11-01), a time ago (12h, 7d, 4w), or `all`. Default: today; {DAYS}d with --by day, all with --session.",
 )
 @click.option("--session", metavar="ID", help="Of one session and its sub-agents only.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"At most so many lines and turns: the latest, or those with the most requests. Default: {LINES}, and {TURNS} turns.",
+)
+@click.option("--all", "shows_all", is_flag=True, help="All lines and turns. --json and --csv always have all.")
 @click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
 @click.option("--csv", "as_csv", is_flag=True, help="The lines of the table as CSV.")
-def command(by: By, since: str | None, session: str | None, as_json: bool, as_csv: bool) -> None:
+def command(
+    by: By,
+    since: str | None,
+    session: str | None,
+    limit: int | None,
+    shows_all: bool,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
     """Show how many requests were sent, what for, and what they cost."""
     with as_one_line():
         if as_json and as_csv:
             raise CallerError("give either --json or --csv, not both")
+        if shows_all and limit is not None:
+            raise CallerError("give either --limit or --all, not both")
         clock = SystemClock()
         began = since_of(since, by=by, has_session=session is not None, now=datetime.fromtimestamp(clock.now()))
         with Journal.open(journal_path(os.environ), clock=clock) as journal:
             span = Span(since=began, session=None if session is None else journal.find_session(session).row.id)
             reader = journal.ledger
             rows = reader.totals(span, by=by)
+            if as_csv:
+                write_csv(rows, by=by, stream=sys.stdout)
+                return
+            lines, turns = (None, None) if as_json or shows_all else (limit or LINES, limit or TURNS)
+            bills = reader.bills_by_request(span, latest=turns)
             report = Report(
-                since=began,
-                by=by,
-                session=span.session,
-                rows=rows,
-                total=sum_of_totals(rows),
-                by_request=reader.bills_by_request(span),
+                since=began, by=by, session=span.session, rows=rows, total=sum_of_totals(rows), by_request=bills
             )
-            shown = [row.key for row in rows] if by == "session" else []
-            titles = reader.titles([*shown, *[bill.session for bill in report.by_request[-TURNS_SHOWN:]]])
-        if as_json:
-            sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
-        elif as_csv:
-            write_csv(report.rows, by=by, stream=sys.stdout)
-        else:
-            show(report, titles=titles, stream=sys.stdout)
+            if as_json:
+                sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+                return
+            count = len(bills) if turns is None or len(bills) < turns else reader.count_turns_by_request(span)
+            shown = [row.key for row in shown_of(rows, by=by, limit=lines)] if by == "session" else []
+            titles = reader.titles([*shown, *[bill.session for bill in bills]])
+        show(report, titles=titles, turns=count, limit=lines, stream=sys.stdout)
 
 
 def since_of(text: str | None, *, by: By, has_session: bool, now: datetime) -> float:
@@ -151,51 +166,66 @@ def known(cost: Cost) -> str:
     return "" if cost.requests and cost.unknown == cost.requests else f"{cost.usd:f}"
 
 
-def show(report: Report, *, titles: dict[str, str], stream: TextIO) -> None:
-    console = Console(
-        file=stream,
-        no_color=not has_colour(stream),
-        force_terminal=has_colour(stream),
-        width=None if stream.isatty() else 120,
-        highlight=False,
-        emoji=False,
-        markup=False,
-    )
+def show(report: Report, *, titles: dict[str, str], turns: int, limit: int | None, stream: TextIO) -> None:
+    """`turns` on plans by request there were in all; the report may have the last of them only."""
     when = "" if not report.since else f" since {datetime.fromtimestamp(report.since):%Y-%m-%d %H:%M}"
     if report.total is None:
-        console.print(f"no requests{when}; `turnwise usage --since all` shows all that there were")
+        print(f"no requests{when}; `turnwise usage --since all` shows all that there were", file=stream)
         return
-    bar = bar_of(stream) if console.width >= WIDE else ""
-    console.print(table_of(report, titles=titles, bar=bar))
-    for line in lines_of(report.total):
-        console.print(line, soft_wrap=True)
-    for line in saving_lines(report.by_request, titles=titles):
-        console.print(line, soft_wrap=True)
+    rows = shown_of(report.rows, by=report.by, limit=limit)
+    lines = [
+        *table_of(rows, by=report.by, titles=titles, width=width_of(stream), stream=stream),
+        *more_of(report.rows, by=report.by, shown=len(rows)),
+        *lines_of(report.total),
+        *saving_lines(report.by_request, titles=titles, turns=turns),
+    ]
+    stream.write("".join([f"{line}\n" for line in lines]))
 
 
-def table_of(report: Report, *, titles: dict[str, str], bar: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(report.by, overflow="fold", max_width=44)  # figures stay whole
-    saves = any(row.saved.requests for row in report.rows)
-    for name in ("requests", "tokens in", "cached", "tokens out", "cost", *(["saved"] if saves else [])):
-        table.add_column(name, justify="right", no_wrap=True)
-    if bar:
-        table.add_column("", no_wrap=True)
-    priced = any(row.cost.usd for row in report.rows)
-    sizes = [row.cost.usd if priced else Decimal(row.cost.requests) for row in report.rows]
-    most = max(sizes, default=ZERO)
-    for row, size in zip(report.rows, sizes, strict=True):
-        table.add_row(
-            name_of(row.key, by=report.by, titles=titles),
-            f"{row.cost.requests:,}",
-            f"{row.input_tokens:,}",
-            f"{row.cache_read_tokens:,}",
-            f"{row.output_tokens:,}",
-            short_cost(row.cost),
-            *([short_cost(row.saved) if row.saved.requests else ""] if saves else []),
-            *([Styled(bar * (round(BAR * size / most) if most else 0), style="cyan")] if bar else []),
-        )
-    return table
+def shown_of(rows: Sequence[Total], *, by: By, limit: int | None) -> Sequence[Total]:
+    """The latest days and sessions, the models and purposes with the most requests."""
+    if limit is None:
+        return rows
+    return rows[-limit:] if by in LATEST else rows[:limit]
+
+
+def more_of(rows: Sequence[Total], *, by: By, shown: int) -> list[str]:
+    """What is not shown of them, and how to see it."""
+    if shown == len(rows):
+        return []
+    left = rows[:-shown] if by in LATEST else rows[shown:]
+    cost = sum_of_totals(left)
+    assert cost is not None
+    before = " before" if by in LATEST else ""
+    return [
+        f"and {many(len(left), by)}{before}: {many(cost.cost.requests, 'request')}, {cost_said(cost.cost)}; "
+        "--limit N shows more, --all all of them"
+    ]
+
+
+def table_of(rows: Sequence[Total], *, by: By, titles: dict[str, str], width: int, stream: TextIO) -> list[str]:
+    """Where the terminal is narrow the bars go first, then what matters less than requests and cost."""
+    sizes = [row.cost.usd for row in rows]
+    if not any(sizes):
+        sizes = [Decimal(row.cost.requests) for row in rows]
+    most, bar = max(sizes, default=ZERO), bar_of(stream)
+    bars = [bar * (round(BAR * size / most) if most else 0) for size in sizes]
+    saved = [short_cost(row.saved) if row.saved.requests else "" for row in rows]
+    name = Column(name=by, cells=[name_of(row.key, by=by, titles=titles) for row in rows], align="left")
+    columns = [
+        Column(name="requests", cells=[f"{row.cost.requests:,}" for row in rows]),
+        Column(name="tokens in", cells=[f"{row.input_tokens:,}" for row in rows], rank=1),
+        Column(name="cached", cells=[f"{row.cache_read_tokens:,}" for row in rows], rank=4),
+        Column(name="tokens out", cells=[f"{row.output_tokens:,}" for row in rows], rank=2),
+        Column(name="cost", cells=[short_cost(row.cost) for row in rows]),
+        *([Column(name="saved", cells=saved, rank=3)] if any(saved) else []),
+        Column(name="", cells=bars, rank=5, align="left", style="cyan"),
+    ]
+    kept = fitting(name, columns, width=width)
+    lines = list(lines_of_table(name, kept, width=width, stream=stream))
+    if gone := [one.name for one in columns if one not in kept and one.name]:
+        lines.append(f"no room here for {', '.join(gone)}: a wider terminal or --csv has it all")
+    return lines
 
 
 def short_cost(cost: Cost) -> str:
@@ -229,12 +259,12 @@ def lines_of(total: Total) -> list[str]:
     return lines
 
 
-def saving_lines(bills: Sequence[TurnBill], *, titles: dict[str, str]) -> list[str]:
+def saving_lines(bills: Sequence[TurnBill], *, titles: dict[str, str], turns: int) -> list[str]:
     """For plans that bill by request: each turn, and what it would have cost with one request for each call."""
     if not bills:
         return []
     lines = ["", "plans by request: each turn, and with one request for each tool call"]
-    for bill in bills[-TURNS_SHOWN:]:
+    for bill in bills:
         instead = UNKNOWN if bill.one_a_call_usd is None else usd_said(bill.one_a_call_usd)
         word = "saved" if bill.saved.requests > 0 else "lost"
         saved = f"; {word} {saved_said(bill.saved)}" if bill.saved.requests else ""
@@ -243,8 +273,8 @@ def saving_lines(bills: Sequence[TurnBill], *, titles: dict[str, str]) -> list[s
             f"{many(bill.cost.requests, 'request')}, {cost_said(bill.cost)}; "
             f"one a call: {many(bill.one_a_call_requests, 'request')}, {instead}{saved}"
         )
-    if len(bills) > TURNS_SHOWN:
-        lines.append(f"  and {many(len(bills) - TURNS_SHOWN, 'turn')} before; --json has all")
+    if turns > len(bills):
+        lines.append(f"  and {many(turns - len(bills), 'turn')} before; --limit N shows more, --all all of them")
     return lines
 
 
