@@ -1,8 +1,8 @@
 """The process that is counted: runs hot paths at each of their sizes, with a mark before and after each.
 
-`python benchmarks/counting/child.py marks|calls NAME...`. Under valgrind (`marks`) a mark is a call of `getppid`, at which
-callgrind writes down what it has counted since the one before: nothing else here calls it. With `calls` it counts itself,
-and prints JSON.
+`python benchmarks/counting/child.py prepare|marks|calls NAME...`. Under valgrind (`marks`) a mark is a call of `getppid`, at
+which callgrind writes down what it has counted since the one before: nothing else here calls it. With `calls` it counts
+itself, and prints JSON.
 
 TURNWISE_COUNTS_SLOWER=NAME adds work to that path for every unit, NAME=growing more of it the larger the size is: the proof
 that the guard can fail.
@@ -82,6 +82,11 @@ def counted(work: Work) -> tuple[int, int]:
 def main() -> None:
     way, *names = sys.argv[1:]
     paths = [path for path in HOT_PATHS if path.name in names]
+    if way == "prepare":  # what is kept for the other ways
+        for path in paths:
+            for size in path.sizes:
+                path.prepare(size)
+        return
     found = {path.name: measured(path, marked if way == "marks" else counted) for path in paths}
     if way == "calls":
         print(json.dumps(found))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from counting.hot_paths import HotPath
+from counting.hot_paths import FOLDER, HotPath
 
 CHILD = Path(__file__).with_name("child.py")
 LONGEST_S = 900.0
@@ -40,7 +40,8 @@ def has_valgrind() -> bool:
 
 def count_calls(paths: Sequence[HotPath]) -> list[Count]:
     """Calls of functions for each unit, and blocks of memory that the outcome keeps for it."""
-    found = json.loads(_run([sys.executable, str(CHILD), "calls", *_names(paths)]))
+    with tempfile.TemporaryDirectory() as folder:
+        found = json.loads(_run([sys.executable, str(CHILD), "calls", *_names(paths)], folder=folder))
     counts: list[Count] = []
     for path in paths:
         calls, blocks = zip(*found[path.name], strict=True)
@@ -53,11 +54,13 @@ def count_instructions(paths: Sequence[HotPath]) -> list[Count]:
     """Instructions of the processor for each unit. Repeatable for the same programs: addresses and hashes do not vary."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
+        _run([sys.executable, str(CHILD), "prepare", *_names(paths)], folder=folder)
         _run(
             [
                 *("valgrind", "--tool=callgrind", "--dump-before=getppid", f"--callgrind-out-file={out}"),
                 *(sys.executable, str(CHILD), "marks", *_names(paths)),
-            ]
+            ],
+            folder=folder,
         )
         totals = read_totals(Path(folder))
     # the first is the start; then in turn what stands between the two marks of a size, and what stands between sizes
@@ -100,8 +103,8 @@ def _names(paths: Sequence[HotPath]) -> list[str]:
     return [path.name for path in paths]
 
 
-def _run(command: Sequence[str]) -> str:
-    env = {**os.environ, "PYTHONHASHSEED": "0"}  # the order of sets is part of what is counted
+def _run(command: Sequence[str], *, folder: str) -> str:
+    env = {**os.environ, "PYTHONHASHSEED": "0", FOLDER: folder}  # the order of sets is part of what is counted
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True, env=env, timeout=LONGEST_S)
     except subprocess.TimeoutExpired:
