@@ -1,5 +1,8 @@
 """Scripted steps through the library's face: what is offered, and what the lab counts."""
 
+import builtins
+import keyword
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -10,28 +13,35 @@ from turnwise import (
     Approval,
     Asking,
     Journal,
+    Message,
     PermissionRule,
     Policy,
     RetryPolicy,
+    RunResult,
     StopReason,
     read_prices,
     tool,
 )
 from turnwise.drivers.ledger_queries import Span
 from turnwise.drivers.prices import Prices
-from turnwise.drivers.tools import Tool
+from turnwise.drivers.tools import Arguments, Tool
 from turnwise.drivers.workspace import workspace_tools
+from turnwise.faces.children import TASK
+from turnwise.faces.cli.workplace import ASK_USER
 from turnwise.faces.scripts import NAME, script_tool
 from turnwise.faces.tools import read_tools
 from turnwise.lab import Lab
 from turnwise.rules.pricing import PriceRow
 from turnwise.testing import FakeClock, ScriptedModel, call
+from turnwise.turn.config import ScriptLimits, ToolOffer
 from turnwise.turn.events import ScriptCalled, ScriptFinished
+from turnwise.turn.program_names import PRELUDE
 from turnwise.vocab import Fault, FaultKind, ToolResult, ToolSpec, text_of
 
 BASES = {"gemini": "/v1beta", "anthropic_messages": ""}  # Anthropic's base URL has no version
 each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
 CHECK = 'if grep -q "return a + b$" calc.py; then echo "3 passed"; else echo "1 failed: add(1, 2) is not 3"; fi\n'
+PATH = '{"type":"object","properties":{"path":{"type":"string"}}}'
 BY_REQUEST = Prices(user={"m": PriceRow(plan="request", source="test", request_usd=None)})
 BY_TOKEN = Prices(user={"m": PriceRow(plan="free", source="test")})
 
@@ -210,6 +220,7 @@ def test_the_description_names_each_function_in_one_line() -> None:
             ToolSpec(name="at_the_client"),
             Tool(offer=read.tool.offer.__class__(spec=ToolSpec(name="web-fetch", free_form=True))),
             Tool(offer=read.tool.offer.__class__(spec=ToolSpec(name="import", parameters='{"type":"object"}'))),
+            Tool(offer=read.tool.offer.__class__(spec=ToolSpec(name="list", parameters=PATH))),
             Tool(offer=read.tool.offer.__class__(spec=ToolSpec(name="odd", parameters='{"properties":[]}'))),
         ]
     )
@@ -218,10 +229,95 @@ def test_the_description_names_each_function_in_one_line() -> None:
     assert made.offer.spec.description.partition("Functions:\n")[2].splitlines() == [
         "read(path: str, limit: int | None = ...)",
         'mark(word: "good" | "bad", places: list[int])',
-        "web_fetch(input: str)",
-        "import_()",
+        "web_fetch(input: str)  # the tool `web-fetch`",
+        "import_()  # the tool `import`",
+        "list_(path: str = ...)  # the tool `list`",
         "odd(...)",
     ]
+
+
+def described(tools: Sequence[Tool]) -> list[str]:
+    """The functions as the description names them."""
+    made = script_tool(tools)
+    assert made is not None
+    lines = made.offer.spec.description.partition("Functions:\n")[2].splitlines()
+    return [line.partition("(")[0] for line in lines]
+
+
+def python_builtins() -> list[str]:
+    return [name for name in dir(builtins) if not name.startswith("_")]
+
+
+def recorders(names: Sequence[str], *, ran: list[str]) -> tuple[Tool, ...]:
+    def made(name: str) -> Tool:
+        def run(_: Arguments) -> str:
+            ran.append(name)
+            return f"<{name}>"
+
+        return Tool(offer=ToolOffer(spec=ToolSpec(name=name, parameters=PATH)), function=run)
+
+    return tuple([made(name) for name in names])
+
+
+def shipped(folder: Path) -> list[str]:
+    """All tools that come with turnwise."""
+    return [*[one.name for one in workspace_tools(folder)], ASK_USER, TASK]
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_what_is_described_is_what_runs(taken: bool, tmp_path: Path) -> None:
+    """Proves: each tool that comes with turnwise, and each that has the name of a keyword, a built-in or of what every program
+    has imported, is called by the name that the description gives it; Python's own stays Python's."""
+    odd = ["web-fetch", "web_fetch", "list_", "2nd", "__import__", "__name__"]
+    names = sorted(dict.fromkeys([*keyword.kwlist, *python_builtins(), *PRELUDE, *odd])) if taken else shipped(tmp_path)
+    ran: list[str] = []
+    tools = recorders(names, ran=ran)
+    functions = described(tools)
+    assert len(set(functions)) == len(names)
+    lines = [f"print({function}(path='a'), {function}('b'))" for function in functions]
+    program = "\n".join(
+        [*lines, "print(list('ab'), len('ab'), sum(range(3)), json.dumps(1), isinstance(ran := [], list))"]
+    )
+    model = ScriptedModel([call("script", program=program), "Done."])
+    agent = Agent(
+        "openai_chat:m",
+        base_url=model.endpoint.base_url,
+        transport=model,
+        tools=tools,
+        script=True,
+        script_limits=ScriptLimits(calls=1000),
+    )
+    result = agent.run_sync("go")
+    expected = [f"<{name}> <{name}>" for name in names]
+    assert said_by_script(result).splitlines() == [*expected, "['a', 'b'] 2 3 1 True"]
+    assert ran == [name for name in names for _ in range(2)]
+
+
+def test_a_program_lists_a_real_folder(tmp_path: Path) -> None:
+    """Proves: turnwise's own tool `list` is called in a program as its description says."""
+    (tmp_path / "a.txt").write_text("a")
+    model = ScriptedModel([call("script", program='print(list_(path="."))'), "Done."])
+    tools = workspace_tools(tmp_path)
+    agent = Agent("openai_chat:m", base_url=model.endpoint.base_url, transport=model, tools=tools, script=True)
+    assert said_by_script(agent.run_sync("go")) == "a.txt (1)\n"
+
+
+def test_a_program_that_takes_a_builtin_for_the_tool_is_told() -> None:
+    """Proves: where `list(path=...)` is Python's own and fails, the result says what the tool is called."""
+    model = ScriptedModel([call("script", program='print(list(path="src"))'), "Done."])
+    tools = recorders(["list"], ran=[])
+    agent = Agent("openai_chat:m", base_url=model.endpoint.base_url, transport=model, tools=tools, script=True)
+    assert said_by_script(agent.run_sync("go")).splitlines() == [
+        "line 1: The program failed: TypeError: list() takes no keyword arguments",
+        '    line 1: print(list(path="src"))',
+        "In a program the tool `list` is called `list_`.",
+        "No call had run.",
+    ]
+
+
+def said_by_script(result: RunResult) -> str:
+    (found,) = [part for message in result.new_messages for part in message.parts if isinstance(part, ToolResult)]
+    return text_of(Message("user", found.content))
 
 
 def test_nothing_is_offered_where_nothing_can_be_called() -> None:

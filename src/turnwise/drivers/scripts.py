@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import importlib
 import math
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ from turnwise.drivers.script_values import json_problem, shown
 from turnwise.drivers.tool_output import cut_middle, journalable
 from turnwise.turn.commands import RunScript, ScriptFunction, ScriptResult
 from turnwise.turn.events import ScriptCalled, ScriptFinished
+from turnwise.turn.program_names import PRELUDE
 from turnwise.turn.programs import counted
 from turnwise.vocab import ToolCall
 
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
 if sys.platform == "linux":
     import resource
 
-# Imported before a program begins: models leave it out.
-PRELUDE = "import asyncio, json, math, re"
 MAX_ARGUMENT_BYTES = 4 * 1024 * 1024  # of one call; a large source file has a tenth
 ERROR_CHARACTERS = 2 * 1024
 MAX_FRAMES = 4  # of a traceback: the way to the innermost one
@@ -193,7 +193,7 @@ class _Program:
         )
         session = cast("_Session", await self._open.enter_async_context(checkout))
         _let_the_kernel_end(session.worker_pid, cpu_s=limits.cpu_s)
-        await session.feed_run(PRELUDE)
+        await session.feed_run(f"import {', '.join(PRELUDE)}")
         self._snapshot = await session.feed_start(self._text, print_callback=self._printed.take)
 
     async def _resume_with(self, results: tuple[ScriptResult, ...]) -> None:
@@ -319,10 +319,20 @@ class _Program:
         pieces = [
             f"{where}The program failed: {cut_middle(journalable(why), limit=ERROR_CHARACTERS)}",
             source,
+            *self._called_otherwise(),
             f"{made} had run ({counted(self._ran)}); what was done stands." if self._ran else "No call had run.",
             f"It had printed:\n{printed}" if printed else "",
         ]
         return self._finished("\n".join([piece for piece in pieces if piece]), is_error=True)
+
+    def _called_otherwise(self) -> list[str]:
+        """For a program that calls tools by names that are Python's: it may have called something else."""
+        return [
+            f"In a program the tool `{function.tool}` is called `{function.name}`."
+            for function in self._functions.values()
+            if function.name != function.tool
+            and re.search(rf"(?<![\w.]){re.escape(function.tool)}\s*\(", self._text[: self._limits.program_characters])
+        ]
 
     def _explain(self, error: "monty.MontyError", *, module: "_Monty") -> ScriptFinished:
         limits = self._limits

@@ -42,7 +42,7 @@ def script_tool(tools: Sequence[Tool]) -> Tool | None:
     if not offers or any(tool.name == NAME for tool in tools):
         return None
     functions = functions_of(offers, names=tuple(offers))
-    lines = [_signature(function, offer=offers[function.tool]) for function in functions]
+    lines = [_line(function, offer=offers[function.tool]) for function in functions]
     parameters = {
         "type": "object",
         "properties": {PROGRAM: {"type": "string", "description": "the program's text"}},
@@ -64,6 +64,11 @@ def with_script(tools: tuple[Tool, ...], *, scripted: bool) -> tuple[Tool, ...]:
 class _Schema(msgspec.Struct):
     properties: dict[str, msgspec.Raw] = {}
     required: list[str] = []
+
+
+def _line(function: ScriptFunction, *, offer: ToolOffer) -> str:
+    line = _signature(function, offer=offer)
+    return line if function.name == function.tool else f"{line}  # the tool `{function.tool}`"
 
 
 def _signature(function: ScriptFunction, *, offer: ToolOffer) -> str:

@@ -4,7 +4,6 @@ What a program does comes back as calls like any other; here is what the chair r
 program that did not come to its end.
 """
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
@@ -15,7 +14,8 @@ from turnwise.rules.result_size import READ_RESULT
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.commands import PlannedCall, ScriptFunction, ScriptResult
 from turnwise.turn.config import ToolOffer
-from turnwise.vocab import File, Text, ToolCall, ToolResult
+from turnwise.turn.program_names import function_names
+from turnwise.vocab import File, Text, ToolCall, ToolResult, ToolSpec
 
 PROGRAM = "program"  # the argument that holds the text
 LEFT_FOR_LATER = (
@@ -27,10 +27,6 @@ ENDED_BY = {
     "deadline": "The turn's time was up in the middle of this program.",
     "lost": "The run was interrupted in the middle of this program.",
 }
-KEYWORDS = frozenset(
-    "False None True and as assert async await break class continue def del elif else except finally for from global if import "
-    "in is lambda nonlocal not or pass raise return try while with yield".split()
-)
 
 
 class Programs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -77,18 +73,16 @@ def is_callable(offer: ToolOffer) -> bool:
 
 
 def functions_of(offers: Mapping[str, ToolOffer], *, names: Collection[str]) -> tuple[ScriptFunction, ...]:
-    """The functions of a program, in the order of the offers. A name that is none in Python has `_` for what does not fit."""
-    found: dict[str, ScriptFunction] = {}
-    for tool, offer in offers.items():
-        if tool not in names or not is_callable(offer):
-            continue
-        name = re.sub(r"\W", "_", tool, flags=re.ASCII)
-        name = f"{name}_" if name in KEYWORDS else name
-        while name in found:
-            name += "_"
-        parameters = ("input",) if offer.spec.free_form else _parameters(offer.spec.parameters)
-        found[name] = ScriptFunction(name=name, tool=tool, parameters=parameters, free_form=offer.spec.free_form)
-    return tuple(found.values())
+    """The functions of a program for the tools in `names`, in the order of the offers. What a tool's is called does not depend
+    on which others a step has: the model has read it once, in the description."""
+    tools = [tool for tool, offer in offers.items() if is_callable(offer)]
+    called = function_names(tools)
+    return tuple([_function(offers[tool].spec, name=called[tool]) for tool in tools if tool in names])
+
+
+def _function(spec: ToolSpec, *, name: str) -> ScriptFunction:
+    parameters = ("input",) if spec.free_form else _parameters(spec.parameters)
+    return ScriptFunction(name=name, tool=spec.name, parameters=parameters, free_form=spec.free_form)
 
 
 class _Schema(msgspec.Struct):
