@@ -27,9 +27,24 @@ def restore(events: Iterable[Event], *, earlier: Sequence[Message] | Carried = (
     `earlier` is what the session's earlier turns carry on, as `fold_session` gives it, or their messages.
     Raises TurnwiseBug for a journal that does not begin with TurnStarted, or whose events are no legal sequence.
     """
+    commands: list[Command] = []
+    turn = _rebuilt(events, earlier=earlier, commands=commands)
+    return turn, commands
+
+
+def _rebuilt(
+    events: Iterable[Event], *, earlier: Sequence[Message] | Carried, commands: list[Command] | None = None
+) -> Turn:
+    """The turn alone: each command holds the history as it was, and those of a long turn together its square."""
     journal = iter(events)
     turn, command = Turn.start(_first(next(journal, None)), earlier=earlier)
-    return turn, [command, *[turn.receive(event) for event in journal]]
+    if commands is not None:
+        commands.append(command)
+    for event in journal:
+        command = turn.receive(event)
+        if commands is not None:
+            commands.append(command)
+    return turn
 
 
 def replay(events: Iterable[Event], *, earlier: Sequence[Message] | Carried = ()) -> list[Command]:
@@ -49,7 +64,7 @@ def fold_session(journals: Iterable[Sequence[Event]]) -> SessionSoFar:
         if not events:
             continue
         started = _first(events[0])
-        turn, _ = restore(events, earlier=carried)
+        turn = _rebuilt(events, earlier=carried)
         messages += started.history
         messages += turn.left_behind()
         carried = _carry_on(carried, turn=turn, started=started, whole=messages)
