@@ -4,6 +4,7 @@ Notes stand in `benchmarks/notes`: `opening.md` and `closing.md` for the page, `
 `missed.toml` on missed targets. They survive; everything else on the page is written anew.
 """
 
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -40,7 +41,7 @@ def draw_page(*, results: Path = RESULTS, folder: Path = PAGE.parent, notes: Pat
     for earlier in plots.glob("*.svg"):
         earlier.unlink()
     for benchmark, section in known:
-        lines += ["", f"## {benchmark.title}", benchmark.about]
+        lines += ["", f"## {benchmark.title}", *_wrapped(benchmark.about)]
         lines += _plots(benchmark, section, folder=plots)
         lines += tables_of(section)
         lines += _note(notes, benchmark.name)
@@ -178,6 +179,10 @@ def _plots(benchmark: Benchmark, section: Section, *, folder: Path) -> Iterator[
                 )
         (folder / f"{plot.file}.svg").write_text(drawn)
         yield f"\n![{plot.title}]({folder.name}/{plot.file}.svg)"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, width=128, break_long_words=False, break_on_hyphens=False)
 
 
 def _note(folder: Path, name: str) -> Iterator[str]:
