@@ -307,8 +307,9 @@ def test_a_program_that_takes_a_builtin_for_the_tool_is_told() -> None:
     model = ScriptedModel([call("script", program='print(list(path="src"))'), "Done."])
     tools = recorders(["list"], ran=[])
     agent = Agent("openai_chat:m", base_url=model.endpoint.base_url, transport=model, tools=tools, script=True)
-    assert said_by_script(agent.run_sync("go")).splitlines() == [
-        "line 1: The program failed: TypeError: list() takes no keyword arguments",
+    lines = said_by_script(agent.run_sync("go")).splitlines()
+    assert lines[0].startswith("line 1: The program failed: TypeError: list")  # the rest is the interpreter's
+    assert lines[1:] == [
         '    line 1: print(list(path="src"))',
         "In a program the tool `list` is called `list_`.",
         "No call had run.",
