@@ -78,6 +78,22 @@ async def test_a_limit_of_cost_is_kept_and_ends_with_the_models_answer(usd: str,
     assert 1 <= result.requests == lab.count() < 100
 
 
+@each_family
+@pytest.mark.promise("end:budget")
+@pytest.mark.parametrize("usd", ["0.02", "0.05", "0.15"])
+async def test_a_dearer_tier_is_foreseen_where_the_guess_ends_just_below_it(usd: str, family: str) -> None:
+    """Proves: the prompt of the second request is guessed at some 2,990 tokens and has 3,190; above 3,000 all are 20 times as
+    dear: the limit is not overshot by them."""
+    lab = Lab()
+    dear = {"tokens": 3000, "input": "60", "output": "300"}
+    agent = agent_of(lab, "writer-answer", family=family, prices=prices(writer_answer={**BY_TOKEN, "above": [dear]}))
+    result = await agent.run("Hello.", limits=MaxCost(Decimal(usd)))
+    assert result.cost_usd is not None and result.text
+    used = [one.usage for one in lab.requests if one.usage is not None]
+    last_output = used[-1].output_tokens * (300 if used[-1].input_tokens > 3000 else OUT) / MILLION
+    assert result.cost_usd <= Decimal(usd) + last_output
+
+
 async def requests_under(usd: str, row: dict[str, object]) -> tuple[int, StopReason, bool]:
     lab = Lab()
     agent = agent_of(lab, "never-stops", tools=[search], max_steps=100, prices=prices(never_stops=row))

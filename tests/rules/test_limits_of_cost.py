@@ -185,6 +185,16 @@ def test_a_step_that_is_billed_already_costs_nothing_more() -> None:
 
 
 @pytest.mark.promise("bill:plans")
+@pytest.mark.parametrize(("prompt_tokens", "input_usd"), [(2_439, 1), (2_440, 20), (3_000, 20), (3_001, 20)])
+def test_a_guess_near_a_threshold_has_the_dearer_price(prompt_tokens: int, input_usd: int) -> None:
+    """An eighth and 256 tokens below it: what a guess may be short by."""
+    cheap = TokenPrices(input=Decimal(1), output=Decimal(4))
+    dear = TokenPrices(input=Decimal(20), output=Decimal(80), above_tokens=3_000)
+    row = PriceRow(plan="tokens", source="test", tokens=(cheap, dear))
+    projected = projected_usd(row, input_tokens=prompt_tokens, output_tokens=0)
+    assert projected == Decimal(prompt_tokens * input_usd) / 1_000_000
+
+
 def test_a_row_that_says_no_price_beforehand_projects_nothing() -> None:
     """Proves: a plan without its rate, and a provider's own cost alone, hold no limit."""
     assert [can_project(row) for row in (ROW, BY_REQUEST, BY_STEP, FREE)] == [True] * 4

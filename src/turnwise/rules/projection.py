@@ -10,6 +10,12 @@ from turnwise.rules.pricing import ZERO, PriceRow, TokenPrices, add, tokens_usd
 
 # Of a response; where as many can be paid for, money does not limit it.
 UNBOUNDED_TOKENS = 10**9
+# A prompt may be longer than it was guessed, and a threshold within that makes all its tokens dearer. The guess is the
+# provider's own count of the last request, which is exact, with a third of a token a byte for what came since: dense text (code
+# of numbers, CJK) has up to half a token a byte, and is seldom a quarter of a prompt.
+GUESSED_SHORT = 8  # by at most one in so many
+# Words of ours that a request alone has beside the history (to go on, to answer now).
+OWN_WORDS_TOKENS = 256
 
 
 def can_project(row: PriceRow) -> bool:
@@ -37,7 +43,8 @@ def projected_usd(row: PriceRow, *, input_tokens: int, output_tokens: int, is_bi
             return ZERO if is_billed else row.step_usd or ZERO
         case "tokens":
             # A dearer tier below the one of this prompt would make a longer prompt cheaper: the dearest so far holds.
-            tiers = [tier for tier in row.tokens if input_tokens > tier.above_tokens] or row.tokens[:1]
+            reach = input_tokens + input_tokens // GUESSED_SHORT + OWN_WORDS_TOKENS
+            tiers = [tier for tier in row.tokens if reach > tier.above_tokens] or row.tokens[:1]
             costs = [_tokens_usd(tier, input_tokens=input_tokens, output_tokens=output_tokens) for tier in tiers]
             return add(max(costs, default=ZERO), row.request_usd or ZERO)
 
