@@ -16,7 +16,11 @@ LABEL_STEP, LABEL_HEIGHT, LETTER = 7, 13, 6.6
 OURS_COLOUR = "#2da44e"
 COLOURS = {  # a system has its colour in every plot
     "turnwise, journal": "#7cb342",
+    "turnwise, uvloop": "#1f883d",
+    "turnwise, TLS": "#7cb342",
+    "turnwise, uvloop, TLS": "#a3b94a",
     "floor": "#8c959f",
+    "floor, uvloop": "#768390",
     "openai": "#0a93a8",
     "openai .stream()": "#4bb8c6",
     "anthropic": "#c0673d",
@@ -66,8 +70,8 @@ def bar_plot(*, title: str, unit: str, bars: Sequence[tuple[str, str, float]], o
         lines.append(f'<text x="{LEFT}" y="{y + 13}" class="faint">{escape(case)}</text>')
         y += ROW
         for system, _, value in sorted((bar for bar in bars if bar[1] == case), key=lambda bar: (bar[2], bar[0])):
-            mark = "ours" if system == ours else "theirs"
-            name = ' class="ours-name"' if system == ours else ""
+            mark = "ours" if system.startswith(ours) else "theirs"
+            name = ' class="ours-name"' if system.startswith(ours) else ""
             width = max(place(value) - LEFT, 1.0)
             lines.append(f'<text x="{LEFT - 8}" y="{y + 13}" text-anchor="end"{name}>{escape(system)}</text>')
             lines.append(f'<rect x="{LEFT}" y="{y + 3}" width="{width:.1f}" height="{ROW - 6}" rx="2" class="{mark}"/>')
@@ -123,7 +127,7 @@ def _curves(
     labels = _spread_out(ends)
     for number, system in enumerate(points):
         x, y = labels[system]
-        name = " ours-name" if system == ours else ""
+        name = " ours-name" if system.startswith(ours) else ""
         colour = _colour(system, number=number, ours=ours)
         yield f'<text x="{x:.1f}" y="{y:.1f}" class="label{name}" style="fill:{colour}">{escape(system)}</text>'
 
