@@ -122,13 +122,45 @@ def test_the_users_prices_win_and_a_projects_only_fill_gaps(tmp_path: Path) -> N
     table = project.find("gpt-5", profile="openai", at_s=NOW)
     assert table is not None and table.source == SOURCE
     chutes = project.find("deepseek-ai/DeepSeek-V3", profile="chutes", at_s=NOW)
-    assert chutes == PriceRow(plan="request", source="/project/turnwise.toml", request_usd=Decimal("0.003"))
+    assert chutes == PriceRow(
+        plan="request", source="/project/turnwise.toml", request_usd=Decimal("0.003"), is_from_project=True
+    )
     file.write_text('"openai:gpt-5" = { input = 0.1, output = 0.30000000000000004e-4 }\n')
     with pytest.raises(CallerError, match="places"):
         prices_of_layers(layers, env=env)
     file.write_text('"openai:gpt-5" = { input = 0.1, output = 0.000000125 }\n')
     row = prices_of_layers(layers, env=env).find("gpt-5", profile="openai", at_s=NOW)
     assert row == PriceRow(plan="tokens", source=str(file), tokens=(tokens("0.1", "0.000000125"),))
+
+
+@pytest.mark.promise("bill:plans")
+def test_the_first_place_that_has_a_row_holds_however_wide_its_name(tmp_path: Path) -> None:
+    """Proves what docs/billing.md says: the prices file over the settings, those over a plan of ours, whole rows; a name that
+    says more wins within one place only."""
+    (tmp_path / "p.toml").write_text('"gpt-*" = { request = 1 }\n')
+    env = {
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path),
+        "TURNWISE_PRICES": str(tmp_path / "p.toml"),
+    }
+    settings = {"openai:gpt-5": {"request": 2}, "gpt-5": {"request": 3}, "*": {"request": 4}}
+    prices = prices_of_layers([layer("user", settings)], env=env)
+    asked = [("gpt-5", "openai"), ("gpt-5", "azure"), ("o3", "openai"), ("qwen3", "ollama")]
+    rows = [prices.find(model, profile=profile, at_s=NOW) for model, profile in asked]
+    assert [row and row.request_usd for row in rows] == [1, 1, 4, 4]
+    assert [prices.bills_requests(model, profile=profile) for model, profile in asked] == [True] * 4
+    prices = prices_of_layers([layer("user", settings)], env={**env, "TURNWISE_PRICES": ""})
+    rows = [prices.find(model, profile=profile, at_s=NOW) for model, profile in asked]
+    assert [row and row.request_usd for row in rows] == [2, 3, 4, 4]
+
+
+def test_a_prices_file_may_begin_with_a_byte_order_mark_and_has_to_exist(tmp_path: Path) -> None:
+    """Editors on Windows write the mark; what TURNWISE_PRICES names and is missing is said with what to do."""
+    file = tmp_path / "p.toml"
+    file.write_bytes(b'\xef\xbb\xbf"*" = { request = 1 }')
+    assert read_prices_file({"TURNWISE_PRICES": str(file)}).keys() == {"*"}
+    with pytest.raises(CallerError, match="does not exist: write the file, or unset the variable"):
+        read_prices_file({"TURNWISE_PRICES": str(tmp_path / "other.toml")})
 
 
 def test_a_name_is_the_whole_one_unless_it_ends_in_a_star() -> None:
@@ -162,6 +194,18 @@ def test_a_name_is_the_whole_one_unless_it_ends_in_a_star() -> None:
         ([], "write a table for each model"),
         ({"m": 5}, "`m`: Expected `object`"),
         ({"m": {}}, "it says no price"),
+        ({"": {"request": 1}}, "that names no model"),
+        ({" ": {"request": 1}}, "that names no model"),
+        ({"openai:": {"request": 1}}, "that names no model"),
+        ({":gpt-5": {"request": 1}}, "that names no model"),
+        ({"m": {"step": 1, "bills_errors": True}}, "`bills_errors` is for plans by `request` alone"),
+        ({"m": {"input": 1, "output": 1, "request": 1, "bills_errors": True}}, "`bills_errors` is for plans"),
+        ({"m": {"free": True, "cache_read": 1}}, "`cache_read` is for plans by token"),
+        ({"m": {"request": 1, "reasoning": 1}}, "`reasoning` is for plans by token"),
+        ({"m": {"step": 1, "above": [{"tokens": 5, "input": 1, "output": 1}]}}, "`above` is for plans by token"),
+        ({"m": {"input": 1, "output": 1, "above": [{"tokens": 0, "input": 1, "output": 1}]}}, "more than 0"),
+        ({"m": {"input": 1, "output": 1, "above": [{"tokens": -5, "input": 1, "output": 1}]}}, "more than 0"),
+        ({"m": {"input": 1, "output": 1, "above": [{"tokens": 9, "input": 1, "output": 1}] * 2}}, "same `tokens`"),
         ({"m": {"input": 1}}, "of `input` and `output` one is missing"),
         ({"m": {"input": 1, "output": 2, "free": True}}, "more than one plan"),
         ({"m": {"request": 1, "step": 1}}, "more than one plan"),

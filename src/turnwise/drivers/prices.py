@@ -1,9 +1,9 @@
 """What models cost: the user's own prices, plans of our own, and the token prices of `genai-prices`.
 
-The first that knows a model wins, as a whole row: the user's prices file, `[prices]` of the user's `turnwise.toml`,
-`price_plans.toml`, the table of the provider, and last `[prices]` of a project. A project may say what nobody knows, and no
-more: a folder from elsewhere must not make a model look cheap. `genai-prices` is imported when it is first asked (0.3 s of CPU,
-50 MB), unless the row is `kept` from an earlier run; its table comes with the package and is never downloaded.
+The first that knows a model wins, as a whole row, whatever the others' names: the user's prices file, `[prices]` of the user's
+`turnwise.toml`, `price_plans.toml`, the table of the provider, and last `[prices]` of a project. A project may say what nobody
+knows, and no more: a folder from elsewhere must not make a model look cheap. `genai-prices` is imported when it is first asked
+(0.3 s of CPU, 50 MB), unless the row is `kept` from an earlier run; its table comes with the package and is never downloaded.
 """
 
 import functools
@@ -73,9 +73,10 @@ class _Plans(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The rows that files name, by `PROVIDER:MODEL` or `MODEL`, the user's and the project's. Rows of the package's table are
-    kept where `kept` says, for the next process."""
+    """The rows that files name, by `PROVIDER:MODEL` or `MODEL`: of the user's prices `file`, of their settings, of the
+    project's. Rows of the package's table are kept where `kept` says, for the next process."""
 
+    file: Mapping[str, PriceRow] = {}
     user: Mapping[str, PriceRow] = {}
     project: Mapping[str, PriceRow] = {}
     kept: KeptPrices | None = None
@@ -83,16 +84,15 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def find(self, model: str, *, profile: str, at_s: float) -> PriceRow | None:
         """What `model` costs at the endpoint `profile` at that time (UTC, seconds since 1970); None where nobody knows."""
         return (
-            _row_of(self.user, model=model, profile=profile)
-            or _own_row(model, profile=profile)
+            self._said_row(model, profile=profile)
             or self._table_row(model, profile=profile, at_s=at_s)
-            or _row_of(self.project, model=model, profile=profile)
+            or self._project_row(model, profile=profile)
         )
 
     def bills_requests(self, model: str, *, profile: str) -> bool:
         """Whether each request to `model` costs the same, whatever is in it. Does not read the table of token prices: where
         that may know the model, a project's row does not count."""
-        row = _row_of(self.user, model=model, profile=profile) or _own_row(model, profile=profile)
+        row = self._said_row(model, profile=profile)
         if row is None and profile not in _plans().tables:
             row = _row_of(self.project, model=model, profile=profile)
         return row is not None and row.plan == "request"
@@ -103,12 +103,23 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         known = (
             provider is None
             or _table.cache_info().currsize
-            or _row_of(self.user, model=model, profile=profile)
-            or _own_row(model, profile=profile)
+            or self._said_row(model, profile=profile)
             or (self.kept is not None and self.kept.find(model, provider=provider, at_s=at_s))
         )
         if not known:
             threading.Thread(target=_table, name="turnwise prices", daemon=True).start()
+
+    def _said_row(self, model: str, *, profile: str) -> PriceRow | None:
+        """What the user says, else what turnwise does: the first of them that has a row for the model."""
+        return (
+            _row_of(self.file, model=model, profile=profile)
+            or _row_of(self.user, model=model, profile=profile)
+            or _own_row(model, profile=profile)
+        )
+
+    def _project_row(self, model: str, *, profile: str) -> PriceRow | None:
+        row = _row_of(self.project, model=model, profile=profile)
+        return None if row is None else msgspec.structs.replace(row, is_from_project=True)
 
     def _table_row(self, model: str, *, profile: str, at_s: float) -> PriceRow | None:
         """The provider's row in the table, and where its own usage says the cost."""
@@ -149,7 +160,9 @@ def read_prices(table: object, *, named: str, source: str) -> dict[str, PriceRow
         ) from None
     found: dict[str, PriceRow] = {}
     for model, row in rows.items():
-        if "*" in model[:-1] or not model:
+        if not model.partition(":")[0] or not model.strip() or model.endswith(":"):
+            raise CallerError(f'{named}, `{model}`: that names no model; write `"openai:gpt-5"`, `"gpt-5*"` or `"*"`')
+        if "*" in model[:-1]:
             raise CallerError(f"{named}, `{model}`: `*` may stand at the end of a name only")
         try:
             found[model] = _read_row(msgspec.convert(row, _Row), source=source)
@@ -170,7 +183,7 @@ def prices_of_layers(layers: Sequence[Layer], *, env: Mapping[str, str]) -> Pric
         if KEY in layer.table:
             rows = read_prices(layer.table[KEY], named=layer.named(KEY), source=str(layer.path or layer.source))
             (project if layer.source == "project" else user).update(rows)
-    return Prices(user={**user, **read_prices_file(env)}, project=project, kept=KeptPrices(kept_prices_path(env)))
+    return Prices(file=read_prices_file(env), user=user, project=project, kept=KeptPrices(kept_prices_path(env)))
 
 
 def read_prices_file(env: Mapping[str, str]) -> dict[str, PriceRow]:
@@ -184,10 +197,12 @@ def read_prices_file(env: Mapping[str, str]) -> dict[str, PriceRow]:
             content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise CallerError(f"`{path}` has more than {MAX_FILE_BYTES} bytes: that is no file of prices")
-        table = tomllib.loads(content.decode(), parse_float=str)
+        table = tomllib.loads(content.decode("utf-8-sig"), parse_float=str)  # Windows' editors begin files with a mark
     except (FileNotFoundError, NotADirectoryError):
         if named:
-            raise CallerError(f"TURNWISE_PRICES names `{path}`, which does not exist") from None
+            raise CallerError(
+                f"TURNWISE_PRICES names `{path}`, which does not exist: write the file, or unset the variable"
+            ) from None
         return {}
     except OSError as error:
         raise CallerError(f"`{path}` cannot be read: {error.strerror}") from None
@@ -202,6 +217,7 @@ def _read_row(row: _Row, *, source: str) -> PriceRow:
     said = [row.free, row.step is not None, has_tokens or row.request is not None]
     if sum(said) != 1:
         raise ValueError("it says no price" if not any(said) else "it says more than one plan")
+    _check_fields(row, has_tokens=has_tokens)
     if row.free:
         return PriceRow(plan="free", source=source)
     if row.step is not None:
@@ -211,9 +227,23 @@ def _read_row(row: _Row, *, source: str) -> PriceRow:
         return PriceRow(plan="request", source=source, request_usd=request, bills_refused=row.bills_errors)
     if row.input is None or row.output is None:
         raise ValueError("of `input` and `output` one is missing")
+    if any(tier.tokens <= 0 for tier in row.above):
+        raise ValueError("`tokens` of `above` is the length of a prompt: more than 0")
+    if len({tier.tokens for tier in row.above}) != len(row.above):
+        raise ValueError("two of `above` have the same `tokens`")
     tiers = sorted([_tier(tier, above=tier.tokens) for tier in row.above], key=lambda tier: tier.above_tokens)
     base = _Tier(tokens=0, **{name: getattr(row, name) for name in _Tier.__struct_fields__ if name != "tokens"})
     return PriceRow(plan="tokens", source=source, tokens=(_tier(base, above=0), *tiers), request_usd=request)
+
+
+def _check_fields(row: _Row, *, has_tokens: bool) -> None:
+    """Raises ValueError for a field that means nothing on the row's plan: it was meant to mean something."""
+    if row.bills_errors is not None and (row.request is None or has_tokens):
+        raise ValueError("`bills_errors` is for plans by `request` alone")
+    if not has_tokens:
+        fields = ("cache_read", "cache_write", "cache_write_1h", "reasoning", "above")
+        for name in [field for field in fields if getattr(row, field) not in (None, ())]:
+            raise ValueError(f"`{name}` is for plans by token, which have `input` and `output`")
 
 
 def _tier(tier: _Tier, *, above: int) -> TokenPrices:

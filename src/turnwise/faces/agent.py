@@ -455,7 +455,7 @@ class Agent:
         for model in models:
             row = self._find_price(model, self._clock.now())
             if row is None or not can_project(row):
-                raise CallerError(no_price(model, profile=profile))
+                raise CallerError(no_price(model, profile=profile, row=row))
             rows[model] = row
         return rows
 

@@ -260,8 +260,14 @@ def counts_cost(limit: Limit | None) -> bool:
     return bool(_cost_limits(limit))
 
 
-def no_price(model: str, *, profile: str) -> str:
-    """Why a limit of cost cannot hold, and what to do."""
+def no_price(model: str, *, profile: str, row: PriceRow | None = None) -> str:
+    """Why a limit of cost cannot hold, and what to do. `row` is what there is."""
+    if row is not None and row.is_from_project:
+        return (
+            f"a limit of cost cannot hold: what `{model}` costs at `{profile}` stands in the project's `{row.source}` alone, "
+            "and a folder from elsewhere is not believed. Copy its row from there to [prices] in your own turnwise.toml if it "
+            "is true, or limit requests or tokens instead"
+        )
     return (
         f"a limit of cost cannot hold: nobody knows beforehand what `{model}` costs at `{profile}`. Give its price under "
         f'[prices] in turnwise.toml (`"{profile}:{model}" = {{ input = 1.25, output = 10 }}`, in Python `prices=`), or '

@@ -54,7 +54,7 @@ class OwnCost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class PriceRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one model costs at one provider. `tokens` by rising `above_tokens`; `request_usd` is per HTTP request, beside
     tokens too where a plan has both; `bills_refused` says whether requests that are answered by an error are billed per
-    request (None: nobody knows)."""
+    request (None: nobody knows). `is_from_project`: a folder from elsewhere says it, so it is shown and not gone by."""
 
     plan: Plan
     source: str
@@ -63,6 +63,7 @@ class PriceRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     step_usd: Decimal | None = None
     bills_refused: bool | None = None
     own_cost: OwnCost | None = None
+    is_from_project: bool = False
 
 
 class Priced(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,10 @@ OWN_WORDS_TOKENS = 256
 
 
 def can_project(row: PriceRow) -> bool:
-    """Whether the row says the price of a request that has not been made: one that only the provider prices does not."""
+    """Whether the row says the price of a request that has not been made: one that only the provider prices does not. A
+    project's is not believed: a folder from elsewhere could make a limit worthless."""
+    if row.is_from_project:
+        return False
     match row.plan:
         case "free":
             return True

@@ -18,8 +18,9 @@ def check_config(config: TurnConfig) -> None:
         raise CallerError(f"`limits`: {fault}")
     if counts_cost(config.limits):
         for model in (config.model, *[fallback.model for fallback in config.fallbacks]):
-            if model not in config.prices or not can_project(config.prices[model]):
-                raise CallerError(no_price(model, profile=config.profile))
+            row = config.prices.get(model)
+            if row is None or not can_project(row):
+                raise CallerError(no_price(model, profile=config.profile, row=row))
     names = [offer.spec.name for offer in config.tools]
     if isinstance(config.tool_choice, NamedTool) and config.tool_choice.name not in names:
         raise CallerError(f"`tool_choice` names `{config.tool_choice.name}`, which is none of the tools")

@@ -134,7 +134,7 @@ class Requesting(Finishing, kw_only=True):
         if counts_cost(self.config.limits) and prepared.model is not None:
             row = prepared.price or self.config.prices.get(prepared.model)
             if row is None or not can_project(row):
-                raise CallerError(no_price(prepared.model, profile=self.config.profile))
+                raise CallerError(no_price(prepared.model, profile=self.config.profile, row=row))
             self.config = msgspec.structs.replace(self.config, prices={**self.config.prices, prepared.model: row})
             self.pacing = self.pacing.judge(
                 self.config, spent=self._spent, prompt_tokens=self._prompt_tokens, price=row

@@ -363,6 +363,23 @@ def test_a_wrong_price_in_the_settings_stops_a_run_before_it_costs(lab: Lab, pri
     assert ran.code == 2 and str(settings) in line and "`much` is no number" in line and lab.count() == 0
 
 
+@pytest.mark.promise("end:budget", "bill:plans")
+def test_a_limit_of_cost_does_not_believe_a_projects_price(lab: Lab, folder: Path, cli: Cli) -> None:
+    """Proves: a folder from elsewhere that says `free` cannot switch the limit off: refused before anything is sent, in one line
+    with the place; without a limit the price is shown, with the file that says it."""
+    (folder / "turnwise.toml").write_text('[prices]\n"*" = { free = true }\n')
+    ran = cli("run", "Go.", "--max-cost", "0.5", *at(lab, "plain-answer"))
+    (line,) = ran.complaints()
+    assert (ran.code, lab.count()) == (2, 0)
+    assert (
+        f"in the project's `{folder / 'turnwise.toml'}` alone" in line
+        and "to [prices] in your own turnwise.toml" in line
+    )
+    assert ", cost $0.00, " in cli("run", "Go.", *at(lab, "plain-answer")).err
+    with Journal.open(journal_path(os.environ), clock=SystemClock()) as journal:
+        assert [entry.price_note for entry in journal.ledger.entries(Span())] == [str(folder / "turnwise.toml")]
+
+
 def test_since_is_a_date_a_time_ago_or_all() -> None:
     """On the user's own clock."""
     now = datetime(2026, 11, 22, 15, 30)
