@@ -41,7 +41,7 @@ def test_frames_count_what_the_provider_said() -> None:
 @pytest.mark.promise("assembly:bounded")
 def test_response_past_its_limit_is_a_named_fault() -> None:
     """Streamed and whole: what fits is kept, the rest is not held, and the reader says that it has had enough."""
-    limits = Limits(response_bytes=100)
+    limits = Limits(response_bytes=100, stream_bytes=100)
     reader = ResponseReader(CHAT, profile=PROFILE, limits=limits)
     for _ in range(50):
         reader.feed(b'data: {"choices":[{"index":0,"delta":{"content":"abc"}}]}\n\n')
@@ -50,6 +50,16 @@ def test_response_past_its_limit_is_a_named_fault() -> None:
     whole, _ = read_body(BODY + b" " * 100, family=CHAT, profile=PROFILE, limits=limits)
     for fault in (response.fault, whole.fault):
         assert fault is not None and fault.kind is FaultKind.TOO_LARGE and "100 bytes" in fault.message
+
+
+@pytest.mark.promise("assembly:bounded")
+def test_what_events_say_around_their_pieces_does_not_count_as_kept() -> None:
+    """Pieces of a few bytes come in events of some hundred: the stream's own limit is for these."""
+    chunk = b'data: {"choices":[{"index":0,"delta":{"content":"abc"}}]}\n\n'
+    response = read_stream([chunk] * 50, family=CHAT, profile=PROFILE, limits=Limits(response_bytes=150))
+    assert response.fault is None and response.message == Message("assistant", (Text("abc" * 50),))
+    response = read_stream([chunk] * 51, family=CHAT, profile=PROFILE, limits=Limits(response_bytes=150))
+    assert response.fault is not None and response.fault.kind is FaultKind.TOO_LARGE
 
 
 def test_stream_that_is_none_is_a_protocol_fault() -> None:

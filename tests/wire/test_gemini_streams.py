@@ -509,6 +509,6 @@ def test_a_line_without_end_is_refused(begin: bytes) -> None:
 def test_a_response_without_end_is_refused() -> None:
     """However small its chunks are."""
     check_long_response(FAMILY, sse(chunk({"text": "x"})), profile=PROFILE)
-    limits = Limits(line_bytes=10_000, call_bytes=1000, response_bytes=100_000)
+    limits = Limits(line_bytes=10_000, call_bytes=1000, stream_bytes=100_000)
     frames = decode_stream(FAMILY, [b"[" + b"{}," * 40_000], profile=PROFILE, limits=limits)
     assert [frame.fault.kind for frame in frames if isinstance(frame, Faulted)] == [FaultKind.TOO_LARGE]

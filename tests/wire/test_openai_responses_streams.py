@@ -22,6 +22,7 @@ from turnwise.vocab import (
     ArgumentsState,
     Citation,
     Fault,
+    Faulted,
     FaultKind,
     FinishReason,
     Message,
@@ -37,7 +38,8 @@ from turnwise.vocab import (
     calls_of,
     text_of,
 )
-from turnwise.wire.limits import DEFAULT_LIMITS
+from turnwise.wire.faults import too_large
+from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 from turnwise.wire.openai_responses import FAMILY
 from turnwise.wire.profiles import builtin_profiles
 
@@ -478,6 +480,9 @@ def test_lines_and_responses_are_bounded() -> None:
     check_long_response(
         FAMILY, event("response.output_text.delta", output_index=0, content_index=0, delta="x" * 50), profile=PROFILE
     )
+    limits = Limits(response_bytes=1000)  # a body in place of a stream is kept, so it has the limit of one
+    found = decode_stream(FAMILY, [b'{"id":"', *[b"x" * 100] * 20], profile=PROFILE, limits=limits)
+    assert [frame.fault.message for frame in found if isinstance(frame, Faulted)] == [too_large(1000).message]
 
 
 @pytest.mark.parametrize(

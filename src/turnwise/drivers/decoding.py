@@ -60,8 +60,8 @@ class ResponseReader:
         self.heard = 0
         self._decoder = family.stream_decoder(profile, limits)
         self._assembler = _assembler(limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix)
-        self._bytes_left = limits.response_bytes
-        self._limit_bytes = limits.response_bytes
+        self._bytes_left = limits.stream_bytes
+        self._limit_bytes = limits.stream_bytes
         self._flushed = False
 
     def feed(self, chunk: bytes) -> list[Frame]:

@@ -136,7 +136,7 @@ def check_endless_line(family: Family, begin: bytes, *, profile: Profile) -> Non
 
 def check_long_response(family: Family, event: bytes, *, profile: Profile) -> None:
     """A response without end is refused at its limit, however small its lines (promise assembly:bounded)."""
-    limits = Limits(line_bytes=10_000, call_bytes=1000, response_bytes=100_000)
+    limits = Limits(line_bytes=10_000, call_bytes=1000, response_bytes=100_000, stream_bytes=100_000)
     frames = decode_stream(family, [event] * (200_000 // len(event) + 1), profile=profile, limits=limits)
     assert [frame.fault.kind for frame in frames if isinstance(frame, Faulted)] == [FaultKind.TOO_LARGE]
     body = family.decode_body(b" " * 100_001, profile, limits)

@@ -105,7 +105,7 @@ class MessagesStreamDecoder:
         self._profile = profile
         self._limits = limits
         self._parser = SseParser(limits=limits)
-        self._left = limits.response_bytes
+        self._left = limits.stream_bytes
         self._ended = False  # after a fault of protocol or size: silent
         self._seen = False  # an event has been read
         self._head: list[bytes] = []  # what came before the first event, in case there is none
@@ -125,7 +125,7 @@ class MessagesStreamDecoder:
             return []
         self._left -= len(chunk)
         if self._left < 0:
-            return self._give_up(too_large(self._limits.response_bytes))
+            return self._give_up(too_large(self._limits.stream_bytes))
         if not self._seen and self._head_bytes <= self._limits.line_bytes:
             self._head.append(chunk)
             self._head_bytes += len(chunk)

@@ -85,8 +85,12 @@ class UsualPart(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=
     function_call: UsualCall | None = None
 
 
+class UsualContent(msgspec.Struct, gc=False):
+    parts: tuple[UsualPart]
+
+
 class UsualCandidate(msgspec.Struct, rename="camel", gc=False):
-    content: Content[UsualPart]
+    content: UsualContent
     index: Literal[0] = 0
     finish_reason: None = None
     grounding_metadata: None = None

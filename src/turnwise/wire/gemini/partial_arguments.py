@@ -56,11 +56,22 @@ class PartialArguments:
         self._path_text = ""
         self._path: Path = ()  # of the value written last
         self._string_open = False
+        self._string_path: str | None = None  # of the string at hand, as long as nearly all pieces are more of it
         self._continues = False  # the provider said that more of the value at hand follows
         self._seen: list[set[Key]] = [set()]  # keys used so far in each container that is open in the text
         self._values: list[tuple[Path, list[str], bool]] = []  # with the pieces of each
 
     def add(self, piece: PartialArg) -> str:
+        string = piece.string_value
+        if string is None or piece.json_path != self._string_path:
+            self._string_path = None
+            return self._add_other(piece)
+        self._continues = bool(piece.will_continue)
+        value = _escaped(string)
+        self._values[-1][1].append(value)
+        return value
+
+    def _add_other(self, piece: PartialArg) -> str:
         if self.broken is not None:
             return ""
         path = self._path if piece.json_path == self._path_text else read_path(piece.json_path)
@@ -70,9 +81,6 @@ class PartialArguments:
             return ""
         self._continues = bool(piece.will_continue)
         is_string = piece.string_value is not None
-        if path is self._path and is_string and self._string_open and not self.reordered:
-            self._values[-1][1].append(value)
-            return value
         self._values.append((path, [value], is_string))
         if self.reordered:
             return ""
@@ -88,6 +96,7 @@ class PartialArguments:
         self._path = path
         self._path_text = piece.json_path
         self._string_open = is_string
+        self._string_path = self._path_text if is_string else None
         return written + '"' + value if is_string else written + value
 
     def end(self) -> str | None:

@@ -42,7 +42,6 @@ from turnwise.wire.gemini.chunks import (
     Candidate,
     Chunk,
     FunctionCall,
-    PartialArg,
     PlainPart,
     PromptFeedback,
     mend,
@@ -100,11 +99,11 @@ class ChunkReader:
         decode = FAST.decode
         for text in texts:
             self._number += 1
+            if self._started and self._misses < self._hits and self._read_usual(text, frames):
+                continue
             try:
                 if not text.isascii():
                     text.decode()  # the decoder leaves raw fields unchecked
-                if self._started and self._misses < self._hits and self._read_usual(text, frames):
-                    continue
                 chunk = decode(text)
             except UnicodeDecodeError:
                 self._mend(text, frames)
@@ -146,18 +145,20 @@ class ChunkReader:
         """Read a chunk with more of the text or call at hand and nothing else, as nearly all are; false where this is none of
         them, and nothing was taken."""
         try:
+            if not text.isascii():
+                text.decode()
             chunk = _decode_usual(text)
         except UNREADABLE:
             self._misses += MISS_COST
             return False
-        parts = chunk.candidates[0].content.parts
-        if not parts or len(parts) > 1:
-            return False
-        part = parts[0]
-        if part.function_call is not None:
-            if self._call is None:
+        part = chunk.candidates[0].content.parts[0]
+        call = part.function_call
+        if call is not None:
+            if self._call is None or len(call.partial_args) != 1:
                 return False
-            self._add_pieces(self._call, part.function_call.partial_args, frames)
+            self._call.is_new = False
+            if value := self._call.arguments.add(call.partial_args[0]):
+                frames.append(ToolCallDelta(block=self._call.block, arguments=value))
         elif part.text and self._kind == "text" and not part.thought:
             frames.append(TextDelta(part.text, self._block))
         elif part.text and self._kind == "reasoning" and part.thought:
@@ -304,20 +305,15 @@ class ChunkReader:
         if opaque is not None:
             frames.append(BlockData(running.block, opaque))
         if call.partial_args:
-            self._add_pieces(running, call.partial_args, frames)
+            text = "".join([running.arguments.add(piece) for piece in call.partial_args])
+            if text:
+                frames.append(ToolCallDelta(block=running.block, arguments=text))
         if not call.will_continue:
             # No `args` at all are none, unless they came in pieces.
             is_empty = running.is_new and not call.partial_args
             args = bytes(call.args) if bytes(call.args) != b"null" else b""
             self._end_call(running, frames, args=args or (b"{}" if is_empty else b""))
         running.is_new = False
-
-    def _add_pieces(self, running: _OpenCall, pieces: list[PartialArg], frames: list[Frame]) -> None:
-        running.is_new = False
-        add = running.arguments.add
-        text = add(pieces[0]) if len(pieces) == 1 else "".join([add(piece) for piece in pieces])
-        if text:
-            frames.append(ToolCallDelta(block=running.block, arguments=text))
 
     def _end_call(self, call: _OpenCall, frames: list[Frame], *, args: bytes) -> None:
         self._call = None
@@ -365,8 +361,8 @@ class GeminiStreamDecoder:
     def __init__(self, limits: Limits) -> None:
         self._framing = Framing(limits=limits)
         self._reader = ChunkReader()
-        self._bytes_left = limits.response_bytes
-        self._limit_bytes = limits.response_bytes
+        self._bytes_left = limits.stream_bytes
+        self._limit_bytes = limits.stream_bytes
         self._dead = False
 
     def feed(self, chunk: bytes) -> list[Frame]:

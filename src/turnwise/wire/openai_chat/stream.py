@@ -325,6 +325,7 @@ class ChatStreamDecoder:
 
     __slots__ = (
         "_body",
+        "_body_bytes_left",
         "_body_expected",
         "_bytes_left",
         "_dead",
@@ -343,7 +344,8 @@ class ChatStreamDecoder:
         self._reader = ChunkReader(profile)
         self._parser = SseParser(limits=limits)
         self._limits = limits
-        self._bytes_left = limits.response_bytes
+        self._bytes_left = limits.stream_bytes
+        self._body_bytes_left = limits.response_bytes
         self._head: bytes | None = b""  # what arrived before the first event; None from then on
         self._body: list[bytes] | None = None  # the pieces of a body that came in place of a stream
         self._body_expected = body_expected
@@ -360,9 +362,13 @@ class ChatStreamDecoder:
         self._bytes_left -= len(chunk)
         if self._bytes_left < 0:
             self._dead = True
-            return [Faulted(too_large(self._limits.response_bytes))]
+            return [Faulted(too_large(self._limits.stream_bytes))]
         if self._head is not None and self._is_body(chunk):
-            return []
+            self._body_bytes_left -= len(chunk)
+            if self._body_bytes_left >= 0:
+                return []
+            self._dead = True
+            return [Faulted(too_large(self._limits.response_bytes))]
         try:
             runs = self._parser.feed_runs(chunk)
         except LineTooLong as error:

@@ -87,7 +87,7 @@ class ResponsesStreamDecoder:
         self._head: list[bytes] = []  # the stream's beginning, until its first event: it may be something else
         self._head_bytes = 0
         self._begins_with = b""  # its first byte that is no space
-        self._bytes_left = limits.response_bytes
+        self._bytes_left = limits.stream_bytes
         self._events = 0  # those that said something
         self._silent = False
         self._started: str | None = None
@@ -107,9 +107,11 @@ class ResponsesStreamDecoder:
             return []
         self._bytes_left -= len(chunk)
         if self._bytes_left < 0:
-            return self._give_up(too_large(self._limits.response_bytes))
+            return self._give_up(too_large(self._limits.stream_bytes))
         if not self._events:
             self._keep_head(chunk)
+            if self._head_bytes > self._limits.response_bytes:
+                return self._give_up(too_large(self._limits.response_bytes))
         frames: list[Frame] = []
         try:
             runs = self._parser.feed_runs(chunk)
@@ -157,7 +159,7 @@ class ResponsesStreamDecoder:
         if not self._begins_with:
             self._begins_with = chunk.lstrip()[:1]
         limit = self._limits.response_bytes if self._begins_with == b"{" else 1024
-        if self._head_bytes < limit:
+        if self._head_bytes <= limit:
             self._head.append(chunk)
             self._head_bytes += len(chunk)
 
