@@ -1,6 +1,7 @@
 """Programs may run turnwise in uvloop's event loop, whose transports and processes are not asyncio's own."""
 
 import asyncio
+import os
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TypeVar
@@ -39,3 +40,27 @@ def test_a_command_out_of_time_is_ended(tmp_path: Path) -> None:
         )
         with pytest.raises(TimeoutError):
             in_uvloop(running)
+
+
+def test_a_command_holds_no_descriptor_of_ours(tmp_path: Path) -> None:
+    """Not even one that is inheritable; uvloop's own processes have them all. Those that it is given are there."""
+    reader, writer = os.pipe()
+    os.set_inheritable(reader, True)
+    os.set_inheritable(writer, True)
+    said: list[bytes] = []
+    running = run_group(
+        ["/bin/sh", "-c", "for n in /proc/self/fd/*; do echo ${n##*/}; done"],
+        cwd=tmp_path,
+        env={},
+        timeout_s=10,
+        on_output=said.append,
+        descriptors=[reader],
+    )
+    try:
+        assert in_uvloop(running) == 0
+    finally:
+        os.close(reader)
+        os.close(writer)
+    numbers = {int(word) for word in b"".join(said).split()}
+    assert reader in numbers
+    assert len(numbers - {0, 1, 2, reader}) <= 1  # the folder that is being listed
