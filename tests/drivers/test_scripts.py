@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from turnwise.drivers.approvals import Approver, Asking
+from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal import Journal
 from turnwise.drivers.runner import Runner
 from turnwise.drivers.script_calls import awaited_calls
@@ -25,6 +26,7 @@ from turnwise.turn.snapshot import fold_session, replay
 from turnwise.vocab import Message, Part, StopReason, Text, ToolResult, ToolSpec, text_of
 
 BOUND_S = 20.0
+BIG = "".join([f"line {number:>6} of a large file\n" for number in range(10_000)])  # 280,000 characters
 
 
 class Bench:
@@ -37,6 +39,7 @@ class Bench:
         self.asked: list[Asking] = []
         self.pids: set[int] = set()
         self.inside: Callable[[], None] = lambda: None
+        self.clock: Clock = SystemClock()
 
     def tool(self, name: str, function: Callable[[Arguments], object], *, effect: Effect = "none") -> Tool:
         spec = ToolSpec(
@@ -60,7 +63,16 @@ class Bench:
             self.ran.append("fail")
             raise ValueError("it is broken")
 
-        own = (self.tool("read", read), self.tool("write", write, effect="write"), self.tool("fail", fail))
+        def big(arguments: Arguments) -> str:
+            self.ran.append(f"big {len(str(arguments.get('path', '')))}")
+            return BIG
+
+        own = (
+            self.tool("read", read),
+            self.tool("write", write, effect="write"),
+            self.tool("fail", fail),
+            self.tool("big", big),
+        )
         made = script_tool(own)
         assert made is not None
         return (*own, made)
@@ -70,7 +82,7 @@ class Bench:
         tools = self.tools
         config = TurnConfig(session_id="s", turn_id="t", model="m", tools=tuple([tool.offer for tool in tools]))
         config = msgspec.structs.replace(config, **self.more)
-        runner = self.runner = Runner(model.endpoint, transport=model, tools=tools, approver=approver)
+        runner = self.runner = Runner(model.endpoint, transport=model, tools=tools, approver=approver, clock=self.clock)
         with Journal.open(None, clock=FakeClock()) as own:
             pen = (journal or own).begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
             started = TurnStarted(config=config, input=(Message("user", (Text("go"),)),))
@@ -224,6 +236,12 @@ async def test_gathered_calls_are_one_step() -> None:
         ("read(path=10**5000)", ["the argument `path`: a whole number of 16610 bits"], 0),
         ('script(program="1")', ["'script' is not defined"], 0),
         ("import time\nwhile True:\n    time.sleep(50)", ["slept for more than 0.1 s"], 0),
+        ("await asyncio.sleep(1e9)", ["slept for more than 0.1 s"], 0),
+        (
+            "import time\nwhile True:\n    try:\n        time.sleep(1)\n    except BaseException:\n        pass",
+            ["slept"],
+            0,
+        ),
         ("x" * 5000, ["it has 5,000 characters, and 4,000 is the limit"], 0),
         ("-" * 3900 + "1", ["The program failed"], 0),
     ],
@@ -240,6 +258,87 @@ async def test_what_a_program_may_not_do_ends_it_with_words(program: str, words:
     assert [word for word in words if word not in said(result)] == [], said(result)
     assert (len(bench.ran), len(set(bench.ran))) == (ran, ran)
     assert list(workers()) == []
+
+
+async def test_a_result_reaches_the_program_whole() -> None:
+    """Proves: a program computes with all of a result (promise of `write(content=read(...))`), where a model would read its head
+    and tail; what goes back to the model is cut."""
+    bench = Bench()
+    program = (
+        'text = big()\nprint(len(text), text.count("\\n"), "left out" in text)\nawait asyncio.gather(big(), big())'
+    )
+    shown = said(await bench.program(program))
+    assert shown.startswith(f"{len(BIG)} 10000 False\n") and len(shown) < 70_000
+    assert bench.ran == ["big 0"] * 3
+
+
+@pytest.mark.parametrize(
+    ("limits", "program", "words", "is_error"),
+    [
+        (
+            ScriptLimits(call_bytes=100_000),
+            'try:\n    big()\nexcept RuntimeError as error:\n    print(error)\nprint(read("a"))',
+            "`big` ran, but its result has 280,000 bytes, and a program can take 100,000 of this call: ask for less of it, or "
+            "for fewer at once\ntext of a\n",
+            False,
+        ),
+        (
+            ScriptLimits(exchanged_bytes=900_000),
+            "await asyncio.gather(*[big() for n in range(4)])",
+            "its result has 280,000 bytes, and a program can take 225,000 of this call",
+            True,
+        ),
+        (
+            ScriptLimits(exchanged_bytes=500_000),
+            "big()\nbig()\nbig()",
+            "line 2: The program failed: its arguments and results together have more than 500,000 bytes, which is the limit\n"
+            "2 calls had run (`big` x2)",
+            True,
+        ),
+        (
+            ScriptLimits(exchanged_bytes=500_000),
+            'text = "x" * 100_000\nawait asyncio.gather(*[read(path=text) for n in range(60)])',
+            "line 2: The program failed: its arguments and results together have more than 500,000 bytes, which is the limit\n"
+            "No call had run.",
+            True,
+        ),
+        (
+            ScriptLimits(call_bytes=1000),
+            'try:\n    read(path="x" * 2000)\nexcept TypeError as error:\n    print(error)',
+            "read(): JSON cannot carry the argument `path`: more than 1,000 bytes\n",
+            False,
+        ),
+    ],
+)
+async def test_what_goes_between_a_program_and_its_tools_is_bounded(
+    limits: ScriptLimits, program: str, words: str, is_error: bool
+) -> None:
+    """Proves: nothing is cut in silence; too much of one call raises in the program, too much in all ends it."""
+    bench = Bench(script_limits=limits)
+    result = await bench.program(program)
+    assert (words in said(result), result.is_error) == (True, is_error), said(result)
+
+
+@pytest.mark.parametrize(
+    ("program", "seconds"),
+    [
+        ("import time\ntime.sleep(15)\nprint('slept')", [15.0]),
+        ("await asyncio.sleep(40)\nprint('slept')", [40.0]),
+        ("await asyncio.gather(asyncio.sleep(30), asyncio.sleep(20), asyncio.sleep(20))\nprint('slept')", [20.0, 10.0]),
+    ],
+)
+async def test_a_program_sleeps_as_long_as_it_says(program: str, seconds: list[float]) -> None:
+    """Proves: a sleep within the limit is whole (the interpreter's own end after ten seconds), by the turn's clock; sleeps that
+    are awaited together pass together."""
+    bench = Bench()
+    bench.clock = clock = FakeClock()
+    running = asyncio.create_task(bench.program(program))
+    async with asyncio.timeout(BOUND_S):
+        for one in seconds:
+            await clock.until_waiting(one)
+            await clock.advance(one)
+        assert said(await running) == "slept\n"
+    assert clock.monotonic() == sum(seconds)
 
 
 async def test_only_the_head_and_the_tail_of_much_output_come_back() -> None:

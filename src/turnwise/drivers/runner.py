@@ -449,6 +449,7 @@ class _Running:
             on_start=on_start,
             on_finish=on_finish,
             settle_s=self._means.settle_s * TOOL_SHARE,
+            whole_bytes=command.whole_bytes,
             around=Around(
                 turn_id=self._turn_id,
                 path=self._means.path,

@@ -32,14 +32,13 @@ if TYPE_CHECKING:
 if sys.platform == "linux":
     import resource
 
-MAX_ARGUMENT_BYTES = 4 * 1024 * 1024  # of one call; a large source file has a tenth
 ERROR_CHARACTERS = 2 * 1024
 MAX_FRAMES = 4  # of a traceback: the way to the innermost one
 NOTHING = "(The program ended without printing or returning anything.)"
 # Of computing, beyond a program's own limit: the interpreter looks at that between its operations, a second later it is killed by
 # us, and then by the kernel, where nobody is left to do it.
 KERNEL_SLACK_S = 3
-SLEEPS = frozenset(["system.sleep", "system.async_sleep"])
+SLEEP, ASYNC_SLEEP = "time.sleep", "asyncio.sleep"
 
 
 class Scripts:
@@ -143,6 +142,8 @@ class _Program:
         self._raised = ""  # what that call raises, as the interpreter words it
         self._count = 0
         self._slept_s = 0.0
+        self._exchanged_bytes = 0
+        self._sleeping: dict[int, float] = {}  # the interpreter's numbers of sleeps, and when each is over
         self._futures: dict[int, _Wanted] = {}
         self._waiting: dict[str, int] = {}  # the interpreter's numbers by the ids of the calls that it waits for
         self._ran: tuple[str, ...] = ()
@@ -190,6 +191,7 @@ class _Program:
                 # calls, waits for them, names of functions, sleeps: the limit of calls is kept here, in words of ours
                 "max_suspensions": 20 * limits.calls + 10_000,
             },
+            os_policy={"sleep": "call_host"},  # its own sleeps end after ten seconds, whatever was asked for
         )
         session = cast("_Session", await self._open.enter_async_context(checkout))
         _let_the_kernel_end(session.worker_pid, cpu_s=limits.cpu_s)
@@ -197,6 +199,7 @@ class _Program:
         self._snapshot = await session.feed_start(self._text, print_callback=self._printed.take)
 
     async def _resume_with(self, results: tuple[ScriptResult, ...]) -> None:
+        self._exchange(sum([len(result.text.encode()) for result in results]))
         answers = {
             self._waiting.pop(result.call_id): _raised("RuntimeError", result.text)
             if result.is_error
@@ -224,6 +227,10 @@ class _Program:
             # the interpreter names them in any order
             numbers = sorted(snapshot.pending_call_ids)
             wanted = [self._futures[number] for number in numbers if number in self._futures]
+            sleeps = {number: self._sleeping[number] for number in numbers if number in self._sleeping}
+            if not wanted and sleeps:
+                self._snapshot = await snapshot.resume(await self._sleep_until_first(sleeps))
+                return []
             if not wanted:
                 raise _Stopped("it waits for something that will never come")
             return self._wait_for(wanted)
@@ -260,15 +267,27 @@ class _Program:
         return line_at(self._text, byte=called.position.start) if is_ours else self._line
 
     async def _on_system(self, called: "monty.AsyncFunctionSnapshot") -> object:
-        """Sleep on our clock, within the limit; everything else of a system is not there."""
-        if called.function_name not in SLEEPS:
+        """Sleep on our clock, within the limit; everything else of a system is not there. Sleeps that are awaited together pass
+        together, once the calls that are awaited with them have their results."""
+        if called.function_name not in (SLEEP, ASYNC_SLEEP):
             return await called.resume_not_handled()
         seconds = max(0.0, float(called.args[0]))
         self._slept_s += seconds
         if self._slept_s > self._limits.sleep_s:
             raise _Stopped(f"it would have slept for more than {self._limits.sleep_s:g} s in all")
+        if called.function_name == ASYNC_SLEEP:
+            self._sleeping[called.call_id] = self._clock.monotonic() + seconds
+            return await called.resume({"future": ...})
         await sleep(self._clock, seconds=seconds)
         return await called.resume({"return_value": None})
+
+    async def _sleep_until_first(self, sleeps: dict[int, float]) -> "dict[int, monty.ExternalSettledResult]":
+        first_s = min(sleeps.values())
+        await sleep(self._clock, seconds=max(0.0, first_s - self._clock.monotonic()))
+        over = [number for number, over_s in sleeps.items() if over_s <= first_s]
+        for number in over:
+            del self._sleeping[number]
+        return {number: {"return_value": None} for number in over}
 
     def _call_of(self, called: "monty.AsyncFunctionSnapshot") -> "_Wanted | dict[str, object]":
         """The call of a tool, or what the function raises instead: what Python would raise, in Python's words."""
@@ -283,9 +302,10 @@ class _Program:
             given = called.args, called.kwargs
         except ValueError as error:
             return _raised("ValueError", f"{name}(): an argument cannot be handed over: {error}")
-        arguments = _arguments(function, *given)
+        arguments = _arguments(function, *given, limit_bytes=self._limits.call_bytes)
         if isinstance(arguments, TypeError):
             return _raised("TypeError", str(arguments))
+        self._exchange(len(arguments.encode()))
         self._count += 1
         call = ToolCall(
             id=f"{self.call_id}/{self._count}",
@@ -294,6 +314,14 @@ class _Program:
             free_form=function.free_form,
         )
         return _Wanted(called.call_id, call)
+
+    def _exchange(self, size: int) -> None:
+        """So many bytes more are on their way between the program and its tools."""
+        self._exchanged_bytes += size
+        if self._exchanged_bytes > self._limits.exchanged_bytes:
+            raise _Stopped(
+                f"its arguments and results together have more than {self._limits.exchanged_bytes:,} bytes, which is the limit"
+            )
 
     # what the model is told
 
@@ -400,7 +428,9 @@ def _stand_in(function: ScriptFunction) -> Callable[[], None]:
     return stand_in
 
 
-def _arguments(function: ScriptFunction, positional: tuple[object, ...], named: dict[str, object]) -> "str | TypeError":
+def _arguments(
+    function: ScriptFunction, positional: tuple[object, ...], named: dict[str, object], *, limit_bytes: int
+) -> "str | TypeError":
     """The arguments as JSON text (as text, where the tool takes that), or what is wrong with them."""
     if len(positional) > len(function.parameters):
         return TypeError(
@@ -412,16 +442,17 @@ def _arguments(function: ScriptFunction, positional: tuple[object, ...], named: 
     given |= named
     if function.free_form:
         text = given.get("input")
-        return text if isinstance(text, str) else TypeError(f"{function.name}() takes one text")
+        if not isinstance(text, str):
+            return TypeError(f"{function.name}() takes one text")
+        problem = json_problem(text, limit_bytes=limit_bytes)
+        return TypeError(f"{function.name}(): its text has {problem}") if problem else text
     for name, value in given.items():
-        if problem := json_problem(value, limit_bytes=MAX_ARGUMENT_BYTES):
+        if problem := json_problem(value, limit_bytes=limit_bytes):
             return TypeError(f"{function.name}(): JSON cannot carry the argument `{name}`: {problem}")
     try:
         arguments = msgspec.json.encode(given)
     except (TypeError, ValueError, OverflowError) as error:
         return TypeError(f"{function.name}(): JSON cannot carry the arguments: {error}")
-    if len(arguments) > MAX_ARGUMENT_BYTES:
-        return TypeError(
-            f"{function.name}(): arguments of {len(arguments):,} bytes; the limit is {MAX_ARGUMENT_BYTES:,}"
-        )
+    if len(arguments) > limit_bytes:
+        return TypeError(f"{function.name}(): arguments of {len(arguments):,} bytes; the limit is {limit_bytes:,}")
     return arguments.decode()

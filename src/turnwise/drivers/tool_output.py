@@ -15,9 +15,11 @@ ERROR_CHARACTERS = 4 * 1024
 NOTHING = "(no output)"  # some APIs refuse an empty result
 
 
-def result_of(call: ToolCall, value: object) -> ToolResult:
-    """The value as a result. Never raises: what cannot become JSON is an error result that says so."""
-    parts, left_out = _few([value] if not _holds_parts(value) else list(cast("list[object]", value)))
+def result_of(call: ToolCall, value: object, *, whole_bytes: int | None = None) -> ToolResult:
+    """The value as a result, its texts cut to what a model can read; with `whole_bytes` they are whole, or the result is an
+    error where they have more than that. Never raises: what cannot become JSON is an error result that says so."""
+    given = [value] if not _holds_parts(value) else list(cast("list[object]", value))
+    parts, left_out = _few(given) if whole_bytes is None else (given, 0)
     content: list[Text | File] = []
     for part in parts:
         try:
@@ -30,6 +32,8 @@ def result_of(call: ToolCall, value: object) -> ToolResult:
     file_bytes = sum([len(part.data or b"") + len(part.url or "") for part in content if isinstance(part, File)])
     if file_bytes > MAX_FILE_BYTES:
         return error_result(call, f"`{call.name}` returned files of {file_bytes} bytes: too large")
+    if whole_bytes is not None:
+        return _whole(call, content, limit_bytes=whole_bytes)
     if left_out:
         content.insert(len(content) // 2, Text(f"[... {left_out:,} parts left out ...]"))
     return _result(call, tuple(_within_size(content)), is_error=False)
@@ -129,6 +133,20 @@ def _within_size(content: list[Text | File]) -> list[Text | File]:
         else msgspec.structs.replace(part, text=cut_middle(_clean(part.text), limit=limit))
         for part in content
     ]
+
+
+def _whole(call: ToolCall, content: list[Text | File], *, limit_bytes: int) -> ToolResult:
+    cleaned = [
+        part if isinstance(part, File) else msgspec.structs.replace(part, text=_clean(part.text)) for part in content
+    ]
+    text_bytes = sum([len(part.text.encode()) for part in cleaned if isinstance(part, Text)])
+    if text_bytes > limit_bytes:
+        return error_result(
+            call,
+            f"`{call.name}` ran, but its result has {text_bytes:,} bytes, and a program can take {limit_bytes:,} of this "
+            "call: ask for less of it, or for fewer at once",
+        )
+    return _result(call, tuple(cleaned), is_error=False)
 
 
 def _clean(text: str) -> str:

@@ -81,7 +81,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolRun:
-    """The running of one step's calls. `await run()` once; if that is cancelled, `finished` holds the results so far."""
+    """The running of one step's calls. `await run()` once; if that is cancelled, `finished` holds the results so far.
+    `whole_bytes` is that of `RunTools`."""
 
     def __init__(
         self,
@@ -92,6 +93,7 @@ class ToolRun:
         on_start: Callable[[ToolCall], None],
         on_finish: Callable[[ToolResult], None],
         settle_s: float = SETTLE_S,
+        whole_bytes: int | None = None,
         around: Around = Around(),  # noqa: B008 (frozen)
     ) -> None:
         self._calls = calls
@@ -100,6 +102,7 @@ class ToolRun:
         self._on_start = on_start
         self._on_finish = on_finish
         self._settle_s = settle_s
+        self._result_of = functools.partial(result_of, whole_bytes=whole_bytes)
         self._around = around
         self._children: list[ChildReport] = []
         self._results: dict[int, ToolResult] = {}
@@ -178,7 +181,7 @@ class ToolRun:
         self, function: Callable[[Arguments], object], planned: PlannedCall, *, grace_s: float = 0.0
     ) -> ToolResult:
         """A sub-agent keeps its deadline itself, and has a moment of grace to bring what it has."""
-        task = asyncio.create_task(_call(function, planned), name=f"tool {planned.call.name}")
+        task = asyncio.create_task(self._call(function, planned), name=f"tool {planned.call.name}")
         try:
             ended = await wait_for_task(task, clock=self._clock, timeout_s=planned.timeout_s + grace_s)
         except asyncio.CancelledError:
@@ -200,41 +203,39 @@ class ToolRun:
         task.add_done_callback(_abandoned.discard)
         return False
 
+    async def _call(self, function: Callable[[Arguments], object], planned: PlannedCall) -> ToolResult:
+        """Run the function to its result. Raises nothing but CancelledError: a tool's exception is a result."""
+        call = planned.call
+        try:
+            arguments: Arguments = {"input": planned.arguments} if call.free_form else _decode(planned.arguments)
+            if is_async(function):
+                value = function(arguments)
+            else:
+                value = await in_thread(functools.partial(self._call_here, function, arguments, call), name=THREAD)
+            if inspect.isawaitable(value):
+                value = await cast("Awaitable[object]", value)
+            if isinstance(value, ToolResult):
+                return value
+            if _is_large(value):  # a model's own serialiser may be slow, and others wait for the loop
+                return await in_thread(functools.partial(self._result_of, call, value), name=THREAD)
+            return self._result_of(call, value)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return _cancelled_itself(call)
+        except BaseException as error:  # noqa: BLE001 (see `failure_of`)
+            return failure_of(call, error)
 
-async def _call(function: Callable[[Arguments], object], planned: PlannedCall) -> ToolResult:
-    """Run the function to its result. Raises nothing but CancelledError: a tool's exception is a result."""
-    call = planned.call
-    try:
-        arguments: Arguments = {"input": planned.arguments} if call.free_form else _decode(planned.arguments)
-        if is_async(function):
+    def _call_here(self, function: Callable[[Arguments], object], arguments: Arguments, call: ToolCall) -> object:
+        """In the tool's own thread: its result, made there too, or what has to be awaited for it. Raises nothing."""
+        try:
             value = function(arguments)
-        else:
-            value = await in_thread(functools.partial(_call_here, function, arguments, call), name=THREAD)
-        if inspect.isawaitable(value):
-            value = await cast("Awaitable[object]", value)
-        if isinstance(value, ToolResult):
-            return value
-        if _is_large(value):  # a model's own serialiser may be slow, and others wait for the loop
-            return await in_thread(functools.partial(result_of, call, value), name=THREAD)
-        return result_of(call, value)
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        return _cancelled_itself(call)
-    except BaseException as error:  # noqa: BLE001 (see `failure_of`)
-        return failure_of(call, error)
-
-
-def _call_here(function: Callable[[Arguments], object], arguments: Arguments, call: ToolCall) -> object:
-    """In the tool's own thread: its result, made there too, or what has to be awaited for it. Raises nothing."""
-    try:
-        value = function(arguments)
-        return value if inspect.isawaitable(value) else result_of(call, value)
-    except asyncio.CancelledError:
-        return _cancelled_itself(call)
-    except BaseException as error:  # noqa: BLE001 (see `failure_of`)
-        return failure_of(call, error)
+            return value if inspect.isawaitable(value) else self._result_of(call, value)
+        except asyncio.CancelledError:
+            return _cancelled_itself(call)
+        except BaseException as error:  # noqa: BLE001 (see `failure_of`)
+            return failure_of(call, error)
 
 
 def _cancelled_itself(call: ToolCall) -> ToolResult:

@@ -87,10 +87,12 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, tag="ask", omit_defaults=Tr
 
 
 class RunTools(msgspec.Struct, frozen=True, kw_only=True, tag="run_tools", omit_defaults=True):
-    """Run all of them, concurrently but for exclusive ones; report exactly one result each, in this order."""
+    """Run all of them, concurrently but for exclusive ones; report exactly one result each, in this order. A result is cut to
+    what a model can read; with `whole_bytes` it is whole, or an error where it has more than that: programs compute with it."""
 
     step: int
     calls: tuple[PlannedCall, ...]
+    whole_bytes: int | None = None
 
 
 class ScriptFunction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -67,13 +67,16 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class ScriptLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one program may use. `cpu_s` counts while it computes, `wall_s` all but the time that it waits for a person's
-    answer, `sleep_s` what it sleeps. The longest programs of the lab compute for 0.01 s and make 12 calls."""
+    answer, `sleep_s` what it sleeps. `call_bytes` bounds the arguments of a call and the text of its result, each;
+    `exchanged_bytes` all of them together. The longest programs of the lab compute for 0.01 s and make 12 calls."""
 
     cpu_s: float = 10.0
     wall_s: float = 900.0
     sleep_s: float = 120.0
     memory_bytes: int = 128 * 1024 * 1024
     calls: int = 200  # each is journalled, and may be asked about
+    call_bytes: int = 4 * 1024 * 1024  # a large source file has a tenth
+    exchanged_bytes: int = 32 * 1024 * 1024  # all of it is in our memory for a moment, and in the journal
     output_characters: int = 64 * 1024  # as a tool's result; head and tail are kept
     program_characters: int = 64 * 1024
 

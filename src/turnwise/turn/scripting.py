@@ -15,7 +15,7 @@ from turnwise.rules.permission_facts import CallFacts
 from turnwise.turn.approvals import Approval
 from turnwise.turn.calling import Calling
 from turnwise.turn.calls import sort_calls
-from turnwise.turn.commands import Ask, Command, RunHooks, RunScript, ScriptResult
+from turnwise.turn.commands import Ask, Command, RunHooks, RunScript, RunTools, ScriptResult
 from turnwise.turn.endings import NOT_REPORTED, NOT_STARTED, in_call_order
 from turnwise.turn.programs import (
     LEFT_FOR_LATER,
@@ -43,7 +43,12 @@ class Scripting(Calling, kw_only=True):
         elif self.pending:
             self.results |= {call.id: error_result(call, text=LEFT_FOR_LATER) for call in self.pending}
             self.pending, self.asks = (), ()
-        return super()._start_tools()
+        command = super()._start_tools()
+        if self.programs is None or not isinstance(command, RunTools):
+            return command
+        limits = self.config.script_limits
+        most_bytes = min(limits.call_bytes, limits.exchanged_bytes // len(command.calls))
+        return replace(command, whole_bytes=most_bytes)
 
     def _judge(self, facts: Sequence[CallFacts]) -> Command:
         command = super()._judge(facts)
