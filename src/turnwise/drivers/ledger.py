@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from turnwise.rules.apart import billed_apart
 from turnwise.rules.pricing import Cost, Plan, Priced, PriceRow, Unknown, price_of, sum_of
 from turnwise.turn.commands import Purpose, SendRequest
 from turnwise.vocab import Fault, FinishReason, Response, ToolCall, Usage
@@ -181,6 +182,7 @@ def ended_entry(
         row=row,
         fate="whole" if is_whole else "refused" if is_refused else "broken",
         billed_in_step=billed_in_step,
+        apart="" if response is None else billed_apart(response),
     )
     known = price if isinstance(price, Priced) else None
     return msgspec.structs.replace(

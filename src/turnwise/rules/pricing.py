@@ -10,6 +10,7 @@ from typing import Literal, TypeGuard
 
 import msgspec
 
+from turnwise.rules.apart import SEARCHED
 from turnwise.vocab import Usage
 
 Plan = Literal["tokens", "request", "step", "free"]
@@ -134,9 +135,10 @@ def usd_said(amount: Decimal) -> str:
 
 
 def price_of(
-    usage: Usage | None, *, row: PriceRow | None, fate: Fate = "whole", billed_in_step: int = 0
+    usage: Usage | None, *, row: PriceRow | None, fate: Fate = "whole", billed_in_step: int = 0, apart: str = ""
 ) -> Priced | Unknown:
-    """What a request cost. `billed_in_step` are the requests of its step that were billed before it.
+    """What a request cost. `billed_in_step` are the requests of its step that were billed before it; `apart` says what of
+    its response costs more than tokens (`apart.billed_apart`).
 
     A refused request has generated nothing, so plans by token or step do not bill it. Source: usage is what the providers bill
     by, and an error has none.
@@ -153,7 +155,7 @@ def price_of(
                 return NO_RATE
             return Priced(usd=ZERO if fate == "refused" or billed_in_step else row.step_usd, by="table")
         case "tokens":
-            return _token_price(usage, row=row, fate=fate)
+            return _token_price(usage, row=row, fate=fate, apart=apart)
 
 
 def _request_price(row: PriceRow, *, fate: Fate) -> Priced | Unknown:
@@ -164,7 +166,7 @@ def _request_price(row: PriceRow, *, fate: Fate) -> Priced | Unknown:
     return Priced(usd=row.request_usd, by="table")
 
 
-def _token_price(usage: Usage | None, *, row: PriceRow, fate: Fate) -> Priced | Unknown:
+def _token_price(usage: Usage | None, *, row: PriceRow, fate: Fate, apart: str) -> Priced | Unknown:
     details = {} if usage is None else _details(usage.provider)
     if row.own_cost is not None and (own := _own_cost(details, where=row.own_cost)) is not None:
         return Priced(usd=own, by="provider", cache_saved_usd=_saved_of(usage, row=row, details=details))
@@ -176,7 +178,9 @@ def _token_price(usage: Usage | None, *, row: PriceRow, fate: Fate) -> Priced | 
         return NO_USAGE_SAID
     if not row.tokens:
         return NO_PRICE
-    if apart := _billed_apart(details):
+    if apart == SEARCHED and row.request_usd is not None:
+        apart = ""  # that is their price
+    if apart := _billed_apart(details) or apart:
         return Unknown(f"it has {apart}, which are billed apart")
     prices = _tier(row, input_tokens=usage.input_tokens)
     tokens = _tokens_usd(usage, prices=prices, details=details)

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import msgspec
 
+from turnwise.rules.apart import billed_apart
 from turnwise.rules.pricing import ZERO, Fate, Priced, PriceRow, add, price_of
 from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseReceived
 from turnwise.vocab import FinishReason, Response, Usage
@@ -47,7 +48,8 @@ class Purse(msgspec.Struct, frozen=True, kw_only=True):
         match event:
             case ResponseReceived(response=response):
                 is_whole = response.fault is None and response.finish is not FinishReason.CUT
-                return self._pays(self.at_stake, response.usage, fate="whole" if is_whole else "broken")
+                fate = "whole" if is_whole else "broken"
+                return self._pays(self.at_stake, response.usage, fate=fate, apart=billed_apart(response))
             case RequestFailed(sent=False):
                 return msgspec.structs.replace(self, at_stake=None)
             case RequestFailed(partial=partial, fault=fault):
@@ -62,8 +64,8 @@ class Purse(msgspec.Struct, frozen=True, kw_only=True):
         """A sub-agent that nobody knows the cost of has spent all that it might."""
         return msgspec.structs.replace(self, usd=add(self.usd, usd), projected=self.projected + 1)
 
-    def _pays(self, stake: AtStake, usage: Usage | None, *, fate: Fate) -> "Purse":
-        price = price_of(usage, row=stake.row, fate=fate, billed_in_step=self.billed)
+    def _pays(self, stake: AtStake, usage: Usage | None, *, fate: Fate, apart: str = "") -> "Purse":
+        price = price_of(usage, row=stake.row, fate=fate, billed_in_step=self.billed, apart=apart)
         if isinstance(price, Priced):
             usd, guessed = price.usd, 0
         else:
