@@ -39,6 +39,15 @@ def begin(
     return journal.begin_turn(turn_id=turn, session_id=session, folder=folder, title=title)
 
 
+def test_a_path_may_be_text(tmp_path: Path) -> None:
+    """As docs/library.md says, `or a path`: whoever writes one as text gets the same file, and the same errors."""
+    with Journal.open(str(tmp_path / "new" / "j.db"), clock=FakeClock()) as journal:
+        assert journal.sessions() == []
+    assert (tmp_path / "new" / "j.db").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(CallerError, match="cannot be written"):
+        Journal.open(str(tmp_path), clock=FakeClock())
+
+
 def test_entries_come_back_as_they_were_written(tmp_path: Path) -> None:
     """Whole values, in order, with their times, from another opening of the file."""
     clock = FakeClock(now=1000)

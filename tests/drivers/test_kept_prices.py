@@ -192,3 +192,17 @@ async def test_what_takes_its_time_begins_with_the_first_reply() -> None:
             reply = await stack.enter_async_context(transport.send(request))
             assert reply.status == 200 and [chunk async for chunk in reply.chunks]
     assert seen == [1] and len(inner.requests) == 2
+
+
+def test_a_system_without_user_ids_keeps_nothing(path: Path) -> None:
+    """Proves: on Windows, where `os.geteuid` is not, a file that lies there is read over, and prices are found anew."""
+    program = (
+        "import os; del os.geteuid\n"
+        "from pathlib import Path\n"
+        "from turnwise.drivers.kept_prices import KeptPrices, KeptRow\n"
+        f"kept = KeptPrices(Path({str(path)!r}), edition=lambda: 'e')\n"
+        "kept.keep('m', KeptRow(), provider='p')\n"
+        f"print(KeptPrices(Path({str(path)!r}), edition=lambda: 'e').find('m', provider='p', at_s=0))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "None\n", "")

@@ -273,11 +273,12 @@ class Journal:
         self._clock = clock
 
     @classmethod
-    def open(cls, path: Path | None, *, clock: Clock, synchronous: Literal["normal", "full"] = "normal") -> Self:
+    def open(cls, path: Path | str | None, *, clock: Clock, synchronous: Literal["normal", "full"] = "normal") -> Self:
         """Open or make the file (mode 0600, its folder 0700); None keeps it in memory.
 
         Raises CallerError where the file is no journal, is damaged, is from a newer turnwise, or cannot be written.
         """
+        path = None if path is None else Path(path)
         with _explained(path):
             if path is not None:
                 _make_private(path)

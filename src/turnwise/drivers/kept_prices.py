@@ -23,6 +23,9 @@ MAX_BYTES = 512 * 1024
 MAX_ROWS = 500  # of about 300 bytes; the oldest go first
 MAX_NAME = 200  # characters of a model; a longer one is not kept
 PRIVATE = 0o600
+_USER: Callable[[], int] | None = getattr(
+    os, "geteuid", None
+)  # Windows knows no owners by number: nothing is kept there
 _READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -132,7 +135,7 @@ def _read_private(path: Path) -> bytes:
     """Raises OSError, and ValueError where it is not the user's own file or too long."""
     with os.fdopen(os.open(path, _READING), "rb") as file:
         status = os.fstat(file.fileno())
-        owned = status.st_uid == os.geteuid() and not stat.S_IMODE(status.st_mode) & ~PRIVATE
+        owned = _USER is not None and status.st_uid == _USER() and not stat.S_IMODE(status.st_mode) & ~PRIVATE
         if not stat.S_ISREG(status.st_mode) or not owned:
             raise ValueError("not the user's own")
         content = file.read(MAX_BYTES + 1)
