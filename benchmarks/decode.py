@@ -136,7 +136,7 @@ def ratios() -> list[Ratio]:
                 ("pydantic-ai", ("pydantic-ai",), 30.0),
                 ("the best Python peer", python, 5.0),
             ):
-                if set(against) & set(python):
+                if set(against) & set(python) and (name, family, kind) not in UNREAD:
                     found.append(
                         Ratio(name=name, group=group, case=kind, measure=NAME, against=against, at_least=at_least)
                     )
