@@ -1,12 +1,16 @@
 """A loop that ends: what ignores its cancellation is left behind, everything else is tidied up."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import pytest
 
-from turnwise.drivers.own_loop import run_to_end
+from turnwise.drivers.own_loop import quickest_loop, run_to_end
 
 kept: list[object] = []  # what is left behind must not be collected, and loudly closed, in another test
 
@@ -76,3 +80,23 @@ def test_exceptions_go_through() -> None:
 
     with pytest.raises(KeyError):
         run_to_end(main())
+
+
+def test_our_own_programs_use_uvloop_where_it_is() -> None:
+    """`turnwise run` and `compare`; a library's caller chooses."""
+    uvloop = pytest.importorskip("uvloop", reason="the extra `uvloop` is not installed")
+
+    async def loop() -> type[asyncio.AbstractEventLoop]:
+        return type(asyncio.get_running_loop())
+
+    assert run_to_end(loop(), new_loop=quickest_loop) is uvloop.Loop
+    assert run_to_end(loop()) is not uvloop.Loop
+
+
+def test_without_uvloop_there_is_asyncio(tmp_path: Path) -> None:
+    """The extra is not needed."""
+    (tmp_path / "uvloop.py").write_text("raise ImportError('hidden')")
+    program = "from turnwise.drivers.own_loop import quickest_loop as q; loop = q(); print(type(loop).__module__); loop.close()"
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    said = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True).stdout
+    assert said.startswith("asyncio.")

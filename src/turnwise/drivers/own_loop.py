@@ -1,7 +1,7 @@
 """An event loop for one coroutine, which does not outlive it by more than a moment."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -9,12 +9,26 @@ Result = TypeVar("Result")
 SETTLE_S = 0.5  # as for a cancelled tool
 
 
-def run_to_end(main: Coroutine[object, object, Result], *, settle_s: float = SETTLE_S) -> Result:
+def quickest_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it is installed (the extra `uvloop`), else asyncio's. For our own programs: a library's caller chooses."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def run_to_end(
+    main: Coroutine[object, object, Result],
+    *,
+    settle_s: float = SETTLE_S,
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+) -> Result:
     """`asyncio.run`, but for what will not end: it waits without limit for tasks that ignore their cancellation and for
     the threads of `asyncio.to_thread`. Here they have `settle_s` each and are left behind. Ctrl-C cancels `main`, as there.
     """
     # With a factory, `Runner` leaves the thread's current loop alone, so there is nothing of it to undo.
-    runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+    runner = asyncio.Runner(loop_factory=new_loop)
     loop = runner.get_loop()
     try:
         return runner.run(main)

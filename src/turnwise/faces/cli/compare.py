@@ -21,7 +21,7 @@ from rich.table import Table
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.ledger import OK, LedgerEntry, cost_of
-from turnwise.drivers.own_loop import run_to_end
+from turnwise.drivers.own_loop import quickest_loop, run_to_end
 from turnwise.drivers.prices import read_prices
 from turnwise.drivers.tools import Tool
 from turnwise.drivers.watching import FrameSeen, RequestStarted, Seen
@@ -188,7 +188,8 @@ def command(
                 )
                 for model in models
             ]
-            compared = run_to_end(compare(places, text, plans=rows, tools=not no_tools, clock=clock))
+            comparing = compare(places, text, plans=rows, tools=not no_tools, clock=clock)
+            compared = run_to_end(comparing, new_loop=quickest_loop)
         if as_json:
             sys.stdout.buffer.write(msgspec.json.encode(compared) + b"\n")
         elif as_csv:

@@ -11,7 +11,7 @@ import msgspec
 
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, journal_path
-from turnwise.drivers.own_loop import run_to_end
+from turnwise.drivers.own_loop import quickest_loop, run_to_end
 from turnwise.errors import CallerError
 from turnwise.faces.agent import RunOptions
 from turnwise.faces.cli.events import Denied, JsonLines
@@ -81,7 +81,8 @@ def run_prompt(
         text = None if answers or asks else text
         terminal = terminal_for(face) if attended else None
         try:
-            ran = run_to_end(run_turn(place, text, asks=asks, options=options, face=face, terminal=terminal))
+            turn = run_turn(place, text, asks=asks, options=options, face=face, terminal=terminal)
+            ran = run_to_end(turn, new_loop=quickest_loop)
         finally:
             face.close()
         result = ran.result
