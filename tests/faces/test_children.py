@@ -9,6 +9,7 @@ from turnwise import Agent, MaxRequests, RunResult, StopReason, tool
 from turnwise.drivers.approvals import Asking
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal import Journal
+from turnwise.drivers.ledger_queries import Span
 from turnwise.drivers.watching import ChildSeen, RequestStarted, Seen
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
@@ -273,3 +274,22 @@ async def test_watchers_see_the_whole_tree_and_the_journal_keeps_each_session() 
     assert [one.path for one in below] == [("one",)]
     assert (session.row.id, session.row.title) == (result.children[0].session_id, "one: do one")
     assert call_id == result.children[0].call_id
+
+
+@pytest.mark.promise("bill:wire")
+async def test_children_without_a_journal_are_kept_in_their_parents() -> None:
+    """Proves: the kept bill of a journal on the root alone has the requests of children and of theirs, and their sessions are
+    tied to the calls."""
+    lab = Lab([delegates("one"), delegates("leaf", name="hands-on")])
+    leaf = agent_of(lab, "plain-answer")
+    child = agent_of(lab, "hands-on", agents={"leaf": leaf})
+    with Journal.open(None, clock=FakeClock()) as journal:
+        result = await agent_of(lab, "delegates", agents={"one": child}, journal=journal).run("Go.")
+        kept = len(journal.ledger.entries(Span()))
+        (root,) = journal.sessions()
+        ((call_id, session),) = journal.children(journal.find_session(root.id).turns[0].id)
+        ((_, below),) = journal.children(session.turns[0].id)
+    assert lab.count() == len(result.ledger) == kept == 5
+    (report,) = result.children
+    assert (call_id, session.row.id, report.requests) == (report.call_id, report.session_id, 3)
+    assert below.row.title.startswith("one/leaf: ")

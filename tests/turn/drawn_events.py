@@ -125,8 +125,9 @@ def _interrupt(data: st.DataObject, command: Command) -> Interrupted:
         children = reports_of(data, command.calls)
         given = (*given, *[said_by(plan) for plan in command.calls if data.draw(st.booleans())])
         started = data.draw(st.none() | st.just(tuple([result.call_id for result in given])))
-    partial = data.draw(st.none() | responses) if isinstance(command, SendRequest) else None
-    return Interrupted(kind=kind, results=given, started=started, partial=partial, children=children)
+    sent = not isinstance(command, SendRequest) or data.draw(st.integers(0, 3)) > 0
+    partial = data.draw(st.none() | responses) if isinstance(command, SendRequest) and sent else None
+    return Interrupted(kind=kind, results=given, started=started, partial=partial, sent=sent, children=children)
 
 
 def said_by(plan: PlannedCall, text: str = "") -> ToolResult:

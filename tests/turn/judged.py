@@ -23,6 +23,7 @@ from turnwise.turn.events import (
     Asked,
     Event,
     HooksRan,
+    Interrupted,
     MessageArrived,
     RequestFailed,
     ToolsFinished,
@@ -110,7 +111,7 @@ class Judged:
                         self.barred.add(ask.call.id)
             case ToolsFinished(), RunTools(calls=planned):
                 self.finished.update([plan.call.id for plan in planned])
-            case RequestFailed(sent=False), SendRequest():
+            case RequestFailed(sent=False) | Interrupted(sent=False), SendRequest():
                 self.sent.pop()
             case _:
                 pass

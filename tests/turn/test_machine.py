@@ -6,7 +6,7 @@ import pytest
 from turnwise.errors import TurnwiseBug
 from turnwise.turn.commands import FinishTurn, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import Deadlines, ToolOffer, TurnConfig, TurnResult
-from turnwise.turn.events import ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.events import Interrupted, ResponseReceived, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn
 from turnwise.turn.snapshot import replay
 from turnwise.vocab import (
@@ -41,6 +41,19 @@ def call(id: str, name: str = "read", arguments: str = "{}") -> ToolCall:
 
 def result(id: str, text: str, name: str = "read") -> ToolResult:
     return ToolResult(call_id=id, name=name, content=(Text(text),))
+
+
+@pytest.mark.promise("bill:wire")
+@pytest.mark.parametrize(("sent", "requests"), [(True, {"step": 2}), (False, {"step": 1})])
+def test_a_request_that_never_left_does_not_count(sent: bool, requests: dict[str, int]) -> None:
+    """Proves: a turn that is cancelled between its order and the bytes tells what the ledger has."""
+    turn, _ = Turn.start(TurnStarted(config=CONFIG, input=(ASK,)))
+    turn.receive(received(1, call("a")))
+    turn.receive(ToolsFinished(results=(result("a", "old"),)))
+    command = turn.receive(Interrupted(kind="cancel", sent=sent))
+    assert isinstance(command, FinishTurn)
+    found = command.result
+    assert (found.requests, found.requests_by_purpose) == (sum(requests.values()), requests)
 
 
 @pytest.mark.promise("step:one-request", "step:sequential")

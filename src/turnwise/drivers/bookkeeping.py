@@ -69,6 +69,10 @@ class Bookkeeper:
         self.ledger.put(entry)
         return entry
 
+    def has(self, number: int) -> bool:
+        """Whether that request of the turn has been entered, and so may have left."""
+        return self.ledger.get(self._config.turn_id, number) is not None
+
     def complete(
         self, entry: LedgerEntry, exchange: Exchange, *, event: ResponseReceived | RequestFailed | None
     ) -> None:

@@ -172,7 +172,8 @@ class TurnJournal:
     holds the pen writes before anything is acted upon: before a request, a tool, a person or time is waited for.
     """
 
-    def __init__(self, file: _File, *, turn_id: str, epoch: int, clock: Clock) -> None:
+    def __init__(self, file: _File, *, journal: "Journal", turn_id: str, epoch: int, clock: Clock) -> None:
+        self.journal = journal
         self._file = file
         self._turn_id = turn_id
         self._epoch = epoch
@@ -338,7 +339,7 @@ class Journal:
                 "insert into turn (id, session, status, owner, created) values (?, ?, 'running', ?, ?)",
                 (turn_id, session_id, our_name(), now),
             )
-        return TurnJournal(self._file, turn_id=turn_id, epoch=1, clock=self._clock)
+        return TurnJournal(self._file, journal=self, turn_id=turn_id, epoch=1, clock=self._clock)
 
     def sessions(self, *, limit: int = 100) -> list[SessionRow]:
         """The latest first, without those of sub-agents."""

@@ -317,6 +317,8 @@ class _Running:
             case RunTools() if self._tool_run is not None:
                 run = self._tool_run
                 return Interrupted(kind=kind, results=run.finished, started=run.started, children=run.children)
+            case SendRequest(number=number) if not self.books.has(number):
+                return Interrupted(kind=kind, sent=False)
             case SendRequest() if self._exchange is not None:
                 return Interrupted(kind=kind, partial=self._exchange.arrived())
             case _:
@@ -456,6 +458,7 @@ class _Running:
                 approver=self._means.approver,
                 watch=self._tell,
                 ledger=self.books.ledger,
+                journal=None if self._journal is None else self._journal.journal,
             ),
         )
         results = await self._tool_run.run()

@@ -13,6 +13,7 @@ import msgspec
 from turnwise.drivers.approvals import Approver
 from turnwise.drivers.clock import Clock, wait_for_task
 from turnwise.drivers.grants import judged_paths
+from turnwise.drivers.journal import Journal
 from turnwise.drivers.ledger import Ledger
 from turnwise.drivers.threads import in_thread, is_async
 from turnwise.drivers.tool_output import error_result, failure_of, result_of
@@ -38,7 +39,8 @@ _abandoned: set[asyncio.Task[ToolResult]] = set()
 class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     """What a sub-agent is started with. `grant` is its share of the parent's limits (None: nothing limits it), `timeout_s` the
     seconds that it may take, `settle_s` those that it has to end in when it is cancelled. `path` names the sub-agents that lead
-    to the one that calls; `approver`, `watch` and `ledger` are its parent's. `report` is told what was spent, always."""
+    to the one that calls; `approver`, `watch`, `ledger` and `journal` are its parent's. `report` is told what was spent,
+    always."""
 
     call: ToolCall
     arguments: Arguments
@@ -51,6 +53,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     watch: Callable[[Seen], object] | None
     report: Callable[[ChildReport], None]
     ledger: Ledger | None = None
+    journal: Journal | None = None
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +64,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     approver: Approver | None = None
     watch: Callable[[Seen], object] | None = None
     ledger: Ledger | None = None
+    journal: Journal | None = None
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +176,7 @@ class ToolRun:
                     watch=around.watch,
                     report=self._children.append,
                     ledger=around.ledger,
+                    journal=around.journal,
                 )
             )
 

@@ -367,9 +367,10 @@ class Agent:
             config = msgspec.structs.replace(config, policy=msgspec.structs.replace(config.policy, attended=False))
         started = TurnStarted(config=config, input=(Message("user", (Text(prompt),)),))
         pen = None
-        if self._journal is not None:
+        # whoever reads the parent's journal finds what was spent there
+        if (journal := self._journal or order.journal) is not None:
             title = f"{'/'.join(minder.path)}: {_title(started.input)}"
-            pen = self._journal.begin_turn(
+            pen = journal.begin_turn(
                 turn_id=config.turn_id,
                 session_id=session_id,
                 folder=self._folder,

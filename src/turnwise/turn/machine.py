@@ -369,6 +369,8 @@ class Turn(Scripting, kw_only=True):
     def _interrupt(self, event: Interrupted) -> FinishTurn:
         self._count(event.partial)
         self._take_back_request()
+        if isinstance(self.at_hand, SendRequest) and not event.sent:
+            self._not_sent()
         self.children += event.children
         arrived = self._text_so_far(event.partial) if self.checking is None else self.checking.text
         self._leave_cut()
