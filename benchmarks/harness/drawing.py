@@ -13,6 +13,7 @@ ROW = 20
 TOP = 44
 PLOT_HEIGHT = 320
 LABEL_STEP, LABEL_HEIGHT, LETTER = 7, 13, 6.6
+LABEL_ROOM = 36  # of a figure below an axis
 OURS_COLOUR = "#2da44e"
 COLOURS = {  # a system has its colour in every plot
     "turnwise, journal": "#7cb342",
@@ -101,11 +102,13 @@ def line_plot(
         y = down(decade)
         lines.append(f'<line x1="{left}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" class="grid"/>')
         lines.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end" class="faint">{_short(decade)}</text>')
+    free = left - LABEL_ROOM
     for x in sorted({x for line in points.values() for x, _ in line}):
-        lines.append(f'<line x1="{across(x):.1f}" y1="{top}" x2="{across(x):.1f}" y2="{bottom}" class="grid"/>')
-        lines.append(
-            f'<text x="{across(x):.1f}" y="{bottom + 16}" text-anchor="middle" class="faint">{_short(x)}</text>'
-        )
+        at = across(x)
+        lines.append(f'<line x1="{at:.1f}" y1="{top}" x2="{at:.1f}" y2="{bottom}" class="grid"/>')
+        if at >= free + LABEL_ROOM and (x == high_x or right - at >= LABEL_ROOM):
+            free = at
+            lines.append(f'<text x="{at:.1f}" y="{bottom + 16}" text-anchor="middle" class="faint">{_short(x)}</text>')
     lines.append(
         f'<text x="{(left + right) / 2:.1f}" y="{bottom + 34}" text-anchor="middle" class="faint">{escape(x_label)}</text>'
     )

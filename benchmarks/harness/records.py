@@ -76,10 +76,29 @@ def keep(name: str, section: Section, *, path: Path = RESULTS) -> None:
     """Put the section in place of the benchmark's earlier one; the others stay."""
     results = read_results(path)
     results[name] = section
-    encoded = msgspec.json.format(msgspec.json.encode(results, order="sorted"), indent=1)
     spare = path.with_suffix(".new")
-    spare.write_bytes(encoded + b"\n")
+    spare.write_text(_spelt(results))
     spare.replace(path)
+
+
+def _spelt(results: dict[str, Section]) -> str:
+    """JSON with a line for each record, so that a change of one figure is a change of one line."""
+    sections: list[str] = []
+    for name, section in sorted(results.items()):
+        fields = msgspec.to_builtins(section)
+        lines: list[str] = []
+        for field, value in fields.items():
+            if isinstance(value, tuple | list):
+                rows = ",\n".join([f"   {_json(row)}" for row in value])
+                lines.append(f"  {_json(field)}: [\n{rows}\n  ]" if value else f"  {_json(field)}: []")
+            else:
+                lines.append(f"  {_json(field)}: {_json(value)}")
+        sections.append(f" {_json(name)}: {{\n" + ",\n".join(lines) + "\n }")
+    return "{\n" + ",\n".join(sections) + "\n}\n"
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def this_machine() -> Machine:
