@@ -108,6 +108,6 @@ def test_the_page_in_the_docs_is_up_to_date(tmp_path: Path) -> None:
     """As `python benchmarks/all.py --page` writes it: nobody has changed a figure by hand."""
     done = command("all.py", "--page", "--to", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / PAGE.name).read_text() == PAGE.read_text()
+    assert (tmp_path / PAGE.name).read_text() == PAGE.read_text(), "`python benchmarks/all.py --page` writes it anew"
     plots = {path.name: path.read_bytes() for path in (tmp_path / PAGE.stem).iterdir()}
     assert plots == {path.name: path.read_bytes() for path in (PAGE.parent / PAGE.stem).iterdir()}
