@@ -281,10 +281,13 @@ class Assembler:
         before = call.text.size
         shown = call.text.add_free_run(texts) if call.free_form else call.text.add_run(texts)
         self._size += call.text.size - before
-        if key is not None and shown is texts and all(texts):
+        if key is None:
+            key, free_form = call.block, call.free_form
+            return [ToolCallDelta(block=key, arguments=new, free_form=free_form) for new in shown if new]
+        if shown is texts and all(texts):
             return frames
         return [
-            frame if key is not None and new is text else _more_of(call, new)
+            frame if new is text else _more_of(call, new)
             for frame, text, new in zip(frames, texts, shown, strict=True)
             if new
         ]

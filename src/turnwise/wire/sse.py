@@ -15,6 +15,10 @@ SLICE_BYTES = 64 * 1024
 """A chunk is taken apart in slices of this size, so that no more of its lines exist at once; sockets give no more anyway."""
 
 
+ALONE_BYTES = 2048
+"""A read of this size is probably one event, as they come from a model that writes while we read."""
+
+
 class SseRun(msgspec.Struct, frozen=True):
     """Events of one name that follow each other: the values of their `data:`."""
 
@@ -90,6 +94,17 @@ class SseParser:
 
     def feed_runs(self, chunk: bytes) -> list[SseRun]:
         """`feed`, with events of one name together."""
+        form = self._form
+        if (
+            form is not None
+            and len(chunk) <= min(ALONE_BYTES, self._limit)
+            and chunk.startswith(form.head)
+            and chunk.endswith(form.end)
+            and self._is_between_events()
+        ):
+            value = chunk[len(form.head) : -len(form.end)]
+            if b"\n" not in value and b"\r" not in value:
+                return [SseRun(form.name, [value])]
         runs: list[SseRun] = []
         try:
             if len(chunk) <= SLICE_BYTES:

@@ -166,7 +166,6 @@ class ChunkReader:
         else:
             return False
         self._hits += 1
-        self.chunks += 1
         if chunk.usage_metadata is not NOTHING and text.rfind(b"TokenCount") >= 0:
             self._usage = chunk.usage_metadata
         return True

@@ -79,11 +79,24 @@ class Chunk(msgspec.Struct, gc=False):
     search_results: list[msgspec.Raw] | None = None  # Perplexity: the same sources with titles
 
 
+class UsualFunction(msgspec.Struct, gc=False):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class UsualCallPiece(msgspec.Struct, gc=False):
+    function: UsualFunction
+    index: int | None = None
+    id: str | None = None
+    custom: None = None
+    extra_content: None = None
+
+
 class UsualDelta(msgspec.Struct, gc=False):
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
-    tool_calls: list[CallPiece] | None = None
+    tool_calls: list[UsualCallPiece] | None = None
     reasoning_details: None = None
     refusal: None = None
     function_call: None = None

@@ -113,7 +113,13 @@ class ChunkReader:
         if delta.tool_calls:
             self._said = True
             for call in delta.tool_calls:
-                frames.append(_call_frame(call, block=None))
+                function = call.function
+                if call.id is not None or function.name is not None:
+                    frames.append(
+                        ToolCallDelta(index=call.index, id=call.id, name=function.name, arguments=function.arguments)
+                    )
+                else:
+                    frames.append(ToolCallDelta(index=call.index, arguments=function.arguments))
 
     def read(self, chunk: Chunk, frames: list[Frame]) -> None:
         choices = chunk.choices
@@ -293,10 +299,8 @@ def _opaque_of(extra_content: msgspec.Raw) -> Opaque | None:
 def _call_frame(call: CallPiece, *, block: str | None) -> ToolCallDelta:
     """One fragment as it stood there; what it means is for the assembler to judge."""
     extra = call.extra_content
-    custom, function = call.custom, call.function
-    if extra is NOTHING and function is not None and block is None and custom is None and not function.whole:
-        return ToolCallDelta(index=call.index, id=call.id, name=function.name, arguments=function.arguments)
     opaque = _opaque_of(extra) if extra is not NOTHING and is_there(extra) else None
+    custom, function = call.custom, call.function
     if custom is not None:
         return ToolCallDelta(
             block=block,
