@@ -1,16 +1,11 @@
 """What reading one chunk of a stream costs, for turnwise and its peers, each through its own public way."""
 
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-import msgspec
+from harness.clients import argv_of
 from harness.command import run
 from harness.declaring import (
-    FOLDER,
-    LITELLM_PYTHON,
-    NODE_FOLDER,
-    PEERS_PYTHON,
     Bars,
     Benchmark,
     Headline,
@@ -20,16 +15,10 @@ from harness.declaring import (
     Ratio,
 )
 from provider.starting import start_provider
-from provider.streams import FAMILIES, KINDS, PIECE, stream_of
+from provider.streams import FAMILIES, KINDS, PIECE, TITLES, stream_of
 
 CHUNKS = 5_000
 WARM_CHUNKS = 50
-TITLES = {
-    "openai_chat": "Chat Completions",
-    "openai_responses": "Responses",
-    "anthropic_messages": "Anthropic Messages",
-    "gemini": "Gemini",
-}
 TARGETS_US = {"openai_chat": 5.0, "openai_responses": 4.0, "anthropic_messages": 4.0, "gemini": 4.0}
 NAME = "CPU a chunk"
 ALL = tuple(FAMILIES)
@@ -49,17 +38,6 @@ PEERS = (
 )
 # pydantic-ai 2.68 reads no `partialArgs`.
 UNREAD = {("pydantic-ai", "gemini", "tool arguments")}
-
-
-def argv_of(module: str, task: dict[str, object]) -> tuple[str, ...]:
-    """The command for one client: who runs it depends on where its package lives."""
-    spelt = msgspec.json.encode(task).decode()
-    if module.endswith(".js"):
-        return ("node", str(NODE_FOLDER / module), spelt)
-    script = str(FOLDER / "clients" / module)
-    if module.endswith(("_turnwise.py", "_floor.py")):
-        return (sys.executable, script, spelt)
-    return (LITELLM_PYTHON if module.endswith("_litellm.py") else PEERS_PYTHON, script, spelt)
 
 
 def build(options: Options, stack: ExitStack) -> Sequence[Part]:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from decode import TITLES, argv_of
+from harness.clients import argv_of
 from harness.command import run
 from harness.declaring import Benchmark, Headline, Lines, Measure, Options, Part, Ratio
 from provider.starting import start_provider
-from provider.streams import FAMILIES, encoded
+from provider.streams import FAMILIES, TITLES, encoded
 
 from turnwise.vocab import FinishReason, Text
 

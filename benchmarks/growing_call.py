@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
-from decode import argv_of
+from harness.clients import argv_of
 from harness.command import run
 from harness.declaring import Benchmark, Headline, Lines, Measure, Options, Part
 from provider.starting import start_provider

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 import msgspec
-from decode import argv_of
+from harness.clients import argv_of
 from harness.command import run
 from harness.declaring import Bars, Benchmark, Headline, Lines, Measure, Options, Part, Ratio
 from provider.loops import loop_replies
@@ -61,6 +61,9 @@ OUR_SIZES = (
     *[Size(TOGETHER, steps) for steps in (25, 100, 500)],
 )
 PEER_STEPS = {SMALL: 100, LARGE: 100, TOGETHER: 25}
+FLAT_PEER_STEPS = {SMALL: 500, LARGE: 500, TOGETHER: 500}
+LONG_PEER_STEPS = {SMALL: 500, LARGE: 500, TOGETHER: 100}
+TIMEOUT_S, LONG_TIMEOUT_S = 180.0, 900.0
 QUICK_SIZES = (Size(SMALL, 3), Size(LARGE, 3), Size(TOGETHER, 3))
 
 
@@ -88,6 +91,7 @@ def build(options: Options, stack: ExitStack) -> Sequence[Part]:
             argv=argv_of(module, {"url": url, "warm": "warm", "cases": cases}),
             measures=tuple([one for size in chosen for one in measures_of(size, system=system)]),
             is_peer=is_peer,
+            timeout_s=LONG_TIMEOUT_S if options.long else TIMEOUT_S,
         )
 
     parts = [
@@ -102,8 +106,8 @@ def build(options: Options, stack: ExitStack) -> Sequence[Part]:
     ]
     parts.append(part("floor", "loop_floor.py", chosen=sizes, journal="", is_peer=False))
     for system, module, is_flat in PEERS:
-        all_sizes = is_flat or options.long
-        chosen = [size for size in sizes if size.steps <= (500 if all_sizes else PEER_STEPS[size.group])]
+        most = FLAT_PEER_STEPS if is_flat else LONG_PEER_STEPS if options.long else PEER_STEPS
+        chosen = [size for size in sizes if size.steps <= most[size.group]]
         parts.append(part(system, module, chosen=chosen, journal="", is_peer=True))
     return parts
 
@@ -157,7 +161,7 @@ BENCHMARK = Benchmark(
         "has no loop, so it is driven by hand as its guides show; pydantic-ai's `Agent.run` with a stream handler, "
         "openai-agents' `Runner.run_streamed`, LangChain's `create_agent`, the AI SDK's `streamText`. Peers whose steps get "
         f"dearer with every step are measured up to {PEER_STEPS[SMALL]} steps, {PEER_STEPS[TOGETHER]} of four calls "
-        "(`--long`: 500, which takes minutes)."
+        "(`--long`: 500 and 100, which takes minutes)."
     ),
     build=build,
     headlines=[

@@ -22,6 +22,12 @@ from turnwise.vocab import (
 from turnwise.wire.registry import family
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+TITLES = {
+    "openai_chat": "Chat Completions",
+    "openai_responses": "Responses",
+    "anthropic_messages": "Anthropic Messages",
+    "gemini": "Gemini",
+}
 KINDS = ("text", "tool arguments", "reasoning")
 PIECE = 20  # characters of a delta: what providers send is 3 to 30
 MODEL = "bench-1"
