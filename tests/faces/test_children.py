@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Sequence
+from decimal import Decimal
 
 import pytest
 
-from turnwise import Agent, MaxRequests, RunResult, StopReason, tool
+from turnwise import Agent, MaxCost, MaxRequests, RunResult, StopReason, read_prices, tool
 from turnwise.drivers.approvals import Asking
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal import Journal
 from turnwise.drivers.ledger_queries import Span
+from turnwise.drivers.prices import Prices
 from turnwise.drivers.watching import ChildSeen, RequestStarted, Seen
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
@@ -19,6 +21,8 @@ from turnwise.turn.approvals import Approval
 from turnwise.turn.config import Deadlines
 from turnwise.vocab import Message, ToolResult, text_of
 
+CENT = Decimal("0.01")
+A_CENT = Prices(user=read_prices({"*": {"request": "0.01"}}, named="m", source="test"))
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 ATTENDED = Policy(attended=True)
 
@@ -293,3 +297,33 @@ async def test_children_without_a_journal_are_kept_in_their_parents() -> None:
     (report,) = result.children
     assert (call_id, session.row.id, report.requests) == (report.call_id, report.session_id, 3)
     assert below.row.title.startswith("one/leaf: ")
+
+
+@pytest.mark.promise("end:budget")
+@pytest.mark.parametrize(("cents", "paid"), [(2, 0), (3, 1), (5, 3), (7, 5), (8, 6), (20, 6)])
+@pytest.mark.parametrize("limit", [MaxCost, MaxRequests])
+async def test_as_many_of_the_first_as_possible_get_enough(limit: object, cents: int, paid: int) -> None:
+    """Proves: six children at once share what the parent leaves: where that does not pay one request for each, the first ones
+    have it, of money as of requests; the others are told, and nothing is left unspent."""
+    lab = Lab([delegates(*["one"] * 6)])
+    most = MaxCost(cents * CENT) if limit is MaxCost else MaxRequests(cents)
+    child = agent_of(lab, "plain-answer", prices=A_CENT)
+    root = agent_of(lab, "delegates", agents={"one": child}, prices=A_CENT, limits=most)
+    result = await root.run("Go.")
+    said = [said_by(result, nth=nth).startswith("Hello from the lab.") for nth in range(6)]
+    assert said == [True] * paid + [False] * (6 - paid)
+    assert (lab.count(), result.written_locally) == (2 + paid, False)
+
+
+@pytest.mark.promise("end:budget")
+async def test_a_dear_child_does_not_keep_the_cheap_ones_from_their_share() -> None:
+    """Proves: what a request costs is looked at for those that get a share, each with its own agent's price."""
+    lab = Lab([delegates("cheap", "cheap", "dear")])
+    dear = Prices(user=read_prices({"*": {"request": "0.50"}}, named="m", source="test"))
+    agents = {
+        "cheap": agent_of(lab, "plain-answer", prices=A_CENT),
+        "dear": agent_of(lab, "plain-answer", prices=dear),
+    }
+    result = await agent_of(lab, "delegates", agents=agents, prices=A_CENT, limits=MaxCost(4 * CENT)).run("Go.")
+    said = [said_by(result, nth=nth).startswith("Hello from the lab.") for nth in range(3)]
+    assert (said, lab.count()) == ([True, True, False], 4)

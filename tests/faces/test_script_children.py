@@ -102,7 +102,7 @@ async def test_they_draw_on_the_limits_of_the_root(program: str) -> None:
             assert lab.count() == result.requests + sum(one.requests for one in result.children) <= most
             assert result.cost == Cost(usd=lab.count() * CENT, requests=lab.count())
             assert (result.requests, result.written_locally) == (2, False), limits
-            if most > (2 if isinstance(limits, MaxRequests) else 4):  # a third of a cent buys none of them a request
+            if most > 2:
                 assert sum(one.requests for one in result.children) > 0, limits
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack, cast
 
@@ -39,6 +40,7 @@ from turnwise.rules.permissions import Policy
 from turnwise.rules.pricing import PriceRow
 from turnwise.rules.projection import can_project
 from turnwise.rules.retries import RetryPolicy
+from turnwise.rules.shares import least_of
 from turnwise.turn.approvals import Approval
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import PrepareStep
@@ -165,7 +167,7 @@ class Agent:
             self._model, base_url=base_url, api_key=api_key, api_key_env=api_key_env
         )
         self._tools = (*read_tools(tools), *([task_tool(_children(agents), max_depth=max_depth)] if agents else ()))
-        self._agents = tuple(agents.values()) if agents else ()
+        self._agents = dict(agents or {})
         self._approver = approver
         self._inspect = inspect
         self.description = description
@@ -446,9 +448,12 @@ class Agent:
             return config
         models = (config.model, *[fallback.model for fallback in config.fallbacks])
         prices = await asyncio.to_thread(self._rows_of, models)  # the table takes most of a second to be read
-        for agent in self._agents:
-            await agent._priced(msgspec.structs.replace(agent._config, limits=config.limits))
-        return msgspec.structs.replace(config, prices=prices)
+        least: dict[str, Decimal] = {}
+        for name, agent in self._agents.items():
+            child = await agent._priced(msgspec.structs.replace(agent._config, limits=config.limits))
+            least[name] = least_of(child.prices[child.model])
+        tools = [msgspec.structs.replace(offer, child_usd=least) if offer.child else offer for offer in config.tools]
+        return msgspec.structs.replace(config, prices=prices, tools=tuple(tools))
 
     def _rows_of(self, models: Sequence[str]) -> dict[str, PriceRow]:
         profile = self._model.profile.name

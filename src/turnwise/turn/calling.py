@@ -5,18 +5,20 @@ after tools. Each stop is a command only where there is something to do at it.
 """
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import msgspec
 
 from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.limits import most_usd
 from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.pricing import ZERO
 from turnwise.rules.shares import shares_of
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.asking import Asking
 from turnwise.turn.calls import Adopted, sort_calls
 from turnwise.turn.commands import Ask, Command, InspectCalls, PlannedCall, RunHooks, RunTools
-from turnwise.turn.config import ChildReport
+from turnwise.turn.config import ChildReport, ToolOffer
 from turnwise.turn.endings import NOT_REPORTED, NOTHING_LEFT_FOR_CHILD
 from turnwise.turn.events import HookOutcome
 from turnwise.turn.retrying import Retrying
@@ -137,7 +139,9 @@ class Calling(Retrying, kw_only=True):
         if self.config.limits is None:
             return
         spent = self._spent + self.pacing.answer(prompt_tokens=self._prompt_tokens, price=self._price)
-        share, count = shares_of(self.config.limits, spent=spent, among=len(children))
+        plans = [plan for plan in self.planned if plan.call.id in children]
+        least_usd = [_least_usd(plan, offer=self.offers[plan.call.name]) for plan in plans]
+        share, count = shares_of(self.config.limits, spent=spent, among=len(children), least_usd=least_usd)
         afforded = frozenset(children[:count])
         planned: list[PlannedCall] = []
         refused: dict[str, ToolResult] = {}
@@ -193,3 +197,16 @@ class Calling(Retrying, kw_only=True):
         if sifted.pending:
             waiting = {call.id for call in (*self.pending, *sifted.pending)}
             self.pending = tuple([call for call in self.calls if call.id in waiting])
+
+
+class _Task(msgspec.Struct):
+    agent: str = ""
+
+
+def _least_usd(plan: PlannedCall, *, offer: ToolOffer) -> Decimal:
+    """What a request of the agent that is called costs at the least; where none is named, the dearest may be meant."""
+    try:
+        agent = msgspec.json.decode(plan.arguments, type=_Task).agent
+    except msgspec.MsgspecError:  # a tool of another shape
+        agent = ""
+    return offer.child_usd.get(agent, max(offer.child_usd.values(), default=ZERO))

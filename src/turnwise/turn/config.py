@@ -48,6 +48,9 @@ class ToolOffer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     inspected: bool = False  # it works on paths or shell commands: a verdict on its calls needs facts
     asks_user: bool = False  # its calls are questions to the person; the answer is the result
     child: bool = False  # its calls run agents of their own, on a share of the turn's limits
+    child_usd: dict[
+        str, Decimal
+    ] = {}  # what a request of each agent costs at the least, by the name in its argument `agent`
     script: bool = False  # its calls are programs that call the other tools; the argument `program` is the text
 
 
