@@ -2,6 +2,7 @@
 
 import builtins
 import keyword
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -26,9 +27,10 @@ from turnwise.drivers.ledger_queries import Span
 from turnwise.drivers.prices import Prices
 from turnwise.drivers.tools import Arguments, Tool
 from turnwise.drivers.workspace import workspace_tools
+from turnwise.errors import CallerError
 from turnwise.faces.children import TASK
 from turnwise.faces.cli.workplace import ASK_USER
-from turnwise.faces.scripts import NAME, script_tool
+from turnwise.faces.scripts import BOUNDS, NAME, check_script_limits, script_tool
 from turnwise.faces.tools import read_tools
 from turnwise.lab import Lab
 from turnwise.rules.pricing import PriceRow
@@ -319,6 +321,30 @@ def test_a_program_that_takes_a_builtin_for_the_tool_is_told() -> None:
 def said_by_script(result: RunResult) -> str:
     (found,) = [part for message in result.new_messages for part in message.parts if isinstance(part, ToolResult)]
     return text_of(Message("user", found.content))
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (ScriptLimits(cpu_s=-1), "`cpu_s` is -1; give a number from 0.01 to 86,400"),
+        (ScriptLimits(cpu_s=float("nan")), "`cpu_s` is nan; give a number from 0.01 to 86,400"),
+        (ScriptLimits(sleep_s=float("inf")), "`sleep_s` is inf; give a number from 0 to 2,592,000"),
+        (ScriptLimits(memory_bytes=2**70), "`memory_bytes` is 1180591620717411303424; give a whole number from"),
+        (ScriptLimits(memory_bytes=0), "`memory_bytes` is 0; give a whole number from"),
+        (ScriptLimits(calls=-1), "`calls` is -1; give a whole number from 0 to 1,000,000"),
+        (ScriptLimits(call_bytes=1.5), "`call_bytes` is 1.5; give a whole number"),  # pyright: ignore[reportArgumentType]
+    ],
+)
+def test_a_limit_that_is_none_is_refused_when_the_agent_is_made(limits: ScriptLimits, words: str) -> None:
+    """Proves: a caller's mistake is told before anything is paid for, with the name and what would do."""
+    with pytest.raises(CallerError, match=re.escape(words)):
+        Agent("openai_chat:m", base_url="http://127.0.0.1:9", script_limits=limits)
+
+
+def test_each_limit_has_its_bounds() -> None:
+    """Proves: no limit is left unlooked at, and the defaults are within."""
+    assert list(BOUNDS) and set(BOUNDS) == set(ScriptLimits.__struct_fields__)
+    check_script_limits(ScriptLimits())
 
 
 def test_nothing_is_offered_where_nothing_can_be_called() -> None:

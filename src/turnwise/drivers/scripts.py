@@ -38,6 +38,15 @@ NOTHING = "(The program ended without printing or returning anything.)"
 # Of computing, beyond a program's own limit: the interpreter looks at that between its operations, a second later it is killed by
 # us, and then by the kernel, where nobody is left to do it.
 KERNEL_SLACK_S = 3
+# What the interpreter (pydantic-monty 1.4) cannot do, by its own words, and what to do instead.
+INSTEAD = {
+    "cannot suspend in this synchronous context": "; `map`, `filter`, `sorted`, `min`, `max` and methods such as `__str__` "
+    "cannot call a tool: call it in a loop or a comprehension",
+    "gather() does not yet support keyword arguments": "; without `return_exceptions`, catch RuntimeError around each "
+    "call in an `async def`, and gather those",
+    "exceptions can only be called with zero or one string argument": "; raise it with one text or none (not "
+    "`SystemExit(3)`); a program ends with its last line",
+}
 SLEEP, ASYNC_SLEEP = "time.sleep", "asyncio.sleep"
 
 
@@ -387,7 +396,7 @@ class _Program:
             lines[-1] = line, self._text.split("\n")[line - 1]
         kind = "SyntaxError: " if isinstance(error, module.MontySyntaxError) else ""
         way = [f"    line {number}: {text.strip()[:200]}" for number, text in lines]
-        return self._failed(kind + said, line=line, source="\n".join(way))
+        return self._failed(kind + _with_advice(said), line=line, source="\n".join(way))
 
 
 class _Monty(Protocol):
@@ -413,6 +422,11 @@ def _let_the_kernel_end(pid: int | None, *, cpu_s: float) -> None:
 
 def _load() -> _Monty:
     return cast("_Monty", importlib.import_module("pydantic_monty"))
+
+
+def _with_advice(said: str) -> str:
+    advice = [instead for words, instead in INSTEAD.items() if words in said]
+    return said.replace("Internal error in monty: ", "") + "".join(advice)
 
 
 def _raised(kind: str, message: str) -> dict[str, object]:

@@ -31,7 +31,7 @@ from turnwise.faces.children import MAX_DEPTH, Child, RunChild, task_tool
 from turnwise.faces.models import ModelName, open_endpoint, read_model
 from turnwise.faces.results import RunResult, run_result
 from turnwise.faces.schemas import OutputType, read_output_type
-from turnwise.faces.scripts import with_script
+from turnwise.faces.scripts import check_script_limits, with_script
 from turnwise.faces.tools import BATCH_HINT, ToolLike, read_tools
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.history import check_input, open_calls
@@ -166,6 +166,7 @@ class Agent:
         self._endpoint: Endpoint = open_endpoint(
             self._model, base_url=base_url, api_key=api_key, api_key_env=api_key_env
         )
+        check_script_limits(script_limits)
         self._tools = (*read_tools(tools), *([task_tool(_children(agents), max_depth=max_depth)] if agents else ()))
         self._agents = dict(agents or {})
         self._approver = approver

@@ -1,12 +1,14 @@
 """The tool `script`: the model writes one small program that calls the other tools, so that one request runs them all."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import msgspec
 
 from turnwise.drivers.tools import Tool
+from turnwise.errors import CallerError
 from turnwise.turn.commands import ScriptFunction
-from turnwise.turn.config import ToolOffer
+from turnwise.turn.config import ScriptLimits, ToolOffer
 from turnwise.turn.programs import PROGRAM, functions_of, is_callable
 from turnwise.vocab import ToolSpec
 
@@ -33,6 +35,32 @@ standard library only the likes of json, re, math, datetime, asyncio. If the pro
 had run: what was done stands.
 Functions:
 """
+
+
+DAY_S = 24 * 60 * 60.0
+GIGABYTE = 1024**3
+# The least and the most of each limit. Less memory does not hold the interpreter; more computing than a day is a mistake.
+BOUNDS: dict[str, tuple[float, float]] = {
+    "cpu_s": (0.01, DAY_S),
+    "wall_s": (0.01, 30 * DAY_S),
+    "sleep_s": (0, 30 * DAY_S),
+    "memory_bytes": (1024**2, 1024 * GIGABYTE),
+    "calls": (0, 1_000_000),
+    "call_bytes": (1, GIGABYTE),
+    "exchanged_bytes": (1, 1024 * GIGABYTE),
+    "output_characters": (0, GIGABYTE),
+    "program_characters": (1, 16 * 1024**2),
+}
+
+
+def check_script_limits(limits: ScriptLimits) -> None:
+    """Raise CallerError where a limit is none: before anything is paid for."""
+    for name, (least, most) in BOUNDS.items():
+        value = cast("object", getattr(limits, name))
+        kinds = int | float if name.endswith("_s") else int
+        if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
+            number = "a number" if name.endswith("_s") else "a whole number"
+            raise CallerError(f"`script_limits`: `{name}` is {value!r}; give {number} from {least:,g} to {most:,.0f}")
 
 
 def script_tool(tools: Sequence[Tool]) -> Tool | None:
