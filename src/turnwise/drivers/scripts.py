@@ -280,6 +280,7 @@ class _Program:
         together, once the calls that are awaited with them have their results."""
         if called.function_name not in (SLEEP, ASYNC_SLEEP):
             return await called.resume_not_handled()
+        self._line = self._line_of(called)
         seconds = max(0.0, float(called.args[0]))
         self._slept_s += seconds
         if self._slept_s > self._limits.sleep_s:
