@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from counting.hot_paths import HOT_PATHS, HotPath, Work
 
 EXTRA = 200  # additions for a unit, of the path that is made slower
+ENDING_S = 1.0  # for a thread that has done its work: what it holds is not kept
 GROWING = 30  # and for each unit so far, of one that is made to bend
 
 
@@ -73,6 +74,9 @@ def counted(work: Work) -> tuple[int, int]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(ENDING_S)
     gc.collect()
     blocks = sys.getallocatedblocks() - before
     del kept
