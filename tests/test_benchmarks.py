@@ -15,6 +15,7 @@ import pytest
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 PAGE = BENCHMARKS.parent / "docs" / "performance.md"
 # The others' own tests run them: what they start takes longer.
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they read /proc")
 NAMES = ("decode", "growing_call", "loops", "encoding", "import_time")
 
 
@@ -104,10 +105,15 @@ def test_the_page_is_drawn_from_the_results_alone(tmp_path: Path) -> None:
         assert ElementTree.fromstring(plot).tag == "{http://www.w3.org/2000/svg}svg"
 
 
-def test_the_page_in_the_docs_is_up_to_date(tmp_path: Path) -> None:
-    """As `python benchmarks/all.py --page` writes it: nobody has changed a figure by hand."""
+def figures(page: Path) -> list[str]:
+    """What is drawn from the results: rows of tables, missed targets, plots. The notes between them are prose."""
+    return [line for line in page.read_text().splitlines() if line.startswith(("|", "- ", "!["))]
+
+
+def test_the_figures_in_the_docs_are_up_to_date(tmp_path: Path) -> None:
+    """As `python benchmarks/all.py --page` writes them: nobody has changed one by hand."""
     done = command("all.py", "--page", "--to", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / PAGE.name).read_text() == PAGE.read_text(), "`python benchmarks/all.py --page` writes it anew"
+    assert figures(tmp_path / PAGE.name) == figures(PAGE), "`python benchmarks/all.py --page` writes the page anew"
     plots = {path.name: path.read_bytes() for path in (tmp_path / PAGE.stem).iterdir()}
     assert plots == {path.name: path.read_bytes() for path in (PAGE.parent / PAGE.stem).iterdir()}
