@@ -14,8 +14,8 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 PAGE = BENCHMARKS.parent / "docs" / "performance.md"
-# The others' own tests run them: what they start takes longer.
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they read /proc")
+# Of what is around a loop: `tests/test_edge_benchmarks.py`.
 NAMES = ("decode", "growing_call", "loops", "encoding", "import_time")
 
 
