@@ -232,8 +232,8 @@ def test_the_description_names_each_function_in_one_line() -> None:
         "read(path: str, limit: int | None = ...)",
         'mark(word: "good" | "bad", places: list[int])',
         "web_fetch(input: str)  # the tool `web-fetch`",
-        "import_()  # the tool `import`",
-        "list_(path: str = ...)  # the tool `list`",
+        "import_()  # the tool `import`; `import` is Python's own",
+        "list_(path: str = ...)  # the tool `list`; `list` is Python's own",
         "odd(...)",
     ]
 

@@ -9,6 +9,7 @@ from turnwise.drivers.tools import Tool
 from turnwise.errors import CallerError
 from turnwise.turn.commands import ScriptFunction
 from turnwise.turn.config import ScriptLimits, ToolOffer
+from turnwise.turn.program_names import TAKEN
 from turnwise.turn.programs import PROGRAM, functions_of, is_callable
 from turnwise.vocab import ToolSpec
 
@@ -96,7 +97,10 @@ class _Schema(msgspec.Struct):
 
 def _line(function: ScriptFunction, *, offer: ToolOffer) -> str:
     line = _signature(function, offer=offer)
-    return line if function.name == function.tool else f"{line}  # the tool `{function.tool}`"
+    if function.name == function.tool:
+        return line
+    own = f"; `{function.tool}` is Python's own" if function.tool in TAKEN else ""
+    return f"{line}  # the tool `{function.tool}`{own}"
 
 
 def _signature(function: ScriptFunction, *, offer: ToolOffer) -> str:
