@@ -17,6 +17,7 @@ from turnwise.vocab import (
     Text,
     ToolChoice,
     ToolSpec,
+    messages_in_common,
 )
 
 # A pause is sent back with the provider's content as the last message, by design of that API (Anthropic `pause_turn`).
@@ -169,7 +170,7 @@ def prefix_changes(before: Sent | None, *, now: Sent, compacted: bool, family: s
     if before is None:
         return ()
     old, new = before.request, now.request
-    same = _in_common(old.messages, new.messages)
+    same = messages_in_common(old.messages, new.messages)
     if family in CACHES_BY_BLOCK and same == len(old.messages) - 1 < len(new.messages):
         same += _begins_with(new.messages[same], old.messages[same])
     lost = len(old.messages) - same
@@ -182,19 +183,6 @@ def prefix_changes(before: Sent | None, *, now: Sent, compacted: bool, family: s
         "last message": 0 < lost <= before.own,
     }
     return tuple([what for what, holds in found.items() if holds])
-
-
-def _in_common(old: tuple[Message, ...], new: tuple[Message, ...]) -> int:
-    """How many messages both begin with, by halves: comparing two tuples passes over the very same objects, which nearly
-    all are, so fast that a long turn does not notice."""
-    same, most = 0, min(len(old), len(new))
-    while same < most:
-        middle = (same + most + 1) // 2
-        if old[same:middle] == new[same:middle]:
-            same = middle
-        else:
-            most = middle - 1
-    return same
 
 
 def _begins_with(longer: Message, message: Message) -> bool:

@@ -1,5 +1,6 @@
 """Parts: the pieces a message is made of. Frozen, equal by content; they know nothing of storage or of any provider."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Literal
 
@@ -134,3 +135,16 @@ def refusal_of(message: Message) -> str:
 
 def calls_of(message: Message) -> tuple[ToolCall, ...]:
     return tuple([part for part in message.parts if isinstance(part, ToolCall)])
+
+
+def messages_in_common(old: Sequence[Message], new: Sequence[Message]) -> int:
+    """How many messages both begin with, by halves: comparing two tuples passes over the very same objects, which nearly
+    all are, so fast that a long turn does not notice."""
+    same, most = 0, min(len(old), len(new))
+    while same < most:
+        middle = (same + most + 1) // 2
+        if old[same:middle] == new[same:middle]:
+            same = middle
+        else:
+            most = middle - 1
+    return same

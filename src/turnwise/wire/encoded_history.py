@@ -7,7 +7,7 @@ is new in it, and a copy of the bytes that are known already.
 from collections.abc import Mapping, Sequence
 from typing import Protocol, Self
 
-from turnwise.vocab import Message
+from turnwise.vocab import Message, messages_in_common
 from turnwise.wire.json_fields import write_object
 
 MESSAGES = b"[]"
@@ -66,7 +66,7 @@ class EncodedHistory:
         closing bracket. `items` is one that has taken nothing, used where there is nothing to go on from; what it makes of a
         message rests on the message and on `rests_on`.
         """
-        common = _in_common(self._messages, messages)
+        common = messages_in_common(self._messages, messages)
         if self._items is None or rests_on != self._rests_on or common < self._kept:
             self._items, self._kept = items, 0
             self._encoded.clear()
@@ -97,16 +97,3 @@ def around(fields: Mapping[str, bytes], *, name: str) -> tuple[bytes, bytes]:
 
 def _needs_comma(head: bytes) -> bool:
     return not head.endswith(b"[")
-
-
-def _in_common(old: Sequence[Message], new: Sequence[Message]) -> int:
-    """How many messages both begin with, by halves: comparing passes over the very same objects, which nearly all are, so fast
-    that a long turn does not notice."""
-    same, most = 0, min(len(old), len(new))
-    while same < most:
-        middle = (same + most + 1) // 2
-        if old[same:middle] == new[same:middle]:
-            same = middle
-        else:
-            most = middle - 1
-    return same
