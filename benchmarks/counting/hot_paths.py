@@ -264,7 +264,16 @@ def append(journal: str) -> Prepare:
 
 
 def in_loop(main: Callable[[], Coroutine[object, object, object]]) -> Work:
-    return lambda: asyncio.run(main())
+    """In a bare loop: `asyncio.run` shows a whole result to itself where SIGINT is not ignored, as it is in the background."""
+
+    def run() -> object:
+        loop = asyncio.new_event_loop()
+        try:
+            return loop.run_until_complete(main())
+        finally:
+            loop.close()
+
+    return run
 
 
 HOT_PATHS = (
