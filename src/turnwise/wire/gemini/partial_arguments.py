@@ -71,6 +71,17 @@ class PartialArguments:
         self._values[-1][1].append(value)
         return value
 
+    def is_in_string(self, path: str) -> bool:
+        """Whether a string for this path is more of the one at hand."""
+        return self._string_path == path
+
+    def add_strings(self, strings: list[str], *, continues: bool) -> list[str]:
+        """`add` for pieces of the string at hand; `continues` is what the last one says."""
+        self._continues = continues
+        values = [_escaped(string) for string in strings]
+        self._values[-1][1].extend(values)
+        return values
+
     def _add_other(self, piece: PartialArg) -> str:
         if self.broken is not None:
             return ""

@@ -5,7 +5,7 @@ signature is a block of its own, because it has to go back as it came (Gemini AP
 part that has one with others).
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 
@@ -33,6 +33,7 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
+from turnwise.wire.alike import Alike
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.finish_words import says_nothing, unknown_finish
 from turnwise.wire.gemini.chunks import (
@@ -75,6 +76,15 @@ class _OpenCall:
         self.arguments = PartialArguments()
 
 
+class _Rest(msgspec.Struct, frozen=True, gc=False):
+    """What a usual chunk says beside its piece of a text or of an argument."""
+
+    kind: str  # "text", "reasoning", "call"
+    usage: msgspec.Raw | None  # where it counts something
+    path: str = ""  # of the argument
+    continues: bool = False  # more of its value was announced
+
+
 class ChunkReader:
     """Chunks of one response -> frames. Give it each chunk's text, then call `finish`."""
 
@@ -93,11 +103,18 @@ class ChunkReader:
         self._finished: Finished | None = None
         self._citations: dict[Citation, None] = {}
         self._usage: msgspec.Raw | None = None
+        self._alike: Alike[_Rest] = Alike()
 
-    def read(self, texts: Iterable[bytes]) -> list[Frame]:
+    def read(self, texts: Sequence[bytes]) -> list[Frame]:
         frames: list[Frame] = []
         decode = FAST.decode
-        for text in texts:
+        at = 0
+        while at < len(texts):
+            if self._alike.rest is not None and (count := self._read_alike(texts, at, frames)):
+                at += count
+                continue
+            text = texts[at]
+            at += 1
             self._number += 1
             if self._started and self._misses < self._hits and self._read_usual(text, frames):
                 continue
@@ -141,6 +158,32 @@ class ChunkReader:
         for chunk in chunks:
             self._take(chunk, text, frames)
 
+    def _read_alike(self, texts: Sequence[bytes], start: int, frames: list[Frame]) -> int:
+        """Read the usual chunks that differ from the one before in nothing but their piece; returns how many were."""
+        rest, call = self._alike.rest, self._call
+        if rest is None or (rest.kind != self._kind if rest.kind != "call" else call is None):
+            return 0
+        if call is not None and rest.kind == "call":
+            if not call.arguments.is_in_string(rest.path):
+                return 0
+            strings = self._alike.strings(texts, start=start)
+            if strings:
+                call.is_new = False
+                block = call.block
+                for value in call.arguments.add_strings(strings, continues=rest.continues):
+                    frames.append(ToolCallDelta(block=block, arguments=value))
+        else:
+            strings, block = self._alike.strings(texts, start=start), self._block
+            if rest.kind == "text":
+                frames += [TextDelta(string, block) for string in strings]
+            else:
+                frames += [ReasoningDelta(string, block) for string in strings]
+        if strings and rest.usage is not None:
+            self._usage = rest.usage
+        self._number += len(strings)
+        self._hits += len(strings)
+        return len(strings)
+
     def _read_usual(self, text: bytes, frames: list[Frame]) -> bool:
         """Read a chunk with more of the text or call at hand and nothing else, as nearly all are; false where this is none of
         them, and nothing was taken."""
@@ -153,21 +196,34 @@ class ChunkReader:
             return False
         part = chunk.candidates[0].content.parts[0]
         call = part.function_call
+        kind = path = ""
+        continues = False
         if call is not None:
             if self._call is None or len(call.partial_args) != 1:
                 return False
             self._call.is_new = False
-            if value := self._call.arguments.add(call.partial_args[0]):
+            piece = call.partial_args[0]
+            if value := self._call.arguments.add(piece):
                 frames.append(ToolCallDelta(block=self._call.block, arguments=value))
+            if self._call.arguments.is_in_string(piece.json_path):
+                kind, path, continues, string = "call", piece.json_path, bool(piece.will_continue), piece.string_value
+            else:
+                string = None
         elif part.text and self._kind == "text" and not part.thought:
-            frames.append(TextDelta(part.text, self._block))
+            kind, string = "text", part.text
+            frames.append(TextDelta(string, self._block))
         elif part.text and self._kind == "reasoning" and part.thought:
-            frames.append(ReasoningDelta(part.text, self._block))
+            kind, string = "reasoning", part.text
+            frames.append(ReasoningDelta(string, self._block))
         else:
             return False
         self._hits += 1
-        if chunk.usage_metadata is not NOTHING and text.rfind(b"TokenCount") >= 0:
-            self._usage = chunk.usage_metadata
+        usage = None
+        if chunk.usage_metadata is not NOTHING and b"TokenCount" in bytes(chunk.usage_metadata):
+            self._usage = usage = chunk.usage_metadata
+        if string and self._alike.may_learn:
+            rest = _Rest(kind, usage, path, continues)
+            self._alike.learn(text, string, rest=rest, read=_piece_of_call if kind == "call" else _piece_of_text)
         return True
 
     def _take(self, chunk: Chunk[PlainPart] | Chunk[msgspec.Raw], text: bytes, frames: list[Frame]) -> None:
@@ -183,8 +239,8 @@ class ChunkReader:
         if not self._started:
             self._started = True
             frames.append(Started(chunk.response_id, chunk.model_version))
-        # Repeated in each chunk: the last one counts. It stands near the chunk's end, so that is where to look first.
-        if chunk.usage_metadata is not NOTHING and text.rfind(b"TokenCount") >= 0:
+        # Repeated in each chunk: the last one that counts anything is right.
+        if chunk.usage_metadata is not NOTHING and b"TokenCount" in bytes(chunk.usage_metadata):
             self._usage = chunk.usage_metadata
         if chunk.candidates:
             for candidate in chunk.candidates:
@@ -352,6 +408,15 @@ class ChunkReader:
             self._usage = None
             if usage is not None:
                 frames.append(UsageReported(usage))
+
+
+def _piece_of_text(text: bytes) -> str | None:
+    return _decode_usual(text).candidates[0].content.parts[0].text
+
+
+def _piece_of_call(text: bytes) -> str | None:
+    call = _decode_usual(text).candidates[0].content.parts[0].function_call
+    return None if call is None else call.partial_args[0].string_value
 
 
 class GeminiStreamDecoder:

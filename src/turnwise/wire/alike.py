@@ -1,0 +1,74 @@
+"""Chunks that are the one before, byte for byte, but for one string: what streams of text and of arguments consist of.
+
+Nearly all servers write a response's id, model and the like into each chunk and change nothing but the piece. Once one chunk
+was decoded, and decoded again with another string in the piece's place to prove that it is the piece's, only that string is
+decoded in those that begin and end the same: JSON means the same around it, whatever the string is.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from turnwise.wire.json_fields import UNREADABLE
+
+Rest = TypeVar("Rest")
+
+PROBE = "~another~"
+START, MOST = 16, 64  # of what may be spent on learning: four tries; those who changed once may be tried again
+LEARNING = 4  # what a try costs, where a chunk that is alike gains one
+
+_decode_string = msgspec.json.Decoder(str).decode
+
+
+class Alike(Generic[Rest]):
+    """`strings` gives the pieces of the chunks that are like the one that was learned; `rest` is what else that one said,
+    None where none was. Streams whose chunks differ (counts that grow, padding) are given up after a few tries."""
+
+    __slots__ = ("_credit", "_end", "_head", "_start", "_tail", "rest")
+
+    def __init__(self) -> None:
+        self.rest: Rest | None = None
+        self._credit = START
+        self._head = self._tail = b""  # with the quotes of the string
+        self._start = self._end = 0  # of the string with its quotes
+
+    @property
+    def may_learn(self) -> bool:
+        return self._credit > 0
+
+    def strings(self, texts: Sequence[bytes], *, start: int) -> list[str]:
+        """Those of the chunks from `start` on, as long as they are alike and no piece is empty."""
+        head, tail, begin, end = self._head, self._tail, self._start, self._end
+        found: list[str] = []
+        try:
+            for at in range(start, len(texts)):
+                text = texts[at]
+                if not (text.startswith(head) and text.endswith(tail)):
+                    break
+                # Where head and tail share bytes, or one string has become two, this is no string.
+                if not (string := _decode_string(text[begin:end])):
+                    break
+                found.append(string)
+        except UNREADABLE:
+            pass  # what is wrong with it, whoever reads the whole chunk will say
+        self._credit = min(MOST, self._credit + len(found))
+        return found
+
+    def learn(self, text: bytes, string: str, *, rest: Rest, read: Callable[[bytes], str | None]) -> None:
+        """`text` brought the piece `string`, which is what `read` gives for such a chunk (or raises one of UNREADABLE)."""
+        self._credit -= LEARNING
+        self.rest = None
+        literal = msgspec.json.encode(string)
+        at = text.find(literal)
+        if at < 0:
+            return  # written with other escapes
+        head, tail = text[: at + 1], text[at + len(literal) - 1 :]
+        try:
+            is_piece = read(head + PROBE.encode() + tail) == PROBE
+        except UNREADABLE:
+            return
+        if is_piece:
+            self.rest = rest
+            self._head, self._tail = head, tail
+            self._start, self._end = at, 1 - len(tail)
