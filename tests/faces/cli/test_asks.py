@@ -183,9 +183,10 @@ def test_an_answer_is_taken_strictly(lab: Lab, folder: Path) -> None:
 
 
 @pytest.mark.promise("wait:ask")
-def test_an_ask_that_nobody_answers_is_denied_when_its_time_is_over(lab: Lab, folder: Path) -> None:
-    """The default was told beside the countdown; the model reads why, and the terminal is as before."""
-    with at_terminal("run", "Go.", "--ask-timeout", "0.6", *at(lab, "touches"), cwd=folder) as person:
+@pytest.mark.parametrize("time_s", ["0.6", "0.001"])  # the second is over before anything can be shown
+def test_an_ask_that_nobody_answers_is_denied_when_its_time_is_over(lab: Lab, folder: Path, time_s: str) -> None:
+    """The default is told; the model reads why, and the terminal is as before."""
+    with at_terminal("run", "Go.", "--ask-timeout", time_s, *at(lab, "touches"), cwd=folder) as person:
         person.sees("no answer in time to bash: denied")
         assert "nobody answered in time, and what is not answered is denied" in person.leaves_by(0)
         assert person.is_cooked()

@@ -71,26 +71,32 @@ class TerminalApprover:
 
     async def __call__(self, asking: Asking) -> Sequence[Approval]:
         """The answers that came in time; the others take their default."""
-        left_s = asking.deadline_s - min(SPARE_S, asking.deadline_s / 10)
-        until = self._clock.monotonic() + left_s
+        until = self._clock.monotonic() + asking.deadline_s - min(SPARE_S, asking.deadline_s / 10)
         approvals: list[Approval] = []
-        if all([await self._is_allowed(ask) for ask in asking.asks]):
-            return [_answer(ask, verdict="allow") for ask in asking.asks]
-        if any(self._is_command(ask) for ask in asking.asks):
-            self._before_command()
         try:
-            async with asyncio.timeout(left_s), self._terminal.taken():
+            if all([await self._is_allowed(ask) for ask in asking.asks]):
+                return [_answer(ask, verdict="allow") for ask in asking.asks]
+            if any(self._is_command(ask) for ask in asking.asks):
+                self._before_command()
+            async with asyncio.timeout(max(0.0, until - self._clock.monotonic())), self._terminal.taken():
                 for ask in asking.asks:
                     approvals.append(await self._one(ask, path=asking.path, until=until))
         except TimeoutError:
-            for ask in asking.asks[len(approvals) :]:
-                self._terminal.tell(_not_answered(ask, path=asking.path))
+            self._tell_not_answered(asking, answered=len(approvals))
+        except asyncio.CancelledError:
+            if self._clock.monotonic() >= until:  # on a busy machine the turn's own deadline is as quick as ours
+                self._tell_not_answered(asking, answered=len(approvals))
+            raise
         except Stopped:
             self._stop()
             await asyncio.sleep(SETTLE_S)
         except Left:
             self._terminal.tell("nobody is there any more: denied")
         return approvals
+
+    def _tell_not_answered(self, asking: Asking, *, answered: int) -> None:
+        for ask in asking.asks[answered:]:
+            self._terminal.tell(_not_answered(ask, path=asking.path))
 
     async def _one(self, ask: OneAsk, *, path: tuple[str, ...], until: float) -> Approval:
         if ask.kind == "question":
