@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from turnwise.testing.wire_conformance import decode_stream
 from turnwise.vocab import Frame, Mended
-from turnwise.wire import gemini
+from turnwise.wire import gemini, openai_chat
 from turnwise.wire.alike import Alike
 from turnwise.wire.family import Family
 from wire.gemini_streams import PROFILE
@@ -127,6 +127,34 @@ def gemini_parts() -> list[bytes]:
 GEMINI_PARTS = gemini_parts()
 
 
+def chat_chunk(delta: bytes, *, number: int | None) -> bytes:
+    padding = b"" if number is None else b',"padding":%d' % number
+    return (
+        b'{"id":"c-1","model":"m","choices":[{"index":0,"delta":' + delta + b',"finish_reason":null}]' + padding + b"}"
+    )
+
+
+def chat_deltas() -> list[bytes]:
+    pieces = ["one", "two \\n", '\\"', "\\u00e9", "ü", "", "content", '","reasoning":"x', "end"]
+    around = [
+        '{"role":"assistant","content":null,"reasoning_content":"~"}',
+        '{"reasoning":"~"}',  # the other source had it first
+        '{"content":"~"}',
+        '{"content":"~","reasoning_content":"more"}',
+        '{"content":"~","tool_calls":[]}',
+        '{"tool_calls":[{"index":0,"id":"call_1","function":{"name":"write","arguments":"~"}}]}',
+        '{"tool_calls":[{"index":0,"function":{"arguments":"~"}}]}',
+        '{"tool_calls":[{"index":1,"id":"","function":{"arguments":"~"}}]}',
+        '{"tool_calls":[{"index":0,"function":{"arguments":"~"}},{"index":1,"function":{"arguments":"~"}}]}',
+        '{"reasoning":"~"}',
+        '{"refusal":"~"}',
+    ]
+    return [delta.replace("~", piece).encode() for delta in around for piece in (*pieces, *pieces)]
+
+
+CHAT_DELTAS = chat_deltas()
+
+
 @pytest.mark.parametrize(
     ("family", "alike", "different"),
     [
@@ -134,9 +162,14 @@ GEMINI_PARTS = gemini_parts()
             gemini.FAMILY,
             [gemini_chunk(part, number=None) for part in GEMINI_PARTS],
             [gemini_chunk(part, number=number) for number, part in enumerate(GEMINI_PARTS)],
-        )
+        ),
+        (
+            openai_chat.FAMILY,
+            [chat_chunk(delta, number=None) for delta in CHAT_DELTAS],
+            [chat_chunk(delta, number=number) for number, delta in enumerate(CHAT_DELTAS)],
+        ),
     ],
-    ids=["gemini"],
+    ids=["gemini", "chat"],
 )
 @pytest.mark.parametrize("together", [True, False], ids=["one-read", "a-read-each"])
 def test_chunks_that_are_alike_say_what_others_do(

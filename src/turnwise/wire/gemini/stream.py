@@ -109,14 +109,15 @@ class ChunkReader:
         frames: list[Frame] = []
         decode = FAST.decode
         at = 0
+        is_alone = len(texts) == 1  # then the whole is decoded as quickly as its piece is found
         while at < len(texts):
-            if self._alike.rest is not None and (count := self._read_alike(texts, at, frames)):
+            if not is_alone and self._alike.rest is not None and (count := self._read_alike(texts, at, frames)):
                 at += count
                 continue
             text = texts[at]
             at += 1
             self._number += 1
-            if self._started and self._misses < self._hits and self._read_usual(text, frames):
+            if self._started and self._misses < self._hits and self._read_usual(text, frames, is_alone=is_alone):
                 continue
             try:
                 if not text.isascii():
@@ -184,7 +185,7 @@ class ChunkReader:
         self._hits += len(strings)
         return len(strings)
 
-    def _read_usual(self, text: bytes, frames: list[Frame]) -> bool:
+    def _read_usual(self, text: bytes, frames: list[Frame], *, is_alone: bool) -> bool:
         """Read a chunk with more of the text or call at hand and nothing else, as nearly all are; false where this is none of
         them, and nothing was taken."""
         try:
@@ -221,7 +222,7 @@ class ChunkReader:
         usage = None
         if chunk.usage_metadata is not NOTHING and b"TokenCount" in bytes(chunk.usage_metadata):
             self._usage = usage = chunk.usage_metadata
-        if string and self._alike.may_learn:
+        if not is_alone and string and self._alike.may_learn:
             rest = _Rest(kind, usage, path, continues)
             self._alike.learn(text, string, rest=rest, read=_piece_of_call if kind == "call" else _piece_of_text)
         return True

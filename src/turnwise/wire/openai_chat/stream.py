@@ -1,5 +1,7 @@
 """A Chat Completions stream -> frames."""
 
+from collections.abc import Callable, Sequence
+
 import msgspec
 
 from turnwise.vocab import (
@@ -27,6 +29,7 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
+from turnwise.wire.alike import Alike
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.finish_words import finish_frames, says_nothing, unsaid_finish
 from turnwise.wire.healing import decode_text, read_values, skipped
@@ -38,6 +41,7 @@ from turnwise.wire.openai_chat.chunks import (
     Chunk,
     Delta,
     UsualChunk,
+    UsualDelta,
     decode_chunk,
     decode_usual,
     is_there,
@@ -66,6 +70,17 @@ BLANK = b"\xef\xbb\xbf \t\r\n"  # as a set of bytes: a BOM may be cut anywhere
 
 HEAD_BYTES = 400
 """How much of what arrived is kept until the first event, to show it where it was no stream at all."""
+
+
+class _Rest(msgspec.Struct, frozen=True, gc=False):
+    """What a usual chunk says beside its one piece of text, of reasoning or of a call."""
+
+    kind: str
+    piece: Callable[[UsualDelta], str | None]
+    index: int | None = None  # of the call
+
+    def read(self, text: bytes) -> str | None:
+        return self.piece(decode_usual(text).choices[0].delta)
 
 
 class ChunkReader:
@@ -120,6 +135,19 @@ class ChunkReader:
                     )
                 else:
                     frames.append(ToolCallDelta(index=call.index, arguments=function.arguments))
+
+    def read_alike(self, pieces: list[str], frames: list[Frame], *, rest: _Rest) -> None:
+        """`read_usual`, for chunks that say the same `rest` and one piece each."""
+        self._said = True
+        if rest.kind == TEXT:
+            self._has_text = True
+            frames += map(TextDelta, pieces)
+        elif rest.kind == REASONING:
+            self._has_reasoning = True
+            frames += map(ReasoningDelta, pieces)
+        else:
+            index = rest.index
+            frames += [ToolCallDelta(index=index, arguments=piece) for piece in pieces]
 
     def read(self, chunk: Chunk, frames: list[Frame]) -> None:
         choices = chunk.choices
@@ -324,10 +352,47 @@ def _call_frame(call: CallPiece, *, block: str | None) -> ToolCallDelta:
     )
 
 
+def _content(delta: UsualDelta) -> str | None:
+    return delta.content
+
+
+def _reasoning_content(delta: UsualDelta) -> str | None:
+    return delta.reasoning_content
+
+
+def _plain_reasoning(delta: UsualDelta) -> str | None:
+    return delta.reasoning
+
+
+def _arguments(delta: UsualDelta) -> str | None:
+    return delta.tool_calls[0].function.arguments if delta.tool_calls else None
+
+
+_TEXT_REST = _Rest(TEXT, _content)
+_REASONING_CONTENT_REST = _Rest(REASONING, _reasoning_content)
+_REASONING_REST = _Rest(REASONING, _plain_reasoning)
+
+
+def _rest_of(delta: UsualDelta) -> _Rest | None:
+    """None where the chunk brings other than one piece."""
+    if bool(delta.content) + bool(delta.reasoning_content) + bool(delta.reasoning) + bool(delta.tool_calls) != 1:
+        return None
+    if delta.content:
+        return _TEXT_REST
+    if delta.reasoning_content:
+        return _REASONING_CONTENT_REST
+    if delta.tool_calls:
+        call = delta.tool_calls[0]
+        is_more = len(delta.tool_calls) == 1 and call.id is None and call.function.name is None
+        return _Rest("call", _arguments, call.index) if is_more else None
+    return _REASONING_REST
+
+
 class ChatStreamDecoder:
     """Bytes of a stream in any pieces -> frames. A body sent in place of a stream is read as such."""
 
     __slots__ = (
+        "_alike",
         "_body",
         "_body_bytes_left",
         "_body_expected",
@@ -346,6 +411,7 @@ class ChatStreamDecoder:
 
     def __init__(self, profile: Profile, limits: Limits, *, body_expected: bool = False) -> None:
         self._reader = ChunkReader(profile)
+        self._alike: Alike[_Rest] = Alike()
         self._parser = SseParser(limits=limits)
         self._limits = limits
         self._bytes_left = limits.stream_bytes
@@ -442,9 +508,20 @@ class ChatStreamDecoder:
     def _read_runs(self, runs: list[SseRun]) -> list[Frame]:
         frames: list[Frame] = []
         for run in runs:
-            for value in run.values:
+            values, at = run.values, 0
+            is_alone = len(values) == 1  # then the whole is decoded as quickly as its piece is found
+            while at < len(values):
+                if not is_alone and self._alike.rest is not None and (count := self._read_alike(values, at, frames)):
+                    at += count
+                    continue
+                value = values[at]
+                at += 1
                 self._events += 1
-                if self._recognised and self._misses < self._hits and self._read_usual(value, frames):
+                if (
+                    self._recognised
+                    and self._misses < self._hits
+                    and self._read_usual(value, frames, is_alone=is_alone)
+                ):
                     continue
                 try:
                     chunk = decode_chunk(value)
@@ -459,7 +536,17 @@ class ChatStreamDecoder:
                     self._read_chunk(chunk, value, name=run.name, frames=frames)
         return frames
 
-    def _read_usual(self, value: bytes, frames: list[Frame]) -> bool:
+    def _read_alike(self, values: Sequence[bytes], start: int, frames: list[Frame]) -> int:
+        """Read the usual chunks that differ from the one before in nothing but their piece; returns how many were."""
+        rest = self._alike.rest
+        if rest is None or not (pieces := self._alike.strings(values, start=start)):
+            return 0
+        self._reader.read_alike(pieces, frames, rest=rest)
+        self._events += len(pieces)
+        self._hits += len(pieces)
+        return len(pieces)
+
+    def _read_usual(self, value: bytes, frames: list[Frame], *, is_alone: bool) -> bool:
         """False where the chunk may say more than usual, and nothing was taken."""
         try:
             chunk = decode_usual(value)
@@ -469,7 +556,12 @@ class ChatStreamDecoder:
         if not self._reader.started:
             return False
         self._hits += 1
+        before = len(frames)
         self._reader.read_usual(chunk, frames)
+        if not is_alone and self._alike.may_learn and len(frames) == before + 1:
+            delta = chunk.choices[0].delta
+            if (rest := _rest_of(delta)) is not None and (piece := rest.piece(delta)):
+                self._alike.learn(value, piece, rest=rest, read=rest.read)
         return True
 
     def _read_odd(self, value: bytes, error: Exception, frames: list[Frame]) -> None:
