@@ -1,8 +1,9 @@
 """Count what the hot paths do and compare it with what is expected: no clock is looked at.
 
 Instructions are counted where valgrind is (`callgrind`), calls of functions and kept blocks of memory everywhere. The figures
-stand in `benchmarks/counting/expected.toml`, by Python's version and the machine's architecture; elsewhere the counts are
-shown, and only their flatness is compared (the cost of a unit at large sizes over that at small ones). Exits with 1 where
+stand in `benchmarks/counting/expected.toml`, by Python's version and the machine's architecture; elsewhere, and with other
+releases of the libraries whose instructions are counted with ours, the counts are shown, and only their flatness is compared
+(the cost of a unit at large sizes over that at small ones). Exits with 1 where
 a path became slower than the tolerance allows, 2 where it could not be counted.
 """
 
@@ -52,7 +53,7 @@ def judge(count: Count, *, expected: float | None, flatness: float | None, toler
 
 
 def judge_all(counts: Sequence[Count], known: Expected, *, tolerance: float) -> list[Verdict]:
-    elsewhere = known.other_build(counts)
+    elsewhere = known.other_build(counts) or known.other_libraries()
     return [
         judge(
             count,
@@ -101,7 +102,11 @@ def report(verdicts: Sequence[Verdict], known: Expected) -> None:
         if not known.knows(measure):
             print(f"no figures for {key_of(measure)} are known: counted, and compared by flatness only")
         elif all(verdict.expected is None for verdict in here):
-            print("another build of this version of Python (by the yardstick): compared by flatness only")
+            others = known.other_libraries()
+            why = (
+                f"other libraries: {', '.join(others)}" if others else "another build of this Python (by the yardstick)"
+            )
+            print(f"{why}; compared by flatness only, `--update` writes the figures anew")
         print("\n".join(table(here)))
     words = [verdict.word for verdict in verdicts]
     bad = [verdict for verdict in verdicts if verdict.word in BAD]
