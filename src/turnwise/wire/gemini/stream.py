@@ -45,6 +45,7 @@ from turnwise.wire.gemini.chunks import (
     FunctionCall,
     PlainPart,
     PromptFeedback,
+    UsualPart,
     mend,
     read_slowly,
 )
@@ -108,9 +109,9 @@ class ChunkReader:
     def read(self, texts: Sequence[bytes]) -> list[Frame]:
         frames: list[Frame] = []
         decode = FAST.decode
-        at = 0
-        is_alone = len(texts) == 1  # then the whole is decoded as quickly as its piece is found
-        while at < len(texts):
+        at, end = 0, len(texts)
+        is_alone = end == 1  # then the whole is decoded as quickly as its piece is found
+        while at < end:
             if not is_alone and self._alike.rest is not None and (count := self._read_alike(texts, at, frames)):
                 at += count
                 continue
@@ -128,7 +129,7 @@ class ChunkReader:
             except UNREADABLE:
                 self._read_slowly(text, frames)
             else:
-                self._take(chunk, text, frames)
+                self._take(chunk, frames)
         return frames
 
     def finish(self) -> list[Frame]:
@@ -151,13 +152,13 @@ class ChunkReader:
             self._mend(text, frames)
         else:
             for chunk in chunks:
-                self._take(chunk, text, frames)
+                self._take(chunk, frames)
 
     def _mend(self, text: bytes, frames: list[Frame]) -> None:
         chunks, repairs = mend(text, where=f"chunk {self._number}")
         frames += [Mended(repair) for repair in repairs]
         for chunk in chunks:
-            self._take(chunk, text, frames)
+            self._take(chunk, frames)
 
     def _read_alike(self, texts: Sequence[bytes], start: int, frames: list[Frame]) -> int:
         """Read the usual chunks that differ from the one before in nothing but their piece; returns how many were."""
@@ -197,37 +198,39 @@ class ChunkReader:
             return False
         part = chunk.candidates[0].content.parts[0]
         call = part.function_call
-        kind = path = ""
-        continues = False
         if call is not None:
             if self._call is None or len(call.partial_args) != 1:
                 return False
             self._call.is_new = False
-            piece = call.partial_args[0]
-            if value := self._call.arguments.add(piece):
+            if value := self._call.arguments.add(call.partial_args[0]):
                 frames.append(ToolCallDelta(block=self._call.block, arguments=value))
-            if self._call.arguments.is_in_string(piece.json_path):
-                kind, path, continues, string = "call", piece.json_path, bool(piece.will_continue), piece.string_value
-            else:
-                string = None
         elif part.text and self._kind == "text" and not part.thought:
-            kind, string = "text", part.text
-            frames.append(TextDelta(string, self._block))
+            frames.append(TextDelta(part.text, self._block))
         elif part.text and self._kind == "reasoning" and part.thought:
-            kind, string = "reasoning", part.text
-            frames.append(ReasoningDelta(string, self._block))
+            frames.append(ReasoningDelta(part.text, self._block))
         else:
             return False
         self._hits += 1
         usage = None
         if chunk.usage_metadata is not NOTHING and b"TokenCount" in bytes(chunk.usage_metadata):
             self._usage = usage = chunk.usage_metadata
-        if not is_alone and string and self._alike.may_learn:
-            rest = _Rest(kind, usage, path, continues)
-            self._alike.learn(text, string, rest=rest, read=_piece_of_call if kind == "call" else _piece_of_text)
+        if not is_alone and self._alike.may_learn:
+            self._learn(part, text, usage=usage)
         return True
 
-    def _take(self, chunk: Chunk[PlainPart] | Chunk[msgspec.Raw], text: bytes, frames: list[Frame]) -> None:
+    def _learn(self, part: UsualPart, text: bytes, *, usage: msgspec.Raw | None) -> None:
+        """More chunks may be like this one, which was taken."""
+        call, running = part.function_call, self._call
+        if call is None:
+            if part.text:
+                self._alike.learn(text, part.text, rest=_Rest(self._kind, usage), read=_piece_of_text)
+        elif running is not None:
+            piece = call.partial_args[0]
+            if piece.string_value and running.arguments.is_in_string(piece.json_path):
+                rest = _Rest("call", usage, piece.json_path, bool(piece.will_continue))
+                self._alike.learn(text, piece.string_value, rest=rest, read=_piece_of_call)
+
+    def _take(self, chunk: Chunk[PlainPart] | Chunk[msgspec.Raw], frames: list[Frame]) -> None:
         if (
             chunk.candidates is None
             and chunk.usage_metadata is NOTHING

@@ -508,9 +508,9 @@ class ChatStreamDecoder:
     def _read_runs(self, runs: list[SseRun]) -> list[Frame]:
         frames: list[Frame] = []
         for run in runs:
-            values, at = run.values, 0
-            is_alone = len(values) == 1  # then the whole is decoded as quickly as its piece is found
-            while at < len(values):
+            values, at, end = run.values, 0, len(run.values)
+            is_alone = end == 1  # then the whole is decoded as quickly as its piece is found
+            while at < end:
                 if not is_alone and self._alike.rest is not None and (count := self._read_alike(values, at, frames)):
                     at += count
                     continue
@@ -556,9 +556,12 @@ class ChatStreamDecoder:
         if not self._reader.started:
             return False
         self._hits += 1
+        if is_alone or not self._alike.may_learn:
+            self._reader.read_usual(chunk, frames)
+            return True
         before = len(frames)
         self._reader.read_usual(chunk, frames)
-        if not is_alone and self._alike.may_learn and len(frames) == before + 1:
+        if len(frames) == before + 1:
             delta = chunk.choices[0].delta
             if (rest := _rest_of(delta)) is not None and (piece := rest.piece(delta)):
                 self._alike.learn(value, piece, rest=rest, read=rest.read)
