@@ -251,3 +251,11 @@ async def test_events_that_say_nothing_are_no_sign_of_life(family: str, begun: b
         what = "next event" if begun else "first event"
         expected = f"the provider was silent: no {what} within {within_s:g} s"
         assert (event.fault.kind, event.fault.message) == (FaultKind.TIMEOUT, expected), nothing
+
+
+@pytest.mark.promise("wait:stream")
+async def test_endless_blanks_where_a_body_or_a_stream_may_begin_are_bounded() -> None:
+    """Proves: they are read as a stream, which has its limits, and not gathered without an end."""
+    event, _ = await asyncio.wait_for(exchanged(Reply(headers=JSON, pieces=((b" " * 65_536,) * 2_000))), 30)
+    fault = event.fault if isinstance(event, RequestFailed) else event.response.fault
+    assert fault is not None and fault.kind is FaultKind.TOO_LARGE

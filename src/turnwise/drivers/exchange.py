@@ -23,6 +23,9 @@ ERROR_BYTES = 1024 * 1024  # of an error's body; the largest recorded one has a 
 # Late argument pieces and usage come right after the finish reason. A server that leaves the connection open after it
 # (seen in the field: opencode waited 309 s) is not waited for longer than this; nor is one that has reported an error, nor
 # one that has sent a whole body.
+BLANK_BYTES = (
+    16 * 1024
+)  # before the first byte that tells a body from a stream; more is read as a stream, which has limits
 AFTER_FINISH_S = 5.0
 BROKE_OFF_STREAM = Fault(kind=FaultKind.DISCONNECTED, message="the stream ended in the middle of its first event")
 BROKE_OFF = Fault(kind=FaultKind.DISCONNECTED, message="the response ended in the middle of its JSON")
@@ -112,7 +115,7 @@ class Exchange:
             # Some servers answer a body where a stream was asked for, some label their stream so: the first byte tells.
             async for chunk in chunks:
                 start += chunk
-                if start.strip():
+                if chunk.strip() or len(start) > BLANK_BYTES:
                     break
             streamed = not start.lstrip().startswith(b"{")
         else:
