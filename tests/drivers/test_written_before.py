@@ -12,13 +12,15 @@ import pytest
 from lab.failing import settled
 from turnwise import Agent, Journal, tool
 from turnwise.drivers.approvals import Asking
+from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.hooks import Hook
 from turnwise.drivers.journal import RequestSent, TurnJournal
 from turnwise.drivers.ledger import LedgerEntry
 from turnwise.drivers.ledger_queries import Span
-from turnwise.drivers.watching import AttemptDiscarded, CallAnswered, Seen
+from turnwise.drivers.watching import AttemptDiscarded, CallAnswered, Seen, StepStarted
 from turnwise.errors import CallerError
+from turnwise.rules.circuit import CircuitPolicy
 from turnwise.rules.permissions import Policy
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.testing.scripted_model import BASE_URL
@@ -134,6 +136,30 @@ async def test_nothing_begins_before_what_led_to_it_is_written(tmp_path: Path) -
         ("prepare", (lost, ["ok", "overloaded", "ok"])),
         ("request", ([*lost, "step_prepared", "request_sent"], ["ok", "overloaded", "ok", None])),
     ]
+
+
+async def test_results_are_written_before_a_watcher_is_told_of_a_step_that_sends_nothing(tmp_path: Path) -> None:
+    """Proves: also where the endpoint is left alone for a while, so that no request writes what led to it."""
+    file = File(tmp_path / "journal.db")
+    circuits = Circuits(clock=SystemClock(), policy=CircuitPolicy(failures=1, open_s=3600))
+
+    @tool
+    def look() -> str:
+        """Look."""
+        circuits.saw((BASE_URL, "m"), fault=Fault(kind=FaultKind.OVERLOADED, message="busy", status=529))
+        return "seen"
+
+    def watch(seen: Seen) -> None:
+        if isinstance(seen, StepStarted):
+            file.look(f"step {seen.step}")
+
+    model = ScriptedModel([call("look"), "done"], family="anthropic_messages")
+    with Journal.open(file.path, clock=SystemClock()) as journal:
+        agent = Agent("anthropic_messages:m", base_url=BASE_URL, tools=[look], transport=model, journal=journal)
+        agent._circuits = circuits
+        await agent.run("Look.", watch=watch)
+    kinds = [kinds for _, (kinds, _) in file.seen]
+    assert kinds[1][-1] == "tools_finished"
 
 
 def begin(journal: Journal) -> TurnJournal:

@@ -522,7 +522,7 @@ class _Running:
     def _enter_step(self, step: int) -> None:
         if step != self._step:
             self._step = step
-            self._tell(StepStarted(step))
+            self._tell_of_event(StepStarted(step))
 
     def _write(self, record: Record) -> None:
         if self._journal is not None:
