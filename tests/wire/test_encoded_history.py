@@ -136,3 +136,36 @@ def test_all_but_the_last_two_steps_are_told_to_be_the_same(profile: Profile) ->
         length = len(call.body)
     assert max(new[5:]) - min(new[5:]) < 20  # digits of ids
     assert max(new[5:]) < new[4] + 20 < length / 3
+
+
+class Roles:
+    """Items that are the roles of the messages; what a system says cannot be encoded."""
+
+    def add(self, message: Message) -> list[bytes]:
+        if message.role == "system":
+            raise ValueError("no")
+        return [message.role.encode()]
+
+    def rest(self) -> list[bytes]:
+        return []
+
+    def copy(self) -> "Roles":
+        return self
+
+
+def test_messages_that_cannot_be_encoded_leave_nothing_behind() -> None:
+    """Proves: the next body is as if they had never been tried, wherever among the messages it failed."""
+    user, model, wrong = (Message(role, ()) for role in ("user", "assistant", "system"))
+    history = EncodedHistory()
+
+    def body(*messages: Message) -> bytes:
+        return history.write_body(b"[", messages=messages, tail=b"]", items=Roles(), rests_on=())[0]
+
+    assert body(user, model) == b"[user,assistant]"
+    for _ in range(2):  # once behind what is kept, once among it
+        with pytest.raises(ValueError, match="no"):
+            body(user, model, user, model, wrong)
+    assert body(user, model, user, model) == b"[user,assistant,user,assistant]"
+    with pytest.raises(ValueError, match="no"):
+        body(user, wrong, user)
+    assert body(user, model) == b"[user,assistant]"

@@ -67,12 +67,16 @@ class EncodedHistory:
         message rests on the message and on `rests_on`.
         """
         common = messages_in_common(self._messages, messages)
-        if self._items is None or rests_on != self._rests_on or common < self._kept:
-            self._items, self._kept = items, 0
+        taken, self._items = (
+            self._items,
+            None,
+        )  # until all is encoded: what cannot be must leave nothing half-kept behind
+        if taken is None or rests_on != self._rests_on or common < self._kept:
+            taken, self._kept = items, 0
             self._encoded.clear()
         same_bytes = len(head) + len(self._encoded) if self._encoded and head == self._head else 0
         for message in messages[self._kept : common]:
-            for item in self._items.add(message):
+            for item in taken.add(message):
                 if self._encoded:
                     self._encoded += b","
                 self._encoded += item
@@ -80,8 +84,9 @@ class EncodedHistory:
         pieces: list[bytes | bytearray] = [head]
         if self._encoded:
             pieces += [b"," if _needs_comma(head) else b"", self._encoded]
-        for item in encode_items(messages[common:], items=self._items.copy()):
+        for item in encode_items(messages[common:], items=taken.copy()):
             pieces += [b"," if len(pieces) > 1 or _needs_comma(head) else b"", item]
+        self._items = taken
         return b"".join([*pieces, tail]), same_bytes
 
 
