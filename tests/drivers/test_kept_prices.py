@@ -1,5 +1,6 @@
 """Rows of the price table that are kept for the next run: right for as long as they hold, and never believed from elsewhere."""
 
+import hashlib
 import stat
 import subprocess
 import sys
@@ -88,6 +89,14 @@ def test_a_damaged_file_is_as_if_it_were_not_there(path: Path) -> None:
         assert found(path) is None
     opened(path).keep("m", KeptRow(row=ROW), provider="p")
     assert path.read_bytes() == whole
+
+
+def test_a_file_that_is_nested_without_end_is_as_if_it_were_not_there(path: Path) -> None:
+    """Its digest is right."""
+    opened(path).keep("m", KeptRow(row=ROW), provider="p")
+    text = b'{"edition":' + b"[" * 100_000
+    path.write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+    assert found(path) is None
 
 
 def test_the_file_is_the_users_own(path: Path) -> None:

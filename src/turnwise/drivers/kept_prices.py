@@ -100,7 +100,7 @@ class KeptPrices:
             self._edition = _or_empty(self._find_edition)
         try:
             content = _checked(_read_private(self._path))
-        except (OSError, ValueError):  # msgspec's errors are ValueErrors
+        except (OSError, ValueError, RecursionError):  # msgspec's errors are ValueErrors
             return {}
         return content.rows if content.edition == self._edition else {}
 
