@@ -40,6 +40,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     leaves_none: bool
     program: str = ""
     landlock: int = 0
+    why: str = ""  # it is none, where nobody asked for that
 
     def wrap(
         self,
@@ -91,10 +92,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     def said(self, *, workspace: Path, network: bool = False) -> str:
         """One line for people, to be shown before the first command."""
         if self.kind == "none":
-            return (
-                "commands run WITHOUT a sandbox: they can change every file of yours and use the network "
-                "(neither bubblewrap nor Landlock works here)"
-            )
+            said = "commands run WITHOUT a sandbox: they can change every file of yours and use the network"
+            return f"{said} ({self.why})" if self.why else said
         name = "bubblewrap" if self.kind == "bubblewrap" else f"Landlock (version {self.landlock})"
         if network:
             reach = "with network"
@@ -122,7 +121,8 @@ def find_sandbox(*, wanted: Kind | None = None) -> Sandbox:
 
 @functools.cache
 def _best() -> Sandbox:
-    return _bubblewrap() or _landlock() or _none()
+    none = msgspec.structs.replace(_none(), why="neither bubblewrap nor Landlock works here")
+    return _bubblewrap() or _landlock() or none
 
 
 def _bubblewrap() -> Sandbox | None:
