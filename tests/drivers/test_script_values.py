@@ -62,6 +62,22 @@ def test_what_json_can_carry_has_no_problem(value: object) -> None:
         ({True: 1}, "a key of type `bool`: keys are texts"),
         (2**70, "a whole number of 71 bits"),
         (..., "a value of type `ellipsis`"),
+        (
+            ["<coroutine external_future(0)>"],
+            "`<coroutine external_future(0)>`, a call whose result is not there yet: `await` it first",
+        ),
+        ("<gather(1)>", "`<gather(1)>`, a call whose result is not there yet: `await` it first"),
+        (
+            "<function '<lambda>' at 0x6c>",
+            "`<function '<lambda>' at 0x6c>`, which is an object of the program and no value",
+        ),
+        ("<class 'C'>", "`<class 'C'>`, which is an object of the program and no value"),
+        ("<module 're'>", "`<module 're'>`, which is an object of the program and no value"),
+        ("<list_iterator object>", "`<list_iterator object>`, which is an object of the program and no value"),
+        (
+            "<re.Match object; span=(0, 1), match='a'>",
+            "`<re.Match object; span=(0, 1), match='a'>`, which is an object of the program and no value",
+        ),
         (deep(100_000), f"nested more than {MAX_DEPTH} deep, or holding itself"),
         (circle(), f"nested more than {MAX_DEPTH} deep, or holding itself"),
         (doubled(60), f"more than {MAX_VALUES:,} values"),

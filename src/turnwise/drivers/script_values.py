@@ -7,6 +7,7 @@ before anything else touches it.
 
 import datetime
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Protocol, cast, runtime_checkable
@@ -18,6 +19,14 @@ MAX_VALUES = 100_000  # 0.1 s to walk
 MAX_SHOWN_BYTES = 4 * 1024 * 1024
 SHOWN_DEPTH = 20  # of a value that JSON cannot carry
 INT_BITS = 64
+# The interpreter hands out what it cannot hand over as the text that Python prints of it. A text that is just this, written
+# into a file, is damage; nobody means it.
+_PRINTED = re.compile(
+    r"<(?:coroutine [\w ().]+|gather\(\d+\)|function '[^']*' at 0x[0-9a-f]+|module '[^']*'|class '[^']*'"
+    r"|[\w.]+ object(?:; [^\n]*)?)>"
+)
+MAX_PRINTED = 500
+_WAITED_FOR = ("<coroutine", "<gather")
 REST_LEFT_OUT = "\n[... the rest of this value is left out]"
 
 
@@ -46,6 +55,8 @@ def json_problem(value: object, *, limit_bytes: int) -> str:
         match one:
             case str():
                 size += len(one)
+                if problem := _text_problem(one):
+                    return problem
             case dict():
                 items = cast("dict[object, object]", one)
                 if problem := _key_problem(items):
@@ -62,6 +73,14 @@ def json_problem(value: object, *, limit_bytes: int) -> str:
         if size > limit_bytes:
             return f"more than {limit_bytes:,} bytes"
     return ""
+
+
+def _text_problem(text: str) -> str:
+    if not text.startswith("<") or len(text) > MAX_PRINTED or _PRINTED.fullmatch(text) is None:
+        return ""
+    if text.startswith(_WAITED_FOR):
+        return f"`{text}`, a call whose result is not there yet: `await` it first"
+    return f"`{text}`, which is an object of the program and no value"
 
 
 def _leaf_problem(value: object) -> str:
