@@ -1,4 +1,5 @@
-"""turnwise: `Agent.run`, with everything that it does by default; with a journal where the case names one."""
+"""turnwise: `Agent.stream`, whose events are watched as the others' are, with everything that it does by default; with a
+journal where the case names one."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -6,7 +7,7 @@ from uuid import uuid4
 
 from looping import INSTRUCTIONS, PROMPT, Archive, Case, Task, measure, run
 
-from turnwise import Agent, Journal, tool
+from turnwise import Agent, Journal, RunFinished, tool
 from turnwise.drivers.clock import SystemClock
 
 
@@ -35,9 +36,12 @@ async def main(given: Task) -> None:
                 journal=journal,
             )
             async with agent:
-                result = await agent.run(PROMPT)
-        assert result.complete, (result.stop_reason, result.fault)
-        return result.text
+                async for event in agent.stream(PROMPT):
+                    if isinstance(event, RunFinished):
+                        result = event.result
+                        assert result.complete, (result.stop_reason, result.fault)
+                        return result.text
+        raise AssertionError("the stream ended without a result")
 
     await measure(given, loop=loop, distribution="turnwise")
 
