@@ -183,7 +183,7 @@ def test_an_answer_is_taken_strictly(lab: Lab, folder: Path) -> None:
 
 
 @pytest.mark.promise("wait:ask")
-@pytest.mark.parametrize("time_s", ["0.6", "0.001"])  # the second is over before anything can be shown
+@pytest.mark.parametrize("time_s", ["0.6", "0.05"])  # the second is mostly over before anything is shown
 def test_an_ask_that_nobody_answers_is_denied_when_its_time_is_over(lab: Lab, folder: Path, time_s: str) -> None:
     """The default is told; the model reads why, and the terminal is as before."""
     with at_terminal("run", "Go.", "--ask-timeout", time_s, *at(lab, "touches"), cwd=folder) as person:

@@ -1,5 +1,6 @@
 """`turnwise run --max-cost` and `max_cost` in turnwise.toml: who decides, what is refused, what is said."""
 
+import os
 from decimal import Decimal
 from pathlib import Path
 
@@ -18,9 +19,11 @@ CENTS = "[prices]\n'never-stops' = { request = 0.01 }\n"
 
 
 @pytest.mark.promise("end:budget", "end:reason")
-def test_so_much_is_spent_and_the_face_says_why_it_ended(cli: Cli, lab: Lab, folder: Path) -> None:
+def test_so_much_is_spent_and_the_face_says_why_it_ended(cli: Cli, lab: Lab) -> None:
     """Three cents a cent each; a session goes on within the limit that it had."""
-    (folder / "turnwise.toml").write_text(CENTS)
+    settings = Path(os.environ["XDG_CONFIG_HOME"]) / "turnwise" / "turnwise.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(CENTS)
     ran = cli("run", "Search.", "--max-cost", "0.03", *at(lab, "never-stops"))
     assert (ran.code, lab.count()) == (3, 3)
     assert "answered from incomplete data: budget (3 steps, 3 requests" in ran.err and "$0.0300" in ran.err
