@@ -18,10 +18,10 @@ from faces.cli.test_processes import wait_until
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.ledger import INSERT, LedgerEntry, values_of
-from turnwise.drivers.ledger_queries import Span, Total, sum_of_totals
+from turnwise.drivers.ledger_queries import Span, Total, TurnBill, sum_of_totals
 from turnwise.errors import CallerError
 from turnwise.faces.cli.money import cost_said, saved_said, usd_said
-from turnwise.faces.cli.usage import lines_of, since_of, table_of
+from turnwise.faces.cli.usage import lines_of, saving_lines, since_of, table_of
 from turnwise.lab import Lab
 from turnwise.rules.pricing import Cost
 
@@ -291,6 +291,25 @@ def test_a_table_as_csv_has_an_empty_cell_where_no_price_is_known(lab: Lab, pric
     tokens = lab.requests[0].usage
     assert tokens is not None
     assert rows["openai_chat:plain-answer"]["input_tokens"] == str(tokens.input_tokens)
+
+
+def test_what_one_a_call_would_have_cost_is_a_lower_bound_where_prices_are_unknown() -> None:
+    """Proves: the requests of unknown price are in that sum as little as in the turn's own."""
+    bill = TurnBill(
+        turn="t",
+        session="session1",
+        started=0.0,
+        cost=Cost(usd=Decimal("0.02"), requests=4, unknown=2),
+        calls=3,
+        program_calls=2,
+        one_a_call_requests=6,
+        one_a_call_usd=Decimal("0.04"),
+        saved=Cost(usd=Decimal("0.02"), requests=2),
+    )
+    (line,) = saving_lines([bill], titles={}, turns=1)[2:]
+    assert line.partition("  4 ")[2] == (
+        "requests, at least $0.0200, 2 requests unknown; one a call: 6 requests, at least $0.0400; saved 2 requests, $0.0200"
+    )
 
 
 def test_one_session_by_day_and_by_session(lab: Lab, priced: Path, cli: Cli) -> None:

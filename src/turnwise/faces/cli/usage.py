@@ -266,6 +266,8 @@ def saving_lines(bills: Sequence[TurnBill], *, titles: dict[str, str], turns: in
     lines = ["", "plans by request: each turn, and with one request for each tool call"]
     for bill in bills:
         instead = UNKNOWN if bill.one_a_call_usd is None else usd_said(bill.one_a_call_usd)
+        if bill.cost.unknown and bill.one_a_call_usd is not None:
+            instead = f"at least {instead}"
         word = "saved" if bill.saved.requests > 0 else "lost"
         saved = f"; {word} {saved_said(bill.saved)}" if bill.saved.requests else ""
         lines.append(
