@@ -23,7 +23,7 @@ from turnwise.vocab import ToolCall, ToolSpec
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
     """A workspace with links that lead out, in, nowhere, and in a circle."""
-    outside, work = tmp_path / "outside", tmp_path / "work"
+    outside, work = tmp_path / "outside", tmp_path / "desk"
     (work / "src").mkdir(parents=True)
     outside.mkdir()
     (outside / "file.txt").write_text("outside")
@@ -51,14 +51,14 @@ def facts(tool: str, *, work: Path, effect: str = "read", **arguments: object) -
 @pytest.mark.parametrize(
     ("given", "leads", "inside"),
     [
-        ("a.txt", "work/a.txt", True),
-        ("./src/../a.txt", "work/a.txt", True),
-        ("new/deep/x.txt", "work/new/deep/x.txt", True),
-        (".", "work", True),
-        ("", "work", True),
-        ("inner/x.py", "work/src/x.py", True),
-        ("src/up/a.txt", "work/a.txt", True),
-        ("env.txt", "work/.env", True),
+        ("a.txt", "desk/a.txt", True),
+        ("./src/../a.txt", "desk/a.txt", True),
+        ("new/deep/x.txt", "desk/new/deep/x.txt", True),
+        (".", "desk", True),
+        ("", "desk", True),
+        ("inner/x.py", "desk/src/x.py", True),
+        ("src/up/a.txt", "desk/a.txt", True),
+        ("env.txt", "desk/.env", True),
         ("..", ".", False),
         ("../outside/file.txt", "outside/file.txt", False),
         ("src/../../outside/file.txt", "outside/file.txt", False),
@@ -66,13 +66,13 @@ def facts(tool: str, *, work: Path, effect: str = "read", **arguments: object) -
         ("out", "outside/file.txt", False),
         ("far/file.txt", "outside/file.txt", False),
         ("far/../outside/file.txt", "outside/file.txt", False),
-        ("far/../work/a.txt", "work/a.txt", True),
+        ("far/../desk/a.txt", "desk/a.txt", True),
         ("twice/file.txt", "outside/file.txt", False),
         ("absolute/file.txt", "outside/file.txt", False),
         ("src/up/../outside/file.txt", "outside/file.txt", False),
         ("nowhere", "missing/x", False),
-        ("workspace-like", "work/workspace-like", True),
-        ("../workshop/a", "workshop/a", False),
+        ("workspace-like", "desk/workspace-like", True),
+        ("../desktop/a", "desktop/a", False),
     ],
 )
 def test_a_path_is_resolved_before_it_is_judged(given: str, leads: str, inside: bool, work: Path) -> None:
@@ -151,7 +151,7 @@ async def test_the_inspector_finds_the_facts_of_our_tools(work: Path) -> None:
     inspect = inspector(tools, workspace=work, home=work.parent, environment={})
     found = await inspect([planned("read", '{"path": "env.txt"}'), planned("bash", '{"command": "ls | wc"}', id="2")])
     assert [(one.call_id, one.tool, one.effect) for one in found] == [("1", "read", "read"), ("2", "bash", "execute")]
-    assert found[0].paths[0].resolved.endswith("/work/.env")
+    assert found[0].paths[0].resolved.endswith("/desk/.env")
     assert found[1].shell is not None
     assert [command.words[0].text for command in found[1].shell.commands] == ["ls", "wc"]
 

@@ -15,7 +15,7 @@ from turnwise.rules.permissions import (
     session_rules,
 )
 
-WORK, HOME = "/home/me/work", "/home/me"
+WORK, HOME = "/home/me/desk", "/home/me"
 
 
 def policy(
@@ -107,7 +107,7 @@ def test_defaults_where_no_rule_says_anything(facts: CallFacts, expected: Kind) 
         ([rule("deny", path="src/**"), rule("allow", path="src/a.py")], "allow"),
         ([rule("deny", path="SRC/**"), rule("allow", "write")], "allow"),
         ([rule("deny", path="SRC/**"), rule("allow", "write", source="command line")], "deny"),
-        ([rule("allow", path="~/work/src/*.py")], "allow"),
+        ([rule("allow", path="~/desk/src/*.py")], "allow"),
         ([rule("allow", path=f"{WORK}/src/?.py")], "allow"),
         ([rule("allow", path="a.py")], "allow"),
     ],
