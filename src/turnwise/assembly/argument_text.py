@@ -104,8 +104,8 @@ class ArgumentText:
     def add_run(self, texts: list[str]) -> list[str]:
         """`add` for each; the plain ones that follow each other are kept as one piece."""
         if not self._careful:
-            whole = "".join(texts)
-            if self._first not in whole:
+            first, whole = self._first, "".join(texts)
+            if first not in whole or not any([first in text and self._begins_anew(text) for text in texts]):
                 if whole:
                     self._append(whole)
                 return texts
@@ -322,9 +322,9 @@ class ArgumentText:
         if scanner is None:
             scanner = self._scanner = JsonScanner()
             self._scanned = 0
-        while self._scanned < len(self._pieces):
-            scanner.feed(self._pieces[self._scanned])
-            self._scanned += 1
+        if self._scanned < len(self._pieces):
+            scanner.feed("".join(self._pieces[self._scanned :]))
+            self._scanned = len(self._pieces)
         return scanner
 
     def settle_free(self, *, cut: bool) -> Settled:

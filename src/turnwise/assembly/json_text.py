@@ -12,8 +12,9 @@ import msgspec
 
 MAX_PATH_CHARS = 200  # a path is for people; deeper ones are shown from their end
 
-# What a JSON string may hold between its quotes, in one run (RFC 8259, section 7). Possessive: never backtracks.
-_STRING_RUN = re.compile(r'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
+# What a JSON string may hold between its quotes, in one run (RFC 8259, section 7). Possessive: never backtracks. Characters
+# between escapes are taken together, which costs a tenth of one alternative for each.
+_STRING_RUN = re.compile(r'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+')
 _CUT_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
 _SPACE = re.compile(r"[ \t\n\r]*+")
 _DIGITS = re.compile(r"[0-9]*+")
