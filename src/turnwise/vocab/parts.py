@@ -138,9 +138,11 @@ def calls_of(message: Message) -> tuple[ToolCall, ...]:
 
 
 def messages_in_common(old: Sequence[Message], new: Sequence[Message]) -> int:
-    """How many messages both begin with, by halves: comparing two tuples passes over the very same objects, which nearly
-    all are, so fast that a long turn does not notice."""
+    """How many messages both begin with: all of one, as a rule, else found by halves. Comparing two tuples passes over the
+    very same objects, which nearly all are, so fast that a long turn does not notice."""
     same, most = 0, min(len(old), len(new))
+    if old[:most] == new[:most]:
+        return most
     while same < most:
         middle = (same + most + 1) // 2
         if old[same:middle] == new[same:middle]:

@@ -20,7 +20,7 @@ from turnwise.vocab import (
 from turnwise.wire.anthropic_messages.fields import NAME, merged, own_fields
 from turnwise.wire.anthropic_messages.parts import write_blocks
 from turnwise.wire.anthropic_messages.thinking import Way, may_think_by_budget, way_of
-from turnwise.wire.encoded_history import MESSAGES, EncodedHistory, around
+from turnwise.wire.encoded_history import MESSAGES, EncodedHistory, Frame, around
 from turnwise.wire.family import HttpCall
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.json_fields import (
@@ -51,17 +51,24 @@ WireRole = Literal["user", "assistant", "system"]
 
 
 def encode_request(request: Request, profile: Profile, *, history: EncodedHistory | None = None) -> HttpCall:
+    history = history or EncodedHistory()
+    settings = request.settings
+    thinks = settings.reasoning_effort is not None or settings.reasoning_tokens is not None
+    may_think = thinks and may_think_by_budget(request.messages)
+    frame = history.frame(request, profile, make=_frame, also=may_think)
+    body, same_bytes = history.write_body(frame, messages=request.messages)
+    return HttpCall(path=frame.path, body=body, headers=frame.headers, same_bytes=same_bytes)
+
+
+def _frame(request: Request, profile: Profile) -> Frame:
     fields = _fields(request, profile)
     in_body = "anthropic_version" in fields or "anthropic-version" in {key.lower() for key in profile.headers}
     headers = () if in_body else (("anthropic-version", API_VERSION),)
     path = _path(request, profile)
     if fields.get("messages") is not MESSAGES:  # `extra` has put its own in their place
-        return HttpCall(path=path, body=write_object(fields), headers=headers)
+        return Frame(path=path, headers=headers, head=write_object(fields))
     head, tail = around(fields, name="messages")
-    body, same_bytes = (history or EncodedHistory()).write_body(
-        head, messages=request.messages, tail=tail, items=BlockItems(profile), rests_on=(profile,)
-    )
-    return HttpCall(path=path, body=body, headers=headers, same_bytes=same_bytes)
+    return Frame(path=path, headers=headers, head=head, tail=tail, items=BlockItems(profile), rests_on=(profile,))
 
 
 def _fields(request: Request, profile: Profile) -> dict[str, bytes]:

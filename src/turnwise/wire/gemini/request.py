@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.vocab import File, Message, NamedTool, Part, Request, Settings, ToolCall, ToolResult, ToolSpec
-from turnwise.wire.encoded_history import MESSAGES, EncodedHistory, around
+from turnwise.wire.encoded_history import MESSAGES, EncodedHistory, Frame, around
 from turnwise.wire.family import HttpCall
 from turnwise.wire.files import left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
@@ -53,6 +53,13 @@ Tree = dict[str, "bytes | Tree"]
 
 
 def encode_request(request: Request, profile: Profile, *, history: EncodedHistory | None = None) -> HttpCall:
+    history = history or EncodedHistory()
+    frame = history.frame(request, profile, make=_frame)
+    body, same_bytes = history.write_body(frame, messages=request.messages)
+    return HttpCall(path=frame.path, body=body, same_bytes=same_bytes)
+
+
+def _frame(request: Request, profile: Profile) -> Frame:
     head: dict[str, bytes] = {}
     system = [
         part for text in instructions(request, profile) if (part := encode_part(text, sends_ids=False)) is not None
@@ -78,14 +85,13 @@ def encode_request(request: Request, profile: Profile, *, history: EncodedHistor
         {**head, "contents": MESSAGES, **{key: _write(value) for key, value in tail.items()}}, name="contents"
     )
     signs = _WANTS_SIGNATURES.search(request.model) is not None
-    body, same_bytes = (history or EncodedHistory()).write_body(
-        before,
-        messages=request.messages,
+    return Frame(
+        path=_path(request, profile),
+        head=before,
         tail=behind,
         items=Contents(profile, signs=signs),
         rests_on=(profile, signs),
     )
-    return HttpCall(path=_path(request, profile), body=body, same_bytes=same_bytes)
 
 
 def _signed(message: Message) -> Message:

@@ -7,7 +7,7 @@ the next step begins with the bytes of this one up to its last message (promise 
 import msgspec
 
 from turnwise.vocab import Message, NamedTool, OutputSchema, Request, Settings, ToolSpec
-from turnwise.wire.encoded_history import MESSAGES, EncodedHistory, around
+from turnwise.wire.encoded_history import MESSAGES, EncodedHistory, Frame, around
 from turnwise.wire.family import HttpCall
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.json_fields import encode, write_object
@@ -20,22 +20,22 @@ PATH = "/chat/completions"
 
 
 def encode_request(request: Request, profile: Profile, *, history: EncodedHistory | None = None) -> HttpCall:
+    history = history or EncodedHistory()
+    frame = history.frame(request, profile, make=_frame)
+    body, same_bytes = history.write_body(frame, messages=request.messages)
+    return HttpCall(path=frame.path, body=body, same_bytes=same_bytes)
+
+
+def _frame(request: Request, profile: Profile) -> Frame:
     fields = {
         name: MESSAGES if value is MESSAGES else encode(value) for name, value in _fields(request, profile).items()
     }
     path = (profile.path or PATH).replace("{model}", request.model)
     if fields.get("messages") is not MESSAGES:  # `extra` has put its own in their place
-        return HttpCall(path=path, body=write_object(fields))
+        return Frame(path=path, head=write_object(fields))
     head, tail = around(fields, name="messages")
     system = [encode_message(Message("system", (text,)), profile) for text in instructions(request, profile)]
-    body, same_bytes = (history or EncodedHistory()).write_body(
-        head + b",".join(system),
-        messages=request.messages,
-        tail=tail,
-        items=ChatItems(profile),
-        rests_on=(profile,),
-    )
-    return HttpCall(path=path, body=body, same_bytes=same_bytes)
+    return Frame(path=path, head=head + b",".join(system), tail=tail, items=ChatItems(profile), rests_on=(profile,))
 
 
 def _fields(request: Request, profile: Profile) -> Fields:

@@ -29,7 +29,7 @@ from turnwise.vocab import (
     ToolResult,
     ToolSpec,
 )
-from turnwise.wire.encoded_history import EncodedHistory
+from turnwise.wire.encoded_history import EncodedHistory, Frame
 from turnwise.wire.family import HttpCall
 from turnwise.wire.files import left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA, free_form_arguments
@@ -62,6 +62,11 @@ def encode_request(request: Request, profile: Profile, *, history: EncodedHistor
 
 
 def encode_body_of(request: Request, profile: Profile, *, history: EncodedHistory) -> tuple[bytes, int]:
+    """The body, and how many bytes at its beginning are those of the one before it."""
+    return history.write_body(history.frame(request, profile, make=_frame), messages=request.messages)
+
+
+def _frame(request: Request, profile: Profile) -> Frame:
     """What stays the same over a turn, then the input, then what a step may change (promise step:prefix-stable)."""
     extra = {**(read_fields(profile.body) if profile.body else {}), **own_fields(request.extra)}
     before: dict[str, object] = {}
@@ -89,9 +94,8 @@ def encode_body_of(request: Request, profile: Profile, *, history: EncodedHistor
     items = [encode(message_item((text,), role=profile.system_role)) for text in leading]
     head = encode(before)[:-1] + (b"," if before else b"")
     tail = b"," + encode(after)[1:] if after else b"}"
-    return history.write_body(
-        head + b'"input":[' + b",".join(items),
-        messages=request.messages,
+    return Frame(
+        head=head + b'"input":[' + b",".join(items),
         tail=b"]" + tail,
         items=ResponseItems(profile, keeps_bare_reasoning=keeps_bare_reasoning),
         rests_on=(profile, keeps_bare_reasoning),
