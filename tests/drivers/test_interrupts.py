@@ -4,13 +4,15 @@ import asyncio
 from collections.abc import Callable
 
 import msgspec
+import pytest
 
 from turnwise.drivers.journal import Journal
 from turnwise.drivers.runner import Runner
 from turnwise.drivers.tools import Arguments, Tool
-from turnwise.drivers.watching import ToolStarted
+from turnwise.drivers.watching import Seen, StepStarted, ToolStarted, TurnFinished
 from turnwise.rules.limits import MaxWallTime
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, Stall, call
+from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.events import (
     Event,
@@ -129,3 +131,93 @@ async def test_events_say_when_they_came_and_a_turn_in_time_leaves_no_timer() ->
     assert result.complete
     assert times(events) == [("ResponseReceived", 0.0), ("ToolsFinished", 3.0), ("ResponseReceived", 3.0)]
     assert clock.delays == []
+
+
+async def until(over: asyncio.Event) -> None:
+    """Wait, whatever cancels us."""
+    while not over.is_set():
+        try:
+            await over.wait()
+        except asyncio.CancelledError:
+            continue
+
+
+@pytest.mark.parametrize("ended_by", ["interrupt", "cancelled task"])
+@pytest.mark.promise("wait:cancel")
+async def test_what_is_left_behind_changes_nothing_when_it_ends_at_last(ended_by: str) -> None:
+    """A `prepare_step` that does not let itself be cancelled comes back after the turn's end: no event, no request, no word
+    to a watcher comes of it."""
+    at_work, over, back = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    seen: list[Seen] = []
+
+    async def prepare(_: PrepareStep) -> StepPrepared:
+        at_work.set()
+        await until(over)
+        asyncio.get_running_loop().call_soon(back.set)
+        return StepPrepared(instruction="too late")
+
+    model = ScriptedModel([])
+    with Journal.open(None, clock=FakeClock()) as journal:
+        pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
+        runner = Runner(model.endpoint, transport=model, prepare_step=prepare, watch=seen.append, settle_s=0)
+        running = asyncio.create_task(runner.run(started(prepares_steps=True), journal=pen))
+        await asyncio.wait_for(at_work.wait(), 5)
+        if ended_by == "interrupt":
+            runner.interrupt()
+        else:
+            running.cancel()
+        await asyncio.wait([running], timeout=5)
+        assert running.cancelled() == (ended_by == "cancelled task")
+        result, before = runner.result, (journal.entries("t"), list(seen))
+        over.set()
+        await asyncio.wait_for(back.wait(), 5)
+        assert (journal.entries("t"), seen) == before
+    assert runner.result is result and result is not None and result.stop_reason is StopReason.CANCELLED
+    assert [type(one) for one in seen] == [StepStarted, TurnFinished]
+    assert model.requests == []
+
+
+@pytest.mark.parametrize("ended_by", ["interrupt", "cancelled task"])
+async def test_a_command_that_ends_in_spite_of_its_cancellation_counts(ended_by: str) -> None:
+    """Its event is in the journal before the interrupt; what it leads to is not begun."""
+    at_work = asyncio.Event()
+
+    async def prepare(_: PrepareStep) -> StepPrepared:
+        at_work.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return StepPrepared(instruction="be brief")
+        raise AssertionError("nobody wakes it")
+
+    model = ScriptedModel([])
+    with Journal.open(None, clock=FakeClock()) as journal:
+        pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
+        runner = Runner(model.endpoint, transport=model, prepare_step=prepare, clock=FakeClock())
+        running = asyncio.create_task(runner.run(started(prepares_steps=True), journal=pen))
+        await asyncio.wait_for(at_work.wait(), 5)
+        if ended_by == "interrupt":
+            runner.interrupt()
+        else:
+            running.cancel()
+        await asyncio.wait([running], timeout=5)
+        events = journal.events("t")
+    assert events[1:] == [StepPrepared(instruction="be brief"), Interrupted(kind="cancel", sent=False)]
+    assert runner.result is not None and runner.result.stop_reason is StopReason.CANCELLED
+    assert model.requests == []
+
+
+async def test_a_prepare_step_that_cancels_itself_ends_the_turn_as_cancelled() -> None:
+    """Nobody interrupted the turn: the journal has its end all the same, and the cancellation goes on."""
+
+    async def prepare(_: PrepareStep) -> StepPrepared:
+        raise asyncio.CancelledError
+
+    model = ScriptedModel([])
+    with Journal.open(None, clock=FakeClock()) as journal:
+        pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
+        runner = Runner(model.endpoint, transport=model, prepare_step=prepare)
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(runner.run(started(prepares_steps=True), journal=pen), 5)
+        assert journal.events("t")[1:] == [Interrupted(kind="cancel")]
+    assert runner.result is not None and runner.result.stop_reason is StopReason.CANCELLED

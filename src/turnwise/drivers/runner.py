@@ -223,6 +223,10 @@ class _Running:
         self._step = 0
         self._turn: Turn | None = None
         self._turn_id = ""
+        self._command: Command  # the one at hand
+        self._is_stopping = False  # no further command is begun
+        self._is_over = False
+        self._told = 0  # messages that the turn has added, whose results the watcher has seen
         self.books = Bookkeeper(
             config,
             ledger=means.ledger,
@@ -237,6 +241,7 @@ class _Running:
 
     def interrupt(self, kind: InterruptKind) -> None:
         if not self._interrupted.done():
+            self._is_stopping = True
             self._interrupted.set_result(kind)
 
     def say(self, message: Message) -> bool:
@@ -252,6 +257,7 @@ class _Running:
         turn, command = Turn.start(started, earlier=earlier)
         self._turn = turn
         self._turn_id = started.config.turn_id
+        self._told = len(turn.added)
         self._write(started)
         limits = started.config.limits
         time_s = None if limits is None else wall_time_s(limits)
@@ -259,55 +265,64 @@ class _Running:
         try:
             return await self._go_on(turn, command)
         finally:
+            self._watchers.leave()
             if alarm is not None:
                 alarm.cancel()
             await self._scripts.close()
 
     async def _go_on(self, turn: Turn, command: Command) -> TurnResult:
-        told = len(turn.added)
-        while not isinstance(command, FinishTurn):
+        """Work to the turn's end, unless an interrupt comes first. What has happened by then counts.
+
+        One task does all commands: each in a task of its own would cost as much as a small tool.
+        """
+        self._command = command
+        working = asyncio.create_task(self._work(turn), name="turnwise turn")
+        try:
             try:
-                event = self._stamp(await self._race(command))
-            except asyncio.CancelledError:
-                event = self._cut_short("cancel", command=command)
-                self._write(event)
-                command = turn.receive(event)
-                self._tell_answered(turn.added[told:])
-                self._finish(command)
-                raise
+                await asyncio.wait([working, self._interrupted], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self._is_stopping = True
+                if not working.done():
+                    working.cancel()
+                    await asyncio.wait([working], timeout=self._means.settle_s)
+            was_cut = self._interrupted.done() and (not working.done() or working.cancelled())
+            if not was_cut:
+                working.result()
+        except asyncio.CancelledError:
+            self._end(turn, kind="cancel")
+            raise
+        return self._end(turn, kind=self._interrupted.result() if self._interrupted.done() else "cancel")
+
+    async def _work(self, turn: Turn) -> None:
+        """Do what the turn orders; once it is stopping, no more than the command at hand."""
+        while not (isinstance(command := self._command, FinishTurn) or self._is_stopping):
+            if self._journal is not None and not isinstance(command, SendRequest | RunTools):
+                self._journal.write()  # these two write what led to them with their own beginning
+            event = await self._do(command)
+            if self._is_over:
+                return  # it was left behind
+            event = self._stamp(event)
             if self._journal is not None:
                 self._journal.later(event)
             self.books.saw(event)
-            command = turn.receive(event)
-            self._tell_discarded(event, command=command)
-            self._tell_answered(turn.added[told:])
-            told = len(turn.added)
-        return self._finish(command)
+            self._command = turn.receive(event)
+            self._tell_discarded(event, command=self._command)
+            self._tell_answered(turn)
 
-    def _finish(self, command: Command) -> TurnResult:
-        assert isinstance(command, FinishTurn), "an interrupt ends the turn"
-        self.result = command.result
+    def _end(self, turn: Turn, *, kind: InterruptKind) -> TurnResult:
+        """A command that is still at hand is cut short; whatever of it goes on all the same counts for nothing."""
+        self._is_over = True
+        if not isinstance(self._command, FinishTurn):
+            event = self._cut_short(kind, command=self._command)
+            self._write(event)
+            self._command = turn.receive(event)
+            self._tell_answered(turn)
+        assert isinstance(self._command, FinishTurn), "an interrupt ends the turn"
+        result = self.result = self._command.result
         if self._journal is not None:
-            self._journal.close(command.result)
-        self._tell(TurnFinished(command.result))
-        return command.result
-
-    async def _race(self, command: Doable) -> Event:
-        """Do the command, unless an interrupt comes first. What has happened already counts."""
-        if self._interrupted.done():
-            return self._cut_short(self._interrupted.result(), command=command)
-        if self._journal is not None and not isinstance(command, SendRequest | RunTools):
-            self._journal.write()  # these two write what led to them with their own beginning
-        doing = asyncio.create_task(self._do(command))
-        try:
-            await asyncio.wait([doing, self._interrupted], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if not doing.done():
-                doing.cancel()
-                await asyncio.wait([doing], timeout=self._means.settle_s)
-        if self._interrupted.done() and (not doing.done() or doing.cancelled()):
-            return self._cut_short(self._interrupted.result(), command=command)
-        return doing.result()
+            self._journal.close(result)
+        self._tell(TurnFinished(result))
+        return result
 
     def _cut_short(self, kind: InterruptKind, *, command: Command) -> Interrupted:
         """With what there is of the command at hand: results, calls that have begun, text that has arrived."""
@@ -503,9 +518,10 @@ class _Running:
             fault = event.response.fault if isinstance(event, ResponseReceived) else event.fault
             self._tell_of_event(AttemptDiscarded(number=event.number, fault=fault, retry_in_s=seconds))
 
-    def _tell_answered(self, messages: Sequence[Message]) -> None:
-        """Tell of the results in these new messages that no tool has given."""
-        for message in messages:
+    def _tell_answered(self, turn: Turn) -> None:
+        """Tell of the results in new messages that no tool has given."""
+        told, self._told = self._told, len(turn.added)
+        for message in turn.added[told:]:
             for part in message.parts:
                 if isinstance(part, ToolCall):
                     self._unanswered[part.id] = part

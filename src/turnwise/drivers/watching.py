@@ -111,6 +111,10 @@ class Watchers:
     def are_there(self) -> bool:
         return self._watch is not None or self._feed is not None
 
+    def leave(self) -> None:
+        """Nobody is told anything any more."""
+        self._watch = self._feed = None
+
     def tell(self, seen: Seen) -> None:
         if self.are_there:
             self._tell((seen,))
