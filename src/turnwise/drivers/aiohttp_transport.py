@@ -8,9 +8,8 @@ import io
 import os
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from turnwise.drivers.transport import HttpReply, HttpRequest
@@ -26,7 +25,6 @@ KEEPALIVE_S = 50.0
 # aiohttp's 8190 is too small for the headers of some gateways (long `set-cookie` and policy headers).
 HEADER_BYTES = 64 * 1024
 CA_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-WARNED_BYTES = 1024 * 1024  # aiohttp.payload.TOO_LARGE_BYTES_BODY
 LARGE_BYTES = 8 * 1024 * 1024  # what is written at once: two million tokens of text, less than some pictures
 # What aiohttp holds of a body before it stops reading (twice this). Below it, it looks for more to parse with every chunk of
 # the transfer encoding that is taken out: 1.4 us a chunk with its own 256 KiB, 1.0 with this (20,000 chunks, measured).
@@ -38,7 +36,7 @@ class AiohttpTransport:
 
     Honours the usual variables: HTTPS_PROXY, HTTP_PROXY, NO_PROXY; SSL_CERT_FILE, SSL_CERT_DIR (by OpenSSL itself),
     REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE. Not `~/.netrc`: aiohttp refuses a request that has both its entry and a key.
-    Belongs to the event loop that first used it.
+    They are read once for an address that is used again and again. Belongs to the event loop that first used it.
     """
 
     def __init__(self, *, env: Mapping[str, str] | None = None) -> None:
@@ -46,6 +44,7 @@ class AiohttpTransport:
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tls: ssl.SSLContext | None = None
+        self._way: _Way | None = None  # of the last request
 
     async def __aenter__(self) -> Self:
         return self
@@ -55,32 +54,40 @@ class AiohttpTransport:
 
     async def close(self) -> None:
         """Close every connection. The transport may be used again afterwards."""
-        session, self._session, self._loop = self._session, None, None
+        session, self._session, self._loop, self._way = self._session, None, None, None
         if session is not None:
             await session.close()
 
-    @asynccontextmanager
-    async def send(self, request: HttpRequest, /) -> AsyncGenerator[HttpReply]:
+    def send(self, request: HttpRequest, /) -> _Sending:
+        return _Sending(request, transport=self)
+
+    async def open(self, request: HttpRequest) -> aiohttp.ClientResponse:
+        """The response, once its head has come. Raises what aiohttp raises; for `send`."""
+        session = self._open_session()
+        way = self._way
+        if way is None or way.url != request.url or way.connect_s != request.connect_s:
+            way = self._way = self._find_way(request)
+        return await session.request(
+            request.method,
+            request.url,
+            data=_payload(request.body),
+            headers=request.headers,
+            allow_redirects=False,  # a redirect would carry the key to a stranger
+            proxy=way.proxy,
+            ssl=way.tls,
+            timeout=way.timeout,
+        )
+
+    def _find_way(self, request: HttpRequest) -> _Way:
         import aiohttp
 
-        session = self._open_session()
-        timeout = aiohttp.ClientTimeout(total=None, connect=request.connect_s, sock_connect=request.connect_s)
-        try:
-            response = await session.request(
-                request.method,
-                request.url,
-                data=_payload(request.body),
-                headers=request.headers,
-                allow_redirects=False,  # a redirect would carry the key to a stranger
-                proxy=self._proxy_for(request.url),
-                ssl=self._tls_context() if request.url.startswith("https:") else True,
-                timeout=timeout,
-            )
-        except (aiohttp.ClientError, OSError) as error:
-            raise ProviderFault(_fault_of(error, request, before_head=True)) from None
-        async with response, aclosing(_chunks(response, request)) as chunks:
-            headers = {name.lower(): value for name, value in response.headers.items()}
-            yield HttpReply(status=response.status, headers=headers, chunks=chunks)
+        return _Way(
+            url=request.url,
+            connect_s=request.connect_s,
+            proxy=self._proxy_for(request.url),
+            tls=self._tls_context() if request.url.startswith("https:") else True,
+            timeout=aiohttp.ClientTimeout(total=None, connect=request.connect_s, sock_connect=request.connect_s),
+        )
 
     def _open_session(self) -> aiohttp.ClientSession:
         import aiohttp
@@ -130,6 +137,54 @@ class AiohttpTransport:
         return self._tls
 
 
+class _Way(NamedTuple):
+    """How to reach an address."""
+
+    url: str
+    connect_s: float
+    proxy: str | None
+    tls: ssl.SSLContext | bool
+    timeout: aiohttp.ClientTimeout
+
+
+class _Sending:
+    """One request: entered, it is its reply; iterated, the chunks of that. A class, because two generators in its place cost
+    as much as a small response's decoding."""
+
+    def __init__(self, request: HttpRequest, *, transport: AiohttpTransport) -> None:
+        self._request = request
+        self._transport = transport
+        self._response: aiohttp.ClientResponse | None = None
+
+    async def __aenter__(self) -> HttpReply:
+        try:
+            response = self._response = await self._transport.open(self._request)
+        except _network_errors() as error:
+            raise ProviderFault(_fault_of(error, self._request, before_head=True)) from None
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return HttpReply(status=response.status, headers=headers, chunks=self)
+
+    async def __aexit__(self, *_: object) -> None:
+        response, self._response = self._response, None
+        if response is not None:
+            response.release()
+            await response.wait_for_close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._response is None:
+            raise StopAsyncIteration
+        try:
+            chunk = await self._response.content.readany()
+        except _network_errors() as error:
+            raise ProviderFault(_fault_of(error, self._request, before_head=False)) from None
+        if not chunk:
+            raise StopAsyncIteration
+        return chunk
+
+
 def _variable(env: Mapping[str, str], name: str) -> str:
     """The lower-case name wins, as in curl."""
     return env.get(name) or env.get(name.upper()) or ""
@@ -155,10 +210,7 @@ def _keep_blocks() -> None:
 
 
 def _payload(body: bytes) -> object:
-    """A very large body is written piece by piece, and not copied: aiohttp writes bytes at once, and warns where they are
-    many."""
-    if len(body) <= WARNED_BYTES:
-        return body
+    """Bytes are copied and written at once, but for a very large body: that is written piece by piece."""
     if len(body) > LARGE_BYTES:
         return io.BytesIO(body)
     from turnwise.drivers.whole_body import WholeBody
@@ -166,14 +218,11 @@ def _payload(body: bytes) -> object:
     return WholeBody(body)
 
 
-async def _chunks(response: aiohttp.ClientResponse, request: HttpRequest) -> AsyncGenerator[bytes]:
+def _network_errors() -> tuple[type[Exception], ...]:
+    """Looked up when one was raised: aiohttp is imported by then."""
     import aiohttp
 
-    try:
-        async for chunk in response.content.iter_any():
-            yield chunk
-    except (aiohttp.ClientError, OSError) as error:
-        raise ProviderFault(_fault_of(error, request, before_head=False)) from None
+    return aiohttp.ClientError, OSError
 
 
 def _fault_of(error: Exception, request: HttpRequest, *, before_head: bool) -> Fault:
