@@ -168,6 +168,11 @@ def pace(limit: Limit, *, spent: Spent, forecast: Forecast) -> Pace:
     return "stop" if is_over(limit, spent=spent + forecast.answer) else "answer"
 
 
+def pace_of_steps(most: int, *, steps: int) -> Pace:
+    """The `pace` of `MaxSteps(most)` after so many steps."""
+    return "go" if steps + 2 <= most else "answer" if steps < most else "stop"
+
+
 def binding(limit: Limit, *, spent: Spent, forecast: Forecast) -> Leaf | None:
     """The limit that stands against one more step; the first as written where several do. None: none does."""
     return _binding(limit, spent=spent + forecast.step + forecast.answer_after)

@@ -1,8 +1,8 @@
 """Is the model going in circles? It is told first, then answered from memory, then asked for its answer (promises `loop:`).
 
 The unit is the step: the set of its calls with their results, so equal calls side by side are one. A loop is a run of
-steps that each equal the one 1, 2 or 3 steps before. The guard keeps the last three steps as hashes and six counters:
-its state does not grow, and a step costs one hash of its arguments and results.
+steps that each equal the one 1, 2 or 3 steps before. The guard keeps the last three steps as hashes (what is shorter than
+one costs stands for itself) and six counters: its state does not grow, and a step costs one hash of its arguments and results.
 
 Two calls are the same if tool and arguments are (as JSON, whatever the order of keys and the spaces). A call that did
 not arrive whole (cut, or no JSON) has words that vary from attempt to attempt, so two of them are the same if the tool is and
@@ -54,6 +54,9 @@ def _number(spelt: str) -> int | float | str:
 
 
 _DECODER = msgspec.json.Decoder(float_hook=_number)
+_PACKER = msgspec.msgpack.Encoder()
+# What stands for itself: a hash of so little costs more than to keep and compare it.
+SHORT_BYTES = 128
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -115,6 +118,8 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Judge the calls of one response, on the guess that their results would be what they were."""
         seen = tuple([self._see(call) for call in calls])
         asked = _set_key([call.key for call in seen])
+        if asked not in [step.asked for step in self.recent]:
+            return Verdict(calls=seen)
         loops = [
             _loop(self.same[period - 1] + 1, period=period, calls=seen)
             for period in PERIODS
@@ -140,19 +145,12 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         `results` are those of the calls that ran or were answered at once, without words of ours; `spared` are tools
         that are meant to be repeated, which only the cap of polling holds for.
         """
-        by_id = {result.call_id: result for result in results}
-        known = {call.key: call for step in self.recent for call in step.calls}
-        done: list[CallSeen] = []
-        for call in verdict.calls:
-            if call.id in verdict.remembered:
-                earlier = known[call.key]
-                call = msgspec.structs.replace(call, result=earlier.result, answered_by=earlier.answered_by)
-            elif call.broken is not None:
-                call = msgspec.structs.replace(call, result="")  # its notice counts characters, so it varies
-            elif call.id in by_id and call.tool not in spared:
-                call = msgspec.structs.replace(call, result=result_key(by_id[call.id]))
-            done.append(call)
-        step = StepSeen(tuple(done), _set_key([call.key for call in done]), _answered(done))
+        done = self._answer(verdict, results=results, spared=spared)
+        step = StepSeen(done, _set_key([call.key for call in done]), _answered(done))
+        recent = (*self.recent, step)[-max(PERIODS) :]
+        known = [key for one in self.recent for key in (one.asked, one.answered)]
+        if step.asked not in known and step.answered not in known:
+            return LoopGuard(recent=recent), None
         same, alike = list(self.same), list(self.alike)
         for period in PERIODS:
             before = self.recent[-period] if len(self.recent) >= period else None
@@ -165,11 +163,29 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             same[period - 1] = same[period - 1] + 1 if equal else 0
             alike[period - 1] = alike[period - 1] + 1 if before is not None and before.asked == step.asked else 0
         guard = LoopGuard(
-            recent=(*self.recent, step)[-max(PERIODS) :],
+            recent=recent,
             same=(same[0], same[1], same[2]),
             alike=(alike[0], alike[1], alike[2]),
         )
         return guard, None if verdict.remembered else guard._to_tell(step)
+
+    def _answer(
+        self, verdict: Verdict, *, results: Iterable[ToolResult], spared: Collection[str]
+    ) -> tuple[CallSeen, ...]:
+        """The judged calls with what became of them."""
+        by_id = {result.call_id: result for result in results}
+        done: list[CallSeen] = []
+        for call in verdict.calls:
+            if call.id in verdict.remembered:
+                known = {one.key: one for step in self.recent for one in step.calls}
+                earlier = known[call.key]
+                call = msgspec.structs.replace(call, result=earlier.result, answered_by=earlier.answered_by)
+            elif call.broken is not None:
+                call = msgspec.structs.replace(call, result="")  # its notice counts characters, so it varies
+            elif call.id in by_id and call.tool not in spared:
+                call = msgspec.structs.replace(call, result=result_key(by_id[call.id]))
+            done.append(call)
+        return tuple(done)
 
     def _may_turn(self, period: int) -> bool:
         """Whether the steps so far can be a round of so many. One call whose answers come back in turn is asked again and
@@ -343,7 +359,7 @@ def _by_period(loop: Loop) -> int:
 
 
 def _answered(calls: Sequence[CallSeen]) -> str | None:
-    if any(call.result is None for call in calls):
+    if None in [call.result for call in calls]:
         return None
     return _set_key([f"{call.key} {call.result}" for call in calls])
 
@@ -354,10 +370,13 @@ def _set_key(keys: Iterable[str]) -> str:
     return unique.pop() if len(unique) == 1 else _hash(sorted(unique))
 
 
-def _hash(pieces: Iterable[str | bytes]) -> str:
+def _hash(pieces: Sequence[str | bytes]) -> str:
     """Of the pieces in order; their lengths keep neighbours apart."""
-    joined: list[bytes] = []
-    for piece in pieces:
-        piece = piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogatepass")
-        joined += (b"%d:" % len(piece), piece)
-    return hashlib.blake2b(b"".join(joined), digest_size=16).hexdigest()
+    try:
+        packed = _PACKER.encode(pieces)
+    except UnicodeEncodeError:
+        whole = [piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogatepass") for piece in pieces]
+        packed = _PACKER.encode(whole)
+    if len(packed) <= SHORT_BYTES:
+        return packed.decode("latin-1")
+    return hashlib.blake2b(packed, digest_size=16).hexdigest()

@@ -117,19 +117,16 @@ def build_request(
     )
 
 
-def tools_on_offer(
-    config: TurnConfig, *, prepared: StepPrepared, always: str | None, step: int
+def tools_chosen(
+    names: tuple[str, ...], *, specs: tuple[ToolSpec, ...], always: str | None, step: int
 ) -> tuple[tuple[ToolSpec, ...], tuple[Repair, ...]]:
-    """The tools of a step; a repair for each name that was asked for and is none. `always` goes with any of them."""
-    specs = tuple([offer.spec for offer in config.tools])
-    if prepared.tools is None:
-        return specs, ()
-    unknown = sorted(frozenset(prepared.tools) - {spec.name for spec in specs})
+    """The tools of a step that `prepare_step` named; a repair for each name that is none. `always` goes with any of them."""
+    unknown = sorted(frozenset(names) - {spec.name for spec in specs})
     repairs = [
         Repair("unknown_tool_offered", f"step {step}", f"prepare_step named `{name}`, which is no tool here")
         for name in unknown
     ]
-    wanted = {*prepared.tools, always} if prepared.tools else frozenset[str | None]()
+    wanted = {*names, always} if names else frozenset[str | None]()
     return tuple([spec for spec in specs if spec.name in wanted]), tuple(repairs)
 
 
@@ -174,6 +171,8 @@ def prefix_changes(before: Sent | None, *, now: Sent, compacted: bool, family: s
     if family in CACHES_BY_BLOCK and same == len(old.messages) - 1 < len(new.messages):
         same += _begins_with(new.messages[same], old.messages[same])
     lost = len(old.messages) - same
+    if not lost and old.model == new.model and before.tools == now.tools and old.output == new.output:
+        return ()
     found = {
         "model": old.model != new.model,
         "tools": before.tools != now.tools,

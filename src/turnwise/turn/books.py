@@ -21,7 +21,19 @@ from turnwise.turn.purse import Purse
 from turnwise.turn.resuming import joined_results
 from turnwise.turn.room import Room
 from turnwise.turn.transitions import State
-from turnwise.vocab import NO_USAGE, Message, Repair, Request, Response, Text, ToolCall, ToolResult, Usage, calls_of
+from turnwise.vocab import (
+    NO_USAGE,
+    Message,
+    Repair,
+    Request,
+    Response,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+    calls_of,
+)
 
 
 class Books(msgspec.Struct, kw_only=True):
@@ -32,6 +44,7 @@ class Books(msgspec.Struct, kw_only=True):
     added: list[Message]
     call_ids: set[str]
     offers: dict[str, ToolOffer]
+    specs: tuple[ToolSpec, ...]  # of these, the very same in each request
     repairs: list[Repair]
     room: Room
     state: State = State.READY

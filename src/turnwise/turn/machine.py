@@ -90,6 +90,7 @@ class Turn(Scripting, kw_only=True):
             added=list(resumed.added),
             call_ids=set(healed.call_ids),
             offers={offer.spec.name: offer for offer in config.tools},
+            specs=tuple([offer.spec for offer in config.tools]),
             repairs=list(healed.repairs),
             calls=resumed.calls,
             approved=resumed.approvals,

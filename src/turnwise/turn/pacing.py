@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.rules.budget import message_bytes
 from turnwise.rules.limits import (
@@ -21,27 +22,19 @@ from turnwise.rules.limits import (
     is_over,
     output_tokens_left,
     pace,
+    pace_of_steps,
     prompt_tokens_of,
 )
 from turnwise.rules.pricing import ZERO, PriceRow
 from turnwise.rules.projection import projected_usd
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import (
-    Asked,
-    CallsInspected,
     Event,
-    HooksRan,
     Interrupted,
     MessageArrived,
-    OutputChecked,
     RequestFailed,
     ResponseReceived,
-    ScriptCalled,
-    ScriptFinished,
-    StepPrepared,
-    ToolsFinished,
     TurnStarted,
-    WaitOver,
 )
 from turnwise.turn.room import Room
 from turnwise.vocab import NO_USAGE, Message, Request, Usage
@@ -65,35 +58,29 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def saw(self, event: Event, *, messages: int) -> "Pacing":
         """What an event tells of time and tokens. A response is one to a prompt of so many `messages`."""
         match event:
+            case ResponseReceived():
+                return self._took_in(event.response.usage, at_s=event.at_s, messages=messages)
+            case RequestFailed(partial=partial):
+                usage = None if partial is None else partial.usage
+                return self._took_in(usage, at_s=event.at_s, messages=messages)
             case TurnStarted() | Interrupted() | MessageArrived():
                 return self  # the command at hand goes on, and its time with it
-            case (
-                StepPrepared(at_s=at_s)
-                | HooksRan(at_s=at_s)
-                | CallsInspected(at_s=at_s)
-                | Asked(at_s=at_s)
-                | OutputChecked(at_s=at_s)
-                | WaitOver(at_s=at_s)
-                | ToolsFinished(at_s=at_s)
-                | ScriptCalled(at_s=at_s)
-                | ScriptFinished(at_s=at_s)
-            ):
-                return msgspec.structs.replace(self, at_s=max(self.at_s, at_s))
-            case ResponseReceived(response=response, at_s=at_s):
-                return self._took_in(response.usage, at_s=at_s, messages=messages)
-            case RequestFailed(partial=partial, at_s=at_s):
-                usage = None if partial is None else partial.usage
-                return self._took_in(usage, at_s=at_s, messages=messages)
+            case _:
+                return self if event.at_s <= self.at_s else replace(self, at_s=event.at_s)
 
     def _took_in(self, usage: Usage | None, *, at_s: float, messages: int) -> "Pacing":
-        took_s = max(at_s - self.at_s, 0.0)
-        seen = msgspec.structs.replace(
-            self, at_s=max(self.at_s, at_s), longest_request_s=max(self.longest_request_s, took_s)
-        )
+        longest_s = max(self.longest_request_s, at_s - self.at_s)
+        at_s = max(self.at_s, at_s)
         if usage is None or not usage.input_tokens:
-            return seen
-        longest = max(self.longest_output_tokens, usage.output_tokens)
-        return msgspec.structs.replace(seen, last=usage, weighed=messages, longest_output_tokens=longest)
+            return replace(self, at_s=at_s, longest_request_s=longest_s)
+        return replace(
+            self,
+            at_s=at_s,
+            longest_request_s=longest_s,
+            last=usage,
+            weighed=messages,
+            longest_output_tokens=max(self.longest_output_tokens, usage.output_tokens),
+        )
 
     def spent(self, usage: Usage, *, steps: int, requests: int) -> Spent:
         return Spent(
@@ -103,6 +90,13 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             output_tokens=usage.output_tokens,
             elapsed_s=self.at_s,
         )
+
+    def begin_plain_step(self, most: int, *, steps: int) -> "Pacing":
+        """Judge the step that would come after so many, where nothing limits the turn but that `most` steps may be."""
+        longest = max(self.longest_step_s, self.at_s - self.step_s) if steps else 0.0
+        allowed = pace_of_steps(most, steps=steps)
+        bound = None if allowed == "go" else MaxSteps(most)
+        return replace(self, step_s=self.at_s, longest_step_s=longest, pace=allowed, bound=bound)
 
     def begin_step(
         self,
@@ -117,7 +111,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         row of the model that is asked, where a limit of cost needs it, and `is_billed` says that the step at hand is paid
         for, by a plan that bills by step."""
         longest = max(self.longest_step_s, self.at_s - self.step_s) if spent.steps else 0.0
-        begun = msgspec.structs.replace(self, step_s=self.at_s, longest_step_s=longest)
+        begun = replace(self, step_s=self.at_s, longest_step_s=longest)
         return begun.judge(config, spent=spent, prompt_tokens=prompt_tokens, price=price, is_billed=is_billed)
 
     def judge(
@@ -133,12 +127,12 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         limit = _limit_of(config)
         coming = self._forecast(prompt_tokens, price=price, is_billed=is_billed)
         allowed = pace(limit, spent=spent, forecast=coming)
-        untimed = msgspec.structs.replace(coming.answer, elapsed_s=0.0)
+        untimed = replace(coming.answer, elapsed_s=0.0)
         if allowed == "stop" and not is_over(limit, spent=spent + untimed):
             # Only its time is too long by the guess, and the driver ends it when the time is up: it may be in time.
             allowed = "answer"
         bound = None if allowed == "go" else binding(limit, spent=spent, forecast=coming)
-        return msgspec.structs.replace(self, pace=allowed, bound=bound)
+        return replace(self, pace=allowed, bound=bound)
 
     def affords(
         self,
@@ -158,7 +152,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         # It is part of the step at hand. The driver bounds the time of an answer; another request and the answer after it may
         # take as long as the longest so far, or that answer is cut off.
         elapsed_s = 0.0 if answers else 2 * self.longest_request_s
-        more = msgspec.structs.replace(more, steps=0, elapsed_s=elapsed_s)
+        more = replace(more, steps=0, elapsed_s=elapsed_s)
         return not is_over(config.limits, spent=spent + more)
 
     def output_left(
@@ -196,7 +190,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if price is not None:
             usd = projected_usd(price, input_tokens=prompt_tokens, output_tokens=ANSWER_TOKENS)
         answer = self._forecast(prompt_tokens).answer
-        return msgspec.structs.replace(answer, output_tokens=ANSWER_TOKENS, cost_usd=usd)
+        return replace(answer, output_tokens=ANSWER_TOKENS, cost_usd=usd)
 
     def at_stake(self, request: Request, *, own: int, prompt_tokens: int, price: PriceRow, is_billed: bool) -> Decimal:
         """What a request is projected to cost, with an output like the longest so far within its own limit; its last `own`

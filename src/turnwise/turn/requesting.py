@@ -16,7 +16,7 @@ from turnwise.turn.asking import (
     limit_of,
     prefix_changes,
     sent_as,
-    tools_on_offer,
+    tools_chosen,
 )
 from turnwise.turn.commands import Command, FinishTurn, PrepareStep, Purpose, SendRequest
 from turnwise.turn.events import StepPrepared
@@ -56,6 +56,8 @@ class Requesting(Finishing, kw_only=True):
 
     def _paced(self) -> Pacing:
         """The pace of the step that begins now, or that has to be sent again."""
+        if self.config.limits is None:
+            return self.pacing.begin_plain_step(self.config.max_steps, steps=self.step - 1)
         return self.pacing.begin_step(
             self.config,
             spent=self._spent,
@@ -67,6 +69,8 @@ class Requesting(Finishing, kw_only=True):
     def _affords(self, *, answers: bool, model: str = "") -> bool:
         """Whether the limits allow one request more in this step: one that `answers`, or one before the answer; of the model at
         hand, or of another `model`."""
+        if self.config.limits is None:
+            return True
         return self.pacing.affords(
             self.config,
             spent=self._spent,
@@ -78,6 +82,8 @@ class Requesting(Finishing, kw_only=True):
 
     def _kept_below(self, request: Request, *, own: int, answers: bool) -> Request:
         """The request with no more output than the limits leave; its last `own` messages are no part of the history."""
+        if self.config.limits is None:
+            return request
         # what the assistant had said stands in the usage of the response that it is of
         extra = [message for message in request.messages[len(request.messages) - own :] if message.role == "user"]
         left = self.pacing.output_left(
@@ -101,6 +107,8 @@ class Requesting(Finishing, kw_only=True):
 
     def _may_go_on(self) -> bool:
         """Whether the limits allow one more step like any other."""
+        if self.config.limits is None:
+            return self.pacing.begin_plain_step(self.config.max_steps, steps=self.step).pace == "go"
         spent = self._spent_in(self.step)
         coming = self.pacing.begin_step(self.config, spent=spent, prompt_tokens=self._prompt_tokens, price=self._price)
         return coming.pace == "go"
@@ -176,7 +184,8 @@ class Requesting(Finishing, kw_only=True):
         budget = self.room.budget(request.settings, config=config, trailing=trailing)
         if budget is None:
             return self._answer_locally(NO_ROOM)
-        request = msgspec.structs.replace(request, settings=budget)
+        if budget is not request.settings:
+            request = msgspec.structs.replace(request, settings=budget)
         self.asking = asking_of(request, purpose=self.purpose, forced=forced, partial=partial, config=config)
         self.noted, self.note, self.purpose, self.request = self.note, "", "step", request
         return self._send(request, purpose=self.asking.purpose, own=1 if trailing else 0)
@@ -228,7 +237,8 @@ class Requesting(Finishing, kw_only=True):
         self.changed_before, self.room.changed = compacted, False
         self.sent = sent_as(request, own=own, config=self.config)
         changes = prefix_changes(before, now=self.sent, compacted=compacted, family=self.config.family)
-        self.prefix_changes += [f"request {self.requests}: {change}" for change in changes]
+        if changes:
+            self.prefix_changes += [f"request {self.requests}: {change}" for change in changes]
         self.purposes[purpose] = self.purposes.get(purpose, 0) + 1
         return SendRequest(
             number=self.requests,
@@ -241,8 +251,10 @@ class Requesting(Finishing, kw_only=True):
         )
 
     def _tools_on_offer(self, prepared: StepPrepared) -> tuple[ToolSpec, ...]:
+        if prepared.tools is None:
+            return self.specs
         always = handle_of(self.config)
-        tools, repairs = tools_on_offer(self.config, prepared=prepared, always=always, step=self.step)
+        tools, repairs = tools_chosen(prepared.tools, specs=self.specs, always=always, step=self.step)
         self.repairs += repairs
         return tools
 
