@@ -92,11 +92,11 @@ class Exchange:
         fell silent is a `RequestFailed`, unless the provider had already said why the response ended."""
         deadlines = self._order.deadlines
         try:
-            async with Watchdog(self._clock, total_s=deadlines.total_s) as dog:
-                if self._order.request.stream:
-                    dog.expect("first event", within_s=deadlines.first_event_s)
-                async with self._transport.send(request) as reply:
-                    return await self._receive(reply, dog)
+            dog = Watchdog(self._clock, total_s=deadlines.total_s)
+            if self._order.request.stream:
+                dog.expect("first event", within_s=deadlines.first_event_s)
+            async with dog, self._transport.send(request) as reply:
+                return await self._receive(reply, dog)
         except Overdue as overdue:
             if self._refusal is not None:
                 return self._told(self._refusal)

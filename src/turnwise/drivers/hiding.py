@@ -42,6 +42,9 @@ def hide_in_response(response: Response, *, scrub: Scrub) -> Response:
     def hide(text: str | None) -> str | None:
         return None if text is None else scrub(text)
 
+    quoted = [response.provider_finish, response.explanation, response.id, response.model]
+    if response.fault is None and not response.repairs and [hide(text) for text in quoted] == quoted:
+        return response
     return msgspec.structs.replace(
         response,
         provider_finish=hide(response.provider_finish),

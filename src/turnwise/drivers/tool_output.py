@@ -18,6 +18,8 @@ NOTHING = "(no output)"  # some APIs refuse an empty result
 def result_of(call: ToolCall, value: object, *, whole_bytes: int | None = None) -> ToolResult:
     """The value as a result, its texts cut to what a model can read; with `whole_bytes` they are whole, or the result is an
     error where they have more than that. Never raises: what cannot become JSON is an error result that says so."""
+    if type(value) is str and whole_bytes is None:  # most tools return nothing else
+        return _result(call, (Text(cut_middle(_clean(value), limit=MAX_TEXT_CHARACTERS)),), is_error=False)
     given = [value] if not _holds_parts(value) else list(cast("list[object]", value))
     parts, left_out = _few(given) if whole_bytes is None else (given, 0)
     content: list[Text | File] = []

@@ -1,7 +1,6 @@
 """Tools that can run, and the running of all calls of a step: together, each within its deadline, each with one result."""
 
 import asyncio
-import contextlib
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -33,7 +32,7 @@ THREAD = "turnwise-tool"
 Arguments = dict[str, object]
 
 # asyncio holds tasks weakly; one that ignores its cancellation must stay somewhere until it ends.
-_abandoned: set[asyncio.Task[ToolResult]] = set()
+_abandoned: set[asyncio.Task[None]] = set()
 
 
 class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,8 +131,11 @@ class ToolRun:
 
         Cancelling it cancels all that run, gives each `settle_s` to tidy up, and then raises CancelledError.
         """
+        if len(self._calls) == 1:  # alone, it needs no group and no task more
+            await self._run_one(0, self._calls[0])
+            return self.finished
         for exclusive, batch in groupby(enumerate(self._calls), key=lambda placed: placed[1].exclusive):
-            if exclusive or len(self._calls) == 1:  # alone, it needs no group and no task more
+            if exclusive:
                 for place, planned in batch:
                     await self._run_one(place, planned)
             else:
@@ -150,10 +152,12 @@ class ToolRun:
             result = await self._within_deadline(self._child(tool.start, planned), planned, grace_s=2 * self._settle_s)
         elif tool is None or tool.function is None:
             result = error_result(planned.call, f"there is no tool `{planned.call.name}` here")
-        else:
+        elif planned.paths:
             # the hand that opens a path looks again whether it still leads where it was judged to lead
-            with judged_paths(planned.paths) if planned.paths else contextlib.nullcontext():
+            with judged_paths(planned.paths):
                 result = await self._within_deadline(tool.function, planned)
+        else:
+            result = await self._within_deadline(tool.function, planned)
         self._results[place] = result
         self._on_finish(result)
 
@@ -186,20 +190,37 @@ class ToolRun:
         self, function: Callable[[Arguments], object], planned: PlannedCall, *, grace_s: float = 0.0
     ) -> ToolResult:
         """A sub-agent keeps its deadline itself, and has a moment of grace to bring what it has."""
-        task = asyncio.create_task(self._call(function, planned), name=f"tool {planned.call.name}")
+        over: asyncio.Future[ToolResult | None] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._call_into(over, function, planned), name=f"tool {planned.call.name}")
+        timer = self._clock.call_later(planned.timeout_s + grace_s, lambda: over.done() or over.set_result(None))
         try:
-            ended = await wait_for_task(task, clock=self._clock, timeout_s=planned.timeout_s + grace_s)
+            result = await over
         except asyncio.CancelledError:
             await self._stop(task)
             raise
-        if ended:
-            # `_call` raises nothing but a cancellation, and this one was not ours
-            return _cancelled_itself(planned.call) if task.cancelled() else task.result()
+        finally:
+            timer.cancel()
+        if result is not None:
+            return result
         stopped = await self._stop(task) and is_async(function)  # a thread cannot be stopped
         outcome = " and was stopped" if stopped else ", may still be running"
         return error_result(planned.call, f"timed out after {planned.timeout_s:g} s{outcome}")
 
-    async def _stop(self, task: asyncio.Task[ToolResult]) -> bool:
+    async def _call_into(
+        self,
+        over: asyncio.Future[ToolResult | None],
+        function: Callable[[Arguments], object],
+        planned: PlannedCall,
+    ) -> None:
+        """The task of a call says itself that it is over: to wait for its end would take one more pass of the event loop."""
+        try:
+            result = await self._call(function, planned)
+        except asyncio.CancelledError:  # nothing else comes out of it
+            result = _cancelled_itself(planned.call)
+        if not over.done():
+            over.set_result(result)
+
+    async def _stop(self, task: asyncio.Task[None]) -> bool:
         """Cancel, wait a moment; true if it has ended."""
         task.cancel()
         if await wait_for_task(task, clock=self._clock, timeout_s=self._settle_s):

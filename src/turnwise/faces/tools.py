@@ -135,17 +135,18 @@ def _read_tool(given: ToolLike) -> Tool:
 def _adapted(function: Callable[..., object], signature: Signature) -> Callable[[Arguments], object]:
     """The function as a tool runs it: arguments validated and converted by the types that it declares."""
 
-    def prepare(arguments: Arguments) -> tuple[list[object], dict[str, object]]:
-        import pydantic
+    from pydantic import ValidationError  # the model is one of its, so it is imported by now
 
+    fields = tuple(signature.model.model_fields)
+
+    def prepare(arguments: Arguments) -> tuple[list[object], dict[str, object]]:
         try:
             values = signature.model.model_validate(arguments)
-        except pydantic.ValidationError as error:
+        except ValidationError as error:
             raise ToolFault(_all_errors(error)) from error
+        given = values.model_fields_set
         named: dict[str, object] = {
-            field: getattr(values, field)
-            for field in signature.model.model_fields
-            if field in values.model_fields_set or field in signature.positional
+            field: getattr(values, field) for field in fields if field in given or field in signature.positional
         }
         named.update(values.model_extra or {})
         return [named.pop(field) for field in signature.positional], named
