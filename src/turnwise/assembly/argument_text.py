@@ -73,7 +73,9 @@ class ArgumentText:
         self._grew = False  # an object came again with more in it
         self._scanner: JsonScanner | None = None
         self._scanned = 0  # pieces that the scanner has read
-        self._judged: tuple[str, Settled] | None = None  # the text that was judged last, and how
+        self._judged: tuple[str, Settled, bool] | None = (
+            None  # the text that was judged last, how, and whether it is `{}`
+        )
         self.size = 0  # bytes held
         self.handed_out = False  # came as an object, so there is no raw text to see a cut in
         self.repairs: dict[str, None] = {}
@@ -104,25 +106,32 @@ class ArgumentText:
     def add_run(self, texts: list[str]) -> list[str]:
         """`add` for each; the plain ones that follow each other are kept as one piece."""
         if not self._careful:
-            first, whole = self._first, "".join(texts)
-            if first not in whole or not any([first in text and self._begins_anew(text) for text in texts]):
+            whole = "".join(texts)
+            if self._first not in whole:
                 if whole:
                     self._append(whole)
                 return texts
         shown: list[str] = []
-        plain: list[str] = []
-        for text in texts:
-            if self._careful or (self._first in text and self._begins_anew(text)):
+        at, end = 0, len(texts)
+        while at < end:
+            if not self._careful:
+                plain = texts[at : self._next_to_suspect(texts, start=at)]
                 if rest := "".join(plain):
                     self._append(rest)
-                    plain = []
-                shown.append(self.add(text))
-            else:
-                plain.append(text)
-                shown.append(text)
-        if rest := "".join(plain):
-            self._append(rest)
-        return shown
+                shown += plain
+                at += len(plain)
+            if at < end:
+                shown.append(self.add(texts[at]))
+                at += 1
+        return texts if shown == texts else shown
+
+    def _next_to_suspect(self, texts: list[str], *, start: int) -> int:
+        first = self._first
+        for at in range(start, len(texts)):
+            text = texts[at]
+            if first in text and self._begins_anew(text):
+                return at
+        return len(texts)
 
     def _begins_anew(self, text: str) -> bool:
         """Whether the piece begins like the whole text did: nothing else can be a repetition or another value."""
@@ -338,13 +347,14 @@ class ArgumentText:
         """Judge the arguments. The flags say what the response's end means for a call whose text cannot show a cut:
         one that said nothing, an object to which more may have come, any object (and `{}`, however it came)."""
         text = self.joined()
-        if self._judged is None or self._judged[0] is not text:
-            self._judged = (text, self._judge(text))
-        settled = self._judged[1]
-        if settled.state is not ArgumentsState.COMPLETE:
-            return settled
+        judged = self._judged
+        if judged is None or judged[0] is not text:
+            settled = self._judge(text)
+            judged = self._judged = (text, settled, _EMPTY_OBJECT.fullmatch(settled.arguments) is not None)
         # `{}` says no more than nothing: servers put it where the model had not begun, and a limit may fall there.
-        placeholder = _EMPTY_OBJECT.fullmatch(settled.arguments) is not None
+        _, settled, placeholder = judged
+        if settled.state is not ArgumentsState.COMPLETE or not (cut_if_silent or cut_if_growing or cut_if_handed_out):
+            return settled
         grows = cut_if_growing and self.handed_out
         if (cut_if_silent and settled.empty) or ((cut_if_handed_out or grows) and placeholder):
             return Settled("", ArgumentsState.TRUNCATED, "cut before its arguments began")

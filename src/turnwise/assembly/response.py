@@ -6,6 +6,7 @@ argument text is kept by `argument_text.ArgumentText`; what was mended is record
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import ClassVar
 
 import msgspec
 
@@ -44,6 +45,7 @@ MiB = 1024 * 1024
 MAX_PARTS = 4096  # blocks of one response; real ones show a few dozen
 MAX_REPAIRS = 100  # of one response; what a reader can take in, and no more memory for a stream of broken chunks
 MORE_REPAIRS = Repair("more_repairs", "response", f"and more: only the first {MAX_REPAIRS} are told")
+MAX_OPENERS = 4  # frames of a run that are taken alone at most, before the rest is taken together
 MAX_RELEASES = 16  # times that one call is looked at for those who watch; real streams end a call once or twice
 
 # Of several finish reasons the gravest counts: OpenRouter repeats one, some send `stop` and then `tool_calls`.
@@ -62,7 +64,11 @@ GRAVITY = {
         )
     )
 }
-TEXT_KINDS: dict[type[Frame], Kind] = {TextDelta: Kind.TEXT, ReasoningDelta: Kind.REASONING}
+TEXT_KINDS: dict[type[Frame], Kind] = {
+    TextDelta: Kind.TEXT,
+    ReasoningDelta: Kind.REASONING,
+    RefusalDelta: Kind.REFUSAL,
+}
 # Ends at which a call without arguments is one that had none, rather than one that was cut before they began.
 ENDED_BY_ITSELF = frozenset({FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.PAUSE})
 
@@ -96,27 +102,6 @@ class Assembler:
         self._started = False
         self._fault: Fault | None = None
         self._clear()
-        self._take: dict[type[Frame], Callable[..., Sequence[Frame]]] = {
-            TextDelta: self._text,
-            ReasoningDelta: self._reasoning,
-            RefusalDelta: self._refusal,
-            ToolCallDelta: self._call_delta,
-            PartDone: self._part_done,
-            BlockData: self._block_data,
-            BlockEnded: self._block_ended,
-            CitationAdded: self._citation,
-            UsageReported: self._usage_reported,
-            Started: self._begin,
-            Finished: self._finished,
-            Faulted: self._faulted,
-            Mended: self._mended,
-        }
-        # The same for several of one kind; None where they have to be taken one by one.
-        self._take_run: dict[type[Frame], Callable[..., Sequence[Frame] | None]] = {
-            TextDelta: self._text_run,
-            ReasoningDelta: self._text_run,
-            ToolCallDelta: self._call_run,
-        }
 
     def _clear(self) -> None:
         self._blocks: dict[str, Block] = {}
@@ -140,23 +125,29 @@ class Assembler:
 
     def receive(self, frame: Frame) -> Sequence[Frame]:
         """Take one frame; return the healed frames for whoever watches. Every ToolCallDelta among them has its `block`."""
-        return self._take[type(frame)](frame)
+        return self._TAKE[type(frame)](self, frame)
 
     def receive_all(self, frames: list[Frame]) -> list[Frame]:
         """`receive` for each. What one read brings is mostly more of one part, and that is taken at once."""
-        if len(frames) > 1:
-            healed: list[Frame] = []
-            for kind, run in groupby(frames, key=type):
-                take_run = self._take_run.get(kind)
-                alike = list(run)
-                taken = take_run(alike) if take_run is not None else None
-                if taken is None:
-                    for frame in alike:
-                        healed += self._take[kind](frame)
-                else:
-                    healed += taken
-            return healed
-        return list(self._take[type(frames[0])](frames[0])) if frames else []
+        if len(frames) < 2:
+            return list(self._TAKE[type(frames[0])](self, frames[0])) if frames else []
+        if len(set(map(type, frames))) == 1:
+            return self._receive_run(frames)
+        healed: list[Frame] = []
+        for kind, run in groupby(frames, key=type):
+            alike = list(run)
+            healed += self._receive_run(alike) if len(alike) > 1 else self._TAKE[kind](self, alike[0])
+        return healed
+
+    def _receive_run(self, frames: list[Frame]) -> list[Frame]:
+        """`receive_all`, for frames of one kind. The first ones may have to open what the others go on with."""
+        take, take_run = self._TAKE[type(frames[0])], self._TAKE_RUN.get(type(frames[0]))
+        healed: list[Frame] = []
+        for at, frame in enumerate(frames):
+            if take_run is not None and at < MAX_OPENERS and (together := take_run(self, frames[at:])) is not None:
+                return [*healed, *together]
+            healed += take(self, frame)
+        return healed
 
     def finish(self) -> Response:
         """The stream has ended: the whole response, with every call's state settled."""
@@ -190,16 +181,8 @@ class Assembler:
 
     # -- the pieces --------------------------------------------------------------------------------------------------
 
-    def _text(self, frame: TextDelta) -> Sequence[Frame]:
-        return self._append(frame, frame.text, Kind.TEXT)
-
-    def _reasoning(self, frame: ReasoningDelta) -> Sequence[Frame]:
-        return self._append(frame, frame.text, Kind.REASONING)
-
-    def _refusal(self, frame: RefusalDelta) -> Sequence[Frame]:
-        return self._append(frame, frame.text, Kind.REFUSAL)
-
-    def _append(self, frame: TextDelta | ReasoningDelta | RefusalDelta, text: str, kind: Kind) -> Sequence[Frame]:
+    def _words(self, frame: TextDelta | ReasoningDelta | RefusalDelta) -> Sequence[Frame]:
+        text, kind = frame.text, TEXT_KINDS[type(frame)]
         block = self._blocks.get(frame.block)
         if block is None or block.kind is not kind:
             block = self._open(frame.block, kind)
@@ -216,7 +199,7 @@ class Assembler:
         block.pieces.append(text)
         return (frame,)
 
-    def _text_run(self, frames: Sequence[TextDelta | ReasoningDelta]) -> Sequence[Frame] | None:
+    def _words_run(self, frames: list[TextDelta | ReasoningDelta]) -> Sequence[Frame] | None:
         """More of a block that is known."""
         key = frames[0].block
         block = self._blocks.get(key)
@@ -282,8 +265,10 @@ class Assembler:
         shown = call.text.add_free_run(texts) if call.free_form else call.text.add_run(texts)
         self._size += call.text.size - before
         if key is None:
-            key, free_form = call.block, call.free_form
-            return [ToolCallDelta(block=key, arguments=new, free_form=free_form) for new in shown if new]
+            key = call.block
+            if call.free_form:
+                return [_more_of(call, new) for new in shown if new]
+            return [ToolCallDelta(block=key, arguments=new) for new in shown if new]
         if shown is texts and all(texts):
             return frames
         return [
@@ -665,6 +650,28 @@ class Assembler:
         fault = Fault(kind=FaultKind.TOO_LARGE, message=message)
         self._fault = self._fault or fault
         return (Faulted(fault),)
+
+    _TAKE: ClassVar[dict[type[Frame], Callable[..., Sequence[Frame]]]] = {
+        TextDelta: _words,
+        ReasoningDelta: _words,
+        RefusalDelta: _words,
+        ToolCallDelta: _call_delta,
+        PartDone: _part_done,
+        BlockData: _block_data,
+        BlockEnded: _block_ended,
+        CitationAdded: _citation,
+        UsageReported: _usage_reported,
+        Started: _begin,
+        Finished: _finished,
+        Faulted: _faulted,
+        Mended: _mended,
+    }
+    # The same for several of one kind; None where they have to be taken one by one.
+    _TAKE_RUN: ClassVar[dict[type[Frame], Callable[..., Sequence[Frame] | None]]] = {
+        TextDelta: _words_run,
+        ReasoningDelta: _words_run,
+        ToolCallDelta: _call_run,
+    }
 
 
 def _more_of(call: OpenCall, arguments: str) -> ToolCallDelta:

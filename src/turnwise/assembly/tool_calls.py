@@ -104,6 +104,8 @@ class CallTable:
 
     def place(self, delta: ToolCallDelta) -> OpenCall | None:
         """The call that the delta belongs to; None where it begins one."""
+        if not self.calls:
+            return None
         call = self._by_delta_id(delta) if delta.id else self._by_position(delta)
         if call is not None and delta.index is not None and call.index is None:
             call.index = delta.index
@@ -155,8 +157,11 @@ class CallTable:
 
     def name_is_settled(self, call: OpenCall) -> bool:
         """Whether no further piece can change the name: it is on offer and no longer one begins with it."""
-        return call.name in self._tool_names and not any(
-            offered.startswith(call.name) and offered != call.name for offered in self._tool_names
+        name = call.name
+        if name not in self._tool_names:
+            return False
+        return len(self._tool_names) == 1 or not any(
+            offered.startswith(name) and offered != name for offered in self._tool_names
         )
 
     def _by_delta_id(self, delta: ToolCallDelta) -> OpenCall | None:
@@ -308,25 +313,25 @@ def usual_texts(frames: list[ToolCallDelta], *, id: str | None) -> list[str] | N
     """The arguments of deltas that bring nothing else and stand in one place; None where one is different. `id` is the
     call's own, which may be said again."""
     block, index = frames[0].block, frames[0].index
-    texts: list[str] = []
-    for frame in frames:
-        if (
-            frame.block != block
-            or frame.index != index
-            or (frame.id and frame.id != id)
-            or frame.name
-            or frame.whole
-            or frame.opaque is not None
-        ):
-            return None
-        texts.append(frame.arguments or "")
-    return texts
+    texts = [
+        frame.arguments or ""
+        for frame in frames
+        if frame.block == block
+        and frame.index == index
+        and (not frame.id or frame.id == id)
+        and not frame.name
+        and not frame.whole
+        and frame.opaque is None
+    ]
+    return texts if len(texts) == len(frames) else None
 
 
 def all_repairs(table: CallTable, *, others: Iterable[Repair]) -> tuple[Repair, ...]:
     """What was mended, once each: what others recorded, then calls and their texts in order."""
     found = dict.fromkeys(others)
-    found.update(dict.fromkeys(table.repairs.values()))
+    if table.repairs:
+        found.update(dict.fromkeys(table.repairs.values()))
     for call in table.calls:
-        found.update(dict.fromkeys([repair(kind, where=call.block) for kind in call.text.repairs]))
+        if call.text.repairs:
+            found.update(dict.fromkeys([repair(kind, where=call.block) for kind in call.text.repairs]))
     return tuple(found)

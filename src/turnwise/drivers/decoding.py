@@ -3,8 +3,8 @@
 The runner feeds it from the network, `turnwise decode` from files, tests from recordings.
 """
 
-from collections.abc import Iterable
-from typing import assert_never
+from collections.abc import Callable, Iterable
+from operator import attrgetter
 
 from turnwise.assembly.response import Assembler
 from turnwise.vocab import (
@@ -33,6 +33,34 @@ from turnwise.wire.profiles import Profile
 
 _ENDS = frozenset([Finished, Mended, Faulted])
 """The frames by which a response may end."""
+
+
+def _names_or_argues(frame: ToolCallDelta) -> bool:
+    return bool(frame.arguments or frame.id or frame.name)
+
+
+def _tells_of_end(frame: Mended) -> bool:
+    return frame.repair.kind == NO_FINISH_REASON
+
+
+def _never(frame: BlockEnded) -> bool:
+    return False
+
+
+def _always(frame: Frame) -> bool:
+    return True
+
+
+_SAYS: dict[type[Frame], Callable[..., object]] = {
+    TextDelta: attrgetter("text"),
+    ReasoningDelta: attrgetter("text"),
+    RefusalDelta: attrgetter("text"),
+    ToolCallDelta: _names_or_argues,
+    Mended: _tells_of_end,
+    BlockEnded: _never,
+    **dict.fromkeys((Started, BlockData, CitationAdded, PartDone, UsageReported, Finished, Faulted), _always),
+}
+"""Whether a response went on with a frame. Events without content can be repeated for ever: they are no sign of life."""
 
 
 class ResponseReader:
@@ -86,7 +114,12 @@ class ResponseReader:
         return self._assembler.finish()
 
     def _receive(self, frames: list[Frame]) -> list[Frame]:
-        self.heard += any(map(_says_something, frames))
+        if not frames:
+            return frames
+        for frame in frames:  # the first one tells, nearly always
+            if _SAYS[type(frame)](frame):
+                self.heard += 1
+                break
         if not _ENDS.isdisjoint(map(type, frames)):
             self._note_ends(frames)
         return self._assembler.receive_all(frames)
@@ -137,23 +170,6 @@ def read_body(
         frames = family.decode_body(body, profile, limits)
     healed = assembler.receive_all(frames)
     return assembler.finish(), healed
-
-
-def _says_something(frame: Frame) -> bool:
-    """Whether the response went on. Events without content can be repeated for ever: they are no sign of life."""
-    match frame:
-        case TextDelta(text=text) | ReasoningDelta(text=text) | RefusalDelta(text=text):
-            return bool(text)
-        case ToolCallDelta(id=id, name=name, arguments=arguments):
-            return bool(id or name or arguments)
-        case Mended(repair=repair):
-            return repair.kind == NO_FINISH_REASON
-        case BlockEnded():
-            return False
-        case Started() | BlockData() | CitationAdded() | PartDone() | UsageReported() | Finished() | Faulted():
-            return True
-        case _:
-            assert_never(frame)
 
 
 def _assembler(limits: Limits, *, tool_names: frozenset[str], taken_ids: frozenset[str], id_prefix: str) -> Assembler:
