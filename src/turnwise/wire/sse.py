@@ -38,6 +38,11 @@ class _Form(msgspec.Struct, frozen=True):
         return self.end + self.head
 
 
+_DATA = b"data: "
+# How a stream whose first bytes are `data: ` writes its events, until they tell otherwise.
+_LF_FORM, _CRLF_FORM = _Form("", _DATA, b"\n\n"), _Form("", _DATA, b"\r\n\r\n")
+
+
 class SseEvent(msgspec.Struct, frozen=True, gc=False):
     """One event: the value of its last `event:` line ("" if none) and its `data:` lines joined by a newline."""
 
@@ -133,6 +138,12 @@ class SseParser:
             if chunk.startswith(form.head) and self._is_between_events():
                 self._read_alike(chunk, form, runs)
                 return
+        elif not self._started and chunk.startswith(_DATA) and len(chunk) <= self._limit:
+            self._started = True
+            line_end = chunk.find(b"\n")
+            self._form = _CRLF_FORM if line_end > 0 and chunk[line_end - 1] == 0x0D else _LF_FORM
+            self._read_alike(chunk, self._form, runs)
+            return
         self._learn(chunk, self._read_lines_of(chunk, runs))
 
     def _read_alike(self, chunk: bytes, form: _Form, runs: list[SseRun]) -> None:

@@ -109,7 +109,7 @@ class UsualChoice(msgspec.Struct, gc=False):
     delta: UsualDelta
     index: Literal[0] = 0
     message: None = None
-    finish_reason: None = None
+    finish_reason: str | None = None  # where it says something the chunk is not usual, and an exception would cost more
 
 
 class UsualChunk(msgspec.Struct, gc=False):

@@ -47,10 +47,12 @@ class ChatItems:
             found = self.rest()
             self._files = []
             return [*found, encode_message(message, self._profile)]
-        results = [part for part in message.parts if isinstance(part, ToolResult)]
-        for result in results:
-            self._files += _files_of(result, self._profile)
-        return [encode(_tool_message(result, self._profile)) for result in results]
+        found: list[bytes] = []
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                self._files += _files_of(part, self._profile)
+                found.append(encode(_tool_message(part, self._profile)))
+        return found
 
     def rest(self) -> list[bytes]:
         return [encode({"role": "user", "content": self._files})] if self._files else []
@@ -103,6 +105,8 @@ def file_part(file: File, profile: Profile) -> Fields:
 
 def _assistant_message(parts: Sequence[Part], profile: Profile) -> Fields:
     """The order in a Chat Completions message is fixed: reasoning, text, refusal, calls."""
+    if (plain := _texts_and_calls(parts, profile)) is not None:
+        return plain
     message: Fields = {"role": "assistant"}
     reasoning = [part for part in parts if isinstance(part, Reasoning)]
     calls = [encode_call(part, profile=profile) for part in parts if isinstance(part, ToolCall)]
@@ -120,6 +124,24 @@ def _assistant_message(parts: Sequence[Part], profile: Profile) -> Fields:
         message["tool_calls"] = calls
     message.update(message_fields(parts))
     return message
+
+
+def _texts_and_calls(parts: Sequence[Part], profile: Profile) -> Fields | None:
+    """A message that has nothing else, and nothing opaque; None for any other."""
+    texts: list[str] = []
+    calls: list[Fields] = []
+    for part in parts:
+        match part:
+            case ToolCall(opaque=None):
+                calls.append(encode_call(part, profile=profile))
+            case Text(opaque=None):
+                texts.append(part.text)
+            case _:
+                return None
+    content = "".join(texts) if texts else None
+    if calls:
+        return {"role": "assistant", "content": content, "tool_calls": calls}
+    return None if content is None else {"role": "assistant", "content": content}
 
 
 def _assistant_content(parts: Sequence[Part], reasoning: list[Reasoning], profile: Profile) -> object:
@@ -168,7 +190,7 @@ def encode_call(call: ToolCall, *, profile: Profile | None = None) -> Fields:
     Arguments that are not complete go as `{}`: several servers parse the string and refuse the whole request otherwise.
     """
     call_id = wire_id(call.id, profile)
-    rest = {key: value for key, value in fields_of(call.opaque).items() if key != "message"}
+    rest = _part_fields(call.opaque)
     if call.free_form and (profile is None or profile.free_form_tools):
         return merged({"id": call_id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}, rest)
     arguments = call.arguments

@@ -99,11 +99,13 @@ class ChunkReader:
         "_refused",
         "_said",
         "_usage",
+        "goes_on",
         "started",
     )
 
     def __init__(self, profile: Profile) -> None:
         self.started = False
+        self.goes_on = False  # it has started, and nothing was said about its end
         self._said = False  # any text, reasoning, refusal or call so far
         self._has_text = False
         self._has_reasoning = False
@@ -153,7 +155,7 @@ class ChunkReader:
         choices = chunk.choices
         if not self.started and (chunk.id or choices):
             # Azure's first chunk (`prompt_filter_results`) has neither id nor choices.
-            self.started = True
+            self.started = self.goes_on = True
             frames.append(Started(chunk.id or None, chunk.model or None))
         if choices:
             for choice in choices:
@@ -202,6 +204,7 @@ class ChunkReader:
             finish = (word, says_limit(choice.native_finish_reason))
             if finish != self._finish:
                 self._finish = finish
+                self.goes_on = False
                 self._flush(frames)
                 finished = Finished(finish_of(word, refused=self._refused), word, finish[1])
                 frames += finish_frames(finished, is_known=is_known(word))
@@ -518,10 +521,13 @@ class ChatStreamDecoder:
                 at += 1
                 self._events += 1
                 if (
-                    self._recognised
+                    self._reader.goes_on
                     and self._misses < self._hits
                     and self._read_usual(value, frames, is_alone=is_alone)
                 ):
+                    continue
+                if value == DONE:
+                    self._read_end_mark(frames)
                     continue
                 try:
                     chunk = decode_chunk(value)
@@ -553,7 +559,7 @@ class ChatStreamDecoder:
         except UNREADABLE:
             self._misses += MISS_COST
             return False
-        if not self._reader.started:
+        if chunk.choices[0].finish_reason is not None:
             return False
         self._hits += 1
         if is_alone or not self._alike.may_learn:
@@ -569,12 +575,17 @@ class ChatStreamDecoder:
 
     def _read_odd(self, value: bytes, error: Exception, frames: list[Frame]) -> None:
         """What is no chunk: nothing at all, the end mark, or something to be mended."""
-        if value.startswith(DONE) or not value:
+        if value.startswith(DONE):
+            self._read_end_mark(frames)
+        elif not value:
             self._events -= 1
-            if value and self._recognised:
-                self._reader.end("`[DONE]`", frames)
         else:
             frames += self._mend(value, error)
+
+    def _read_end_mark(self, frames: list[Frame]) -> None:
+        self._events -= 1
+        if self._recognised:
+            self._reader.end("`[DONE]`", frames)
 
     def _recognise(self) -> None:
         self._recognised = True

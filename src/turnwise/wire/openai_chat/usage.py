@@ -104,12 +104,14 @@ def _first(usage: dict[str, object], paths: tuple[tuple[str, ...], ...]) -> int:
 
 
 def _count(usage: dict[str, object], path: tuple[str, ...]) -> int:
-    value: object = usage
-    for key in path:
+    value: object = usage.get(path[0])
+    for key in path[1:]:
         if not is_object(value):
             return 0
         value = value.get(key)
-    return _whole_number(value)
+    if type(value) is int:  # nearly always, or none at all
+        return max(value, 0)
+    return 0 if value is None else _whole_number(value)
 
 
 def _whole_number(value: object) -> int:
