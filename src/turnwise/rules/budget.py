@@ -109,8 +109,19 @@ def output_reserve(limits: ModelLimits, *, settings: Settings) -> int:
 
     The user's `max_output_tokens` is a ceiling: more than it is never needed.
     """
-    ceilings = [limit for limit in (limits.max_output_tokens, settings.max_output_tokens) if limit is not None]
-    return min([window_of(limits) // OUTPUT_SHARE, *(ceilings or [UNKNOWN_OUTPUT_TOKENS])])
+    return _reserve(window_of(limits), ceiling_tokens=_ceiling(limits, settings=settings))
+
+
+def _reserve(window_tokens: int, *, ceiling_tokens: int | None) -> int:
+    return min(window_tokens // OUTPUT_SHARE, UNKNOWN_OUTPUT_TOKENS if ceiling_tokens is None else ceiling_tokens)
+
+
+def _ceiling(limits: ModelLimits, *, settings: Settings) -> int | None:
+    """What the model can give, or the user wants of it, whichever is less."""
+    most, own = limits.max_output_tokens, settings.max_output_tokens
+    if most is None or own is None:
+        return own if most is None else most
+    return min(most, own)
 
 
 def window_of(limits: ModelLimits) -> int:
@@ -123,14 +134,16 @@ def window_of(limits: ModelLimits) -> int:
 
 def prompt_capacity(limits: ModelLimits, *, settings: Settings) -> int:
     """The largest prompt, in tokens, that leaves the reserve; a larger one has to be compacted."""
-    capacity = window_of(limits) - output_reserve(limits, settings=settings)
+    window = window_of(limits)
+    capacity = window - _reserve(window, ceiling_tokens=_ceiling(limits, settings=settings))
     return capacity if limits.max_input_tokens is None else min(capacity, limits.max_input_tokens)
 
 
 def answer_floor(limits: ModelLimits, *, settings: Settings) -> int:
     """The least number of tokens that a response has to have; less only where the user, or the model, wants less."""
-    ceilings = (settings.max_output_tokens, limits.max_output_tokens, window_of(limits) // 4)
-    return min([MIN_ANSWER_TOKENS, *[ceiling for ceiling in ceilings if ceiling is not None]])
+    floor = min(MIN_ANSWER_TOKENS, window_of(limits) // 4)
+    ceiling = _ceiling(limits, settings=settings)
+    return floor if ceiling is None else min(floor, ceiling)
 
 
 def split_output(limits: ModelLimits, *, settings: Settings, prompt_tokens: int) -> OutputBudget | BudgetTooSmall:
@@ -144,13 +157,13 @@ def split_output(limits: ModelLimits, *, settings: Settings, prompt_tokens: int)
     room = window_of(limits) - prompt_tokens
     if room < floor or (limits.max_input_tokens is not None and prompt_tokens > limits.max_input_tokens):
         return BudgetTooSmall(prompt_tokens=prompt_tokens, room_tokens=max(0, room), needed_tokens=floor)
-    ceilings = [limit for limit in (limits.max_output_tokens, settings.max_output_tokens) if limit is not None]
-    if not ceilings and settings.reasoning_tokens:
+    ceiling = _ceiling(limits, settings=settings)
+    if ceiling is None and settings.reasoning_tokens:
         # A budget for reasoning needs a total that it is a part of.
-        ceilings = [settings.reasoning_tokens + UNKNOWN_OUTPUT_TOKENS]
-    if not ceilings:
+        ceiling = settings.reasoning_tokens + UNKNOWN_OUTPUT_TOKENS
+    if ceiling is None:
         return OutputBudget(max_tokens=None, reasoning_tokens=settings.reasoning_tokens)
-    max_tokens = min(room, *ceilings)
+    max_tokens = min(room, ceiling)
     reserve = min(max_tokens, output_reserve(limits, settings=settings))
     reasoning = _reasoning_share(limits, settings=settings, total_tokens=reserve, floor_tokens=floor)
     return OutputBudget(max_tokens=max_tokens, reasoning_tokens=reasoning, answer_tokens=max_tokens - (reasoning or 0))
@@ -359,12 +372,12 @@ def message_bytes(message: Message) -> int:
 
 def part_bytes(part: Part) -> int:
     match part:
-        case Text(text=text, opaque=opaque) | Reasoning(text=text, opaque=opaque):
-            size = _size(text) + _opaque_size(opaque)
-        case ToolCall(name=name, arguments=arguments, opaque=opaque):
-            size = _size(name) + _size(arguments) + _opaque_size(opaque)
-        case ToolResult(name=name, content=content):
-            size = _size(name) + sum([part_bytes(piece) for piece in content])
+        case Text() | Reasoning():
+            size = _size(part.text) + _opaque_size(part.opaque)
+        case ToolCall():
+            size = _size(part.name) + _size(part.arguments) + _opaque_size(part.opaque)
+        case ToolResult():
+            size = _size(part.name) + sum([part_bytes(piece) for piece in part.content])
         case File(media_type=kind, data=data):
             is_read = data is not None and not kind.startswith(("image/", "audio/", "video/"))
             size = max(FILE_BYTES, len(data or b"")) if is_read else FILE_BYTES

@@ -341,6 +341,9 @@ def _is_object(arguments: str) -> bool:
 def fit_result(result: ToolResult, *, call: ToolCall) -> ToolResult:
     """The result of exactly this call, never without content."""
     content = tuple([part for part in result.content if isinstance(part, File) or part.text.strip()])
+    is_its_own = (result.call_id, result.name, result.free_form) == (call.id, call.name, call.free_form)
+    if is_its_own and content and len(content) == len(result.content):
+        return result
     fitted = msgspec.structs.replace(
         result, call_id=call.id, name=call.name, free_form=call.free_form, content=content or (Text(NO_OUTPUT),)
     )

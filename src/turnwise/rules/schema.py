@@ -55,8 +55,12 @@ def fault_of_schema(schema: str) -> str | None:
 
 def schema_errors(schema: str, *, value: object) -> tuple[str, ...]:
     """Every way in which `value` misses `schema`, each with path, what was expected and what came; empty if it fits."""
+    validator = _validator(schema)
     # A decoded JSON value is what the validator takes; its stub cannot say so of `object`.
-    errors = list(_validator(schema).iter_errors(cast("str", value)))
+    given = cast("str", value)
+    if validator.is_valid(given):
+        return ()
+    errors = list(validator.iter_errors(given))
     shown = [_describe(error, schema=schema) for error in errors[:MAX_ERRORS]]
     if len(errors) > MAX_ERRORS:
         shown.append(f"... and {len(errors) - MAX_ERRORS} more")

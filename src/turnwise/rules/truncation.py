@@ -64,7 +64,7 @@ def find_cut(response: Response, *, limit_tokens: int | None, hands_out_objects:
         return None
     limited = response.finish is FinishReason.LENGTH or _at_limit(response, limit_tokens=limit_tokens)
     calls = calls_of(response.message)
-    last = _last_written(response)
+    last = _last_written(response) if limited else None
     cut = [
         CutCall(call=call, prefix=_prefix(call))
         for call in calls

@@ -132,8 +132,10 @@ class Books(msgspec.Struct, kw_only=True):
 
     def _close_calls(self, reported: Sequence[ToolResult], *, missing: str) -> None:
         """Give each call its one result, in call order; those of pending calls are handed in later."""
-        waiting = {call.id for call in self.pending}
-        calls = [call for call in self.calls if call.id not in waiting]
+        calls: Sequence[ToolCall] = self.calls
+        if self.pending:
+            waiting = {call.id for call in self.pending}
+            calls = [call for call in calls if call.id not in waiting]
         results, repairs = in_call_order(calls, own=self.results, reported=reported, missing=missing)
         self.repairs += repairs
         self.calls, self.results = (), {}

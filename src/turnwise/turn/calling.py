@@ -44,9 +44,11 @@ class Calling(Retrying, kw_only=True):
         self.calls, self.has_called = calls_of(adopted.message), True
         self.guarding = self.guarding.rejected(sorted_.misfits).judge(adopted.calls)
         read = self.room.read(sorted_.planned, config=self.config)
-        known = {**read, **self.guarding.answers(sorted_.planned, messages=self.messages, offers=self.offers)}
-        self.planned = tuple([plan for plan in sorted_.planned if plan.call.id not in known])
-        self.pending, self.results = sorted_.pending, {**sorted_.results, **known}
+        known = read | self.guarding.answers(sorted_.planned, messages=self.messages, offers=self.offers)
+        self.planned, self.pending, self.results = sorted_.planned, sorted_.pending, sorted_.results
+        if known:
+            self.planned = tuple([plan for plan in sorted_.planned if plan.call.id not in known])
+            self.results = sorted_.results | known
         self.last_text, self.said = text_of(response.message), ""
         self.empties, self.eaten, self.correcting = 0, 0, False
         return self._hook_before()
@@ -78,14 +80,16 @@ class Calling(Retrying, kw_only=True):
         return self._inspect()
 
     def _inspect(self) -> Command:
+        if self.config.policy is None:
+            return self._judge(())
         inspected = tuple([plan for plan in self.planned if self.offers[plan.call.name].inspected])
-        if inspected and self.config.policy is not None:
-            return InspectCalls(step=self.step, calls=inspected)
-        return self._judge(())
+        return InspectCalls(step=self.step, calls=inspected) if inspected else self._judge(())
 
     def _judge(self, facts: Sequence[CallFacts]) -> Command:
         policy = self.config.policy
         self.facts = {found.call_id: found for found in facts}
+        if policy is None and not [plan for plan in self.planned if self.offers[plan.call.name].asks_user]:
+            return self._start_tools()
         asked = questions(self.planned, offers=self.offers, attended=policy is not None and policy.attended)
         self._sift(asked)
         asks = asked.asks
@@ -157,12 +161,8 @@ class Calling(Retrying, kw_only=True):
     # after they ran
 
     def _ran(self, results: Sequence[ToolResult], *, children: Sequence[ChildReport]) -> Command:
-        self.children = (*self.children, *children)
-        grants = {plan.call.id: plan.grant for plan in self.planned}
-        for child in children:
-            share_usd = most_usd(grants.get(child.call_id))
-            if child.charged_usd is None and share_usd:
-                self.purse = self.purse.pays_unknown(share_usd)
+        if children:
+            self._pay_for(children)
         if self.planned and "after_tool" in self.config.hooks:
             calls = {plan.call.id: plan.call for plan in self.planned}
             reported = {id: error_result(call, text=NOT_REPORTED) for id, call in calls.items()}
@@ -179,6 +179,14 @@ class Calling(Retrying, kw_only=True):
             )
         return self._after_tools(results)
 
+    def _pay_for(self, children: Sequence[ChildReport]) -> None:
+        self.children = (*self.children, *children)
+        grants = {plan.call.id: plan.grant for plan in self.planned}
+        for child in children:
+            share_usd = most_usd(grants.get(child.call_id))
+            if child.charged_usd is None and share_usd:
+                self.purse = self.purse.pays_unknown(share_usd)
+
     def _hooked_after(self, outcomes: Sequence[HookOutcome]) -> Command:
         results = [self.results[plan.call.id] for plan in self.planned if plan.call.id in self.results]
         self.results = {**self.results, **changed_results(self.planned, results=results, outcomes=outcomes)}
@@ -193,7 +201,7 @@ class Calling(Retrying, kw_only=True):
 
     def _sift(self, sifted: Sifted) -> None:
         self.planned = sifted.planned
-        self.results = {**self.results, **sifted.results}
+        self.results = self.results | sifted.results
         if sifted.pending:
             waiting = {call.id for call in (*self.pending, *sifted.pending)}
             self.pending = tuple([call for call in self.calls if call.id in waiting])

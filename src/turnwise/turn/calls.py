@@ -36,7 +36,6 @@ def adopt(
 ) -> Adopted:
     """Correct names that can only mean one tool of those `on_offer`, split what is two calls in one, make ids unique, make
     the message fit for history. Changes nothing."""
-    effects = {name: offers[name].effect for name in on_offer}
     seen = set[str]()
     repairs: list[Repair] = []
     calls: list[ToolCall] = []
@@ -47,11 +46,12 @@ def adopt(
         if not isinstance(part, ToolCall):
             parts.append(part)
             continue
-        judged = judge_name(part.name, effects=effects, call_id=part.id)
-        if isinstance(judged, Corrected):
-            repairs.append(judged.repair)
-            part = msgspec.structs.replace(part, name=judged.name)
-        offer = offers.get(part.name)
+        if part.name not in on_offer:
+            judged = judge_name(part.name, effects={name: offers[name].effect for name in on_offer}, call_id=part.id)
+            if isinstance(judged, Corrected):
+                repairs.append(judged.repair)
+                part = msgspec.structs.replace(part, name=judged.name)
+        offer = offers.get(part.name) if part.alternatives else None
         pieces = split_glued(part, spec=offer.spec if offer else None)
         if len(pieces) > 1:
             repairs.append(

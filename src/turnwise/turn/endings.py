@@ -64,15 +64,17 @@ class Checking(msgspec.Struct, frozen=True, kw_only=True):
 def answer_text(message: Message) -> str:
     """The text, or what came in its place."""
     text = text_of(message)
+    if text.strip():
+        return text
     files = [part.media_type for part in message.parts if isinstance(part, File)]
-    return text if text.strip() or not files else f"(The answer is a file: {', '.join(files)}.)"
+    return text if not files else f"(The answer is a file: {', '.join(files)}.)"
 
 
 def in_call_order(
     calls: Sequence[ToolCall], *, own: Mapping[str, ToolResult], reported: Sequence[ToolResult], missing: str
 ) -> tuple[list[ToolResult], list[Repair]]:
     """One result for each of these calls: ours, the reported one, or the word that it is `missing`."""
-    ordered = {call.id for call in calls} - own.keys()
+    ordered = {call.id for call in calls if call.id not in own}
     by_id: dict[str, ToolResult] = {}
     repairs: list[Repair] = []
     for result in reported:

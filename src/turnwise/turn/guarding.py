@@ -60,7 +60,9 @@ class Guarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def rejected(self, calls: Sequence[ToolCall]) -> "Guarding":
         """`calls` of the response at hand were whole and did not fit their parameters."""
-        misfits = [beginning_of(call) for call in calls] if self.joined else []
+        if not self.joined:
+            return self
+        misfits = [beginning_of(call) for call in calls]
         return replace(self, joined=False, misfits=(*self.misfits, *misfits)[-MAX_VAIN:])
 
     def is_misfit(self, call: ToolCall) -> bool:
@@ -107,7 +109,8 @@ class Guarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The guard that knows the judged step too, and its results, the last with a word to a model that repeats itself."""
         if self.judged is None or not results:
             return replace(self, judged=None), tuple(results)
-        spared = frozenset([name for name, offer in offers.items() if offer.repeatable])
+        called = [(seen.tool, offers.get(seen.tool)) for seen in self.judged.calls]
+        spared = frozenset([name for name, offer in called if offer is not None and offer.repeatable])
         guard, loop = self.guard.after(self.judged, results=results, spared=spared)
         closed = replace(self, guard=guard, judged=None, ends=self.judged.ends)
         if loop is None:

@@ -113,13 +113,15 @@ class Turn(Scripting, kw_only=True):
         if isinstance(event, MessageArrived):  # the command at hand goes on as it is
             self._put_by((event.message,))
             return self._at_hand
-        match event:
-            case TurnStarted():
-                command = self._resume(self.calls) if self.calls else self._begin_step()
+        match event:  # the events of a plain step first
+            case ResponseReceived():
+                command = self._take(event.response, jitter=event.jitter)
+            case ToolsFinished():
+                command = self._ran(event.results, children=event.children)
             case StepPrepared():
                 command = self._ask_as_prepared(event)
-            case ResponseReceived(response=response, jitter=jitter):
-                command = self._take(response, jitter=jitter)
+            case TurnStarted():
+                command = self._resume(self.calls) if self.calls else self._begin_step()
             case RequestFailed(fault=fault, partial=partial, jitter=jitter, sent=sent):
                 self._count(partial)
                 if not sent:
@@ -136,8 +138,6 @@ class Turn(Scripting, kw_only=True):
                 command = self._hooked(outcomes)
             case Asked(approvals=approvals):
                 command = self._asked(approvals)
-            case ToolsFinished(results=results, children=children):
-                command = self._ran(results, children=children)
             case ScriptCalled(call_id=call_id, calls=calls):
                 command = self._script_called(call_id, calls=calls)
             case ScriptFinished(call_id=call_id, text=text, is_error=is_error):

@@ -18,6 +18,7 @@ from turnwise.rules.budget import (
     grown,
     measured,
     message_bytes,
+    part_bytes,
     prompt_capacity,
     request_bytes,
     split_output,
@@ -38,7 +39,7 @@ from turnwise.rules.compaction import (
     resized,
     weighed,
 )
-from turnwise.rules.result_size import READ_RESULT, read_back, result_limit, shorten
+from turnwise.rules.result_size import MIN_RESULT_BYTES, READ_RESULT, read_back, result_limit, shorten
 from turnwise.rules.told_limits import corrected, read_told, recounted, refused, tells_of_prompt
 from turnwise.turn.asking import Asking, build_request
 from turnwise.turn.commands import PlannedCall
@@ -118,12 +119,13 @@ class Room(msgspec.Struct, kw_only=True):
         self, results: Sequence[ToolResult], *, told: Sequence[ToolResult], config: TurnConfig
     ) -> list[ToolResult]:
         """The results as history takes them: of bounded size, with the words that the guard added (`told`) whole."""
-        if config.room != "compact":
+        if config.room != "compact" or max(map(part_bytes, results), default=0) <= MIN_RESULT_BYTES:
             return list(told)
         limit = result_limit(self._capacity_by_guess(config), results=len(results))
+        handle = handle_of(config)
         entered: list[ToolResult] = []
         for result, noted in zip(results, told, strict=True):
-            short = shorten(result, limit_bytes=limit, handle=handle_of(config))
+            short = shorten(result, limit_bytes=limit, handle=handle)
             if short is result:
                 entered.append(noted)
                 continue
@@ -134,8 +136,8 @@ class Room(msgspec.Struct, kw_only=True):
 
     def read(self, planned: Sequence[PlannedCall], *, config: TurnConfig) -> dict[str, ToolResult]:
         """The results of those calls that read a shortened result: the turn knows them itself."""
-        calls = [plan for plan in planned if plan.call.name == handle_of(config)]
-        if not calls:
+        calls = [plan for plan in planned if plan.call.name == READ_RESULT.name]
+        if not calls or not reads_results(config):
             return {}
         page = max(
             MIN_PAGE_BYTES, result_limit(self._capacity_by_guess(config), results=len(planned)) - PAGE_FRAME_BYTES
@@ -152,9 +154,10 @@ class Room(msgspec.Struct, kw_only=True):
 
     def weigh(self, messages: Sequence[Message]) -> None:
         """Take in the messages that came since."""
-        for message in messages[len(self.sizes) :]:
-            self.sizes.append(message_bytes(message))
-            self.prompt = grown(self.prompt, added_bytes=self.sizes[-1])
+        if len(self.sizes) < len(messages):
+            sizes = [message_bytes(message) for message in messages[len(self.sizes) :]]
+            self.sizes += sizes
+            self.prompt = grown(self.prompt, added_bytes=sum(sizes))
 
     def bytes_from(self, place: int, *, messages: Sequence[Message]) -> int:
         """The bytes of the messages from `place` on: those that came since are weighed, the others known by their sum."""
@@ -191,11 +194,15 @@ class Room(msgspec.Struct, kw_only=True):
             self.stuck = self.stuck or no_news
             return False
         settings = prepared.settings or config.settings
+        capacity = prompt_capacity(config.model_limits, settings=settings)
+        if self.prompt.tokens <= capacity and not (overflowed or no_news):  # as nearly always
+            self.unanswered = None
+            return self.planned is not None
         planned = plan(
             messages,
             sizes=self.sizes,
             prompt=self.prompt,
-            capacity_tokens=prompt_capacity(config.model_limits, settings=settings),
+            capacity_tokens=capacity,
             window_tokens=window_of(config.model_limits),
             input_tokens=config.model_limits.max_input_tokens,
             handle=handle_of(config),
@@ -231,8 +238,10 @@ class Room(msgspec.Struct, kw_only=True):
         if self.stuck:
             return None
         limits = config.model_limits
-        added = sum([message_bytes(Message("user", (Text(text),))) for text in trailing])
-        size = grown(self.prompt, added_bytes=added)
+        size = self.prompt
+        if trailing:
+            added = sum([message_bytes(Message("user", (Text(text),))) for text in trailing])
+            size = grown(size, added_bytes=added)
         found = split_output(limits, settings=settings, prompt_tokens=size.tokens)
         if isinstance(found, OutputBudget):
             return with_budget(settings, budget=found)
@@ -401,4 +410,5 @@ def knows_window(limits: ModelLimits) -> bool:
 
 
 def with_limits(config: TurnConfig, *, limits: ModelLimits) -> TurnConfig:
-    return config if limits == config.model_limits else msgspec.structs.replace(config, model_limits=limits)
+    same = limits is config.model_limits or limits == config.model_limits
+    return config if same else msgspec.structs.replace(config, model_limits=limits)

@@ -39,7 +39,8 @@ class Scripting(Calling, kw_only=True):
     def _start_tools(self) -> Command:
         if self.programs is None:
             self.due = tuple([plan for plan in self.planned if self.offers[plan.call.name].script])
-            self.planned = tuple([plan for plan in self.planned if not self.offers[plan.call.name].script])
+            if self.due:
+                self.planned = tuple([plan for plan in self.planned if not self.offers[plan.call.name].script])
         elif self.pending:
             self.results |= {call.id: error_result(call, text=LEFT_FOR_LATER) for call in self.pending}
             self.pending, self.asks = (), ()
