@@ -289,6 +289,7 @@ def test_a_ledger_that_knew_no_programs_is_kept(tmp_path: Path) -> None:
         pen = journal.begin_turn(turn_id="t1", session_id="s1", folder="/here", title="first")
         pen.request_leaves(RequestSent(number=1, purpose="step", url="", body_sha256="", body_bytes=3), entry)
         pen.request_became(entry)
+        pen.write()
     connection = sqlite3.connect(path)
     connection.executescript(
         "alter table request drop column programs; alter table request drop column program_calls; pragma user_version = 3;"

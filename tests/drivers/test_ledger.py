@@ -298,6 +298,7 @@ def written(journal: Journal, *entries: LedgerEntry) -> None:
                 )
                 pen.request_leaves(sent, one)
                 pen.request_became(one)
+        pen.write()
 
 
 def test_totals_tell_what_is_known_and_what_is_not(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-import msgspec
-
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.exchange import Exchange
 from turnwise.drivers.journal import RequestSent, TurnJournal
@@ -59,10 +57,10 @@ class Bookkeeper:
             ledger=self.ledger,
             path=self._path,
             provider=self._provider,
+            started=self._clock.now(),
+            sent_bytes=sent.body_bytes,
+            programs=(0, 0) if self._number else self._early,
         )
-        entry = msgspec.structs.replace(entry, started=self._clock.now(), sent_bytes=sent.body_bytes)
-        if not self._number:
-            entry = programmed_entry(entry, programs=self._early[0], calls=self._early[1])
         self._number = order.number
         if self._journal is not None:
             self._journal.request_leaves(sent, entry)
@@ -77,20 +75,22 @@ class Bookkeeper:
         self, entry: LedgerEntry, exchange: Exchange, *, event: ResponseReceived | RequestFailed | None
     ) -> None:
         """What came of it, and its price. Without an event it was cancelled."""
+        first_s, received_bytes = exchange.first_event_s, exchange.received_bytes
         match event:
             case ResponseReceived(response=response):
-                received = Received(response=response, fault=response.fault)
+                received = Received(
+                    response=response, fault=response.fault, first_event=first_s, received_bytes=received_bytes
+                )
             case RequestFailed(partial=partial, fault=fault):
-                received = Received(partial=partial, fault=fault)
+                received = Received(partial=partial, fault=fault, first_event=first_s, received_bytes=received_bytes)
             case None:
-                received = Received(partial=exchange.arrived(), cancelled=True)
+                partial = exchange.arrived()
+                received = Received(partial=partial, cancelled=True, first_event=first_s, received_bytes=received_bytes)
         find = self._find_price
         self._note(
             ended_entry(
                 entry,
-                msgspec.structs.replace(
-                    received, first_event=exchange.first_event_s, received_bytes=exchange.received_bytes
-                ),
+                received,
                 ended=self._clock.now(),
                 row=None if find is None else find(entry.model, entry.started),
                 billed_in_step=self.ledger.billed_in_step(entry),

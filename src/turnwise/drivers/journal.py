@@ -18,12 +18,13 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NamedTuple, Self
+from types import TracebackType
+from typing import Literal, NoReturn, Self, get_args
 
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.ledger import INSERT, LEDGER_PROGRAMS, LEDGER_SCHEMA, UPDATE, LedgerEntry, Value, values_of
+from turnwise.drivers.ledger import LEAVES, LEDGER_PROGRAMS, LEDGER_SCHEMA, LedgerEntry, update_of, values_before
 from turnwise.drivers.ledger_queries import LedgerReader
 from turnwise.drivers.owners import is_alive, our_name
 from turnwise.errors import CallerError, TurnwiseBug
@@ -90,6 +91,7 @@ class ToolsStarted(msgspec.Struct, frozen=True, kw_only=True, tag="tools_started
 
 
 Record = Event | RequestSent | ToolsStarted
+_KINDS = {kind: str(kind.__struct_config__.tag) for kind in get_args(Record)}
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Record).decode
@@ -141,27 +143,60 @@ def journal_path(env: Mapping[str, str]) -> Path:
     return folder / "turnwise" / "journal.db"
 
 
+class _Use:
+    """The connection, for as long as one thread has it."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._lock.acquire()
+        return self._connection
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        self._lock.release()
+        if isinstance(error, sqlite3.Error):
+            _raise_explained(error)
+
+
+class _Transaction:
+    """IMMEDIATE: the lock is taken at once, so that waiting for another process happens here and cannot dead-lock."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection.execute("begin immediate")
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        try:
+            if error is None:
+                self._connection.execute("commit")
+        finally:
+            if self._connection.in_transaction:  # SQLite has rolled back by itself where the disk is full
+                self._connection.execute("rollback")
+
+
 class _File:
     """The connection, for one thread at a time: a transaction belongs to the connection, so another thread's statements would
     fall into it, and vanish if it is rolled back."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._lock = threading.Lock()
+        self._use = _Use(connection)
 
-    @contextmanager
-    def statement(self) -> Generator[sqlite3.Connection]:
+    def statement(self) -> _Use:
         """For a single statement, its rows fetched inside: it is a transaction of its own."""
-        with _explained(), self._lock:
-            yield self._connection
+        return self._use
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Connection]:
-        with self.statement() as connection, _transaction(connection):
+        with self._use as connection, _Transaction(connection):
             yield connection
 
     def close(self) -> None:
-        with self._lock:
+        with self._use:
             self._connection.close()
 
 
@@ -179,7 +214,9 @@ class TurnJournal:
         self._epoch = epoch
         self._clock = clock
         self._seq = 0
-        self._waiting: list[_Row] = []
+        self._waiting: list[_EventRow] = []
+        self._became: dict[int, LedgerEntry] = {}  # requests whose entries wait, too
+        self._rows_of_requests: dict[int, int] = {}  # of the ledger's table, by the request's number
         self._has_ended = False
 
     def append(self, record: Record) -> None:
@@ -192,37 +229,52 @@ class TurnJournal:
 
     def write(self) -> None:
         """On return nothing waits any more."""
-        if self._waiting:
+        if self._waiting or self._became:
             self._write(self._waiting)
 
     def request_leaves(self, record: RequestSent, entry: LedgerEntry) -> None:
         """Write down a request before its first byte leaves: the record and its entry of the ledger, both or none."""
-        self._write((*self._waiting, self._row_of(record), _Row(INSERT, values_of(entry))))
+        self._write((*self._waiting, self._row_of(record)), leaves=entry)
 
     def request_became(self, entry: LedgerEntry) -> None:
         """Complete a request's entry, with what comes next. It is kept even if another process has taken the turn over: it
         was sent."""
-        self._waiting.append(_Row(UPDATE, values_of(entry)))
+        self._became[entry.number] = entry
         if self._has_ended:  # one that was left behind: nothing comes next
             self.write()
 
-    def _row_of(self, record: Record) -> "_Row":
+    def _row_of(self, record: Record) -> "_EventRow":
         self._seq += 1
-        kind = type(record).__struct_config__.tag
         body = _encode(record).decode()
-        return _Row(_EVENT, (self._seq, kind, body, self._clock.now(), self._turn_id, self._epoch))
+        return self._seq, _KINDS[type(record)], body, self._clock.now(), self._turn_id, self._epoch
 
-    def _write(self, rows: Sequence["_Row"]) -> None:
+    def _write(self, events: Sequence["_EventRow"], *, leaves: LedgerEntry | None = None) -> None:
         """All in one transaction. Where the turn is another's, nothing but what became of our requests is kept."""
-        is_ours = True
-        with self._file.statement() if len(rows) == 1 else self._file.transaction() as connection:
-            for statement, values in rows:
-                if is_ours or statement is UPDATE:
-                    cursor = connection.execute(statement, values)
-                    is_ours = is_ours and (statement is not _EVENT or cursor.rowcount == 1)
+        with self._file.statement() as connection:
+            if leaves is None and len(events) + len(self._became) == 1:
+                is_ours = self._execute(events, connection=connection, leaves=None)
+            else:
+                with _Transaction(connection):
+                    is_ours = self._execute(events, connection=connection, leaves=leaves)
         self._waiting = []
+        self._became = {}
         if not is_ours:
             raise CallerError("another process has taken this turn over; this run ends here")
+
+    def _execute(
+        self, events: Sequence["_EventRow"], *, connection: sqlite3.Connection, leaves: LedgerEntry | None
+    ) -> bool:
+        """False where the turn is another's."""
+        is_ours = True
+        for entry in self._became.values():
+            connection.execute(*update_of(entry, row_id=self._rows_of_requests[entry.number]))
+        for values in events:
+            is_ours = is_ours and connection.execute(_EVENT, values).rowcount == 1
+        if is_ours and leaves is not None:
+            row_id = connection.execute(LEAVES, values_before(leaves)).lastrowid
+            assert row_id is not None, "it was inserted"
+            self._rows_of_requests[leaves.number] = row_id
+        return is_ours
 
     def close(self, result: TurnResult) -> None:
         """The turn has ended: note how, for the list of sessions."""
@@ -253,13 +305,8 @@ class TurnJournal:
                 )
 
 
-class _Row(NamedTuple):
-    """A statement and its values."""
-
-    statement: str
-    values: tuple[object, ...] | dict[str, Value]
-
-
+_EventRow = tuple[int, str, str, float, str, int]
+"""The values of `_EVENT`."""
 _EVENT = (
     "insert into event (turn, seq, epoch, kind, body, t)"
     " select id, ?, epoch, ?, ?, ? from turn where id = ? and epoch = ? and status = 'running'"
@@ -280,7 +327,7 @@ class Journal:
         Raises CallerError where the file is no journal, is damaged, is from a newer turnwise, or cannot be written.
         """
         path = None if path is None else Path(path)
-        with _explained(path):
+        try:
             if path is not None:
                 _make_private(path)
             connection = sqlite3.connect(
@@ -291,6 +338,8 @@ class Journal:
             except BaseException:
                 connection.close()
                 raise
+        except sqlite3.Error as error:
+            _raise_explained(error, path)
         return cls(_File(connection), clock=clock)
 
     def __enter__(self) -> Self:
@@ -479,7 +528,7 @@ def _prepare(connection: sqlite3.Connection, path: Path | None, *, synchronous: 
     connection.execute(f"pragma synchronous = {synchronous}")
     _check_version(connection, path)
     _switch_to_wal(connection)
-    with _transaction(connection):
+    with _Transaction(connection):
         version = _check_version(connection, path)
         if version == 0:
             for statement in SCHEMA.split(";"):
@@ -521,33 +570,18 @@ def _check_version(connection: sqlite3.Connection, path: Path | None) -> int:
     return version
 
 
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Generator[None]:
-    """IMMEDIATE: the lock is taken at once, so that waiting for another process happens here and cannot dead-lock."""
-    connection.execute("begin immediate")
-    try:
-        yield
-        connection.execute("commit")
-    except BaseException:
-        if connection.in_transaction:  # SQLite has rolled back by itself where the disk is full
-            connection.execute("rollback")
-        raise
-
-
-@contextmanager
-def _explained(path: Path | None = None) -> Generator[None]:
+def _raise_explained(error: sqlite3.Error, path: Path | None = None) -> NoReturn:
     """SQLite's failures as a caller's: each says what to do."""
     name = f"the journal `{path}`" if path else "the journal"
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        text = str(error)
-        if "locked" in text or "busy" in text:
-            raise CallerError(f"{name} is held by another process for more than {BUSY_S:g} s") from None
-        raise CallerError(f"{name} cannot be used: {text}") from None
-    except (sqlite3.ProgrammingError, sqlite3.IntegrityError, sqlite3.InterfaceError) as error:
-        raise TurnwiseBug(f"{name}: {error}") from error
-    except sqlite3.DatabaseError as error:
-        raise CallerError(
-            f"{name} is damaged or no SQLite file ({error}): move it away, or set TURNWISE_STATE_DIR to another folder"
-        ) from None
+    match error:
+        case sqlite3.OperationalError():
+            text = str(error)
+            if "locked" in text or "busy" in text:
+                raise CallerError(f"{name} is held by another process for more than {BUSY_S:g} s") from None
+            raise CallerError(f"{name} cannot be used: {text}") from None
+        case sqlite3.ProgrammingError() | sqlite3.IntegrityError() | sqlite3.InterfaceError():
+            raise TurnwiseBug(f"{name}: {error}") from error
+        case _:
+            raise CallerError(
+                f"{name} is damaged or no SQLite file ({error}): move it away, or set TURNWISE_STATE_DIR to another folder"
+            ) from None

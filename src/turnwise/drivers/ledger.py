@@ -5,6 +5,7 @@ whose outcome nobody knows: its process went away, and the provider may have bil
 sub-agents stand in one ledger, each with the path that leads to it.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Literal
@@ -116,7 +117,9 @@ class Ledger:
         self.root_session = root_session
         self.root_turn = root_turn
         self._entries: dict[tuple[str, int], LedgerEntry] = {}
-        self._numbers: dict[tuple[str, int], list[int]] = {}  # turn and step -> those of its requests, in order
+        self._billed: dict[
+            tuple[str, int], set[int]
+        ] = {}  # turn and step -> those of its requests that billed the step
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -124,8 +127,8 @@ class Ledger:
 
     def put(self, entry: LedgerEntry) -> None:
         """Enter it, or what has become of it."""
-        if (entry.turn, entry.number) not in self._entries:
-            self._numbers.setdefault((entry.turn, entry.step), []).append(entry.number)
+        if entry.plan == "step" and entry.usd:
+            self._billed.setdefault((entry.turn, entry.step), set()).add(entry.number)
         self._entries[entry.turn, entry.number] = entry
 
     def get(self, turn: str, number: int) -> LedgerEntry | None:
@@ -133,9 +136,7 @@ class Ledger:
 
     def billed_in_step(self, entry: LedgerEntry) -> int:
         """The requests of its turn's step before it that a plan by step has billed."""
-        numbers = self._numbers.get((entry.turn, entry.step), ())
-        earlier = [self._entries[entry.turn, number] for number in numbers if number < entry.number]
-        return sum(1 for one in earlier if one.plan == "step" and one.usd)
+        return sum([number < entry.number for number in self._billed.get((entry.turn, entry.step), ())])
 
     def cost(self, *, turn: str | None = None) -> Cost:
         """Of all, or of one turn without its sub-agents."""
@@ -147,9 +148,18 @@ def cost_of(entries: Sequence[LedgerEntry]) -> Cost:
 
 
 def entry_of(
-    order: SendRequest, *, session: str, turn: str, ledger: Ledger, path: tuple[str, ...], provider: str
+    order: SendRequest,
+    *,
+    session: str,
+    turn: str,
+    ledger: Ledger,
+    path: tuple[str, ...],
+    provider: str,
+    started: float,
+    sent_bytes: int,
+    programs: tuple[int, int] = (0, 0),
 ) -> LedgerEntry:
-    """The entry of a request that has not left yet: time and size are still to come."""
+    """The entry of a request that is about to leave. `programs` have run before it, with so many calls."""
     return LedgerEntry(
         session=session,
         turn=turn,
@@ -162,8 +172,10 @@ def entry_of(
         retry_of=order.retry_of,
         provider=provider,
         model=order.request.model,
-        started=0.0,
-        sent_bytes=0,
+        started=started,
+        sent_bytes=sent_bytes,
+        programs=programs[0],
+        program_calls=programs[1],
     )
 
 
@@ -182,7 +194,7 @@ def ended_entry(
         row=row,
         fate="whole" if is_whole else "refused" if is_refused else "broken",
         billed_in_step=billed_in_step,
-        apart="" if response is None else billed_apart(response),
+        apart=billed_apart(response) if response is not None and row is not None and row.plan == "tokens" else "",
     )
     known = price if isinstance(price, Priced) else None
     return msgspec.structs.replace(
@@ -191,7 +203,7 @@ def ended_entry(
         ended=ended,
         received_bytes=received.received_bytes,
         outcome=CANCELLED if received.cancelled else OK if fault is None else str(fault.kind),
-        calls=0 if response is None else sum(isinstance(part, ToolCall) for part in response.message.parts),
+        calls=0 if response is None else sum([isinstance(part, ToolCall) for part in response.message.parts]),
         usage=usage,
         plan=None if row is None else row.plan,
         usd=None if known is None else known.usd,
@@ -212,19 +224,24 @@ def discarded_entry(entry: LedgerEntry) -> LedgerEntry:
     return msgspec.structs.replace(entry, discarded=True, outcome=outcome)
 
 
-# What an entry is in the table; the key (turn, number) never changes.
-COLUMNS = (
-    "session turn root_session root_turn path number step purpose retry_of provider model started first_event ended "
-    "sent_bytes received_bytes outcome discarded calls programs program_calls input_tokens output_tokens "
-    "reasoning_tokens cache_read_tokens cache_write_tokens provider_usage plan usd usd_pico priced_by price_note "
-    "cache_saved_usd cache_saved_pico"
+# What an entry is in the table: what is known when its request leaves, and what comes of it.
+_BEFORE = (
+    "session turn root_session root_turn path number step purpose retry_of provider model started sent_bytes"
 ).split()
-_PLAIN = tuple([name for name in COLUMNS if name in LedgerEntry.__struct_fields__])
-_AFTERWARDS = COLUMNS[COLUMNS.index("first_event") :]
-INSERT = f"insert into request ({', '.join(COLUMNS)}) values ({', '.join(f':{name}' for name in COLUMNS)})"
-UPDATE = f"update request set {', '.join(f'{name} = :{name}' for name in _AFTERWARDS)} where turn = :turn and number = :number"
+_EARLY = "programs program_calls".split()  # an approval may have begun them before the request leaves; more may come
+_AFTERWARDS = (
+    "first_event ended received_bytes outcome discarded calls input_tokens output_tokens reasoning_tokens "
+    "cache_read_tokens cache_write_tokens provider_usage plan usd usd_pico priced_by price_note cache_saved_usd "
+    "cache_saved_pico"
+).split()
+COLUMNS = (*_BEFORE, *_EARLY, *_AFTERWARDS)
+# Values go by place: with names, SQLite looks for each of 34 among all of them.
+_LEAVING = (*_BEFORE, *_EARLY)
+LEAVES = f"insert into request ({', '.join(_LEAVING)}) values ({', '.join('?' * len(_LEAVING))})"
+INSERT = f"insert into request ({', '.join(COLUMNS)}) values ({', '.join('?' * len(COLUMNS))})"
 
 Value = str | int | float | None
+NO_COUNTS = (None, None, None, None, None, None)
 
 # Beside the exact text of an amount stands the same in millionths of a millionth of a dollar, where it is a whole number of
 # them: the sum of 100,000 takes SQLite 10 ms, and Python 100. A price by the token is one (six places, by the million).
@@ -232,25 +249,77 @@ PICO = Decimal("1E-12")
 MOST_PICO_USD = 1000  # as much as fits into 64 bits 9,000 times
 
 
-def values_of(entry: LedgerEntry) -> dict[str, Value]:
+def values_of(entry: LedgerEntry) -> tuple[Value, ...]:
     """The entry as columns: money as the decimal's own text, nothing where nothing is known."""
-    usage = entry.usage
-    plain: dict[str, Value] = {name: getattr(entry, name) for name in _PLAIN}
-    return {
-        **plain,
-        "path": msgspec.json.encode(entry.path).decode(),
-        "discarded": int(entry.discarded),
-        "usd": _text(entry.usd),
-        "usd_pico": pico(entry.usd),
-        "cache_saved_usd": _text(entry.cache_saved_usd),
-        "cache_saved_pico": pico(entry.cache_saved_usd),
-        "input_tokens": None if usage is None else usage.input_tokens,
-        "output_tokens": None if usage is None else usage.output_tokens,
-        "reasoning_tokens": None if usage is None else usage.reasoning_tokens,
-        "cache_read_tokens": None if usage is None else usage.cache_read_tokens,
-        "cache_write_tokens": None if usage is None else usage.cache_write_tokens,
-        "provider_usage": None if usage is None else usage.provider,
-    }
+    return (*values_before(entry), *values_afterwards(entry)[len(_EARLY) :])
+
+
+def values_before(entry: LedgerEntry) -> tuple[Value, ...]:
+    """Those that it has when its request leaves (`LEAVES`)."""
+    return (
+        entry.session,
+        entry.turn,
+        entry.root_session,
+        entry.root_turn,
+        msgspec.json.encode(entry.path).decode() if entry.path else "[]",
+        entry.number,
+        entry.step,
+        entry.purpose,
+        entry.retry_of,
+        entry.provider,
+        entry.model,
+        entry.started,
+        entry.sent_bytes,
+        entry.programs,
+        entry.program_calls,
+    )
+
+
+def update_of(entry: LedgerEntry, *, row_id: int) -> tuple[str, list[Value]]:
+    """The statement that completes its row, and the values. What is not known is not named: it is null already, and `sqlite3`
+    takes as long for one None as for ten numbers."""
+    values = values_afterwards(entry)
+    known = [value for value in values if value is not None]
+    return _update(tuple([value is not None for value in values])), [*known, row_id]
+
+
+@functools.lru_cache(maxsize=64)
+def _update(known: tuple[bool, ...]) -> str:
+    names = [name for name, is_known in zip((*_EARLY, *_AFTERWARDS), known, strict=True) if is_known]
+    return f"update request set {', '.join([f'{name} = ?' for name in names])} where id = ?"
+
+
+def values_afterwards(entry: LedgerEntry) -> tuple[Value, ...]:
+    """Those that come of its request."""
+    usage, usd, saved = entry.usage, entry.usd, entry.cache_saved_usd
+    counts = NO_COUNTS
+    if usage is not None:
+        counts = (
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.reasoning_tokens,
+            usage.cache_read_tokens,
+            usage.cache_write_tokens,
+            usage.provider,
+        )
+    return (
+        entry.programs,
+        entry.program_calls,
+        entry.first_event,
+        entry.ended,
+        entry.received_bytes,
+        entry.outcome,
+        int(entry.discarded),
+        entry.calls,
+        *counts,
+        entry.plan,
+        _text(usd),
+        pico(usd),
+        entry.priced_by,
+        entry.price_note,
+        _text(saved),
+        pico(saved),
+    )
 
 
 def entry_from(columns: Mapping[str, Value]) -> LedgerEntry:
