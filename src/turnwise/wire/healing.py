@@ -31,6 +31,16 @@ def skipped(kind: str, text: bytes | str) -> str:
     return kind if any(mark in shown for mark in '{}[]"') else "noise_skipped"
 
 
+def is_utf8(text: bytes) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def decode_text(text: bytes) -> tuple[str, bool]:
     """The text, and whether bytes in it were no UTF-8: they became replacement characters."""
     try:

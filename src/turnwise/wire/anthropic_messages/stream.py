@@ -5,6 +5,9 @@ kinds without a word of ours become ProviderItems, whole and in place.
 Source: API docs, "Streaming Messages"; anthropic-python 2.12, lib/streaming/_beta_messages.py (`accumulate_event`).
 """
 
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
 import msgspec
 
 from turnwise.vocab import (
@@ -81,6 +84,35 @@ class _Event(msgspec.Struct, gc=False):
     usage: msgspec.Raw = msgspec.Raw(b"")
 
 
+class _Text(msgspec.Struct, gc=False, tag="text_delta"):
+    piece: str = msgspec.field(name="text")
+
+
+class _Input(msgspec.Struct, gc=False, tag="input_json_delta"):
+    piece: str = msgspec.field(name="partial_json")
+
+
+class _Thinking(msgspec.Struct, gc=False, tag="thinking_delta"):
+    piece: str = msgspec.field(name="thinking")
+
+
+Kind = TypeVar("Kind", _Text, _Input, _Thinking)
+
+
+class _More(msgspec.Struct, Generic[Kind], gc=False, tag="content_block_delta"):
+    """An event that brings more of a block, and nothing else."""
+
+    index: int
+    delta: Kind
+
+
+_decode_more: dict[str | None, Callable[[bytes], list[_More[_Text]] | list[_More[_Input]] | list[_More[_Thinking]]]] = {
+    "text_delta": msgspec.json.Decoder(list[_More[_Text]]).decode,
+    "input_json_delta": msgspec.json.Decoder(list[_More[_Input]]).decode,
+    "thinking_delta": msgspec.json.Decoder(list[_More[_Thinking]]).decode,
+}
+TOGETHER = 4  # values of a run from which on it pays to decode them at once
+
 _event = msgspec.json.Decoder(_Event)
 _lenient_event = msgspec.json.Decoder(_Event, strict=False)
 
@@ -139,6 +171,8 @@ class MessagesStreamDecoder:
         return frames
 
     def _read_run(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
+        if len(values) >= TOGETHER and self._seen and self._read_together(values, frames):
+            return
         decode = _event.decode
         for value in values:
             try:
@@ -162,6 +196,32 @@ class MessagesStreamDecoder:
                     self._read(event, value, name, frames)
             except UNREADABLE:
                 self._heal(value, name, frames)
+
+    def _read_together(self, values: list[bytes], frames: list[Frame]) -> bool:
+        """Read events that all bring more of one block. False where one of them does not, and nothing was taken."""
+        try:
+            first = _event.decode(values[0])
+            decode = None if first.delta is None else _decode_more.get(first.delta.type)
+            block = None if first.index is None else self._names.get(first.index)
+            if decode is None or first.index is None or block is None:
+                return False
+            events = decode(b"[" + b",".join(values) + b"]")
+        except UNREADABLE:
+            return False
+        index = first.index
+        pieces = [event.delta.piece for event in events if event.index == index]
+        opened = self._open.get(index)
+        if not len(pieces) == len(events) == len(values) or not all(pieces) or (opened is not None and opened.is_item):
+            return False
+        if decode is _decode_more["text_delta"]:
+            frames += [TextDelta(piece, block) for piece in pieces]
+        elif decode is _decode_more["thinking_delta"]:
+            frames += [ReasoningDelta(piece, block) for piece in pieces]
+        else:
+            if opened is not None:
+                opened.held = None
+            frames += [ToolCallDelta(block=block, arguments=piece) for piece in pieces]
+        return True
 
     def finish(self) -> list[Frame]:
         if self._ended:

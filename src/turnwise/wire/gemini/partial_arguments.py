@@ -78,7 +78,11 @@ class PartialArguments:
     def add_strings(self, strings: list[str], *, continues: bool) -> list[str]:
         """`add` for pieces of the string at hand; `continues` is what the last one says."""
         self._continues = continues
-        values = [_escaped(string) for string in strings]
+        # What `_escaped` does, without a call for each: this is where long arguments come by.
+        values = [
+            string if string.isprintable() and '"' not in string and "\\" not in string else _escaped(string)
+            for string in strings
+        ]
         self._values[-1][1].extend(values)
         return values
 

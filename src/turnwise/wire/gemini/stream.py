@@ -171,9 +171,8 @@ class ChunkReader:
             strings = self._alike.strings(texts, start=start)
             if strings:
                 call.is_new = False
-                block = call.block
-                for value in call.arguments.add_strings(strings, continues=rest.continues):
-                    frames.append(ToolCallDelta(block=block, arguments=value))
+                block, values = call.block, call.arguments.add_strings(strings, continues=rest.continues)
+                frames += [ToolCallDelta(block=block, arguments=value) for value in values]
         else:
             strings, block = self._alike.strings(texts, start=start), self._block
             if rest.kind == "text":

@@ -21,6 +21,8 @@ CACHE_WRITE = (("prompt_tokens_details", "cache_write_tokens"), ("cache_creation
 
 MAX_DIGITS = 16  # longer ones are no counts of tokens
 
+_decode_object = msgspec.json.Decoder(dict[str, object]).decode
+
 
 class UsageReader:
     """Merges the usage objects of one response: a later count replaces an earlier one, null and a missing one do not."""
@@ -39,14 +41,13 @@ class UsageReader:
             return None
         self._last = text
         try:
-            usage = msgspec.json.decode(text, type=dict[str, object])
+            usage = _decode_object(text)
         except UNREADABLE:
             return None
-        said = {key: value for key, value in usage.items() if value is not None}
         if not self._merged:
             self._merged = usage  # as it came, nulls included
         else:
-            self._merged = {**self._merged, **said}
+            self._merged = {**self._merged, **{key: value for key, value in usage.items() if value is not None}}
         return counted(self._merged, excludes_reasoning=self._excludes_reasoning)
 
 
@@ -74,7 +75,7 @@ def encode_usage(usage: Usage) -> msgspec.Raw:
     """The provider's own object where it says the same in this family's words, else one in OpenAI's."""
     if usage.provider:
         try:
-            own = msgspec.json.decode(usage.provider, type=dict[str, object])
+            own = _decode_object(usage.provider)
         except UNREADABLE:
             own = {}
         # xAI's object says the same to us, but not to clients that take its output for the whole.

@@ -5,7 +5,16 @@ from collections.abc import Mapping
 import msgspec
 
 from turnwise.vocab import Opaque
-from turnwise.wire.json_fields import Fields, fields_in, is_object, opaque_of, read_fields, read_items, read_string
+from turnwise.wire.json_fields import (
+    NULL,
+    Fields,
+    fields_in,
+    is_object,
+    opaque_of,
+    read_fields,
+    read_items,
+    read_string,
+)
 
 NAME = "openai_responses"
 
@@ -15,9 +24,12 @@ _COUNT = msgspec.json.Decoder(int, strict=False)  # gateways write "1" and 1.0
 def text_at(fields: Mapping[str, msgspec.Raw], key: str) -> str | None:
     """The string under `key`; None where there is none, or something else."""
     raw = fields.get(key)
-    if raw is None or bytes(raw)[:1] != b'"':
+    if raw is None or raw == NULL:
         return None
-    return read_string(raw)
+    try:
+        return read_string(raw)
+    except msgspec.ValidationError:
+        return None
 
 
 def count_at(fields: Mapping[str, msgspec.Raw], key: str) -> int | None:

@@ -35,7 +35,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.finish_words import finish_frames
-from turnwise.wire.healing import skipped
+from turnwise.wire.healing import is_utf8, skipped
 from turnwise.wire.json_fields import UNREADABLE, Fields, is_object, quote, read_fields, without
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_responses.faults import fault_of
@@ -60,6 +60,8 @@ class _Delta(msgspec.Struct, gc=False):
 
 
 _decode_delta = msgspec.json.Decoder(_Delta).decode
+_decode_deltas = msgspec.json.Decoder(list[_Delta]).decode
+TOGETHER = 4  # values of a run from which on it pays to decode them at once
 
 DeltaFrame = TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta
 NO_DELTA: tuple[_Delta, DeltaFrame] = (_Delta(type="", output_index=-2), TextDelta(""))
@@ -177,6 +179,40 @@ class ResponsesStreamDecoder:
 
     def _read_run(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
         """Nearly all of a stream are deltas that go where the one before went."""
+        if len(values) >= TOGETHER:
+            if self._usual is NO_DELTA:  # the first one tells where they go
+                self._read_values(values[:1], name, frames)
+                values = values[1:]
+            if self._read_together(values, frames):
+                return
+        self._read_values(values, name, frames)
+
+    def _read_together(self, values: list[bytes], frames: list[Frame]) -> bool:
+        """False where not all of them go where the one before went, and nothing was taken."""
+        usual, like = self._usual
+        try:
+            deltas = _decode_deltas(b"[" + b",".join(values) + b"]")
+        except UNREADABLE:
+            return False
+        kind, index, content_index = usual.type, usual.output_index, usual.content_index
+        texts = [
+            delta.delta
+            for delta in deltas
+            if delta.type == kind and delta.output_index == index and delta.content_index == content_index
+        ]
+        if not len(texts) == len(deltas) == len(values):
+            return False
+        block = like.block
+        if not isinstance(like, ToolCallDelta):
+            frame = type(like)
+            frames += [frame(text, like.block) for text in texts]
+        elif like.free_form:
+            frames += [ToolCallDelta(block=block, arguments=text, free_form=True) for text in texts]
+        else:
+            frames += [ToolCallDelta(block=block, arguments=text) for text in texts]
+        return True
+
+    def _read_values(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
         usual, like = self._usual
         for value in values:
             try:
@@ -195,7 +231,7 @@ class ResponsesStreamDecoder:
                     frames.append(type(like)(delta.delta, like.block))
             else:
                 self._usual = usual, like = NO_DELTA
-                if delta is None or not self._take_delta(delta, frames):
+                if delta is None or not (self._take_delta(delta, frames) or self._is_no_news(delta, value)):
                     self._read(value, name, frames)
                 usual, like = self._usual
 
@@ -210,6 +246,18 @@ class ResponsesStreamDecoder:
         if len(frames) == before + 1 and isinstance(like := frames[-1], DeltaFrame):
             self._usual = delta, like
         return True
+
+    def _is_no_news(self, delta: _Delta, value: bytes) -> bool:
+        """Whether the event only says again what is known. What may be half a character is read
+        all the same: that is told."""
+        match delta.type:
+            case "response.in_progress" | "response.queued":
+                is_known = self._started is not None
+            case kind if kind in _WHOLES and delta.output_index >= 0:
+                is_known = block_name(delta.output_index, delta.content_index) in self._with_deltas
+            case _:
+                return False
+        return is_known and b"\\u" not in value and is_utf8(value)
 
     def _read(self, value: bytes, name: str, frames: list[Frame]) -> None:
         """An event that the fast path does not know."""
