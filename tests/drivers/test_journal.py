@@ -247,6 +247,14 @@ def test_threads_share_a_journal() -> None:
         assert {row.status for row in journal.sessions()} == {"done"}
 
 
+# What version 4 had, of a file of version 5.
+WITHOUT_5 = (
+    "insert into event (turn, seq, epoch, kind, body, t) select turn, seq, 1, kind, body, t from written;"
+    " drop view written; drop table record; drop index turn_by_number; alter table turn drop column number;"
+    " create unique index request_by_turn on request (turn, number);"
+)
+
+
 def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path: Path) -> None:
     """Version 1 knew no sub-agents, version 2 no ledger: what it holds stays, and both can be kept in it."""
     path, clock = tmp_path / "journal.db", FakeClock()
@@ -254,7 +262,7 @@ def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path: Path) -> Non
         journal.begin_turn(turn_id="t1", session_id="s1", folder="/here", title="first").abandon()
     connection = sqlite3.connect(path)
     connection.executescript(
-        "drop index session_by_parent; alter table session drop column parent_turn;"
+        f"{WITHOUT_5} drop index session_by_parent; alter table session drop column parent_turn;"
         " alter table session drop column parent_call; drop table request; pragma user_version = 1;"
     )
     connection.close()
@@ -292,8 +300,54 @@ def test_a_ledger_that_knew_no_programs_is_kept(tmp_path: Path) -> None:
         pen.write()
     connection = sqlite3.connect(path)
     connection.executescript(
-        "alter table request drop column programs; alter table request drop column program_calls; pragma user_version = 3;"
+        f"{WITHOUT_5} alter table request drop column programs; alter table request drop column program_calls;"
+        " pragma user_version = 3;"
     )
     connection.close()
     with Journal.open(path, clock=clock) as journal:
         assert journal.ledger.entries(Span()) == [entry]
+
+
+def test_turns_of_version_4_stay_readable_beside_new_ones(tmp_path: Path) -> None:
+    """Version 5 keeps records elsewhere. A process of version 4 that has the file open goes on with its turn, and that can be
+    read as well."""
+    path, clock = tmp_path / "journal.db", FakeClock()
+    with Journal.open(path, clock=clock) as journal:
+        pen = journal.begin_turn(turn_id="t1", session_id="s1", folder="/here", title="first")
+        pen.append(STARTED)
+        pen.append(ANSWER)
+    older = sqlite3.connect(path)
+    older.executescript(f"{WITHOUT_5} pragma user_version = 4;")
+    with Journal.open(path, clock=clock) as journal:
+        assert journal.events("t1") == [STARTED, ANSWER]
+        for turn in ("t2", "t3"):
+            journal.begin_turn(turn_id=turn, session_id=turn, folder="/here", title=turn).append(STARTED)
+        older.execute(
+            "insert into event (turn, seq, epoch, kind, body, t) select turn, 3, 1, kind, body, t from event limit 1"
+        )
+        older.commit()
+        assert [journal.events(turn) for turn in ("t1", "t2", "t3")] == [
+            [STARTED, ANSWER, STARTED],
+            [STARTED],
+            [STARTED],
+        ]
+        assert [entry.seq for turn in ("t1", "t2") for entry in journal.entries(turn)] == [1, 2, 3, 1]
+    older.close()
+
+
+def test_a_turn_is_read_without_looking_at_the_others(tmp_path: Path) -> None:
+    """Proves: the way to the records of one turn is a search in each table, however many turns there are."""
+    path = tmp_path / "journal.db"
+    with Journal.open(path, clock=FakeClock()):
+        pass
+    connection = sqlite3.connect(path)
+    plan = [
+        row[3]
+        for row in connection.execute("explain query plan select body from written where turn = 't' order by seq")
+    ]
+    connection.close()
+    assert [line.partition(" (")[0] for line in plan if "SEARCH" in line or line in ("SCAN record", "SCAN event")] == [
+        "SEARCH event USING INDEX sqlite_autoindex_event_1",
+        "SEARCH turn USING INDEX sqlite_autoindex_turn_1",
+        "SEARCH record USING INTEGER PRIMARY KEY",
+    ]

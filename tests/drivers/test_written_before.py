@@ -62,7 +62,7 @@ class File:
     def look(self, where: str) -> None:
         """Note what kinds of records are there, and which requests are known to have ended."""
         with sqlite3.connect(f"file:{self.path}?mode=ro", uri=True) as connection:
-            kinds = [kind for (kind,) in connection.execute("select kind from event order by seq").fetchall()]
+            kinds = [kind for (kind,) in connection.execute("select kind from written order by seq").fetchall()]
             ended = [outcome for (outcome,) in connection.execute("select outcome from request order by number")]
         connection.close()
         self.seen.append((where, (kinds, ended)))

@@ -30,8 +30,7 @@ create table request (
     cache_saved_pico integer
 ) strict;
 create index request_by_time on request (started);
-create index request_by_session on request (root_session, started);
-create unique index request_by_turn on request (turn, number)
+create index request_by_session on request (root_session, started)
 """
 # Version 4 knows what programs called. Files of version 3 have the table above already.
 LEDGER_PROGRAMS = (
