@@ -5,7 +5,7 @@ import pickle
 import msgspec
 import pytest
 
-from turnwise.drivers.endpoints import Endpoint, Secret, build_http_request, find_key
+from turnwise.drivers.endpoints import Addressing, Endpoint, Secret, build_http_request, find_key
 from turnwise.errors import CallerError, MissingKey
 from turnwise.wire.family import HttpCall
 from turnwise.wire.profiles import Profile
@@ -129,3 +129,22 @@ def test_key_is_found_in_order_or_missed_with_a_clear_text() -> None:
         with pytest.raises(MissingKey) as caught:
             find_key(row, env={}, **given)
         assert str(caught.value) == text
+
+
+def test_the_requests_of_a_turn_are_those_that_would_be_built_alone() -> None:
+    """What is kept of the one before is never another's: paths, headers, methods and bodies change between them. The address
+    for the journal shows neither query nor key."""
+    key = "sk-0123456789abcdef"
+    endpoint = Endpoint(profile=profile(), base_url=f"https://x.example/{key}?api-version=1", key=Secret(key))
+    addressing = Addressing(endpoint)
+    calls = [
+        HttpCall(path="/chat", body=b"1"),
+        HttpCall(path="/chat", body=b"2"),
+        HttpCall(path="/chat", body=b"2", headers=(("x-beta", "a"),)),
+        HttpCall(path="/chat", body=b"2", headers=(("x-beta", "b"),), method="PUT"),
+        HttpCall(path="/other", body=b"3", headers=(("x-beta", "b"),)),
+        HttpCall(path="/chat", body=b"1"),
+    ]
+    for connect_s, call in enumerate(calls, start=1):
+        assert addressing.build(call, connect_s=connect_s) == build_http_request(endpoint, call, connect_s=connect_s)
+        assert addressing.shown_url == f"https://x.example/***{call.path}"

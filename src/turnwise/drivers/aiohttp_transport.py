@@ -166,7 +166,7 @@ class _Sending:
 
     async def __aexit__(self, *_: object) -> None:
         response, self._response = self._response, None
-        if response is not None:
+        if response is not None and not response.closed:  # it is once it was read to its end
             response.release()
             await response.wait_for_close()
 

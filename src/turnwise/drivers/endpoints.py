@@ -130,6 +130,28 @@ def build_http_request(endpoint: Endpoint, call: HttpCall, *, connect_s: float) 
     )
 
 
+class Addressing:
+    """Builds the requests of one turn. Address and headers are put together, and checked, where they are others than those of
+    the request before."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._made_of: tuple[str, tuple[tuple[str, str], ...]] | None = None
+        self._url = ""
+        self._headers: tuple[tuple[str, str], ...] = ()
+        self.shown_url = ""  # of the last request, without what may be secret in it
+
+    def build(self, call: HttpCall, *, connect_s: float) -> HttpRequest:
+        made_of = call.path, call.headers
+        if made_of != self._made_of:
+            first = build_http_request(self._endpoint, call, connect_s=connect_s)
+            self._made_of, self._url, self._headers = made_of, first.url, first.headers
+            self.shown_url = self._endpoint.scrub(first.url.partition("?")[0])
+        return HttpRequest(
+            url=self._url, headers=self._headers, body=call.body, method=call.method, connect_s=connect_s
+        )
+
+
 def _join(base_url: str, path: str) -> str:
     """`path` may bring a query, and so may the base (Azure's `api-version`)."""
     base, _, base_query = base_url.partition("?")

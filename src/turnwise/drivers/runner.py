@@ -14,7 +14,7 @@ from turnwise.drivers.body_hash import BodyHash
 from turnwise.drivers.bookkeeping import Bookkeeper, PriceFinder
 from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import Clock, SystemClock, sleep
-from turnwise.drivers.endpoints import Endpoint, build_http_request
+from turnwise.drivers.endpoints import Addressing, Endpoint
 from turnwise.drivers.exchange import Exchange
 from turnwise.drivers.fact_finding import Inspector, find_facts
 from turnwise.drivers.journal import Record, RequestSent, ToolsStarted, TurnJournal
@@ -215,6 +215,7 @@ class _Running:
         self._interrupted: asyncio.Future[InterruptKind] = asyncio.get_running_loop().create_future()
         self._tool_run: ToolRun | None = None
         self._exchange: Exchange | None = None
+        self._addressing = Addressing(means.endpoint)
         self._history = EncodedHistory()
         self._hash = BodyHash()
         self._scripts = Scripts(means.clock)
@@ -222,7 +223,6 @@ class _Running:
         self._began_s = means.clock.monotonic()
         self._step = 0
         self._turn: Turn | None = None
-        self._turn_id = ""
         self._command: Command  # the one at hand
         self._is_stopping = False  # no further command is begun
         self._is_over = False
@@ -235,6 +235,14 @@ class _Running:
             find_price=means.find_price,
             journal=journal,
             clock=means.clock,
+        )
+        self._around = Around(
+            turn_id=config.turn_id,
+            path=means.path,
+            approver=means.approver,
+            watch=self._tell,
+            ledger=self.books.ledger,
+            journal=None if journal is None else journal.journal,
         )
         self.result: TurnResult | None = None
         self._unanswered: dict[str, ToolCall] = {}  # calls whose result the watcher has not seen, by id
@@ -256,7 +264,6 @@ class _Running:
     async def run(self, started: TurnStarted, *, earlier: Sequence[Message] | Carried) -> TurnResult:
         turn, command = Turn.start(started, earlier=earlier)
         self._turn = turn
-        self._turn_id = started.config.turn_id
         self._told = len(turn.added)
         self._write(started)
         limits = started.config.limits
@@ -398,11 +405,11 @@ class _Running:
             self._enter_step(command.step)
             return RequestFailed(number=number, fault=closed, jitter=self._jitter(), sent=False)
         call = endpoint.family.encode_request(command.request, endpoint.profile, history=self._history)
-        request = build_http_request(endpoint, call, connect_s=command.deadlines.connect_s)
+        request = self._addressing.build(call, connect_s=command.deadlines.connect_s)
         sent = RequestSent(
             number=number,
             purpose=command.purpose,
-            url=endpoint.scrub(request.url.partition("?")[0]),
+            url=self._addressing.shown_url,
             body_sha256="" if self._journal is None else self._hash.sha256_of(call),  # nobody else reads it
             body_bytes=len(request.body),
         )
@@ -467,14 +474,7 @@ class _Running:
             on_finish=on_finish,
             settle_s=self._means.settle_s * TOOL_SHARE,
             whole_bytes=command.whole_bytes,
-            around=Around(
-                turn_id=self._turn_id,
-                path=self._means.path,
-                approver=self._means.approver,
-                watch=self._tell,
-                ledger=self.books.ledger,
-                journal=None if self._journal is None else self._journal.journal,
-            ),
+            around=self._around,
         )
         results = await self._tool_run.run()
         children = self._tool_run.children

@@ -116,7 +116,7 @@ class Watchers:
         self._watch = self._feed = None
 
     def tell(self, seen: Seen) -> None:
-        if self.are_there:
+        if self._feed is not None or self._watch is not None:
             self._tell((seen,))
 
     def tell_frames(self, frames: Sequence[Frame], *, number: int) -> None:
@@ -151,7 +151,8 @@ class Backlog:
 
     def put(self, batch: Sequence[Seen]) -> None:
         self._seen += batch
-        self._wake_up()
+        if self._wake is not None:
+            self._wake_up()
 
     def close(self) -> None:
         self._closed = True
@@ -166,8 +167,9 @@ class Backlog:
         return seen
 
     def _wake_up(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        wake, self._wake = self._wake, None
+        if wake is not None and not wake.done():
+            wake.set_result(None)
 
 
 def _warn() -> None:

@@ -253,15 +253,12 @@ class Agent:
         Leaving the loop early cancels the turn.
         """
         backlog = Backlog()
-
-        def feed(batch: Sequence[Seen]) -> None:
-            if not isinstance(batch[0], TurnFinished):  # always alone; `RunFinished` says more
-                backlog.put(batch)
-
-        task = asyncio.create_task(self._run(prompt, options=options, feed=feed), name="turnwise run")
+        task = asyncio.create_task(self._run(prompt, options=options, feed=backlog.put), name="turnwise run")
         task.add_done_callback(lambda _: backlog.close())
         try:
             while batch := await backlog.take():
+                if isinstance(batch[-1], TurnFinished):  # nothing comes behind it, and `RunFinished` says more
+                    batch = batch[:-1]
                 for event in batch:
                     yield event
             yield RunFinished(await task)
