@@ -133,10 +133,16 @@ def test_what_a_broken_provider_sends_is_one_clear_line(cli: Cli, lab: Lab, fami
 
 
 @each_family
-@pytest.mark.parametrize("name", ["fault-429", "fault-500", "fault-529", "fault-error-in-stream", "fault-reset"])
-def test_every_other_fault_ends_with_a_text_and_exit_code_6(cli: Cli, lab: Lab, family: str, name: str) -> None:
-    """The last JSON line says so too."""
-    ran = cli("run", "hi", "--json", *at(lab, name, family=family))
+@pytest.mark.parametrize(
+    ("name", "retries"),  # the 429 asks for two seconds before each
+    [("fault-429", 0), ("fault-500", 1), ("fault-529", 1), ("fault-error-in-stream", 1), ("fault-reset", 1)],
+)
+def test_every_other_fault_ends_with_a_text_and_exit_code_6(
+    cli: Cli, lab: Lab, family: str, name: str, retries: int
+) -> None:
+    """The last JSON line says so too, once the retries that are allowed have failed as well."""
+    ran = cli("run", "hi", "--json", "--retries", str(retries), *at(lab, name, family=family))
+    assert lab.count() == 1 + retries
     last = ran.events()[-1]
     assert (ran.code, last["stop_reason"], last["complete"], ran.err) == (6, "provider_failed", False, "")
     assert last["text"].startswith("The provider failed")
