@@ -126,8 +126,9 @@ def _ceiling(limits: ModelLimits, *, settings: Settings) -> int | None:
 
 def window_of(limits: ModelLimits) -> int:
     """The window, or what is assumed where nobody knows it."""
-    if limits.context_window_tokens is not None:
-        return limits.context_window_tokens
+    window = limits.context_window_tokens
+    if window is not None:
+        return window
     known = (limits.max_input_tokens or 0) + (limits.max_output_tokens or 0)
     return max(UNKNOWN_WINDOW_TOKENS, known)
 
@@ -141,9 +142,12 @@ def prompt_capacity(limits: ModelLimits, *, settings: Settings) -> int:
 
 def answer_floor(limits: ModelLimits, *, settings: Settings) -> int:
     """The least number of tokens that a response has to have; less only where the user, or the model, wants less."""
-    floor = min(MIN_ANSWER_TOKENS, window_of(limits) // 4)
-    ceiling = _ceiling(limits, settings=settings)
-    return floor if ceiling is None else min(floor, ceiling)
+    return _floor(window_of(limits), ceiling_tokens=_ceiling(limits, settings=settings))
+
+
+def _floor(window_tokens: int, *, ceiling_tokens: int | None) -> int:
+    floor = min(MIN_ANSWER_TOKENS, window_tokens // 4)
+    return floor if ceiling_tokens is None else min(floor, ceiling_tokens)
 
 
 def split_output(limits: ModelLimits, *, settings: Settings, prompt_tokens: int) -> OutputBudget | BudgetTooSmall:
@@ -153,11 +157,11 @@ def split_output(limits: ModelLimits, *, settings: Settings, prompt_tokens: int)
     `max_output_tokens`. The reasoning budget depends on limits and settings alone as long as the prompt leaves the
     reserve: a changed one throws Anthropic's cached messages away (API docs, "Prompt caching", what invalidates it).
     """
-    floor = answer_floor(limits, settings=settings)
-    room = window_of(limits) - prompt_tokens
+    window, ceiling = window_of(limits), _ceiling(limits, settings=settings)
+    floor = _floor(window, ceiling_tokens=ceiling)
+    room = window - prompt_tokens
     if room < floor or (limits.max_input_tokens is not None and prompt_tokens > limits.max_input_tokens):
         return BudgetTooSmall(prompt_tokens=prompt_tokens, room_tokens=max(0, room), needed_tokens=floor)
-    ceiling = _ceiling(limits, settings=settings)
     if ceiling is None and settings.reasoning_tokens:
         # A budget for reasoning needs a total that it is a part of.
         ceiling = settings.reasoning_tokens + UNKNOWN_OUTPUT_TOKENS
@@ -182,7 +186,8 @@ def _reasoning_share(limits: ModelLimits, *, settings: Settings, total_tokens: i
 
 def with_budget(settings: Settings, *, budget: OutputBudget) -> Settings:
     """The settings of one request; how a family writes them down is the family's own."""
-    if (settings.max_output_tokens, settings.reasoning_tokens) == (budget.max_tokens, budget.reasoning_tokens):
+    same_most = settings.max_output_tokens == budget.max_tokens
+    if same_most and settings.reasoning_tokens == budget.reasoning_tokens:
         return settings
     return msgspec.structs.replace(
         settings, max_output_tokens=budget.max_tokens, reasoning_tokens=budget.reasoning_tokens

@@ -148,8 +148,7 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         done = self._answer(verdict, results=results, spared=spared)
         step = StepSeen(done, _set_key([call.key for call in done]), _answered(done))
         recent = (*self.recent, step)[-max(PERIODS) :]
-        known = [key for one in self.recent for key in (one.asked, one.answered)]
-        if step.asked not in known and step.answered not in known:
+        if step.asked not in [one.asked for one in self.recent]:  # so the results cannot be those of another, either
             return LoopGuard(recent=recent), None
         same, alike = list(self.same), list(self.alike)
         for period in PERIODS:
@@ -364,8 +363,10 @@ def _answered(calls: Sequence[CallSeen]) -> str | None:
     return _set_key([f"{call.key} {call.result}" for call in calls])
 
 
-def _set_key(keys: Iterable[str]) -> str:
+def _set_key(keys: Sequence[str]) -> str:
     """Calls side by side have no order, and equal ones are one."""
+    if len(keys) == 1:
+        return keys[0]
     unique = set(keys)
     return unique.pop() if len(unique) == 1 else _hash(sorted(unique))
 

@@ -74,6 +74,8 @@ def in_call_order(
     calls: Sequence[ToolCall], *, own: Mapping[str, ToolResult], reported: Sequence[ToolResult], missing: str
 ) -> tuple[list[ToolResult], list[Repair]]:
     """One result for each of these calls: ours, the reported one, or the word that it is `missing`."""
+    if not own and [call.id for call in calls] == [result.call_id for result in reported]:  # as nearly always
+        return [fit_result(result, call=call) for result, call in zip(reported, calls, strict=True)], []
     ordered = {call.id for call in calls if call.id not in own}
     by_id: dict[str, ToolResult] = {}
     repairs: list[Repair] = []

@@ -106,13 +106,10 @@ class Turn(Scripting, kw_only=True):
     def receive(self, event: Event) -> Command:
         """The command that `event` leads to. Raises TurnwiseBug for an illegal event, and then nothing has changed."""
         check_legal(self.state, event=event)
-        if isinstance(event, ResponseReceived | RequestFailed):
-            self._check_number(event.number)
+        if isinstance(event, ResponseReceived | RequestFailed) and event.number != self.requests:
+            raise TurnwiseBug(f"a response to request {event.number} came while request {self.requests} is at hand")
         self.pacing = self.pacing.saw(event, messages=len(self.messages))
         self.purse = self.purse.saw(event)
-        if isinstance(event, MessageArrived):  # the command at hand goes on as it is
-            self._put_by((event.message,))
-            return self._at_hand
         match event:  # the events of a plain step first
             case ResponseReceived():
                 command = self._take(event.response, jitter=event.jitter)
@@ -142,9 +139,13 @@ class Turn(Scripting, kw_only=True):
                 command = self._script_called(call_id, calls=calls)
             case ScriptFinished(call_id=call_id, text=text, is_error=is_error):
                 command = self._script_finished(call_id, text=text, is_error=is_error)
+            case MessageArrived(message=message):  # the command at hand goes on as it is
+                self._put_by((message,))
+                return self._at_hand
             case Interrupted():
                 command = self._interrupt(event)
-        command = self._hold(command)
+        if "before_request" in self.config.hooks:
+            command = self._hold(command)
         self.state = state_after(self.state, event=event, command=command)
         self.at_hand = command
         return command
@@ -171,10 +172,6 @@ class Turn(Scripting, kw_only=True):
         self.repairs += healed.repairs
         self.inbox = (*self.inbox, *healed.messages)
 
-    def _check_number(self, number: int) -> None:
-        if number != self.requests:
-            raise TurnwiseBug(f"a response to request {number} came while request {self.requests} is at hand")
-
     @property
     def _at_hand(self) -> Command:
         if self.at_hand is None:
@@ -183,7 +180,7 @@ class Turn(Scripting, kw_only=True):
 
     def _hold(self, command: Command) -> Command:
         """Let the user's hooks see a request before it leaves."""
-        if not isinstance(command, SendRequest) or "before_request" not in self.config.hooks or command is self.held:
+        if not isinstance(command, SendRequest) or command is self.held:
             self.held = None if isinstance(command, SendRequest) else self.held
             return command
         self.held = command

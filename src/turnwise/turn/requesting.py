@@ -26,6 +26,8 @@ from turnwise.turn.purse import AtStake
 from turnwise.turn.room import NO_ROOM, handle_of
 from turnwise.vocab import Request, Response, ToolSpec
 
+NOTHING_PREPARED = StepPrepared()
+
 
 class Requesting(Finishing, kw_only=True):
     """The requests of a turn."""
@@ -123,7 +125,7 @@ class Requesting(Finishing, kw_only=True):
             self._settle_pause()
             self.note = ""
         if not self.config.prepares_steps:
-            return self._ask(StepPrepared())
+            return self._ask(NOTHING_PREPARED)
         return PrepareStep(
             step=self.step,
             max_steps=self.config.max_steps,
@@ -265,6 +267,8 @@ class Requesting(Finishing, kw_only=True):
         if goes_back_last:
             if prepared.instruction:
                 self._repair("instruction_dropped", f"step {self.step}", "nothing may follow a paused response")
+            return ()
+        if not (synthesis or self.note or prepared.instruction) and self.messages[-1].role != "assistant":
             return ()
         circle = why_it_ends(self.guarding.ends) if synthesis and self.guarding.ends else None
         texts = [text for text in (self.note, prepared.instruction, circle, SYNTHESIS if synthesis else None) if text]

@@ -119,9 +119,14 @@ class Room(msgspec.Struct, kw_only=True):
         self, results: Sequence[ToolResult], *, told: Sequence[ToolResult], config: TurnConfig
     ) -> list[ToolResult]:
         """The results as history takes them: of bounded size, with the words that the guard added (`told`) whole."""
-        if config.room != "compact" or max(map(part_bytes, results), default=0) <= MIN_RESULT_BYTES:
+        if config.room != "compact":
+            return list(told)
+        largest = max(map(part_bytes, results), default=0)
+        if largest <= MIN_RESULT_BYTES:
             return list(told)
         limit = result_limit(self._capacity_by_guess(config), results=len(results))
+        if largest <= limit:
+            return list(told)
         handle = handle_of(config)
         entered: list[ToolResult] = []
         for result, noted in zip(results, told, strict=True):
