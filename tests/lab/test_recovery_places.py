@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,19 +27,20 @@ KINDS = ("key", "number", "escape", "pair", "half of a pair", "string", "between
 Writes = Literal["file", "two-files", "patch"]
 
 
-def kind_of(text: str, *, at: int) -> str:
-    """What of the JSON `text` a cut before character `at` falls into."""
+@cache
+def kinds_of(text: str) -> tuple[str, ...]:
+    """What of the JSON `text` a cut before each of its characters falls into."""
+    kinds = ["between"] * (len(text) + 1)
     for found in TOKENS.finditer(text):
-        if not found.start() < at < found.end():
-            continue
+        for at in range(found.start() + 1, found.end()):
+            kinds[at] = found.lastgroup or ""
         if found.lastgroup != "string":
-            return found.lastgroup or ""
+            continue
         for inner in ESCAPES.finditer(text, found.start(), found.end()):
-            if inner.start() < at < inner.end():
+            for at in range(inner.start() + 1, inner.end()):
                 half = inner.lastgroup == "pair" and at == inner.start() + 6
-                return "half of a pair" if half else inner.lastgroup or ""
-        return "string"
-    return "between"
+                kinds[at] = "half of a pair" if half else inner.lastgroup or ""
+    return tuple(kinds)
 
 
 def places(writer: Writer) -> Iterator[tuple[int, str]]:
@@ -55,7 +57,7 @@ def places(writer: Writer) -> Iterator[tuple[int, str]]:
             if at == end:
                 yield limit, "between calls"
             elif start < at < end:
-                yield limit, "name" if inside <= 0 else kind_of(call.json, at=inside)
+                yield limit, "name" if inside <= 0 else kinds_of(call.json)[inside]
             start = end
 
 
