@@ -9,7 +9,7 @@ comparison; the scanner reads each character once, so the cost stays linear what
 
 import json
 import re
-from typing import NamedTuple, cast
+from typing import cast
 
 import msgspec
 
@@ -23,7 +23,7 @@ _SPACE_RUN = re.compile(r"[ \t\n\r]*+")
 _decode_values = json.JSONDecoder().raw_decode
 
 
-class Settled(NamedTuple):
+class Settled(msgspec.Struct, frozen=True, gc=False):
     """What the arguments came to. `empty`: they said nothing. `repairs` are the kinds of heal.KINDS that it took."""
 
     arguments: str
@@ -350,7 +350,7 @@ class ArgumentText:
         judged = self._judged
         if judged is None or judged[0] is not text:
             settled = self._judge(text)
-            judged = self._judged = (text, settled, _EMPTY_OBJECT.fullmatch(settled.arguments) is not None)
+            judged = self._judged = (text, settled, _is_empty_object(settled.arguments))
         # `{}` says no more than nothing: servers put it where the model had not begun, and a limit may fall there.
         _, settled, placeholder = judged
         if settled.state is not ArgumentsState.COMPLETE or not (cut_if_silent or cut_if_growing or cut_if_handed_out):
@@ -362,7 +362,7 @@ class ArgumentText:
             reason = "the response ended by its limit while this call was being written; keys may be missing"
             if not cut_if_handed_out:
                 reason = "the response ended while this call was being written; keys may be missing"
-            return settled._replace(state=ArgumentsState.TRUNCATED, reason=reason)
+            return msgspec.structs.replace(settled, state=ArgumentsState.TRUNCATED, reason=reason)
         return settled
 
     def _judge(self, text: str) -> Settled:
@@ -422,6 +422,10 @@ class ArgumentText:
 def _nothing(repair: str | None) -> Settled:
     """Arguments that say nothing are an empty object, unless the response's end tells that they were cut."""
     return Settled("{}", ArgumentsState.COMPLETE, empty=True, repairs=() if repair is None else (repair,))
+
+
+def _is_empty_object(text: str) -> bool:
+    return '"' not in text and _EMPTY_OBJECT.fullmatch(text) is not None
 
 
 def byte_length(text: str) -> int:

@@ -45,6 +45,7 @@ MiB = 1024 * 1024
 MAX_PARTS = 4096  # blocks of one response; real ones show a few dozen
 MAX_REPAIRS = 100  # of one response; what a reader can take in, and no more memory for a stream of broken chunks
 MORE_REPAIRS = Repair("more_repairs", "response", f"and more: only the first {MAX_REPAIRS} are told")
+FEW = 8  # frames of several kinds among which it does not pay to look for runs
 MAX_OPENERS = 4  # frames of a run that are taken alone at most, before the rest is taken together
 MAX_RELEASES = 16  # times that one call is looked at for those who watch; real streams end a call once or twice
 
@@ -134,17 +135,21 @@ class Assembler:
         if len(set(map(type, frames))) == 1:
             return self._receive_run(frames)
         healed: list[Frame] = []
-        for kind, run in groupby(frames, key=type):
-            alike = list(run)
-            healed += self._receive_run(alike) if len(alike) > 1 else self._TAKE[kind](self, alike[0])
+        if len(frames) <= FEW:
+            for frame in frames:
+                healed += self._TAKE[type(frame)](self, frame)
+        else:
+            for _, run in groupby(frames, key=type):
+                healed += self._receive_run(list(run))
         return healed
 
     def _receive_run(self, frames: list[Frame]) -> list[Frame]:
         """`receive_all`, for frames of one kind. The first ones may have to open what the others go on with."""
         take, take_run = self._TAKE[type(frames[0])], self._TAKE_RUN.get(type(frames[0]))
+        tries = min(MAX_OPENERS, len(frames) - 1) if take_run is not None else 0  # the last one alone is no run
         healed: list[Frame] = []
         for at, frame in enumerate(frames):
-            if take_run is not None and at < MAX_OPENERS and (together := take_run(self, frames[at:])) is not None:
+            if at < tries and take_run is not None and (together := take_run(self, frames[at:])) is not None:
                 return [*healed, *together]
             healed += take(self, frame)
         return healed
@@ -486,7 +491,8 @@ class Assembler:
         if not call.name and not call.text.begun:
             self._table.record("empty_call", call)
             return
-        call.text.repairs.update(dict.fromkeys(settled.repairs))
+        if settled.repairs:
+            call.text.repairs.update(dict.fromkeys(settled.repairs))
         if settled.state is ArgumentsState.TRUNCATED and reason in ENDED_BY_ITSELF and suspect:
             self._table.record("finish_hides_cut", call)
 
@@ -506,7 +512,7 @@ class Assembler:
         )
         if settled.state is ArgumentsState.COMPLETE and self._table.is_doubtful(call):
             why = "which call these arguments belong to cannot be told: the calls began without an index"
-            return settled._replace(state=ArgumentsState.INVALID, reason=why)
+            return msgspec.structs.replace(settled, state=ArgumentsState.INVALID, reason=why)
         return settled
 
     # -- keeping ------------------------------------------------------------------------------------------------------

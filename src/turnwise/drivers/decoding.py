@@ -126,11 +126,13 @@ class ResponseReader:
 
     def _note_ends(self, frames: list[Frame]) -> None:
         for frame in frames:
-            if isinstance(frame, Finished) or (isinstance(frame, Mended) and frame.repair.kind == NO_FINISH_REASON):
-                self.finished = True
-            elif isinstance(frame, Faulted):
+            if type(frame) not in _ENDS:
+                continue
+            if isinstance(frame, Faulted):
                 self.failed = True
                 self.faulted |= frame.fault.kind in (FaultKind.PROTOCOL, FaultKind.TOO_LARGE)
+            elif isinstance(frame, Finished) or (isinstance(frame, Mended) and _tells_of_end(frame)):
+                self.finished = True
 
 
 def read_stream(

@@ -72,6 +72,7 @@ class SseParser:
 
     __slots__ = (
         "_after_cr",
+        "_alone_bytes",
         "_data",
         "_data_bytes",
         "_form",
@@ -91,6 +92,7 @@ class SseParser:
         self._started = False
         self._after_cr = False
         self._limit = limits.line_bytes
+        self._alone_bytes = min(ALONE_BYTES, self._limit)
         self._form: _Form | None = None  # of the events at hand, where they have one
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
@@ -102,10 +104,10 @@ class SseParser:
         form = self._form
         if (
             form is not None
-            and len(chunk) <= min(ALONE_BYTES, self._limit)
+            and len(chunk) <= self._alone_bytes
             and chunk.startswith(form.head)
             and chunk.endswith(form.end)
-            and self._is_between_events()
+            and not (self._tail or self._data or self._name or self._after_cr)
         ):
             value = chunk[len(form.head) : -len(form.end)]
             if b"\n" not in value and b"\r" not in value:

@@ -63,6 +63,8 @@ from turnwise.wire.sse import LineTooLong
 
 _decode_usual = USUAL.decode
 MISS_COST = 4  # a chunk that is not usual costs about what four usual ones save
+START = MISS_COST * 2  # chunks that count as usual from the first: looking for them has to pay
+LEARN_FROM = START + 4  # a response that is over after a few chunks is not worth learning how they are written
 
 
 class _OpenCall:
@@ -91,7 +93,7 @@ class ChunkReader:
 
     def __init__(self) -> None:
         self.chunks = 0  # that could be read
-        self._hits = MISS_COST * 2  # chunks that were usual: looking for them has to pay
+        self._hits = START  # chunks that were usual
         self._misses = 0
         self._number = 0  # of the chunk at hand, for people
         self._started = False
@@ -213,7 +215,7 @@ class ChunkReader:
         usage = None
         if chunk.usage_metadata is not NOTHING and b"TokenCount" in bytes(chunk.usage_metadata):
             self._usage = usage = chunk.usage_metadata
-        if not is_alone and self._alike.may_learn:
+        if not is_alone and self._hits >= LEARN_FROM and self._alike.may_learn:
             self._learn(part, text, usage=usage)
         return True
 

@@ -59,6 +59,8 @@ from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, SseRun
 
 MISS_COST = 4  # a chunk that is not usual costs about what four usual ones save
+START = MISS_COST * 2  # chunks that count as usual from the first: looking for them has to pay
+LEARN_FROM = START + 4  # a response that is over after a few chunks is not worth learning how they are written
 DONE = b"[DONE]"  # some servers write a blank after it
 
 TEXT, REASONING, REFUSAL = "text", "reasoning", "refusal"
@@ -424,7 +426,7 @@ class ChatStreamDecoder:
         self._body_expected = body_expected
         self._dead = False
         self._events = 0
-        self._hits = MISS_COST * 2  # chunks that were usual: looking for them has to pay
+        self._hits = START  # chunks that were usual
         self._misses = 0
         self._unreadable = 0
         self._recognised = False
@@ -562,7 +564,7 @@ class ChatStreamDecoder:
         if chunk.choices[0].finish_reason is not None:
             return False
         self._hits += 1
-        if is_alone or not self._alike.may_learn:
+        if is_alone or self._hits < LEARN_FROM or not self._alike.may_learn:
             self._reader.read_usual(chunk, frames)
             return True
         before = len(frames)

@@ -1,5 +1,7 @@
 """Token counts: the many shapes of Chat Completions usage -> our five, and back."""
 
+from typing import Annotated
+
 import msgspec
 
 from turnwise.vocab import Usage
@@ -7,17 +9,37 @@ from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.openai_chat.fields import is_object
 from turnwise.wire.profiles import Profile
 
-# Where each count may stand, first found first; a zero does not count as found, because several shapes come together.
-# Sources: OpenAI, OpenRouter (`cache_write_tokens`), DeepSeek (`prompt_cache_hit_tokens`), Databricks and Venice
-# (`cache_read_input_tokens`), Together and Moonshot (`cached_tokens`), Copilot (`reasoning_tokens`): recorded streams.
-REASONING = (("completion_tokens_details", "reasoning_tokens"), ("reasoning_tokens",))
-CACHE_READ = (
-    ("prompt_tokens_details", "cached_tokens"),
-    ("prompt_cache_hit_tokens",),
-    ("cache_read_input_tokens",),
-    ("cached_tokens",),
-)
-CACHE_WRITE = (("prompt_tokens_details", "cache_write_tokens"), ("cache_creation_input_tokens",))
+Count = Annotated[int, msgspec.Meta(ge=0)] | None
+
+
+class PromptDetails(msgspec.Struct, gc=False):
+    cached_tokens: Count = None
+    cache_write_tokens: Count = None
+
+
+class OutputDetails(msgspec.Struct, gc=False):
+    reasoning_tokens: Count = None
+
+
+class Counts(msgspec.Struct, gc=False):
+    """Where each count may stand. Sources: OpenAI, OpenRouter (`cache_write_tokens`), DeepSeek (`prompt_cache_hit_tokens`),
+    Databricks and Venice (`cache_read_input_tokens`), Together and Moonshot (`cached_tokens`), Copilot
+    (`reasoning_tokens`): recorded streams."""
+
+    prompt_tokens: Count = None
+    completion_tokens: Count = None
+    total_tokens: Count = None
+    prompt_tokens_details: PromptDetails | None = None
+    completion_tokens_details: OutputDetails | None = None
+    reasoning_tokens: Count = None
+    prompt_cache_hit_tokens: Count = None
+    cache_read_input_tokens: Count = None
+    cached_tokens: Count = None
+    cache_creation_input_tokens: Count = None
+
+
+_decode_counts = msgspec.json.Decoder(Counts).decode
+_NO_PROMPT_DETAILS, _NO_OUTPUT_DETAILS = PromptDetails(), OutputDetails()
 
 MAX_DIGITS = 16  # longer ones are no counts of tokens
 
@@ -46,27 +68,62 @@ class UsageReader:
             return None
         if not self._merged:
             self._merged = usage  # as it came, nulls included
+            try:
+                return _usage_of(_decode_counts(text), usage, excludes_reasoning=self._excludes_reasoning)
+            except UNREADABLE:
+                pass  # counts that are written in another way
         else:
             self._merged = {**self._merged, **{key: value for key, value in usage.items() if value is not None}}
         return counted(self._merged, excludes_reasoning=self._excludes_reasoning)
 
 
 def counted(usage: dict[str, object], *, excludes_reasoning: bool = False) -> Usage:
-    """Our five counts. The output includes reasoning: where the endpoint leaves it out, it is added.
+    """Our five counts, whatever way they are written in."""
+    prompt, output = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+    counts = Counts(
+        prompt_tokens=_whole_number(usage.get("prompt_tokens")),
+        completion_tokens=_whole_number(usage.get("completion_tokens")),
+        total_tokens=_whole_number(usage.get("total_tokens")),
+        reasoning_tokens=_whole_number(usage.get("reasoning_tokens")),
+        prompt_cache_hit_tokens=_whole_number(usage.get("prompt_cache_hit_tokens")),
+        cache_read_input_tokens=_whole_number(usage.get("cache_read_input_tokens")),
+        cached_tokens=_whole_number(usage.get("cached_tokens")),
+        cache_creation_input_tokens=_whole_number(usage.get("cache_creation_input_tokens")),
+    )
+    if is_object(prompt):
+        cached, written = prompt.get("cached_tokens"), prompt.get("cache_write_tokens")
+        counts.prompt_tokens_details = PromptDetails(_whole_number(cached), _whole_number(written))
+    if is_object(output):
+        counts.completion_tokens_details = OutputDetails(_whole_number(output.get("reasoning_tokens")))
+    return _usage_of(counts, usage, excludes_reasoning=excludes_reasoning)
+
+
+def _usage_of(counts: Counts, usage: dict[str, object], *, excludes_reasoning: bool) -> Usage:
+    """The output includes reasoning: where the endpoint leaves it out, it is added. Of several places of one count the first
+    with more than zero counts, because several shapes come together.
 
     xAI's `total_tokens` is the sum of three, which no endpoint does that counts reasoning in, so the sum is believed
     before the profile.
     """
-    prompt, output = _count(usage, ("prompt_tokens",)), _count(usage, ("completion_tokens",))
-    total, reasoning = _count(usage, ("total_tokens",)), _first(usage, REASONING)
+    prompt, output, total = counts.prompt_tokens or 0, counts.completion_tokens or 0, counts.total_tokens or 0
+    of_prompt = counts.prompt_tokens_details or _NO_PROMPT_DETAILS
+    of_output = counts.completion_tokens_details or _NO_OUTPUT_DETAILS
+    reasoning = of_output.reasoning_tokens or counts.reasoning_tokens or 0
+    cache_read = (
+        of_prompt.cached_tokens
+        or counts.prompt_cache_hit_tokens
+        or counts.cache_read_input_tokens
+        or counts.cached_tokens
+        or 0
+    )
     if total == prompt + output + reasoning or (excludes_reasoning and total != prompt + output):
         output += reasoning
     return Usage(
         input_tokens=prompt,
         output_tokens=output,
         reasoning_tokens=reasoning,
-        cache_read_tokens=_first(usage, CACHE_READ),
-        cache_write_tokens=_first(usage, CACHE_WRITE),
+        cache_read_tokens=cache_read,
+        cache_write_tokens=of_prompt.cache_write_tokens or counts.cache_creation_input_tokens or 0,
         provider=msgspec.json.encode(usage).decode(),
     )
 
@@ -95,24 +152,6 @@ def encode_usage(usage: Usage) -> msgspec.Raw:
             }
         )
     )
-
-
-def _first(usage: dict[str, object], paths: tuple[tuple[str, ...], ...]) -> int:
-    for path in paths:
-        if found := _count(usage, path):
-            return found
-    return 0
-
-
-def _count(usage: dict[str, object], path: tuple[str, ...]) -> int:
-    value: object = usage.get(path[0])
-    for key in path[1:]:
-        if not is_object(value):
-            return 0
-        value = value.get(key)
-    if type(value) is int:  # nearly always, or none at all
-        return max(value, 0)
-    return 0 if value is None else _whole_number(value)
 
 
 def _whole_number(value: object) -> int:
