@@ -12,11 +12,13 @@ from turnwise.vocab import (
     File,
     Message,
     Opaque,
+    OutputSchema,
     Part,
     ProviderItem,
     Reasoning,
     Refusal,
     Request,
+    Settings,
     Text,
     ToolCall,
     ToolResult,
@@ -136,6 +138,53 @@ def test_all_but_the_last_two_steps_are_told_to_be_the_same(profile: Profile) ->
         length = len(call.body)
     assert max(new[5:]) - min(new[5:]) < 20  # digits of ids
     assert max(new[5:]) < new[4] + 20 < length / 3
+
+
+CHANGED: dict[str, object] = {
+    "model": "gemini-3-pro",
+    "system": (Text("Be brief."),),
+    "tools": (TOOL, ToolSpec(name="u")),
+    "tool_choice": "required",
+    "parallel_tool_calls": False,
+    "output": OutputSchema(schema='{"type":"object"}'),
+    "settings": Settings(temperature=0.5),
+    "stream": False,
+    "extra": Opaque("openai_chat", '{"user":"u"}'),
+}
+
+
+@each_profile
+def test_what_stands_around_the_messages_is_kept_for_no_other_request(profile: Profile) -> None:
+    """Proves: a field that is another one for a request goes out so, and as it was for the next one."""
+    encode = family(profile.family).encode_request
+    assert {*CHANGED, "messages"} == {*Request.__struct_fields__}
+    plain = Request(model="m", messages=(Message("user", (Text("go"),)), *step(1)), tools=(TOOL,))
+    for field, value in CHANGED.items():
+        history = EncodedHistory()
+        changed = with_extra_of(msgspec.structs.replace(plain, **{field: value}), profile=profile)
+        assert encode(changed, profile).body != encode(plain, profile).body or field in (
+            "parallel_tool_calls",
+            "stream",
+        )
+        for request in (plain, changed, plain):
+            assert encode(request, profile, history=history).body == encode(request, profile).body
+
+
+def test_thinking_by_budget_is_asked_for_as_the_messages_allow_it() -> None:
+    """Proves: what messages say about the rest of a body is seen in each request (Anthropic refuses thinking behind calls that
+    another model made)."""
+    profile = ROWS["anthropic"]
+    encode = family(profile.family).encode_request
+    history = EncodedHistory()
+    asked = Message("user", (Text("go"),))
+    settings_ = Settings(reasoning_tokens=2048, max_output_tokens=8192)
+    thinks: list[bool] = []
+    for messages in ((asked,), (asked, *step(1)), (asked, *step(1), asked)):
+        request = Request(model="claude-sonnet-4-5", messages=messages, tools=(TOOL,), settings=settings_)
+        body = encode(request, profile, history=history).body
+        assert body == encode(request, profile).body
+        thinks.append(b'"thinking"' in body)
+    assert thinks == [True, False, True]
 
 
 class Roles:
