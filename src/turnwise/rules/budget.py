@@ -13,7 +13,6 @@ from turnwise.vocab import (
     File,
     FinishReason,
     Message,
-    Opaque,
     Part,
     ProviderItem,
     Reasoning,
@@ -378,11 +377,13 @@ def message_bytes(message: Message) -> int:
 def part_bytes(part: Part) -> int:
     match part:
         case Text() | Reasoning():
-            size = _size(part.text) + _opaque_size(part.opaque)
-        case ToolCall():
-            size = _size(part.name) + _size(part.arguments) + _opaque_size(part.opaque)
+            size = _size(part.text) + (0 if part.opaque is None else _size(part.opaque.json))
         case ToolResult():
-            size = _size(part.name) + sum([part_bytes(piece) for piece in part.content])
+            size = _size(part.name)
+            for piece in part.content:
+                size += part_bytes(piece)
+        case ToolCall():
+            size = _size(part.name) + _size(part.arguments) + (0 if part.opaque is None else _size(part.opaque.json))
         case File(media_type=kind, data=data):
             is_read = data is not None and not kind.startswith(("image/", "audio/", "video/"))
             size = max(FILE_BYTES, len(data or b"")) if is_read else FILE_BYTES
@@ -391,10 +392,6 @@ def part_bytes(part: Part) -> int:
         case _:
             size = _size(part.text)
     return size + PART_BYTES
-
-
-def _opaque_size(opaque: Opaque | None) -> int:
-    return 0 if opaque is None else _size(opaque.json)
 
 
 def _size(text: str) -> int:

@@ -298,9 +298,11 @@ def unique_id(id: str, *, taken: Collection[str], also: Collection[str] = (), fa
 
 def _fit_id(id: str, *, family: str) -> str:
     """What has to change gets the id's own print behind it, so that two ids that differ stay different, in any order."""
-    refused = REFUSED_IN_IDS.get(family)
+    refused, limit = REFUSED_IN_IDS.get(family), ID_CHARACTERS.get(family)
+    if refused is None and (limit is None or len(id) <= limit):
+        return id
     fit = id if refused is None else refused.sub("_", id)
-    limit = ID_CHARACTERS.get(family, len(fit))
+    limit = len(fit) if limit is None else limit
     carried = CARRIED_IN_IDS.get(family)
     if (fit == id and len(fit) <= limit) or (carried is not None and carried in id):
         return id
@@ -316,9 +318,12 @@ def _numbered(id: str, *, number: int, family: str) -> str:
 
 def fit_call(call: ToolCall, *, tool_names: Collection[str]) -> tuple[ToolCall, tuple[Repair, ...]]:
     """The call as it goes back to the model: arguments that servers can parse, a name that they accept."""
+    is_sound = call.state is ArgumentsState.COMPLETE and (call.free_form or _is_object(call.arguments))
+    if is_sound and not call.alternatives and call.name in tool_names:
+        return call, ()
     repairs: list[Repair] = []
     changes: dict[str, object] = {}
-    if call.state is not ArgumentsState.COMPLETE or not (call.free_form or _is_object(call.arguments)):
+    if not is_sound:
         if not call.free_form:
             changes["arguments"] = "{}"
             repairs.append(Repair("arguments_emptied", f"call {call.id}", f"{call.state}: goes back as {{}}"))

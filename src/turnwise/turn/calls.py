@@ -51,8 +51,9 @@ def adopt(
             if isinstance(judged, Corrected):
                 repairs.append(judged.repair)
                 part = msgspec.structs.replace(part, name=judged.name)
-        offer = offers.get(part.name) if part.alternatives else None
-        pieces = split_glued(part, spec=offer.spec if offer else None)
+        pieces: tuple[ToolCall, ...] = (part,)
+        if part.alternatives and (offer := offers.get(part.name)) is not None:
+            pieces = split_glued(part, spec=offer.spec)
         if len(pieces) > 1:
             repairs.append(
                 Repair("glued_calls", f"call {part.id}", f"split into {len(pieces)} calls, all fit the schema")
