@@ -55,8 +55,9 @@ class Watchdog:
 
     def __init__(self, clock: Clock, *, total_s: float) -> None:
         self._clock = clock
+        self._monotonic = clock.monotonic
         self._total_s = total_s
-        self._end = clock.monotonic() + total_s
+        self._end = self._monotonic() + total_s
         self._what = ""
         self._seconds = total_s
         self._due = self._end
@@ -69,13 +70,13 @@ class Watchdog:
     def expect(self, what: str, *, within_s: float) -> None:
         self._what = what
         self._seconds = within_s
-        self._due = self._clock.monotonic() + within_s
+        self._due = self._monotonic() + within_s
         if self._timer is not None and min(self._due, self._end) < self._armed_for:
             self._timer.cancel()
             self._arm()
 
     def renew(self) -> None:
-        self._due = self._clock.monotonic() + self._seconds
+        self._due = self._monotonic() + self._seconds
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.current_task()
@@ -96,11 +97,11 @@ class Watchdog:
 
     def _arm(self) -> None:
         self._armed_for = min(self._due, self._end)
-        self._timer = self._clock.call_later(max(0.0, self._armed_for - self._clock.monotonic()), self._look)
+        self._timer = self._clock.call_later(max(0.0, self._armed_for - self._monotonic()), self._look)
 
     def _look(self) -> None:
         assert self._task is not None
-        if self._clock.monotonic() < min(self._due, self._end):
+        if self._monotonic() < min(self._due, self._end):
             self._arm()
             return
         self._barked = True

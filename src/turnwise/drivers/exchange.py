@@ -38,19 +38,18 @@ class FirstEvent:
     def __init__(self) -> None:
         self._start = b""
         self._tail = b""
-        self._ended = False
+        self.ended = False
 
     @property
     def is_torn(self) -> bool:
-        return self._start.startswith((b"data:", b"event:", b"id:")) and not self._ended
+        return self._start.startswith((b"data:", b"event:", b"id:")) and not self.ended
 
     def feed(self, chunk: bytes) -> None:
-        if self._ended:
-            return
+        """Take the next bytes; once it has `ended`, more say nothing."""
         if len(self._start) < len(b"event:"):
             self._start = (self._start + chunk[:16]).lstrip()
         joined = self._tail + chunk
-        self._ended = b"\n\n" in joined or b"\n\r\n" in joined
+        self.ended = self.ended or b"\n\n" in joined or b"\n\r\n" in joined
         self._tail = joined[-2:]
 
 
@@ -69,6 +68,7 @@ class Exchange:
     ) -> None:
         self._order = order
         self._endpoint = endpoint
+        self._scrub = endpoint.scrub
         self._transport = transport
         self._clock = clock
         self._on_frames = on_frames  # called with what each read brought
@@ -139,7 +139,8 @@ class Exchange:
             self._tell(frames)
             return self._whole(response)
         reader = self._reader = self._open_reader()
-        self._feed(reader, start, dog)
+        if start:
+            self._feed(reader, start, dog)
         async for chunk in chunks:
             self._feed(reader, chunk, dog)
             if reader.faulted:
@@ -180,11 +181,12 @@ class Exchange:
     def arrived(self) -> Response | None:
         """What there is of the response, for a request that was broken off. Nothing may be read afterwards."""
         if self._arrived is None and self._reader is not None and self._reader.heard:
-            self._arrived = hide_in_response(self._reader.finish(), scrub=self._endpoint.scrub)
+            self._arrived = hide_in_response(self._reader.finish(), scrub=self._scrub)
         return self._arrived
 
     def _feed(self, reader: ResponseReader, chunk: bytes, dog: Watchdog) -> None:
-        self._first.feed(chunk)
+        if not self._first.ended:
+            self._first.feed(chunk)
         self._streamed_bytes += len(chunk)
         before, was_over = reader.heard, reader.finished or reader.failed
         frames = reader.feed(chunk)
@@ -208,7 +210,7 @@ class Exchange:
         return self._whole(response)
 
     def _whole(self, response: Response) -> ResponseReceived | RequestFailed:
-        response = hide_in_response(response, scrub=self._endpoint.scrub)
+        response = hide_in_response(response, scrub=self._scrub)
         if response.fault is None or response.message.parts:
             return ResponseReceived(number=self._order.number, response=response)
         return self._failed(response.fault, partial=response)
@@ -221,12 +223,10 @@ class Exchange:
         if reader.finished or reader.failed:
             return self._end(reader)
         self._tell(reader.flush())
-        return self._failed(fault, partial=hide_in_response(reader.finish(), scrub=self._endpoint.scrub))
+        return self._failed(fault, partial=hide_in_response(reader.finish(), scrub=self._scrub))
 
     def _failed(self, fault: Fault, *, partial: Response | None = None) -> RequestFailed:
-        return RequestFailed(
-            number=self._order.number, fault=hide_in(fault, scrub=self._endpoint.scrub), partial=partial
-        )
+        return RequestFailed(number=self._order.number, fault=hide_in(fault, scrub=self._scrub), partial=partial)
 
     async def _refused(self, reply: HttpReply) -> RequestFailed:
         if 300 <= reply.status < 400:
@@ -247,7 +247,7 @@ class Exchange:
     def _told(self, refusal: HttpReply) -> RequestFailed:
         """What the provider has said of its error, as far as that came."""
         # The key is hidden before a decoder cuts the text short, and afterwards (`_failed`) where JSON had it escaped.
-        scrub = self._endpoint.scrub
+        scrub = self._scrub
         headers = {name: scrub(value) for name, value in refusal.headers.items()}
         body = scrub(b"".join(self._error)[:ERROR_BYTES].decode("utf-8", "surrogateescape"))
         fault = self._endpoint.family.decode_fault(refusal.status, headers, body.encode("utf-8", "surrogateescape"))
@@ -269,7 +269,7 @@ class Exchange:
 
     def _tell(self, frames: Sequence[Frame]) -> None:
         if self._on_frames is not None and frames:
-            self._on_frames(hide_in_frames(frames, scrub=self._endpoint.scrub))
+            self._on_frames(hide_in_frames(frames, scrub=self._scrub))
 
 
 def _breaks_off(body: bytes) -> bool:

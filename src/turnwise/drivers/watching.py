@@ -121,7 +121,7 @@ class Watchers:
 
     def tell_frames(self, frames: Sequence[Frame], *, number: int) -> None:
         """`frames` are what one read brought of the response to request `number`."""
-        if frames and self.are_there:
+        if frames and (self._feed is not None or self._watch is not None):
             self._tell([FrameSeen(number, frame) for frame in frames])
 
     def _tell(self, batch: Sequence[Seen]) -> None:
