@@ -5,7 +5,6 @@ whose outcome nobody knows: its process went away, and the provider may have bil
 sub-agents stand in one ledger, each with the path that leads to it.
 """
 
-import functools
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Literal
@@ -38,6 +37,7 @@ LEDGER_PROGRAMS = (
     "alter table request add column program_calls integer not null default 0",
 )
 
+_CUT = FinishReason.CUT  # until Python 3.12, a member that is looked up in its class costs a call
 OK = "ok"
 CANCELLED = "cancelled"
 DISCARDED = (
@@ -45,7 +45,7 @@ DISCARDED = (
 )
 
 
-class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One request. Times are UTC, seconds since 1970; bytes are those of the bodies.
 
     `number` counts the requests of its turn from 1, further attempts included; `purpose` is the turn's own, `retry_of` what a
@@ -98,7 +98,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return "child" if self.path else self.purpose
 
 
-class Received(msgspec.Struct, frozen=True, kw_only=True):
+class Received(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What came back of a request: its `response`, or what there is of it (`partial`)."""
 
     response: Response | None = None
@@ -185,7 +185,7 @@ def ended_entry(
     response = received.response or received.partial
     fault = received.fault
     usage = None if response is None else response.usage
-    is_whole = received.response is not None and fault is None and received.response.finish is not FinishReason.CUT
+    is_whole = received.response is not None and fault is None and received.response.finish is not _CUT
     # An error in place of a response: nothing was generated. One in mid-stream, a silence or a reset came too late to say so.
     is_refused = response is None and fault is not None and fault.status is not None and fault.status >= 400
     price = price_of(
@@ -230,13 +230,15 @@ _BEFORE = (
 _EARLY = "programs program_calls".split()  # an approval may have begun them before the request leaves; more may come
 _AFTERWARDS = (
     "first_event ended received_bytes outcome discarded calls input_tokens output_tokens reasoning_tokens "
-    "cache_read_tokens cache_write_tokens provider_usage plan usd usd_pico priced_by price_note cache_saved_usd "
-    "cache_saved_pico"
+    "cache_read_tokens cache_write_tokens provider_usage price_note"
 ).split()
-COLUMNS = (*_BEFORE, *_EARLY, *_AFTERWARDS)
+_MONEY = "plan usd usd_pico priced_by cache_saved_usd cache_saved_pico".split()
+COLUMNS = (*_BEFORE, *_EARLY, *_AFTERWARDS, *_MONEY)
 # Values go by place: with names, SQLite looks for each of 34 among all of them.
 _LEAVING = (*_BEFORE, *_EARLY)
 LEAVES = f"insert into request ({', '.join(_LEAVING)}) values ({', '.join('?' * len(_LEAVING))})"
+BECAME = f"update request set {', '.join([f'{name} = ?' for name in (*_EARLY, *_AFTERWARDS)])} where id = ?"
+BECAME_WITH_PRICE = BECAME.replace(" where", f", {', '.join([f'{name} = ?' for name in _MONEY])} where")
 INSERT = f"insert into request ({', '.join(COLUMNS)}) values ({', '.join('?' * len(COLUMNS))})"
 
 Value = str | int | float | None
@@ -250,7 +252,7 @@ MOST_PICO_USD = 1000  # as much as fits into 64 bits 9,000 times
 
 def values_of(entry: LedgerEntry) -> tuple[Value, ...]:
     """The entry as columns: money as the decimal's own text, nothing where nothing is known."""
-    return (*values_before(entry), *values_afterwards(entry)[len(_EARLY) :])
+    return (*values_before(entry), *_values_afterwards(entry)[len(_EARLY) :], *_values_of_money(entry))
 
 
 def values_before(entry: LedgerEntry) -> tuple[Value, ...]:
@@ -274,23 +276,17 @@ def values_before(entry: LedgerEntry) -> tuple[Value, ...]:
     )
 
 
-def update_of(entry: LedgerEntry, *, row_id: int) -> tuple[str, list[Value]]:
-    """The statement that completes its row, and the values. What is not known is not named: it is null already, and `sqlite3`
-    takes as long for one None as for ten numbers."""
-    values = values_afterwards(entry)
-    known = [value for value in values if value is not None]
-    return _update(tuple([value is not None for value in values])), [*known, row_id]
+def update_of(entry: LedgerEntry, *, row_id: int) -> tuple[str, tuple[Value, ...]]:
+    """The statement that completes its row, and the values. Where nothing is known of a price its columns are not named: they are
+    null already, and `sqlite3` takes as long for one None as for ten numbers."""
+    if entry.plan is None and entry.usd is None and entry.priced_by is None and entry.cache_saved_usd is None:
+        return BECAME, (*_values_afterwards(entry), row_id)
+    return BECAME_WITH_PRICE, (*_values_afterwards(entry), *_values_of_money(entry), row_id)
 
 
-@functools.lru_cache(maxsize=64)
-def _update(known: tuple[bool, ...]) -> str:
-    names = [name for name, is_known in zip((*_EARLY, *_AFTERWARDS), known, strict=True) if is_known]
-    return f"update request set {', '.join([f'{name} = ?' for name in names])} where id = ?"
-
-
-def values_afterwards(entry: LedgerEntry) -> tuple[Value, ...]:
+def _values_afterwards(entry: LedgerEntry) -> tuple[Value, ...]:
     """Those that come of its request."""
-    usage, usd, saved = entry.usage, entry.usd, entry.cache_saved_usd
+    usage = entry.usage
     counts = NO_COUNTS
     if usage is not None:
         counts = (
@@ -311,14 +307,13 @@ def values_afterwards(entry: LedgerEntry) -> tuple[Value, ...]:
         int(entry.discarded),
         entry.calls,
         *counts,
-        entry.plan,
-        _text(usd),
-        pico(usd),
-        entry.priced_by,
         entry.price_note,
-        _text(saved),
-        pico(saved),
     )
+
+
+def _values_of_money(entry: LedgerEntry) -> tuple[Value, ...]:
+    usd, saved = entry.usd, entry.cache_saved_usd
+    return entry.plan, _text(usd), pico(usd), entry.priced_by, _text(saved), pico(saved)
 
 
 def entry_from(columns: Mapping[str, Value]) -> LedgerEntry:
