@@ -214,6 +214,11 @@ class ResponsesStreamDecoder:
 
     def _read_values(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
         usual, like = self._usual
+        if name in _ITEMS_AND_END:  # long ones, that are no deltas by their name
+            self._usual = NO_DELTA
+            for value in values:
+                self._read(value, name, frames)
+            return
         for value in values:
             try:
                 delta = _decode_delta(value)
@@ -264,7 +269,8 @@ class ResponsesStreamDecoder:
         if value.strip() == b"[DONE]":
             return
         try:
-            value.decode()
+            if not value.isascii():
+                value.decode()  # raw fields are not looked at by the decoder
             self._read_event(read_fields(value), name, frames)
         except UNREADABLE:
             self._read_damaged(value, name, frames)
@@ -608,3 +614,5 @@ _EVENTS: Mapping[str, Callable[[ResponsesStreamDecoder, Fields, list[Frame]], No
     "response.output_text.annotation.added": ResponsesStreamDecoder._add_citation,  # pyright: ignore[reportPrivateUsage]
     **dict.fromkeys(_WHOLES, ResponsesStreamDecoder._add_whole),  # pyright: ignore[reportPrivateUsage]
 }
+
+_ITEMS_AND_END = frozenset(["response.output_item.added", "response.output_item.done", *TERMINAL_EVENTS])
