@@ -38,7 +38,7 @@ class _Form(msgspec.Struct, frozen=True):
         return self.end + self.head
 
 
-_DATA = b"data: "
+_DATA, _EVENT = b"data: ", b"event: "
 # How a stream whose first bytes are `data: ` writes its events, until they tell otherwise.
 _LF_FORM, _CRLF_FORM = _Form("", _DATA, b"\n\n"), _Form("", _DATA, b"\r\n\r\n")
 
@@ -146,6 +146,10 @@ class SseParser:
             self._form = _CRLF_FORM if line_end > 0 and chunk[line_end - 1] == 0x0D else _LF_FORM
             self._read_alike(chunk, self._form, runs)
             return
+        if chunk.startswith(_EVENT) and len(chunk) <= self._limit and b"\r" not in chunk and self._is_between_events():
+            self._started = True
+            self._read_named(chunk, runs)
+            return
         self._learn(chunk, self._read_lines_of(chunk, runs))
 
     def _read_alike(self, chunk: bytes, form: _Form, runs: list[SseRun]) -> None:
@@ -172,6 +176,21 @@ class SseParser:
                     _add_run(runs, form.name, [value])
         if not is_whole:
             self._read_lines_of(form.head + last, runs)
+
+    def _read_named(self, chunk: bytes, runs: list[SseRun]) -> None:
+        """A chunk without CR that begins with an event's name: nearly all of its events are a name and a value."""
+        pieces = chunk.split(b"\n\n")
+        rest = pieces.pop()
+        for piece in pieces:
+            head, between, value = piece.partition(b"\n" + _DATA)
+            if between and head.startswith(_EVENT) and b"\n" not in head and b"\n" not in value:
+                name = head[len(_EVENT) :].strip().decode("utf-8", "replace")
+                _add_run(runs, name, [value])
+                self._form = _Form(name, head + between, b"\n\n")
+            else:
+                self._read_lines_of(piece + b"\n\n", runs)
+        if rest:
+            self._read_lines_of(rest, runs)
 
     def _learn(self, chunk: bytes, events: list[SseEvent]) -> None:
         """Keep the form of the chunk's last event, if it is written in the usual way."""
