@@ -93,7 +93,8 @@ class CallTable:
         self.calls: list[OpenCall] = []
         self.repairs: dict[tuple[str, str], Repair] = {}
         self._tool_names = tool_names
-        self._used_ids = set(taken_ids)
+        self._taken_ids = taken_ids  # as many as the session has calls: not copied for each response
+        self._used_ids: set[str] = set()
         self._id_prefix = id_prefix
         self._by_id: dict[str, OpenCall] = {}
         self._by_index: dict[int, OpenCall] = {}
@@ -274,7 +275,7 @@ class CallTable:
             return
         call.wire_id = id
         self._by_id[id] = call  # of two calls with one id, later pieces mean the newer
-        if id not in self._used_ids:
+        if not self._is_taken(id):
             call.id = id
             self._used_ids.add(id)
         elif call.id is None:
@@ -283,11 +284,14 @@ class CallTable:
 
     def _free_id(self, call: OpenCall) -> str:
         number = call.ordinal
-        while f"{self._id_prefix}_{number}" in self._used_ids:
+        while self._is_taken(f"{self._id_prefix}_{number}"):
             number += 1
         id = f"{self._id_prefix}_{number}"
         self._used_ids.add(id)
         return id
+
+    def _is_taken(self, id: str) -> bool:
+        return id in self._used_ids or id in self._taken_ids
 
     def _take_name(self, call: OpenCall, name: str) -> None:
         if not call.name:
