@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from operator import attrgetter
 
 from timing import INSTRUCTIONS, PARAMETERS, PROMPT, TOOL, Case, Task, events_of, measure, run
 
@@ -10,6 +11,11 @@ from turnwise import Agent, FrameSeen, RunFinished, ToolSpec
 from turnwise.drivers.transport import HttpReply, HttpRequest
 from turnwise.vocab import ReasoningDelta, StopReason, TextDelta, ToolCallDelta
 
+DELTAS = {
+    "text": (TextDelta, attrgetter("text")),
+    "tool arguments": (ToolCallDelta, attrgetter("arguments")),
+    "reasoning": (ReasoningDelta, attrgetter("text")),
+}
 WRITE = ToolSpec(name=TOOL, description="Write a file.", parameters=json.dumps(PARAMETERS))
 
 
@@ -57,18 +63,15 @@ async def main(given: Task) -> None:
         if case["memory"]:
             memory.pieces = pieces.setdefault(case["model"], []) or events_of(given, case=case)
             pieces[case["model"]] = memory.pieces
-        texts = reasonings = arguments = 0
+        wanted, piece_of = DELTAS[case["kind"]]
+        seen = 0
         async for event in agent.stream(PROMPT):
-            match event:
-                case FrameSeen(frame=TextDelta(text=text)):
-                    texts += len(text)
-                case FrameSeen(frame=ToolCallDelta(arguments=str(text))):
-                    arguments += len(text)
-                case FrameSeen(frame=ReasoningDelta(text=text)):
-                    reasonings += len(text)
-                case RunFinished(result=result):
-                    assert result.stop_reason in (StopReason.ANSWERED, StopReason.WAITING), result.fault
-        return {"text": texts, "tool arguments": arguments, "reasoning": reasonings}[case["kind"]]
+            if isinstance(event, FrameSeen):
+                if isinstance(event.frame, wanted):
+                    seen += len(piece_of(event.frame) or "")
+            elif isinstance(event, RunFinished):
+                assert event.result.stop_reason in (StopReason.ANSWERED, StopReason.WAITING), event.result.fault
+        return seen
 
     pieces: dict[str, list[bytes]] = {}
     from turnwise.drivers.aiohttp_transport import AiohttpTransport
