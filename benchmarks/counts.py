@@ -4,10 +4,11 @@ Instructions are counted where valgrind is (`callgrind`), calls of functions and
 stand in `benchmarks/counting/expected.toml`, by Python's version and the machine's architecture; elsewhere, and with other
 releases of the libraries whose instructions are counted with ours, the counts are shown, and only their flatness is compared
 (the cost of a unit at large sizes over that at small ones). Exits with 1 where
-a path became slower than the tolerance allows, 2 where it could not be counted.
+a path became slower than the tolerance allows, 2 where it could not be counted or a name is that of no path.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ TOLERANCE = 0.10
 GRAIN = {"instructions": 0.0, "calls": 0.5, "blocks": 2.0}  # what a figure may be off besides: less is no finding
 SLOWER, FASTER, BENT, SAME, NEW = "SLOWER", "faster", "NOT FLAT", "ok", "new"
 BAD = (SLOWER, BENT)
+SLOW = "TURNWISE_COUNTS_SLOWER"  # NAME or NAME=growing; `counting/child.py` does it
 
 
 class Verdict(NamedTuple):
@@ -134,6 +136,23 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def misnamed(only: Sequence[str] | None, *, slower: str) -> str | None:
+    """What was asked of paths that are not counted, or None: a guard that counts nothing would pass for ever."""
+    names = [path.name for path in HOT_PATHS]
+    if unknown := [text for text in only or () if not any(text in name for name in names)]:
+        return f"--only: no path's name holds {_quoted(unknown)}; there are {_quoted(names)} (`--list`)"
+    name, _, how = slower.partition("=")
+    if slower and name not in (counted := [path.name for path in chosen(only)]):
+        return f"{SLOW}: no path of those counted is called {_quoted([name])}; they are {_quoted(counted)} (`--list`)"
+    if "=" in slower and how != "growing":
+        return f"{SLOW}: `{slower}` is neither `{name}` nor `{name}=growing`"
+    return None
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join([f"`{name}`" for name in names])
+
+
 def chosen(only: Sequence[str] | None) -> list[HotPath]:
     return [path for path in HOT_PATHS if not only or path.name == YARDSTICK or any(text in path.name for text in only)]
 
@@ -154,6 +173,9 @@ def count_all(paths: Sequence[HotPath], *, way: str) -> list[Count]:
 
 def main() -> int:
     options = arguments()
+    if wrong := misnamed(options.only, slower=os.environ.get(SLOW, "")):
+        print(f"counts: {wrong}", file=sys.stderr)
+        return 2
     paths = chosen(options.only)
     if options.list:
         print("\n".join([path.name for path in paths]))

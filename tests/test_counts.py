@@ -75,12 +75,32 @@ def test_a_slower_path_is_told_by_its_instructions() -> None:
 def test_what_cannot_be_counted_is_no_verdict(tmp_path: Path) -> None:
     """Without valgrind, instructions cannot be: exit code 2, and what to do."""
     env = {**os.environ, "PATH": str(tmp_path)}
-    argv = [sys.executable, str(BENCHMARKS / "counts.py"), "--way", "instructions", "--only", "no such path"]
+    argv = [sys.executable, str(BENCHMARKS / "counts.py"), "--way", "instructions", "--only", QUICK]
     done = subprocess.run(argv, capture_output=True, text=True, env=env, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (
         2,
         "counts: there is no valgrind here: install it, or count `--way calls`\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("only", "slower", "said"),
+    [
+        ("nonexistent", "", "--only: no path's name holds `nonexistent`; there are `yardstick`, "),
+        (QUICK, "no such path", "TURNWISE_COUNTS_SLOWER: no path of those counted is called `no such path`; they are "),
+        (QUICK, "one growing call", "TURNWISE_COUNTS_SLOWER: no path of those counted is called `one growing call`; "),
+        (
+            QUICK,
+            f"{QUICK}=grows",
+            f"TURNWISE_COUNTS_SLOWER: `{QUICK}=grows` is neither `{QUICK}` nor `{QUICK}=growing`",
+        ),
+    ],
+)
+def test_a_name_of_no_path_is_an_error(only: str, slower: str, said: str) -> None:
+    """Nothing is counted and nothing passes: exit code 2, with the names that there are."""
+    done = command("--only", QUICK, only, "--way", "calls", slower=slower)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"counts: {said}")
 
 
 @pytest.mark.parametrize(
