@@ -203,6 +203,13 @@ class Runner:
         return self._running is not None and self._running.say(message)
 
 
+def _this_task() -> tuple[asyncio.Task[object], int]:
+    """And how often it has been asked to end."""
+    task = asyncio.current_task()
+    assert task is not None, "a turn runs in a task"
+    return task, task.cancelling()
+
+
 class _Running:
     """One turn on its way."""
 
@@ -224,6 +231,8 @@ class _Running:
         self._step = 0
         self._turn: Turn | None = None
         self._command: Command  # the one at hand
+        self._waiter: asyncio.Task[object]  # the task that waits for the turn
+        self._cancelling = 0  # how often it had been asked to end when it began
         self._is_stopping = False  # no further command is begun
         self._is_over = False
         self._told = 0  # messages that the turn has added, whose results the watcher has seen
@@ -283,6 +292,7 @@ class _Running:
         One task does all commands: each in a task of its own would cost as much as a small tool.
         """
         self._command = command
+        self._waiter, self._cancelling = _this_task()
         working = asyncio.create_task(self._work(turn), name="turnwise turn")
         try:
             try:
@@ -302,10 +312,12 @@ class _Running:
 
     async def _work(self, turn: Turn) -> None:
         """Do what the turn orders; once it is stopping, no more than the command at hand."""
-        while not (isinstance(command := self._command, FinishTurn) or self._is_stopping):
+        while not (isinstance(command := self._command, FinishTurn) or self._must_stop()):
             if self._journal is not None and not isinstance(command, SendRequest | RunTools):
                 self._journal.write()  # these two write what led to them with their own beginning
-            event = await self._do(command)
+            event = await (self._do_apart(command) if self._is_strange(command) else self._do(command))
+            if self._watchers.are_there:
+                await self._let_others_in()
             if self._is_over:
                 return  # it was left behind
             event = self._stamp(event)
@@ -315,6 +327,27 @@ class _Running:
             self._command = turn.receive(event)
             self._tell_discarded(event, command=self._command)
             self._tell_answered(turn)
+
+    def _must_stop(self) -> bool:
+        """Also where our own task was cancelled and has not had its turn yet."""
+        return self._is_stopping or self._waiter.cancelling() > self._cancelling
+
+    async def _let_others_in(self) -> None:
+        """Who was told of what has just happened may interrupt, or say a word, before anything follows from it."""
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self._is_stopping = True  # it has happened, and counts
+
+    def _is_strange(self, command: Doable) -> bool:
+        """Whether the user's own code does it."""
+        if isinstance(command, PrepareStep):
+            return self._means.prepare_step is not None
+        return isinstance(command, RunHooks | Ask | CheckOutput)
+
+    async def _do_apart(self, command: Doable) -> Event:
+        """In a task of its own: what it sets in context variables ends with it."""
+        return await asyncio.create_task(self._do(command))
 
     def _end(self, turn: Turn, *, kind: InterruptKind) -> TurnResult:
         """A command that is still at hand is cut short; whatever of it goes on all the same counts for nothing."""
