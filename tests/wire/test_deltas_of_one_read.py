@@ -49,6 +49,8 @@ ODD_ANTHROPIC = [
     b'{"type":"content_block_stop","index":0}',
     OF_CALL[0] + OF_CALL[1],
     OF_CALL[0] + b"," + OF_CALL[1],
+    b'{"type":"content_block_delta","index":0,"delta":{"partial_json":"no kind"}}',
+    b'{"index":0,"delta":{"type":"input_json_delta","partial_json":"no type"}}',
     b"no json",
 ]
 ODD_RESPONSES = [
@@ -66,7 +68,24 @@ ODD_RESPONSES = [
     OF_ITEM[0] + b"," + OF_ITEM[1],
     b"no json",
 ]
+
+
+def halves(text: bytes, *, at: bytes) -> list[bytes]:
+    """An event that came as two, and two that came as one: as many as if all were well."""
+    head, found, tail = text.partition(at)
+    assert found
+    return [head, tail, text + b"," + text]
+
+
 CASES = [
+    *[
+        (anthropic_messages.FAMILY, [*BEGUN, *OF_CALL, *halves(OF_CALL[0], at=at), *OF_CALL])
+        for at in (b",", b'"partial_json', b", ")
+    ],
+    *[
+        (openai_responses.FAMILY, [*CREATED, *OF_ITEM, *halves(OF_ITEM[1], at=at), *OF_ITEM])
+        for at in (b",", b" \\", b', "delta')
+    ],
     *[(anthropic_messages.FAMILY, [*BEGUN, *OF_CALL, odd, *OF_CALL]) for odd in ODD_ANTHROPIC],
     (anthropic_messages.FAMILY, [*BEGUN, *OF_CALL, *OF_TEXT]),
     *[(openai_responses.FAMILY, [*CREATED, *OF_ITEM, odd, *OF_ITEM]) for odd in ODD_RESPONSES],
@@ -77,18 +96,22 @@ CASES = [
 @pytest.mark.parametrize(("family", "texts"), CASES)
 def test_a_read_of_many_deltas_says_what_each_says_alone(family: Family, texts: list[bytes], names: bool) -> None:
     """Whatever stands among them, with the names of events and without."""
-    events = [(b"event: " + kind_of(text) + b"\n" if names else b"") + b"data: " + text + b"\n\n" for text in texts]
+    kinds = [kind_of(text, otherwise=kind_of(texts[-1])) for text in texts]
+    events = [
+        (b"event: " + kind + b"\n" if names else b"") + b"data: " + text + b"\n\n"
+        for kind, text in zip(kinds, texts, strict=True)
+    ]
     begun = len(BEGUN)
     together = decode_stream(family, [b"".join(events)], profile=PROFILE)
     later = decode_stream(family, [*events[:begun], b"".join(events[begun:])], profile=PROFILE)
     assert together == later == decode_stream(family, events, profile=PROFILE)
 
 
-def kind_of(text: bytes) -> bytes:
+def kind_of(text: bytes, *, otherwise: bytes = b"") -> bytes:
     try:
         return str(json.loads(text)["type"]).encode()
-    except ValueError:
-        return b"content_block_delta"
+    except (ValueError, KeyError):
+        return otherwise
 
 
 def test_named_events_of_one_read_are_those_that_are_read_byte_by_byte() -> None:

@@ -44,6 +44,18 @@ def test_every_split_in_two_gives_the_same_events() -> None:
 
 
 @pytest.mark.promise("assembly:split-anywhere")
+@pytest.mark.promise("assembly:split-anywhere")
+@pytest.mark.parametrize("first", [b"\xef\xbb\xbf", b": c", b"", b"\n", b"\r", b"id: 7\r\n", b"event: a"])
+@pytest.mark.parametrize("line", [b"data: y%d\n\n", b"event: e\ndata: y%d\n\n", b"data: y%d\r\n\r\n"])
+def test_a_stream_may_begin_with_anything_at_any_cut(first: bytes, line: bytes) -> None:
+    """A BOM, half a comment, a field or a line end that comes in a read of its own belongs to what follows."""
+    stream = first + b"".join([line % number for number in range(4)])
+    expected = read(*[stream[at : at + 1] for at in range(len(stream))])
+    for cut in range(1, len(stream)):
+        assert read(stream[:cut], stream[cut:]) == expected, cut
+        assert read(stream[:cut], *stream[cut:].splitlines(keepends=True)) == expected, cut
+
+
 def test_one_byte_at_a_time_and_empty_pieces_give_the_same_events() -> None:
     assert read(*[STREAM[i : i + 1] for i in range(len(STREAM))]) == EVENTS
     assert read(*[piece for i in range(len(STREAM)) for piece in (b"", STREAM[i : i + 1], b"")]) == EVENTS

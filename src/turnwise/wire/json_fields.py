@@ -120,6 +120,12 @@ def write_array(items: Iterable[bytes]) -> bytes:
     return b"[" + b",".join(items) + b"]"
 
 
+def each_alone(values: Iterable[bytes]) -> bytes:
+    """The values as an array of arrays with one item each. Decoded as just that, and as many as there were: a value that holds
+    two breaks its array, and two that hold one are one array less."""
+    return b"[[" + b"],[".join(values) + b"]]"
+
+
 def one_line(json: bytes) -> bytes:
     """The same JSON without line breaks, which opaque text may bring along: inside of strings JSON has none."""
     return json.replace(b"\r", b" ").replace(b"\n", b" ") if b"\n" in json or b"\r" in json else json

@@ -140,7 +140,7 @@ class SseParser:
             if chunk.startswith(form.head) and self._is_between_events():
                 self._read_alike(chunk, form, runs)
                 return
-        elif not self._started and chunk.startswith(_DATA) and len(chunk) <= self._limit:
+        elif not self._started and chunk.startswith(_DATA) and len(chunk) <= self._limit and self._is_between_events():
             self._started = True
             line_end = chunk.find(b"\n")
             self._form = _CRLF_FORM if line_end > 0 and chunk[line_end - 1] == 0x0D else _LF_FORM

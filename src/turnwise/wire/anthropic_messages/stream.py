@@ -6,7 +6,7 @@ Source: API docs, "Streaming Messages"; anthropic-python 2.12, lib/streaming/_be
 """
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
@@ -48,6 +48,7 @@ from turnwise.wire.healing import decode_text, printable, read_objects, skipped
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
+    each_alone,
     is_null,
     quote,
     read_fields,
@@ -84,32 +85,40 @@ class _Event(msgspec.Struct, gc=False):
     usage: msgspec.Raw = msgspec.Raw(b"")
 
 
-class _Text(msgspec.Struct, gc=False, tag="text_delta"):
+class _Text(msgspec.Struct, gc=False):
+    type: Literal["text_delta"]
     piece: str = msgspec.field(name="text")
 
 
-class _Input(msgspec.Struct, gc=False, tag="input_json_delta"):
+class _Input(msgspec.Struct, gc=False):
+    type: Literal["input_json_delta"]
     piece: str = msgspec.field(name="partial_json")
 
 
-class _Thinking(msgspec.Struct, gc=False, tag="thinking_delta"):
+class _Thinking(msgspec.Struct, gc=False):
+    type: Literal["thinking_delta"]
     piece: str = msgspec.field(name="thinking")
 
 
 Kind = TypeVar("Kind", _Text, _Input, _Thinking)
 
 
-class _More(msgspec.Struct, Generic[Kind], gc=False, tag="content_block_delta"):
-    """An event that brings more of a block, and nothing else."""
+class _More(msgspec.Struct, Generic[Kind], gc=False):
+    """An event that brings more of a block, and nothing else. Its types are fields and no tags: msgspec asks for no tag where
+    there is no union."""
 
+    type: Literal["content_block_delta"]
     index: int
     delta: Kind
 
 
-_decode_more: dict[str | None, Callable[[bytes], list[_More[_Text]] | list[_More[_Input]] | list[_More[_Thinking]]]] = {
-    "text_delta": msgspec.json.Decoder(list[_More[_Text]]).decode,
-    "input_json_delta": msgspec.json.Decoder(list[_More[_Input]]).decode,
-    "thinking_delta": msgspec.json.Decoder(list[_More[_Thinking]]).decode,
+_decode_more: dict[
+    str | None,
+    Callable[[bytes], list[tuple[_More[_Text]]] | list[tuple[_More[_Input]]] | list[tuple[_More[_Thinking]]]],
+] = {
+    "text_delta": msgspec.json.Decoder(list[tuple[_More[_Text]]]).decode,
+    "input_json_delta": msgspec.json.Decoder(list[tuple[_More[_Input]]]).decode,
+    "thinking_delta": msgspec.json.Decoder(list[tuple[_More[_Thinking]]]).decode,
 }
 TOGETHER = 4  # values of a run from which on it pays to decode them at once
 
@@ -205,11 +214,11 @@ class MessagesStreamDecoder:
             block = None if first.index is None else self._names.get(first.index)
             if decode is None or first.index is None or block is None:
                 return False
-            events = decode(b"[" + b",".join(values) + b"]")
+            events = decode(each_alone(values))
         except UNREADABLE:
             return False
         index = first.index
-        pieces = [event.delta.piece for event in events if event.index == index]
+        pieces = [event.delta.piece for (event,) in events if event.index == index]
         opened = self._open.get(index)
         if not len(pieces) == len(events) == len(values) or not all(pieces) or (opened is not None and opened.is_item):
             return False

@@ -36,7 +36,7 @@ from turnwise.vocab import (
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.finish_words import finish_frames
 from turnwise.wire.healing import is_utf8, skipped
-from turnwise.wire.json_fields import UNREADABLE, Fields, is_object, quote, read_fields, without
+from turnwise.wire.json_fields import UNREADABLE, Fields, each_alone, is_object, quote, read_fields, without
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_responses.faults import fault_of
 from turnwise.wire.openai_responses.fields import count_at, list_at, object_at, opaque_from, text_at
@@ -60,7 +60,7 @@ class _Delta(msgspec.Struct, gc=False):
 
 
 _decode_delta = msgspec.json.Decoder(_Delta).decode
-_decode_deltas = msgspec.json.Decoder(list[_Delta]).decode
+_decode_deltas = msgspec.json.Decoder(list[tuple[_Delta]]).decode
 TOGETHER = 4  # values of a run from which on it pays to decode them at once
 
 DeltaFrame = TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta
@@ -191,13 +191,13 @@ class ResponsesStreamDecoder:
         """False where not all of them go where the one before went, and nothing was taken."""
         usual, like = self._usual
         try:
-            deltas = _decode_deltas(b"[" + b",".join(values) + b"]")
+            deltas = _decode_deltas(each_alone(values))
         except UNREADABLE:
             return False
         kind, index, content_index = usual.type, usual.output_index, usual.content_index
         texts = [
             delta.delta
-            for delta in deltas
+            for (delta,) in deltas
             if delta.type == kind and delta.output_index == index and delta.content_index == content_index
         ]
         if not len(texts) == len(deltas) == len(values):
