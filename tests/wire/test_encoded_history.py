@@ -170,6 +170,16 @@ def test_what_stands_around_the_messages_is_kept_for_no_other_request(profile: P
             assert encode(request, profile, history=history).body == encode(request, profile).body
 
 
+@each_profile
+def test_numbers_that_are_equal_go_out_as_they_were_written(profile: Profile) -> None:
+    """1 is not written as 1.0 because the request before said so: a body never depends on another one."""
+    encode = family(profile.family).encode_request
+    history = EncodedHistory()
+    for temperature in (1.0, 1, 0.0, -0.0, 1.0):
+        request = Request(model="m", messages=step(1), settings=Settings(temperature=temperature))
+        assert encode(request, profile, history=history).body == encode(request, profile).body
+
+
 def test_thinking_by_budget_is_asked_for_as_the_messages_allow_it() -> None:
     """Proves: what messages say about the rest of a body is seen in each request (Anthropic refuses thinking behind calls that
     another model made)."""

@@ -79,7 +79,7 @@ class EncodedHistory:
         """What `make` gives for this request, whose messages it does not look at but for what `also` tells of them; the frame
         before where everything else is as it was."""
         around = (
-            request.settings,
+            request.settings,  # the first: see below
             request.tool_choice,
             request.tools,
             request.system,
@@ -91,7 +91,7 @@ class EncodedHistory:
             profile,
             also,
         )
-        if self._frame is None or around != self._around:
+        if self._frame is None or around != self._around or not _writes_alike(request.settings, self._around[0]):
             self._frame = make(request, profile)
             self._around = around
         return self._frame
@@ -140,6 +140,11 @@ def around(fields: Mapping[str, bytes], *, name: str) -> tuple[bytes, bytes]:
     behind = write_object({key: fields[key] for key in names[at + 1 :]})[1:]
     comma = b"," if at else b""
     return before + comma + b'"' + name.encode() + b'":[', (b"]," if len(names) > at + 1 else b"]") + behind
+
+
+def _writes_alike(one: object, other: object) -> bool:
+    """Of two that are equal: 1 and 1.0 are, too."""
+    return one is other or repr(one) == repr(other)
 
 
 def _put(items: Iterable[bytes], *, behind: bytearray) -> None:
