@@ -166,8 +166,17 @@ BENCHMARK = Benchmark(
     ),
     build=build,
     headlines=[
-        Headline(what="a step of the loop, 100 steps", group=SMALL, case="100 steps", measure=NAME),
-        Headline(what="a step of the loop, 500 steps", group=SMALL, case="500 steps", measure=NAME),
+        *[
+            Headline(what=f"a step of the loop without the journal, {case}", group=SMALL, case=case, measure=NAME)
+            for case in ("100 steps", "500 steps")
+        ],
+        Headline(
+            what="a step of the loop with the journal, 500 steps",
+            group=SMALL,
+            case="500 steps",
+            measure=NAME,
+            system="turnwise, journal",
+        ),
     ],
     rounds=3,
     peer_rounds=2,

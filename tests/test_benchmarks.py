@@ -77,6 +77,7 @@ def test_the_page_is_drawn_from_the_results_alone(tmp_path: Path) -> None:
     found = [
         record("turnwise", 2.0, at_most=1.0, met=False),
         record("turnwise", 4.0, case="500 steps", x=500.0),
+        record("turnwise, journal", 6.0, case="500 steps", x=500.0, at_most=7.0, met=True),
         record("openai", 25.0),
         record("langchain", 1.0) | {"median": None, "rounds": [], "failed": "exit 1: no | such"},
     ]
@@ -96,6 +97,9 @@ def test_the_page_is_drawn_from_the_results_alone(tmp_path: Path) -> None:
         "| The tool loop: small results, 100 steps: CPU a step | <= 1 ms | 2.00 | **no** |",
         "| The tool loop: small results, 100 steps: against openai | >= 20 x | 12.5 x (openai) | **no** |",
         "- The tool loop: small results, 100 steps: CPU a step: 2.00, target <= 1 ms\n",
+        "| a step of the loop without the journal, 100 steps, ms | **2.00** |  | openai 25.0 (12.5 x) |  |",
+        "| a step of the loop without the journal, 500 steps, ms | 4.00 |  |  |  |",  # no target: not bold
+        "| a step of the loop with the journal, 500 steps, ms | **6.00** |  |  |  |",
         "| **turnwise** 1.0 | **2.00 ±10%** | 4.00 ±10% |",
         "langchain has no figure: exit 1: no \\| such.",
     ):
@@ -103,6 +107,19 @@ def test_the_page_is_drawn_from_the_results_alone(tmp_path: Path) -> None:
     assert set(drawn[0]) == set(re.findall(r"\]\((performance/[a-z0-9-]+\.svg)\)", page)) != set()
     for plot in drawn[0].values():
         assert ElementTree.fromstring(plot).tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_a_cell_without_a_figure_says_why(tmp_path: Path) -> None:
+    """What a peer does not read is no gap in the measuring."""
+    group = {"group": "Gemini, over a socket", "measure": "CPU a chunk", "unit": "us", "x": None}
+    cells = [("turnwise", "text"), ("turnwise", "tool arguments"), ("pydantic-ai", "text"), ("google-genai", "text")]
+    found = [record(system, 2.0, case=case, **group) for system, case in cells]
+    results = tmp_path / "results.json"
+    results.write_text(json.dumps({"decode": section(*found)}))
+    done = command("all.py", "--page", "--results", str(results), "--to", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    rows = (tmp_path / PAGE.name).read_text().splitlines()
+    assert {"| pydantic-ai 1.0 | 2.00 ±10% | reads none |", "| google-genai 1.0 | 2.00 ±10% |  |"} <= set(rows)
 
 
 def figures(page: Path) -> list[str]:

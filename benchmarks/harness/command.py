@@ -32,7 +32,7 @@ def run(benchmark: Benchmark, argv: Sequence[str] | None = None) -> int:
     if options.json:
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(section), indent=1) + b"\n")
     else:
-        print("\n".join(tables_of(section)))
+        print("\n".join(tables_of(section, unmeasured=benchmark.unmeasured)))
     if path == RESULTS and not options.no_page:
         draw_page()
     return 1 if any(record.failed for record in section.records if record.system == "turnwise") else 0

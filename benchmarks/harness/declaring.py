@@ -74,12 +74,13 @@ class Lines(msgspec.Struct, frozen=True, kw_only=True, tag="lines"):
 
 
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure that stands at the top of the page, beside the best Python peer and the AI SDK."""
+    """A figure that stands at the top of the page, beside the best Python peer and the AI SDK; `system` is a way of ours."""
 
     what: str
     group: str
     case: str
     measure: str
+    system: str = "turnwise"
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,5 +105,6 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
     ratios: Sequence[Ratio] = ()
     plots: Sequence[Bars | Lines] = ()
     headlines: Sequence[Headline] = ()
+    unmeasured: Mapping[tuple[str, str, str], str] = {}  # (group, case, system) that is no part -> what its cell says
     derive: Callable[[Mapping[tuple[str, str, str, str], float]], Sequence[tuple[str, Measure, float]]] | None = None
     """Figures that follow from the medians, by (group, case, name, system): each is a system, a measure and its value."""

@@ -5,7 +5,7 @@ Notes stand in `benchmarks/notes`: `opening.md` and `closing.md` for the page, `
 """
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -43,18 +43,21 @@ def draw_page(*, results: Path = RESULTS, folder: Path = PAGE.parent, notes: Pat
     for benchmark, section in known:
         lines += ["", f"## {benchmark.title}", *_wrapped(benchmark.about)]
         lines += _plots(benchmark, section, folder=plots)
-        lines += tables_of(section)
+        lines += tables_of(section, unmeasured=benchmark.unmeasured)
         lines += _note(notes, benchmark.name)
     lines += _note(notes, "closing")
     page.write_text("\n".join(lines).rstrip() + "\n")
 
 
-def tables_of(section: Section) -> list[str]:
-    """A table for each group and measure: systems down, cases across; then how turnwise stands to the others."""
+def tables_of(section: Section, *, unmeasured: Mapping[tuple[str, str, str], str]) -> list[str]:
+    """A table for each group and measure: systems down, cases across; then how turnwise stands to the others.
+
+    A cell without a figure says why where `unmeasured` has it by group, case and system.
+    """
     lines: list[str] = []
     for group, measure in _unique((record.group, record.measure) for record in section.records):
         chosen = [record for record in section.records if (record.group, record.measure) == (group, measure)]
-        lines += ["", f"**{group}: {measure}, {chosen[0].unit}**", "", *_table(chosen)]
+        lines += ["", f"**{group}: {measure}, {chosen[0].unit}**", "", *_table(chosen, unmeasured=unmeasured)]
     if section.ratios:
         lines += ["", *_ratio_table(section.ratios)]
     failed = _unique((record.system, record.failed) for record in section.records if record.failed)
@@ -62,27 +65,31 @@ def tables_of(section: Section) -> list[str]:
     return lines
 
 
-def _table(records: Sequence[Record]) -> Iterator[str]:
+def _table(records: Sequence[Record], *, unmeasured: Mapping[tuple[str, str, str], str]) -> Iterator[str]:
     cases = _unique(record.case for record in records)
     by_place = {(record.system, record.case): record for record in records}
     yield f"| system | {' | '.join(cases)} |"
     yield f"|---|{'---:|' * len(cases)}"
     for system in _unique(record.system for record in records):
         row = [by_place.get((system, case)) for case in cases]
+        why = [unmeasured.get((records[0].group, case, system), "") for case in cases]
         version = next((record.version for record in row if record is not None and record.version), "")
         name = f"**{system}**" if system == OURS else system
-        yield f"| {name}{f' {version}' if version else ''} | {' | '.join(_figure(record) for record in row)} |"
+        cells = [_figure(record) if record else reason for record, reason in zip(row, why, strict=True)]
+        yield f"| {name}{f' {version}' if version else ''} | {' | '.join(cells)} |"
 
 
-def _figure(record: Record | None) -> str:
-    if record is None:
-        return ""
+def _figure(record: Record) -> str:
     if record.failed or record.median is None:
         return "failed"
     text = shown(record.median)
     spread = record.spread
     if spread is not None:
         text += f" ±{spread * 50:.0f}%"
+    return _bold(text, record)
+
+
+def _bold(text: str, record: Record) -> str:
     return f"**{text}**" if record.met is not None else text
 
 
@@ -106,15 +113,15 @@ def _headlines(known: Sequence[tuple[Benchmark, Section]]) -> Iterator[str]:
                 for record in section.records
                 if (record.group, record.case, record.measure) == where and record.median is not None
             }
-            if OURS not in found:
+            if headline.system not in found:
                 continue
             peers = [record for system, record in found.items() if not system.startswith(NO_PEERS)]
             python = min((one for one in peers if not one.system.startswith(NODE)), key=_median, default=None)
             node = min((one for one in peers if one.system.startswith(NODE)), key=_median, default=None)
-            ours = found[OURS]
+            ours = found[headline.system]
             floor = shown(_median(found["floor"])) if "floor" in found else ""
             rows.append(
-                f"| {headline.what}, {ours.unit} | **{shown(_median(ours))}** | {floor} | {_beside(python, ours)} | "
+                f"| {headline.what}, {ours.unit} | {_bold(shown(_median(ours)), ours)} | {floor} | {_beside(python, ours)} | "
                 f"{_beside(node, ours)} |"
             )
     if rows:
