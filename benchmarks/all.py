@@ -7,17 +7,18 @@ from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
-from harness.command import take
+from harness.command import round_count, take
 from harness.measuring import say
 from harness.names import NAMES, benchmark_of
 from harness.pages import PAGE, draw_page
 from harness.records import RESULTS, keep, read_results
+from harness.starting import PeersMissing
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help=f"which of {', '.join(NAMES)}; all where none is named")
-    parser.add_argument("--rounds", type=int, metavar="N", help="rounds of each, in place of its own number")
+    parser.add_argument("--rounds", type=round_count, metavar="N", help="rounds of each, in place of its own number")
     parser.add_argument(
         "--quick", action="store_true", help="tiny sizes, one round: proves that it runs; needs --results"
     )
@@ -63,7 +64,11 @@ def measured(name: str, *, options: argparse.Namespace, path: Path) -> bool:
             with_peers=options.only is None,
             long=options.long,
             rounds=options.rounds,
+            replacing=path,
         )
+    except PeersMissing as error:
+        say(f"{name}: {error}")
+        return False
     except Exception:  # noqa: BLE001 (the other benchmarks are still worth their run)
         say(f"{name} broke:\n{traceback.format_exc()}")
         return False

@@ -40,14 +40,30 @@ def test_each_benchmark_runs_with_turnwise_alone(name: str) -> None:
         assert "failed" not in record
 
 
+@pytest.mark.parametrize("name", ["decode.py", "all.py"])
+@pytest.mark.parametrize("rounds", ["0", "-1", "1.5", "many"])
+def test_less_than_one_round_is_an_error(name: str, rounds: str) -> None:
+    """It is not taken for none given, which means the benchmark's own number."""
+    done = command(name, f"--rounds={rounds}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"argument --rounds: `{rounds}` is no number of rounds: it has to be 1 or more\n")
+
+
+# Python's peers of one benchmark are not installed, and what is given after it is the command.
+NO_PEERS = (
+    "import import_time as it; it.PEERS_PYTHON = it.LITELLM_PYTHON = '/nowhere/python'\n"
+    "from harness.command import run; raise SystemExit(run(it.BENCHMARK))"
+)
+NO_PEERS_ALL = (
+    "import import_time as it; it.PEERS_PYTHON = it.LITELLM_PYTHON = '/nowhere/python'\n"
+    "from all import main; raise SystemExit(main())"
+)
+
+
 def test_a_peer_that_cannot_run_is_a_record_with_its_reason(tmp_path: Path) -> None:
     """The others go on, and the run says so by its page; here nothing of the peers is installed."""
-    program = (
-        "import import_time as it; it.PEERS_PYTHON = it.LITELLM_PYTHON = '/nowhere/python'\n"
-        "from harness.command import run; raise SystemExit(run(it.BENCHMARK))"
-    )
     results = tmp_path / "results.json"
-    done = command("-c", program, "--quick", "--results", str(results))
+    done = command("-c", NO_PEERS, "--quick", "--results", str(results))
     assert done.returncode == 0, done.stderr
     records = json.loads(results.read_bytes())["import_time"]["records"]
     failed = {record["system"]: record["failed"] for record in records if "failed" in record}
@@ -55,6 +71,34 @@ def test_a_peer_that_cannot_run_is_a_record_with_its_reason(tmp_path: Path) -> N
     assert set(failed.values()) == {
         "could not be started: No such file or directory; `benchmarks/setup` installs the peers"
     }
+
+
+@pytest.mark.parametrize(("program", "names", "code"), [(NO_PEERS, [], 2), (NO_PEERS_ALL, ["import_time"], 1)])
+def test_peers_that_are_not_set_up_lose_no_figures(tmp_path: Path, program: str, names: list[str], code: int) -> None:
+    """As in a fresh clone: nothing is measured, the results stay byte by byte, and what to do is said."""
+    results = tmp_path / "results.json"
+    done = command("import_time.py", "--quick", "--only", "turnwise", "--json")
+    (case, *_) = [one for one in json.loads(done.stdout)["records"] if one["system"] == "turnwise"]
+    peers = [case | {"system": "openai"}, case | {"system": "litellm", "median": None, "failed": "exit 1"}]
+    results.write_text(json.dumps({"import_time": section(case, *peers)}))
+    before = results.read_bytes()
+    done = command("-c", program, *names, "--quick", "--results", str(results))
+    assert (done.returncode, done.stdout, results.read_bytes()) == (code, "", before)
+    assert (
+        "import_time: nothing measured: openai cannot be started here, and their figures in the results would be lost; "
+        "`benchmarks/setup` installs the peers, `--only turnwise` leaves them out" in done.stderr
+    )
+    assert "round 1" not in done.stderr
+
+
+def test_node_without_its_packages_is_not_set_up() -> None:
+    """The program is the system's own; what `benchmarks/setup` brings is the folder beside its programs."""
+    program = (
+        "from pathlib import Path; import harness.starting as it; from harness.declaring import Part\n"
+        "it.NODE_FOLDER = Path('/nowhere')\n"
+        "print([it.is_set_up(Part(system='a', argv=(name,), measures=())) for name in ('node', '/nowhere/python', 'env')])"
+    )
+    assert command("-c", program).stdout == "[False, False, True]\n"
 
 
 def record(system: str, median: float, **more: object) -> dict[str, object]:
