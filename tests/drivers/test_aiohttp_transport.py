@@ -126,6 +126,26 @@ async def test_large_body_goes_out_with_its_length(size: int) -> None:
     assert seen == [(str(size), None, "application/json", size)] * 2
 
 
+async def test_an_answer_before_the_body_was_taken_leaves_no_writer() -> None:
+    """Proves: once a request is left, nothing of it is under way, though the server never read its 20 MB."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 3\r\n\r\nbig")
+        await left.wait()
+        writer.close()
+
+    left = asyncio.Event()
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server, AiohttpTransport(env={}) as transport:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        before = asyncio.all_tasks()
+        async with transport.send(HttpRequest(url=url, headers=(), body=b"x" * 20_000_000)) as reply:
+            assert (reply.status, b"".join([chunk async for chunk in reply.chunks])) == (413, b"big")
+        ours = [task for task in asyncio.all_tasks() - before if "answer" not in repr(task.get_coro())]
+        left.set()
+        assert ours == []
+
+
 async def test_chunks_come_as_they_are_sent_and_gzip_is_undone() -> None:
     """The first chunk is there while the server waits for us before it sends the second."""
     go_on = asyncio.Event()

@@ -166,9 +166,9 @@ class _Sending:
 
     async def __aexit__(self, *_: object) -> None:
         response, self._response = self._response, None
-        if response is not None and not response.closed:  # it is once it was read to its end
+        if response is not None:
             response.release()
-            await response.wait_for_close()
+            await response.wait_for_close()  # of the body's writer, too: an answer may come before all was sent
 
     def __aiter__(self) -> Self:
         return self
