@@ -335,6 +335,19 @@ def test_turns_of_version_4_stay_readable_beside_new_ones(tmp_path: Path) -> Non
     older.close()
 
 
+def test_no_turn_begins_in_a_file_that_a_newer_turnwise_has_changed_meanwhile(tmp_path: Path) -> None:
+    """Proves: a process that has the file open does not go on with a session of which it may not see all."""
+    path, clock = tmp_path / "journal.db", FakeClock()
+    with Journal.open(path, clock=clock) as journal:
+        journal.begin_turn(turn_id="t1", session_id="s1", folder="/here", title="first").append(STARTED)
+        newer = sqlite3.connect(path)
+        newer.execute("pragma user_version = 99")
+        newer.close()
+        with pytest.raises(CallerError, match=r"from a newer turnwise \(version 99, this one knows \d+\): upgrade"):
+            journal.begin_turn(turn_id="t2", session_id="s2", folder="/here", title="second")
+        assert [row.id for row in journal.sessions()] == ["s1"]
+
+
 def test_a_turn_is_read_without_looking_at_the_others(tmp_path: Path) -> None:
     """Proves: the way to the records of one turn is a search in each table, however many turns there are."""
     path = tmp_path / "journal.db"

@@ -380,11 +380,13 @@ class Journal:
         """A new turn of a session, which is made if it is new; `title` is kept from its first turn. `parent` are the turn and
         the call that a sub-agent's session belongs to.
 
-        Raises CallerError while a living process (this one too) runs a turn of that session. A turn that a dead one left
-        is marked as lost: see `Session.turns`.
+        Raises CallerError while a living process (this one too) runs a turn of that session, or where a newer turnwise has
+        changed the file since it was opened: its turns may stand where we do not look. A turn that a dead one left is
+        marked as lost: see `Session.turns`.
         """
         now = self._clock.now()
         with self._file.transaction() as connection:
+            _refuse_newer(connection.execute("pragma user_version").fetchone()[0])
             connection.execute(
                 "insert into session (id, folder, title, created, updated, parent_turn, parent_call)"
                 " values (?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set updated = excluded.updated",
@@ -580,12 +582,17 @@ def _check_version(connection: sqlite3.Connection, path: Path | None) -> int:
     (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
     if tables and application != APPLICATION_ID:
         raise CallerError(f"`{path}` is not a journal of turnwise; set TURNWISE_STATE_DIR to another folder")
+    _refuse_newer(version, path)
+    return version
+
+
+def _refuse_newer(version: int, path: Path | None = None) -> None:
     if version > SCHEMA_VERSION:
+        name = f"the journal `{path}`" if path else "the journal"
         raise CallerError(
-            f"the journal `{path}` is from a newer turnwise (version {version}, this one knows {SCHEMA_VERSION}): "
+            f"{name} is from a newer turnwise (version {version}, this one knows {SCHEMA_VERSION}): "
             f"upgrade, or set TURNWISE_STATE_DIR to another folder"
         )
-    return version
 
 
 def _raise_explained(error: sqlite3.Error, path: Path | None = None) -> NoReturn:
