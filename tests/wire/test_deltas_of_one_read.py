@@ -51,6 +51,9 @@ ODD_ANTHROPIC = [
     OF_CALL[0] + b"," + OF_CALL[1],
     b'{"type":"content_block_delta","index":0,"delta":{"partial_json":"no kind"}}',
     b'{"index":0,"delta":{"type":"input_json_delta","partial_json":"no type"}}',
+    b'{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"and","text":1}}',
+    b'{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"and","signature":[]}}',
+    b'{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"and","content":1}}',
     b"no json",
 ]
 ODD_RESPONSES = [

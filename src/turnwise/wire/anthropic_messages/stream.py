@@ -85,19 +85,32 @@ class _Event(msgspec.Struct, gc=False):
     usage: msgspec.Raw = msgspec.Raw(b"")
 
 
+# One kind of delta each, with the other fields of `_Delta` whose type it would look at: what it refuses, these do.
 class _Text(msgspec.Struct, gc=False):
     type: Literal["text_delta"]
     piece: str = msgspec.field(name="text")
+    partial_json: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    stop_reason: str | None = None
 
 
 class _Input(msgspec.Struct, gc=False):
     type: Literal["input_json_delta"]
     piece: str = msgspec.field(name="partial_json")
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    stop_reason: str | None = None
 
 
 class _Thinking(msgspec.Struct, gc=False):
     type: Literal["thinking_delta"]
     piece: str = msgspec.field(name="thinking")
+    text: str | None = None
+    partial_json: str | None = None
+    signature: str | None = None
+    stop_reason: str | None = None
 
 
 Kind = TypeVar("Kind", _Text, _Input, _Thinking)
