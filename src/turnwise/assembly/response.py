@@ -12,7 +12,9 @@ import msgspec
 
 from turnwise.assembly.argument_text import Settled, byte_length
 from turnwise.assembly.blocks import Block, Kind, size_of
+from turnwise.assembly.ends import ENDED_BY_ITSELF, GRAVITY
 from turnwise.assembly.heal import join_halves, repair, size_if_whole, whole_characters
+from turnwise.assembly.losses import LOST_CALL, Losses, is_closed
 from turnwise.assembly.tool_calls import CallTable, OpenCall, all_repairs, usual_texts
 from turnwise.vocab import (
     ArgumentsState,
@@ -25,6 +27,7 @@ from turnwise.vocab import (
     Finished,
     FinishReason,
     Frame,
+    Lost,
     Mended,
     Message,
     Part,
@@ -33,6 +36,7 @@ from turnwise.vocab import (
     RefusalDelta,
     Repair,
     Response,
+    Restated,
     Started,
     TextDelta,
     ToolCall,
@@ -49,29 +53,11 @@ FEW = 8  # frames of several kinds among which it does not pay to look for runs
 MAX_OPENERS = 4  # frames of a run that are taken alone at most, before the rest is taken together
 MAX_RELEASES = 16  # times that one call is looked at for those who watch; real streams end a call once or twice
 
-# Of several finish reasons the gravest counts: OpenRouter repeats one, some send `stop` and then `tool_calls`.
-GRAVITY = {
-    reason: gravity
-    for gravity, reason in enumerate(
-        (
-            FinishReason.CUT,
-            FinishReason.STOP,
-            FinishReason.TOOL_CALLS,
-            FinishReason.PAUSE,
-            FinishReason.LENGTH,
-            FinishReason.CONTENT_FILTER,
-            FinishReason.REFUSAL,
-            FinishReason.ERROR,
-        )
-    )
-}
 TEXT_KINDS: dict[type[Frame], Kind] = {
     TextDelta: Kind.TEXT,
     ReasoningDelta: Kind.REASONING,
     RefusalDelta: Kind.REFUSAL,
 }
-# Ends at which a call without arguments is one that had none, rather than one that was cut before they began.
-ENDED_BY_ITSELF = frozenset({FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.PAUSE})
 
 
 class Assembler:
@@ -123,6 +109,7 @@ class Assembler:
         self._finish: Finished | None = None
         self._limit_reached = False
         self._full = False
+        self._losses = Losses()
 
     def receive(self, frame: Frame) -> Sequence[Frame]:
         """Take one frame; return the healed frames for whoever watches. Every ToolCallDelta among them has its `block`."""
@@ -182,6 +169,8 @@ class Assembler:
             repairs=all_repairs(self._table, others=self._repairs),
             fault=self._fault,
             may_hide_cut=tuple(hiding),
+            lost=self._losses.remain or any(call.state is ArgumentsState.LOST for call in calls),
+            is_closed=self._finish is None and is_closed(self._blocks.values(), calls=calls),
         )
 
     # -- the pieces --------------------------------------------------------------------------------------------------
@@ -348,6 +337,7 @@ class Assembler:
             return self._call_done(block, part)
         if block.take_final(part):
             self._note("final_item_wins", block.key)
+        self._losses.say_again(block.key)
         return (frame,)
 
     def _call_done(self, block: Block, part: ToolCall) -> Sequence[Frame]:
@@ -368,6 +358,8 @@ class Assembler:
             return self._overflow(call if fits else None)
         self._table.name_call(call, id=part.id, name=None)
         block.take_final_call(part)
+        if part.arguments:
+            self._losses.say_again(block.key)
         call.announced = True
         if call in self._waiting:
             self._waiting.remove(call)
@@ -436,6 +428,15 @@ class Assembler:
         self._keep_repair(frame.repair)
         return (frame,)
 
+    def _lost(self, frame: Lost) -> Sequence[Frame]:
+        self._keep_repair(frame.repair)
+        self._losses.lose(frame, blocks=self._blocks.values())
+        return (frame,)
+
+    def _restated(self, frame: Restated) -> Sequence[Frame]:
+        self._losses.restate()
+        return (frame,)
+
     def _reason(self) -> FinishReason:
         """Why it ended, before the calls are looked at."""
         if self._fault is not None:
@@ -498,6 +499,8 @@ class Assembler:
 
     def _judge(self, block: Block, call: OpenCall, *, reason: FinishReason, suspect: bool) -> Settled:
         # What came later shows that a silent call was over only where the wire marks the end of a part: calls may interleave.
+        if self._losses.reach(block, call):
+            return Settled(call.text.joined(), ArgumentsState.LOST, LOST_CALL)
         marked = block.ended or block.final is not None
         cut_off = reason not in ENDED_BY_ITSELF
         unmarked = cut_off and not marked
@@ -548,6 +551,7 @@ class Assembler:
         call = self._table.begin(block=block.key, index=index)
         block.kind = Kind.CALL
         block.call = call
+        self._losses.begin_call(block.key)
         self._waiting.append(call)
         return call
 
@@ -671,6 +675,8 @@ class Assembler:
         Finished: _finished,
         Faulted: _faulted,
         Mended: _mended,
+        Lost: _lost,
+        Restated: _restated,
     }
     # The same for several of one kind; None where they have to be taken one by one.
     _TAKE_RUN: ClassVar[dict[type[Frame], Callable[..., Sequence[Frame] | None]]] = {

@@ -17,11 +17,13 @@ from turnwise.vocab import (
     FaultKind,
     Finished,
     Frame,
+    Lost,
     Mended,
     PartDone,
     ReasoningDelta,
     RefusalDelta,
     Response,
+    Restated,
     Started,
     TextDelta,
     ToolCallDelta,
@@ -43,7 +45,7 @@ def _tells_of_end(frame: Mended) -> bool:
     return frame.repair.kind == NO_FINISH_REASON
 
 
-def _never(frame: BlockEnded) -> bool:
+def _never(frame: BlockEnded | Lost | Restated) -> bool:
     return False
 
 
@@ -58,6 +60,8 @@ _SAYS: dict[type[Frame], Callable[..., object]] = {
     ToolCallDelta: _names_or_argues,
     Mended: _tells_of_end,
     BlockEnded: _never,
+    Lost: _never,
+    Restated: _never,
     **dict.fromkeys((Started, BlockData, CitationAdded, PartDone, UsageReported, Finished, Faulted), _always),
 }
 """Whether a response went on with a frame. Events without content can be repeated for ever: they are no sign of life."""

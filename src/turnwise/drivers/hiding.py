@@ -5,13 +5,13 @@ from typing import TypeVar
 
 import msgspec
 
-from turnwise.vocab import Faulted, Finished, Frame, Mended, Response, Started
+from turnwise.vocab import Faulted, Finished, Frame, Lost, Mended, Response, Started
 
 Quote = TypeVar("Quote", bound=msgspec.Struct)
 Scrub = Callable[[str], str]
 
 # The other frames carry the model's words, which never saw the key; looking through every delta would cost what it saves.
-_QUOTING = frozenset([Started, Finished, Faulted, Mended])
+_QUOTING = frozenset([Started, Finished, Faulted, Mended, Lost])
 
 
 def hide_in(value: Quote, *, scrub: Scrub) -> Quote:

@@ -22,7 +22,7 @@ class Sound(msgspec.Struct, frozen=True):
 class Unsound(msgspec.Struct, frozen=True):
     """The call does not run; `text` is its result."""
 
-    kind: Literal["unknown_tool", "truncated", "malformed", "schema_mismatch"]
+    kind: Literal["lost", "unknown_tool", "truncated", "malformed", "schema_mismatch"]
     text: str
 
 
@@ -30,6 +30,11 @@ class _Properties(msgspec.Struct):
     properties: dict[str, msgspec.Raw] = {}
 
 
+# No name in it: the name may be what was lost.
+LOST_CALL = (
+    "Not run: this call did not arrive whole (a fault of the connection, not yours). "
+    "Make the call again if it is still needed."
+)
 # Why the arguments stop in the middle, by how the response ended.
 CUT_BECAUSE = {
     FinishReason.LENGTH: "the response reached its limit of output tokens",
@@ -58,6 +63,8 @@ def judge_call(
 ) -> Sound | Unsound:
     """Decide one call. `tools` are those on offer in this step; `limit_tokens` is the output limit that was asked for."""
     spec = tools.get(call.name)
+    if call.state is ArgumentsState.LOST:
+        return Unsound("lost", LOST_CALL)
     if call.state is ArgumentsState.TRUNCATED and (spec is not None or _is_cut_name(call, names=tools)):
         return Unsound("truncated", _split_notice(call, spec=spec, finish=finish, limit_tokens=limit_tokens))
     if spec is None:

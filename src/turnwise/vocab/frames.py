@@ -109,6 +109,23 @@ class Mended(msgspec.Struct, frozen=True, tag="mended"):
     repair: Repair
 
 
+class Lost(msgspec.Struct, frozen=True, tag="lost", omit_defaults=True):
+    """An event could not be read, or is missing, and may have been a piece of the response.
+
+    Every block that has begun and has not ended may miss something, until a `PartDone` says the block again.
+    `reaches_ended`: so may the blocks that have ended, because this wire may send pieces after a block's end
+    (Chat Completions and Gemini). Promise assembly:lost-piece.
+    """
+
+    repair: Repair
+    reaches_ended: bool = False
+
+
+class Restated(msgspec.Struct, frozen=True, tag="restated"):
+    """The provider has now said the whole response again, or listed all of its items: every block that came with a
+    `PartDone` is whole, and no other block was lost."""
+
+
 Frame = (
     Started
     | TextDelta
@@ -123,4 +140,6 @@ Frame = (
     | Finished
     | Faulted
     | Mended
+    | Lost
+    | Restated
 )

@@ -63,6 +63,7 @@ class ArgumentsState(StrEnum):
     COMPLETE = "complete"  # strictly valid JSON (or free-form text known to be whole)
     TRUNCATED = "truncated"  # a proper prefix of valid JSON, or cut by the response's limit
     INVALID = "invalid"  # no continuation could make it valid JSON
+    LOST = "lost"  # a piece of it may not have arrived, so even whole JSON proves nothing
 
 
 class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", kw_only=True, omit_defaults=True):

@@ -72,7 +72,12 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One whole response. `message` is the assistant's, its calls in the order in which they began. `fault` is set where
     the stream itself reported an error; what had arrived before is kept. `may_hide_cut` are the ids of those `complete`
     calls that would count as cut, had the response ended by its output limit: written last, and handed out as an object,
-    as free-form text, or without arguments, so that a cut would not show in them."""
+    as free-form text, or without arguments, so that a cut would not show in them.
+
+    `lost`: a piece did not arrive, and the provider did not say it again; the calls that it may belong to have the state
+    `lost`, and the text is no complete answer. `is_closed`: it ended without a finish reason, but it has content, and every
+    call and text in it has its own end on the wire.
+    """
 
     message: Message
     finish: FinishReason
@@ -84,3 +89,5 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     repairs: tuple[Repair, ...] = ()
     fault: Fault | None = None
     may_hide_cut: tuple[str, ...] = ()
+    lost: bool = False
+    is_closed: bool = False

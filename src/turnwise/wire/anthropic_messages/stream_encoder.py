@@ -12,6 +12,7 @@ from turnwise.vocab import (
     Faulted,
     Finished,
     Frame,
+    Lost,
     Mended,
     PartDone,
     ProviderItem,
@@ -20,6 +21,7 @@ from turnwise.vocab import (
     Refusal,
     RefusalDelta,
     Request,
+    Restated,
     Started,
     Text,
     TextDelta,
@@ -88,7 +90,7 @@ class MessagesStreamEncoder:
             case Faulted(fault=fault):
                 self._faulted = True
                 out.append(encode_event(error_body(fault), name="error"))
-            case Mended():
+            case Mended() | Lost() | Restated():
                 pass  # a repair of ours is nothing that the API would send
             case _:
                 self._start_message(out)

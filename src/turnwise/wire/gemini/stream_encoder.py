@@ -13,6 +13,7 @@ from turnwise.vocab import (
     Finished,
     FinishReason,
     Frame,
+    Lost,
     Mended,
     Opaque,
     Part,
@@ -21,6 +22,7 @@ from turnwise.vocab import (
     ReasoningDelta,
     RefusalDelta,
     Request,
+    Restated,
     Started,
     Text,
     TextDelta,
@@ -118,7 +120,7 @@ class GeminiStreamEncoder:
                 self._finished = frame
             case Faulted(fault=fault):
                 return self._flush() + self._chunk({"error": encode_error(fault)[1]})
-            case Mended():
+            case Mended() | Lost() | Restated():
                 pass
         return b""
 

@@ -12,6 +12,7 @@ from turnwise.vocab import (
     Finished,
     FinishReason,
     Frame,
+    Lost,
     Mended,
     Part,
     PartDone,
@@ -21,6 +22,7 @@ from turnwise.vocab import (
     Refusal,
     RefusalDelta,
     Request,
+    Restated,
     Started,
     Text,
     TextDelta,
@@ -88,7 +90,7 @@ class ChatStreamEncoder:
                 self._finished = frame
             case Faulted():
                 return encode_event(msgspec.json.encode({"error": error_object(frame.fault)}))
-            case BlockEnded() | Mended():
+            case BlockEnded() | Mended() | Lost() | Restated():
                 pass
         return b""
 

@@ -15,6 +15,7 @@ from turnwise.vocab import (
     Finished,
     FinishReason,
     Frame,
+    Lost,
     Mended,
     Part,
     PartDone,
@@ -24,6 +25,7 @@ from turnwise.vocab import (
     Refusal,
     RefusalDelta,
     Request,
+    Restated,
     Started,
     Text,
     TextDelta,
@@ -127,7 +129,7 @@ class ResponsesStreamEncoder:
                 self._finished = frame
             case Faulted(fault=fault):
                 self._fault = fault
-            case Started() | Mended():
+            case Started() | Mended() | Lost() | Restated():
                 pass
         return self._take()
 
