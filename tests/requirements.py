@@ -43,7 +43,7 @@ PROMISES: dict[str, Promise] = {
         "A call without an id gets a generated one, unique in its session, the same on replay.", "field"
     ),
     "assembly:id-twice": Promise(
-        "Two calls with one id in one response, or an id reused in a later step: every call runs, ids are made unique, results pair rightly.",
+        "Two different calls with one id in one response, or an id reused in a later step: every call runs, ids are made unique, results pair rightly.",
         "field",
     ),
     "assembly:object-args": Promise(
@@ -79,6 +79,16 @@ PROMISES: dict[str, Promise] = {
         "One line, one call and one response have byte limits; past them a named error, never unbounded memory; cost grows linearly with the bytes.",
         "field",
     ),
+    "assembly:lost-piece": Promise(
+        "Where an event of a response could not be read and may have been part of a call, no call that it may belong to counts as complete, unless the provider says the whole again; an answer that lost something is never complete.",
+        "field",
+        "Nothing runs that did not arrive whole: a second look at the bytes",
+    ),
+    "assembly:same-call-once": Promise(
+        "One call that a response says twice (same id, name and arguments) runs once, unless that response gives the id to a different call too; items are told apart by the ids that were announced first.",
+        "field (gateways)",
+        "Nothing runs that did not arrive whole: a second look at the bytes",
+    ),
     # step
     "step:one-request": Promise(
         "A step makes one request (plus recorded retries); nothing makes a hidden one: titles, summaries, compaction and children are in the ledger under their own purpose.",
@@ -108,7 +118,7 @@ PROMISES: dict[str, Promise] = {
         "field",
     ),
     "step:prefix-stable": Promise(
-        "Step n+1's request begins with the very bytes of step n's request up to its last message, so provider prompt caches hit; exceptions are listed and counted.",
+        "Step n+1's request begins with the very bytes of step n's request up to its last message, cache marks left out, so provider prompt caches hit; exceptions are listed and counted.",
         "gitmost, field",
     ),
     # cut
@@ -180,7 +190,11 @@ PROMISES: dict[str, Promise] = {
     ),
     "loop:cycle": Promise("Cycles of period 2 and 3 are found.", "field"),
     "loop:cut-variants": Promise("Varying cut variants of one call count as the same call.", "opencode"),
-    "loop:polling": Promise("A call whose result changes is not a loop until its own cap.", "field"),
+    "loop:polling": Promise(
+        "A call whose result changes is not a loop until its own cap, alone or in a rotation of several; a result seen once is no evidence.",
+        "field",
+        "Limits, bills and ends that keep their word",
+    ),
     # wait
     "wait:ask": Promise(
         "Every approval or question has a deadline and a default; unattended runs decide at once; the model is told why.",
@@ -232,12 +246,14 @@ PROMISES: dict[str, Promise] = {
     ),
     # heal
     "heal:every-case": Promise(
-        "Each assembly and cut case replayed through the gateway gives a stream that strict and naive clients alike assemble rightly.",
+        "Each assembly and cut case replayed through the gateway gives a stream that strict and naive clients alike assemble rightly, or, in the listed cases where nothing right can be had, ends with one clean error.",
         "field",
         GATEWAY,
     ),
     "heal:transparent": Promise(
-        "A healthy stream keeps its meaning, with less than 5 ms added per chunk.", "field", GATEWAY
+        "A healthy stream passes event by event as it comes, in its original bytes between equal families; the delay is measured in `benchmarks/`.",
+        "field",
+        GATEWAY,
     ),
     "heal:told": Promise(
         "Every repair is reported in a header or the log and counted per provider.", "beyond the field", GATEWAY
