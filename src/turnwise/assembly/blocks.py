@@ -52,6 +52,13 @@ class Block:
         self.final: Part | None = None
         self.ended = False
 
+    @property
+    def has_words(self) -> bool:
+        """Whether it holds anything but empty pieces."""
+        if isinstance(self.final, Text | Reasoning | Refusal):
+            return bool(self.final.text)
+        return any(self.pieces)
+
     def take_final(self, part: Part) -> bool:
         """Take the provider's own form; returns whether it differs from what the pieces said."""
         had = "".join(self.pieces)

@@ -1,5 +1,9 @@
 """How a response can end, and what its end means for a call that cannot show a cut itself."""
 
+from collections.abc import Collection
+
+from turnwise.assembly.blocks import Block, Kind
+from turnwise.assembly.tool_calls import OpenCall
 from turnwise.vocab import FinishReason
 
 # Of several finish reasons the gravest counts: OpenRouter repeats one, some send `stop` and then `tool_calls`.
@@ -18,5 +22,30 @@ GRAVITY = {
         )
     )
 }
+WORDS = (Kind.TEXT, Kind.REFUSAL)
+SILENT = ("", "{}", "null")  # arguments that say nothing: servers send these where the real ones follow
 # Ends at which a call without arguments is one that had none, rather than one that was cut before they began.
 ENDED_BY_ITSELF = frozenset({FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.PAUSE})
+
+
+def is_closed(blocks: Collection[Block]) -> bool:
+    """Whether the response has content, and every call and text in it has its own end on the wire. Every call is known to be
+    complete.
+
+    A wire that names its blocks marks the end of each; a block without that mark means that more was coming. Chat Completions
+    has no such mark: there a call ends where its arguments are whole, and a text beside such calls is over. Arguments that
+    say nothing may still be coming.
+    """
+    calls = [block.call for block in blocks if block.call is not None]
+    placed = [call for call in calls if call.placed]
+    if any(_is_silent(call) for call in placed):
+        return False
+    others = [block for block in blocks if block.call is None or not block.call.placed]
+    if placed:
+        return all(block.ended for block in others if block.call is not None)
+    said = [block for block in others if block.kind is Kind.CALL or (block.kind in WORDS and block.has_words)]
+    return bool(said) and all(block.ended for block in others)
+
+
+def _is_silent(call: OpenCall) -> bool:
+    return call.text.joined().strip() in SILENT

@@ -6,12 +6,12 @@ have lost one never counts as complete, unless the provider says the whole call 
 
 from collections.abc import Collection
 
-from turnwise.assembly.blocks import Block, Kind
+from turnwise.assembly.blocks import Block
+from turnwise.assembly.ends import SILENT
 from turnwise.assembly.tool_calls import OpenCall
-from turnwise.vocab import ArgumentsState, Lost, ToolCall
+from turnwise.vocab import Lost
 
 LOST_CALL = "an event of the stream could not be read, and it may have been a piece of this call"
-SILENT = ("", "{}")
 
 
 class Losses:
@@ -62,19 +62,3 @@ class Losses:
         if block.key not in self._follow:
             return False
         return call.wire_id is None or call.free_form or call.text.joined().strip() in SILENT
-
-
-def is_closed(blocks: Collection[Block], *, calls: Collection[ToolCall]) -> bool:
-    """Whether the response has content, and every call and text in it has its own end on the wire.
-
-    A block of a wire that names its blocks ends with `BlockEnded`. Chat Completions has no such mark: there a call ends where
-    its arguments are whole, and a text beside such calls is over.
-    """
-    if any(call.state is not ArgumentsState.COMPLETE for call in calls):
-        return False
-    called = [block for block in blocks if block.kind is Kind.CALL]
-    unmarked = [block for block in called if not block.ended]
-    if any(block.call is None or block.call.wire_id is None for block in unmarked):
-        return False
-    texts = [block for block in blocks if block.kind in (Kind.TEXT, Kind.REFUSAL)]
-    return bool(called or texts) and (bool(unmarked) or all(block.ended for block in texts))

@@ -10,11 +10,12 @@ from typing import ClassVar
 
 import msgspec
 
-from turnwise.assembly.argument_text import Settled, byte_length
+from turnwise.assembly.argument_text import byte_length
 from turnwise.assembly.blocks import Block, Kind, size_of
-from turnwise.assembly.ends import ENDED_BY_ITSELF, GRAVITY
+from turnwise.assembly.ends import ENDED_BY_ITSELF, GRAVITY, is_closed
 from turnwise.assembly.heal import join_halves, repair, size_if_whole, whole_characters
-from turnwise.assembly.losses import LOST_CALL, Losses, is_closed
+from turnwise.assembly.judging import CallJudge
+from turnwise.assembly.losses import Losses
 from turnwise.assembly.tool_calls import CallTable, OpenCall, all_repairs, usual_texts
 from turnwise.vocab import (
     ArgumentsState,
@@ -110,6 +111,7 @@ class Assembler:
         self._limit_reached = False
         self._full = False
         self._losses = Losses()
+        self._judge = CallJudge(self._table, losses=self._losses)
 
     def receive(self, frame: Frame) -> Sequence[Frame]:
         """Take one frame; return the healed frames for whoever watches. Every ToolCallDelta among them has its `block`."""
@@ -143,17 +145,17 @@ class Assembler:
 
     def finish(self) -> Response:
         """The stream has ended: the whole response, with every call's state settled."""
-        reason = self._reason()
-        suspects = self._suspects()
+        reason, suspects, judge = self._reason(), self._suspects(), self._judge
         parts: list[Part] = []
         hiding: list[str] = []
         for block in self._blocks.values():
             if block.call is not None:
-                settled = self._judge(block, block.call, reason=reason, suspect=block in suspects)
-                self._record(block.call, settled, reason=reason, suspect=block in suspects)
-                if (call := self._settled_call(block, settled)) is not None:
+                suspect = block in suspects
+                settled = judge.settle(block, block.call, reason=reason, suspect=suspect)
+                judge.record(block.call, settled, reason=reason, suspect=suspect)
+                if (call := judge.whole(block, block.call, settled)) is not None:
                     parts.append(call)
-                    if block in suspects and self._may_hide_cut(block, settled):
+                    if suspect and judge.may_hide_cut(block, block.call, settled):
                         hiding.append(call.id)
             elif (part := block.part()) is not None:
                 parts.append(part)
@@ -170,8 +172,21 @@ class Assembler:
             fault=self._fault,
             may_hide_cut=tuple(hiding),
             lost=self._losses.remain or any(call.state is ArgumentsState.LOST for call in calls),
-            is_closed=self._finish is None and is_closed(self._blocks.values(), calls=calls),
+            is_closed=self.is_closed(),
         )
+
+    def is_closed(self) -> bool:
+        """Whether nothing but a finish reason is missing; may be asked while the response is still coming. Costs as much as
+        the arguments are long, if they have grown since."""
+        if self._finish is not None or self._fault is not None or self._limit_reached or self._losses.remain:
+            return False
+        suspects, blocks = self._suspects(), self._blocks.values()
+        states = {
+            self._judge.settle(block, block.call, reason=FinishReason.CUT, suspect=block in suspects).state
+            for block in blocks
+            if block.call is not None
+        }
+        return states <= {ArgumentsState.COMPLETE} and is_closed(blocks)
 
     # -- the pieces --------------------------------------------------------------------------------------------------
 
@@ -363,7 +378,8 @@ class Assembler:
         call.announced = True
         if call in self._waiting:
             self._waiting.remove(call)
-        settled = self._settled_call(block, self._judge(block, call, reason=FinishReason.STOP, suspect=False))
+        judged = self._judge.settle(block, call, reason=FinishReason.STOP, suspect=False)
+        settled = self._judge.whole(block, call, judged)
         if settled is None:
             return ()
         call.shown = settled
@@ -463,61 +479,6 @@ class Assembler:
         newest = self._blocks[self._table.calls[-1].block] if self._table.calls else None
         return [block for block in (newest, self._written) if block is not None]
 
-    def _may_hide_cut(self, block: Block, settled: Settled) -> bool:
-        """Whether only the response's end says that the call is whole: had that been the limit, it would be cut."""
-        if settled.state is not ArgumentsState.COMPLETE or block.call is None:
-            return False
-        limited = self._judge(block, block.call, reason=FinishReason.LENGTH, suspect=True)
-        return limited.state is ArgumentsState.TRUNCATED
-
-    def _settled_call(self, block: Block, settled: Settled) -> ToolCall | None:
-        """The call in its whole form; None where nothing came of it."""
-        call = block.call
-        assert call is not None
-        if not call.name and not call.text.begun:
-            return None
-        return ToolCall(
-            id=self._table.settle_id(call),
-            name=call.name,
-            arguments=settled.arguments,
-            state=settled.state,
-            free_form=call.free_form,
-            reason=settled.reason,
-            alternatives=settled.alternatives,
-            opaque=block.opaque(),
-        )
-
-    def _record(self, call: OpenCall, settled: Settled, *, reason: FinishReason, suspect: bool) -> None:
-        """Note what judging the call took; only now, because until the end a piece may change it."""
-        if not call.name and not call.text.begun:
-            self._table.record("empty_call", call)
-            return
-        if settled.repairs:
-            call.text.repairs.update(dict.fromkeys(settled.repairs))
-        if settled.state is ArgumentsState.TRUNCATED and reason in ENDED_BY_ITSELF and suspect:
-            self._table.record("finish_hides_cut", call)
-
-    def _judge(self, block: Block, call: OpenCall, *, reason: FinishReason, suspect: bool) -> Settled:
-        # What came later shows that a silent call was over only where the wire marks the end of a part: calls may interleave.
-        if self._losses.reach(block, call):
-            return Settled(call.text.joined(), ArgumentsState.LOST, LOST_CALL)
-        marked = block.ended or block.final is not None
-        cut_off = reason not in ENDED_BY_ITSELF
-        unmarked = cut_off and not marked
-        limited = suspect and reason is FinishReason.LENGTH
-        final = block.final
-        if isinstance(final, ToolCall) and final.state is not ArgumentsState.COMPLETE:
-            return Settled(final.arguments, final.state, final.reason or "the provider calls it incomplete")
-        if call.free_form:
-            return call.text.settle_free(cut=limited or unmarked)
-        settled = call.text.settle(
-            cut_if_silent=unmarked or (cut_off and suspect), cut_if_growing=unmarked, cut_if_handed_out=limited
-        )
-        if settled.state is ArgumentsState.COMPLETE and self._table.is_doubtful(call):
-            why = "which call these arguments belong to cannot be told: the calls began without an index"
-            return msgspec.structs.replace(settled, state=ArgumentsState.INVALID, reason=why)
-        return settled
-
     # -- keeping ------------------------------------------------------------------------------------------------------
 
     def _open(self, key: str, kind: Kind) -> Block | None:
@@ -543,8 +504,10 @@ class Assembler:
 
     def _open_unplaced(self, index: int | None) -> Block | None:
         block = self._open_call(self._free_key(), index=index)
-        if block is not None and block.call is not None and index is None:
-            self._table.note_bare(block.call)
+        if block is not None and block.call is not None:
+            block.call.placed = True
+            if index is None:
+                self._table.note_bare(block.call)
         return block
 
     def _begin_call(self, block: Block, *, index: int | None) -> OpenCall:
@@ -619,7 +582,8 @@ class Assembler:
             frames += [*self._announce_older(call), self._announce(call, held)]
         elif held and call.announced:
             frames.append(ToolCallDelta(block=call.block, arguments=held))
-        settled = self._settled_call(block, self._judge(block, call, reason=reason, suspect=suspect))
+        judged = self._judge.settle(block, call, reason=reason, suspect=suspect)
+        settled = self._judge.whole(block, call, judged)
         if settled is None or settled == call.shown:
             return frames
         as_shown = call.text.joined() in (settled.arguments, "")

@@ -53,6 +53,7 @@ class OpenCall:
         "index",
         "name",
         "ordinal",
+        "placed",
         "releases",
         "shown",
         "text",
@@ -63,6 +64,7 @@ class OpenCall:
         self.block = block
         self.ordinal = ordinal
         self.index = index
+        self.placed = False  # its wire names no blocks: the table finds the call of each piece
         self.id: str | None = None
         self.wire_id: str | None = None
         self.name = ""

@@ -117,6 +117,11 @@ class ResponseReader:
         self.flush()
         return self._assembler.finish()
 
+    def is_closed(self) -> bool:
+        """Whether nothing but a finish reason is missing: see `Response.is_closed`. Ask after a silence only, not after each
+        read."""
+        return not self.faulted and self._assembler.is_closed()
+
     def _receive(self, frames: list[Frame]) -> list[Frame]:
         if not frames:
             return frames

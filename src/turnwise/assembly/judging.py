@@ -1,0 +1,76 @@
+"""What the calls of one response come to: their state, their whole form, and what it took to judge them."""
+
+import msgspec
+
+from turnwise.assembly.argument_text import Settled
+from turnwise.assembly.blocks import Block
+from turnwise.assembly.ends import ENDED_BY_ITSELF
+from turnwise.assembly.losses import LOST_CALL, Losses
+from turnwise.assembly.tool_calls import CallTable, OpenCall
+from turnwise.vocab import ArgumentsState, FinishReason, ToolCall
+
+
+class CallJudge:
+    """Judges calls as if the response ended now. Nothing is decided by asking: pieces and a graver end may still come.
+
+    `suspect` says that the output limit may have cut the call: it began last, or was written to last.
+    """
+
+    __slots__ = ("_losses", "_table")
+
+    def __init__(self, table: CallTable, *, losses: Losses) -> None:
+        self._table = table
+        self._losses = losses
+
+    def settle(self, block: Block, call: OpenCall, *, reason: FinishReason, suspect: bool) -> Settled:
+        if self._losses.reach(block, call):
+            return Settled(call.text.joined(), ArgumentsState.LOST, LOST_CALL)
+        # Only a mark of the wire says that a silent call is over: what came later does not, because calls may interleave.
+        marked = block.ended or block.final is not None
+        cut_off = reason not in ENDED_BY_ITSELF
+        unmarked = cut_off and not marked
+        limited = suspect and reason is FinishReason.LENGTH
+        final = block.final
+        if isinstance(final, ToolCall) and final.state is not ArgumentsState.COMPLETE:
+            return Settled(final.arguments, final.state, final.reason or "the provider calls it incomplete")
+        if call.free_form:
+            return call.text.settle_free(cut=limited or unmarked)
+        settled = call.text.settle(
+            cut_if_silent=unmarked or (cut_off and suspect), cut_if_growing=unmarked, cut_if_handed_out=limited
+        )
+        if settled.state is ArgumentsState.COMPLETE and self._table.is_doubtful(call):
+            why = "which call these arguments belong to cannot be told: the calls began without an index"
+            return msgspec.structs.replace(settled, state=ArgumentsState.INVALID, reason=why)
+        return settled
+
+    def whole(self, block: Block, call: OpenCall, settled: Settled) -> ToolCall | None:
+        """The call in its whole form; None where nothing came of it."""
+        if not call.name and not call.text.begun:
+            return None
+        return ToolCall(
+            id=self._table.settle_id(call),
+            name=call.name,
+            arguments=settled.arguments,
+            state=settled.state,
+            free_form=call.free_form,
+            reason=settled.reason,
+            alternatives=settled.alternatives,
+            opaque=block.opaque(),
+        )
+
+    def may_hide_cut(self, block: Block, call: OpenCall, settled: Settled) -> bool:
+        """Whether only the response's end says that the call is whole: had that been the limit, it would be cut."""
+        if settled.state is not ArgumentsState.COMPLETE:
+            return False
+        limited = self.settle(block, call, reason=FinishReason.LENGTH, suspect=True)
+        return limited.state is ArgumentsState.TRUNCATED
+
+    def record(self, call: OpenCall, settled: Settled, *, reason: FinishReason, suspect: bool) -> None:
+        """Note what judging the call took; only at the end, because until then a piece may change it."""
+        if not call.name and not call.text.begun:
+            self._table.record("empty_call", call)
+            return
+        if settled.repairs:
+            call.text.repairs.update(dict.fromkeys(settled.repairs))
+        if settled.state is ArgumentsState.TRUNCATED and reason in ENDED_BY_ITSELF and suspect:
+            self._table.record("finish_hides_cut", call)
