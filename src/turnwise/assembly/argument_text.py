@@ -85,6 +85,11 @@ class ArgumentText:
     def begun(self) -> bool:
         return bool(self._first)
 
+    @property
+    def came_at_once(self) -> bool:
+        """Whether all that came was one object, handed out in one piece."""
+        return self.handed_out and not self.repairs and not self._wholes
+
     def joined(self) -> str:
         """The text at hand, joined; kept so."""
         if len(self._pieces) != 1:
@@ -422,6 +427,11 @@ class ArgumentText:
 def _nothing(repair: str | None) -> Settled:
     """Arguments that say nothing are an empty object, unless the response's end tells that they were cut."""
     return Settled("{}", ArgumentsState.COMPLETE, empty=True, repairs=() if repair is None else (repair,))
+
+
+def says_nothing(text: str) -> bool:
+    """Whether these arguments are none: servers send such where the real ones follow, or got lost on the way."""
+    return text.strip(SPACE) in ("", "null") or _is_empty_object(text)
 
 
 def _is_empty_object(text: str) -> bool:

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
+from turnwise.assembly.argument_text import says_nothing
 from turnwise.assembly.blocks import Block, Kind
-from turnwise.assembly.tool_calls import OpenCall
 from turnwise.vocab import FinishReason
 
 # Of several finish reasons the gravest counts: OpenRouter repeats one, some send `stop` and then `tool_calls`.
@@ -23,7 +23,6 @@ GRAVITY = {
     )
 }
 WORDS = (Kind.TEXT, Kind.REFUSAL)
-SILENT = ("", "{}", "null")  # arguments that say nothing: servers send these where the real ones follow
 # Ends at which a call without arguments is one that had none, rather than one that was cut before they began.
 ENDED_BY_ITSELF = frozenset({FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.PAUSE})
 
@@ -38,14 +37,10 @@ def is_closed(blocks: Collection[Block]) -> bool:
     """
     calls = [block.call for block in blocks if block.call is not None]
     placed = [call for call in calls if call.placed]
-    if any(_is_silent(call) for call in placed):
+    if any(says_nothing(call.text.joined()) for call in placed):
         return False
     others = [block for block in blocks if block.call is None or not block.call.placed]
     if placed:
         return all(block.ended for block in others if block.call is not None)
     said = [block for block in others if block.kind is Kind.CALL or (block.kind in WORDS and block.has_words)]
     return bool(said) and all(block.ended for block in others)
-
-
-def _is_silent(call: OpenCall) -> bool:
-    return call.text.joined().strip() in SILENT

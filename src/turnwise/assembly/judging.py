@@ -24,11 +24,16 @@ class CallJudge:
 
     def settle(self, block: Block, call: OpenCall, *, reason: FinishReason, suspect: bool) -> Settled:
         if self._losses.reach(block, call):
-            return Settled(call.text.joined(), ArgumentsState.LOST, LOST_CALL)
+            return _lost(call)
+        settled = self._settle_whole(block, call, reason=reason, suspect=suspect)
+        unmarked = reason not in ENDED_BY_ITSELF and not _is_marked(block)
+        return _lost(call) if self._losses.doubt(block, call, settled, unmarked=unmarked) else settled
+
+    def _settle_whole(self, block: Block, call: OpenCall, *, reason: FinishReason, suspect: bool) -> Settled:
+        """The state of a call that lost nothing."""
         # Only a mark of the wire says that a silent call is over: what came later does not, because calls may interleave.
-        marked = block.ended or block.final is not None
         cut_off = reason not in ENDED_BY_ITSELF
-        unmarked = cut_off and not marked
+        unmarked = cut_off and not _is_marked(block)
         limited = suspect and reason is FinishReason.LENGTH
         final = block.final
         if isinstance(final, ToolCall) and final.state is not ArgumentsState.COMPLETE:
@@ -63,7 +68,7 @@ class CallJudge:
         if settled.state is not ArgumentsState.COMPLETE:
             return False
         limited = self.settle(block, call, reason=FinishReason.LENGTH, suspect=True)
-        return limited.state is ArgumentsState.TRUNCATED
+        return limited.state is not ArgumentsState.COMPLETE
 
     def record(self, call: OpenCall, settled: Settled, *, reason: FinishReason, suspect: bool) -> None:
         """Note what judging the call took; only at the end, because until then a piece may change it."""
@@ -74,3 +79,12 @@ class CallJudge:
             call.text.repairs.update(dict.fromkeys(settled.repairs))
         if settled.state is ArgumentsState.TRUNCATED and reason in ENDED_BY_ITSELF and suspect:
             self._table.record("finish_hides_cut", call)
+
+
+def _is_marked(block: Block) -> bool:
+    """Whether the wire has marked the end of the block."""
+    return block.ended or block.final is not None
+
+
+def _lost(call: OpenCall) -> Settled:
+    return Settled(call.text.joined(), ArgumentsState.LOST, LOST_CALL)

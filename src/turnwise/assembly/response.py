@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from turnwise.assembly.argument_text import byte_length
+from turnwise.assembly.argument_text import byte_length, says_nothing
 from turnwise.assembly.blocks import Block, Kind, size_of
 from turnwise.assembly.ends import ENDED_BY_ITSELF, GRAVITY, is_closed
 from turnwise.assembly.heal import join_halves, repair, size_if_whole, whole_characters
@@ -34,11 +34,13 @@ from turnwise.vocab import (
     Part,
     PartDone,
     ReasoningDelta,
+    Refusal,
     RefusalDelta,
     Repair,
     Response,
     Restated,
     Started,
+    Text,
     TextDelta,
     ToolCall,
     ToolCallDelta,
@@ -352,7 +354,8 @@ class Assembler:
             return self._call_done(block, part)
         if block.take_final(part):
             self._note("final_item_wins", block.key)
-        self._losses.say_again(block.key)
+        if not isinstance(part, Text | Refusal) or part.text:
+            self._losses.say_again(block.key)
         return (frame,)
 
     def _call_done(self, block: Block, part: ToolCall) -> Sequence[Frame]:
@@ -360,10 +363,12 @@ class Assembler:
         if call is None:
             call = self._begin_call(block, index=None)
         self._touch(block, call)
-        if call.text.begun and part.arguments.strip() in ("", "{}"):
+        had_pieces = call.text.begun
+        is_poor = says_nothing(part.arguments) and not part.free_form
+        says_all = bool(part.arguments) and not (had_pieces and is_poor)
+        if had_pieces and is_poor:
             # An item that ends poorer than its pieces has lost them on the way.
             part = msgspec.structs.replace(part, arguments=call.text.joined())
-        had_pieces = call.text.begun
         if had_pieces and (part.arguments != call.text.joined() or (part.name and part.name != call.name)):
             self._note("final_item_wins", block.key)
         before = call.text.size
@@ -373,7 +378,7 @@ class Assembler:
             return self._overflow(call if fits else None)
         self._table.name_call(call, id=part.id, name=None)
         block.take_final_call(part)
-        if part.arguments:
+        if says_all:
             self._losses.say_again(block.key)
         call.announced = True
         if call in self._waiting:
@@ -447,6 +452,7 @@ class Assembler:
     def _lost(self, frame: Lost) -> Sequence[Frame]:
         self._keep_repair(frame.repair)
         self._losses.lose(frame, blocks=self._blocks.values())
+        self._table.lose()
         return (frame,)
 
     def _restated(self, frame: Restated) -> Sequence[Frame]:

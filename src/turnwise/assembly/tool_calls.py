@@ -48,6 +48,7 @@ class OpenCall:
         "announced",
         "block",
         "free_form",
+        "guessed",
         "half",
         "id",
         "index",
@@ -64,6 +65,7 @@ class OpenCall:
         self.block = block
         self.ordinal = ordinal
         self.index = index
+        self.guessed = False  # after a loss it took a piece that named another id or index
         self.placed = False  # its wire names no blocks: the table finds the call of each piece
         self.id: str | None = None
         self.wire_id: str | None = None
@@ -101,6 +103,7 @@ class CallTable:
         self._by_id: dict[str, OpenCall] = {}
         self._by_index: dict[int, OpenCall] = {}
         self._last: OpenCall | None = None
+        self._wary = False  # pieces are lost
         self._bare: dict[OpenCall, None] = {}  # began without an index, to be placed
         self._counted = False  # an index found one of several such calls by the order in which they began ...
         self._count_fails = False  # ... and an index came that no call in that order has
@@ -110,6 +113,8 @@ class CallTable:
         if not self.calls:
             return None
         call = self._by_delta_id(delta) if delta.id else self._by_position(delta)
+        if self._wary and call is not None and _names_another(delta, call):
+            call.guessed = True
         if call is not None and delta.index is not None and call.index is None:
             call.index = delta.index
             other = self._by_index.get(delta.index)
@@ -117,6 +122,10 @@ class CallTable:
                 self._by_index[delta.index] = call
         self._last = call
         return call
+
+    def lose(self) -> None:
+        """The beginning of a call may not have arrived: from now on, note which pieces are placed by guess."""
+        self._wary = True
 
     def begin(self, *, block: str, index: int | None = None) -> OpenCall:
         call = OpenCall(block=block, ordinal=len(self.calls), index=index)
@@ -313,6 +322,11 @@ class CallTable:
                 self.record("name_grown", call)
             case NameReading.OTHER:
                 self.record("name_conflict", call)
+
+
+def _names_another(delta: ToolCallDelta, call: OpenCall) -> bool:
+    """Whether the delta bears an id or an index that is not the call's own."""
+    return (bool(delta.id) and delta.id != call.wire_id) or (delta.index is not None and delta.index != call.index)
 
 
 def usual_texts(frames: list[ToolCallDelta], *, id: str | None) -> list[str] | None:
