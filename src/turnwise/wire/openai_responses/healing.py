@@ -1,8 +1,14 @@
 """An event or body that is not clean JSON: what can be read of it, and what had to be done."""
 
-from typing import NamedTuple
+import re
+from typing import NamedTuple, cast
 
-from turnwise.wire.healing import decode_text, printable, read_objects
+import msgspec
+
+from turnwise.wire.healing import decode_text, has_lone_surrogate, printable, read_values, write_value
+
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # of a character that takes two escapes
+_value = msgspec.json.Decoder()
 
 
 class Healed(NamedTuple):
@@ -10,25 +16,47 @@ class Healed(NamedTuple):
 
     objects: tuple[bytes, ...]
     what: str
-    is_replaced: bool  # bytes were no UTF-8: something of the content is lost
+    is_foreign: bool  # bytes were no UTF-8
+    is_replaced: bool  # they, or halves of a character, became U+FFFD: something of the content is lost
     is_left_out: bool  # something was no JSON and may have been content
+
+    @property
+    def is_lossy(self) -> bool:
+        return self.is_replaced or self.is_left_out
 
     def kind(self, *, lost: str, mended: str) -> str:
         """The kind of repair that this was."""
-        if self.is_replaced:
+        if self.is_foreign:
             return "invalid_utf8"
         return lost if self.is_left_out else mended
 
 
+def check_text(value: bytes) -> None:
+    """Raises one of UNREADABLE if a text in the JSON is broken: raw fields are not looked at by the decoder."""
+    if not value.isascii():
+        value.decode()
+    if _HALF.search(value):
+        _value.decode(value)
+
+
 def heal(text: bytes) -> Healed:
-    decoded, is_replaced = decode_text(text)
-    done = ["bytes that are not UTF-8 replaced by U+FFFD"] if is_replaced else []
-    objects, end = read_objects(decoded)
+    decoded, is_foreign = decode_text(text)
+    done = ["bytes that are not UTF-8 replaced by U+FFFD"] if is_foreign else []
+    values, end = read_values(decoded)
+    found = [cast("object", value) for value in values if isinstance(value, dict)]
+    is_halved = any(has_lone_surrogate(value) for value in found)
+    if is_halved:
+        done.append("halves of a character replaced by U+FFFD")
     if end < len(decoded):
         done.append(f"not JSON from character {end} on, left out: {printable(decoded[end:])}")
-    if len(objects) > 1:
-        done.append(f"{len(objects)} JSON objects in one event read one after the other")
-    elif not objects and not done:
+    if len(found) > 1:
+        done.append(f"{len(found)} JSON objects in one event read one after the other")
+    elif not found and not done:
         done.append(f"no JSON object, left out: {printable(decoded)}")
-    left_out = not objects or end < len(decoded)
-    return Healed(tuple(objects), "; ".join(done) or "JSON that is not strict read leniently", is_replaced, left_out)
+    return Healed(
+        objects=tuple([write_value(value) for value in found]),
+        what="; ".join(done) or "JSON that is not strict read leniently",
+        is_foreign=is_foreign,
+        is_replaced=is_foreign or is_halved,
+        is_left_out=not found or end < len(decoded),
+    )

@@ -24,11 +24,11 @@ from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.faults import too_large
 from turnwise.wire.json_fields import encode, read_fields
 from turnwise.wire.limits import Limits
+from turnwise.wire.openai_responses.body import read_body
 from turnwise.wire.openai_responses.faults import response_error
 from turnwise.wire.openai_responses.fields import NAME
 from turnwise.wire.openai_responses.parts import call_item, message_item, reasoning_item
 from turnwise.wire.openai_responses.request import encode_body_of, text_runs
-from turnwise.wire.openai_responses.stream import ResponsesStreamDecoder, read_body
 from turnwise.wire.openai_responses.usage import usage_object
 from turnwise.wire.openai_responses.words import FINISH_REASONS
 from turnwise.wire.profiles import Profile
@@ -58,7 +58,7 @@ ID_PREFIXES: Mapping[str, str] = {
 def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
     if len(body) > limits.response_bytes:
         return [Faulted(too_large(limits.response_bytes))]
-    return read_body(body, ResponsesStreamDecoder(profile, limits))
+    return read_body(body)
 
 
 def encode_body(response: Response, request: Request) -> bytes:

@@ -1,83 +1,52 @@
 """The Responses event stream -> frames.
 
-A block is an item: its `output_index` (item ids may differ from event to event at gateways), with `.n` behind it for the
-further content parts of a message. Deltas take the fast path; every other event is read one level deep. The final form
-of an item is the one in `response.output_item.done`; the terminal event's `output` adds what no such event brought.
+A block is an item: `open_response.py` keeps them, `items.py` tells which one an event belongs to. Deltas take the fast path
+here; every other event is read one level deep. `numbering.py` tells which events are missing, doubled or late.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from typing import NamedTuple
 
-import msgspec
-
-from turnwise.vocab import (
-    BlockData,
-    BlockEnded,
-    CitationAdded,
-    Fault,
-    Faulted,
-    FaultKind,
-    Finished,
-    Frame,
-    Mended,
-    Part,
-    PartDone,
-    Reasoning,
-    ReasoningDelta,
-    Refusal,
-    RefusalDelta,
-    Repair,
-    Started,
-    Text,
-    TextDelta,
-    ToolCall,
-    ToolCallDelta,
-    UsageReported,
-)
+from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Mended, Repair, TextDelta, ToolCallDelta
 from turnwise.wire.faults import no_response, too_large
-from turnwise.wire.finish_words import finish_frames
 from turnwise.wire.healing import is_utf8, skipped
-from turnwise.wire.json_fields import UNREADABLE, Fields, each_alone, is_object, quote, read_fields, without
+from turnwise.wire.json_fields import UNREADABLE, Fields, each_alone, read_fields
 from turnwise.wire.limits import Limits
-from turnwise.wire.openai_responses.faults import fault_of
-from turnwise.wire.openai_responses.fields import count_at, list_at, object_at, opaque_from, text_at
-from turnwise.wire.openai_responses.healing import heal
-from turnwise.wire.openai_responses.parts import citation_of, kind_of, parts_of
-from turnwise.wire.openai_responses.usage import usage_of
-from turnwise.wire.openai_responses.words import FINISH_REASONS, TERMINAL_EVENTS, finish_reason, status_word
+from turnwise.wire.openai_responses.body import read_body
+from turnwise.wire.openai_responses.deltas import DELTAS, Delta, DeltaFrame, decode_delta, decode_deltas
+from turnwise.wire.openai_responses.fields import count_at, text_at
+from turnwise.wire.openai_responses.healing import check_text, heal
+from turnwise.wire.openai_responses.items import Item, TooManyItems
+from turnwise.wire.openai_responses.numbering import Numbering, Place
+from turnwise.wire.openai_responses.open_response import ADDED, CONTENT, CREATED, ITEM_DONE, REPLACED, OpenResponse
+from turnwise.wire.openai_responses.words import TERMINAL_EVENTS
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import LineTooLong, SseParser
 
-NONE = -1  # no `output_index`
-
-
-class _Delta(msgspec.Struct, gc=False):
-    """What the fast path reads of an event; of any other event, its type."""
-
-    type: str
-    delta: str = ""
-    output_index: int = NONE
-    content_index: int = 0
-
-
-_decode_delta = msgspec.json.Decoder(_Delta).decode
-_decode_deltas = msgspec.json.Decoder(list[tuple[_Delta]]).decode
 TOGETHER = 4  # values of a run from which on it pays to decode them at once
 
-DeltaFrame = TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta
-NO_DELTA: tuple[_Delta, DeltaFrame] = (_Delta(type="", output_index=-2), TextDelta(""))
-"""The last delta and the frame that it became, before there is one: no event is like it."""
+
+class Usual(NamedTuple):
+    """The last delta, the frame that it became, and the item that its id names."""
+
+    delta: Delta
+    frame: DeltaFrame
+    named: Item | None
 
 
-class _Item(msgspec.Struct):
-    """An output item under way."""
+NO_USUAL = Usual(Delta(type="", output_index=-2), TextDelta(""), None)
+"""Before there is a delta: no event is like it."""
 
-    kind: str
-    ids: set[str]
-    done: bool = False
-    header: Fields = {}  # what `added` said that is worth keeping if nothing else comes
-    contents: list[int] = []  # content indexes that deltas came for, in order
-    held: str = ""  # arguments that came with `added`: the deltas or the final form repeat them
-    reasoning: str = ""  # the event type that this item's thoughts come by: summary or content, counted once
+_ITEMS_AND_END = frozenset([ADDED, ITEM_DONE, *TERMINAL_EVENTS])
+
+# Events that hold no piece, whatever is wrong with them.
+_IDLE = frozenset((CREATED, "response.queued", "response.in_progress", "ping", "keepalive", "keep-alive", "heartbeat"))
+_OF_PIECES = (b".delta", b".done", b"output_item")  # in an idle event: another one is in it
+_TYPE_FIRST = re.compile(rb'\s*\{\s*"type"\s*:\s*"([a-z_.-]+)"')
+
+MISSING = "the numbers of the events show that some did not arrive"
+AGAIN = "an event came twice and was taken once"
+ASTRAY = "the numbers of the events went back: they may have come in another order"
 
 
 class ResponsesStreamDecoder:
@@ -92,20 +61,16 @@ class ResponsesStreamDecoder:
         self._bytes_left = limits.stream_bytes
         self._events = 0  # those that said something
         self._silent = False
-        self._started: str | None = None
-        self._items: dict[int, _Item] = {}
-        self._index_of: dict[str, int] = {}
-        self._with_deltas: set[str] = set()  # blocks
-        self._usual = NO_DELTA
-        self._has_calls = False
-        self._has_refusal = False
-        self._fault: Fault | None = None
+        self._response = OpenResponse()
+        self._numbering = Numbering()
+        self._previous = b""  # the value of the event before
+        self._usual = NO_USUAL
         self._profile = profile
 
     # ---- bytes -> events
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        if self._silent:
+        if self._silent or self._response.is_over:
             return []
         self._bytes_left -= len(chunk)
         if self._bytes_left < 0:
@@ -116,45 +81,26 @@ class ResponsesStreamDecoder:
                 return self._give_up(too_large(self._limits.response_bytes))
         frames: list[Frame] = []
         try:
-            runs = self._parser.feed_runs(chunk)
-        except LineTooLong as error:
-            return self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
-        for run in runs:
-            self._read_run(run.values, run.name, frames)
+            for run in self._parser.feed_runs(chunk):
+                self._read_run(run.values, run.name, frames)
+        except (LineTooLong, TooManyItems) as error:
+            return [*frames, *self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
         return frames
 
     def finish(self) -> list[Frame]:
-        if self._silent:
+        if self._silent or self._response.is_over:
             return []
         frames: list[Frame] = []
         try:
-            events = self._parser.finish()
-        except LineTooLong as error:
-            return self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
-        for event in events:
-            self._read_run([event.data], event.name, frames)
+            for event in self._parser.finish():
+                self._read_run([event.data], event.name, frames)
+        except (LineTooLong, TooManyItems) as error:
+            return [*frames, *self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
         if not self._events:
             return [*frames, *self._read_no_stream()]
-        self._keep_unfinished(frames)
+        if not self._response.is_over:
+            self._response.close(frames)
         return frames
-
-    def _keep_unfinished(self, frames: list[Frame]) -> None:
-        """Items that began and have neither deltas nor a final form: what is known of them is kept."""
-        for index, item in self._items.items():
-            block = str(index)
-            if item.done or block in self._with_deltas:
-                continue
-            item.done = True
-            match item.kind:
-                case "function_call" | "custom_tool_call":
-                    if item.held:
-                        frames.append(ToolCallDelta(block=block, arguments=item.held))
-                case "message":
-                    pass
-                case "reasoning":  # what is encrypted so far is not whole
-                    frames.append(PartDone(block, Reasoning("", opaque_from(item.header))))
-                case _:
-                    frames += [PartDone(block, part) for part in parts_of(item.header)]
 
     def _keep_head(self, chunk: bytes) -> None:
         """All of what may be a JSON body, else enough to say what arrived."""
@@ -170,38 +116,53 @@ class ResponsesStreamDecoder:
         self._head.clear()
         if head.lstrip()[:1] == b"{":
             repair = Repair("body_for_stream", "response", "a plain JSON body where a stream was asked for was read")
-            return [Mended(repair), *read_body(head, self)]
+            return [Mended(repair), *read_body(head)]
         return self._give_up(no_response(head, expected="an event stream of the Responses API"))
 
     def _give_up(self, fault: Fault) -> list[Frame]:
         self._silent = True
         return [Faulted(fault)]
 
+    # ---- the fast path
+
     def _read_run(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
         """Nearly all of a stream are deltas that go where the one before went."""
+        last = values[-1]
         if len(values) >= TOGETHER:
-            if self._usual is NO_DELTA:  # the first one tells where they go
+            if self._usual is NO_USUAL:  # the first one tells where they go
                 self._read_values(values[:1], name, frames)
-                values = values[1:]
+                self._previous, values = values[0], values[1:]
             if self._read_together(values, frames):
+                self._previous = last
                 return
         self._read_values(values, name, frames)
+        self._previous = last
 
     def _read_together(self, values: list[bytes], frames: list[Frame]) -> bool:
         """False where not all of them go where the one before went, and nothing was taken."""
-        usual, like = self._usual
+        usual, like, named = self._usual
         try:
-            deltas = _decode_deltas(each_alone(values))
+            deltas = decode_deltas(each_alone(values))
         except UNREADABLE:
             return False
-        kind, index, content_index = usual.type, usual.output_index, usual.content_index
+        kind, index, content_index, id = usual.type, usual.output_index, usual.content_index, usual.item_id
+        announced = self._response.items.announced
         texts = [
             delta.delta
             for (delta,) in deltas
-            if delta.type == kind and delta.output_index == index and delta.content_index == content_index
+            if delta.type == kind
+            and delta.output_index == index
+            and delta.content_index == content_index
+            and (delta.item_id == id or announced.get(delta.item_id) is named)
         ]
-        if not len(texts) == len(deltas) == len(values):
+        count = len(texts)
+        if not count == len(deltas) == len(values):
             return False
+        number = self._numbering.next
+        if number is not None:
+            if [delta.sequence_number for (delta,) in deltas] != list(range(number, number + count)):
+                return False
+            self._numbering.advance(number + count)
         block = like.block
         if not isinstance(like, ToolCallDelta):
             frame = type(like)
@@ -213,15 +174,18 @@ class ResponsesStreamDecoder:
         return True
 
     def _read_values(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
-        usual, like = self._usual
         if name in _ITEMS_AND_END:  # long ones, that are no deltas by their name
-            self._usual = NO_DELTA
+            self._usual = NO_USUAL
             for value in values:
                 self._read(value, name, frames)
+                self._previous = value
             return
-        for value in values:
+        usual, like, named = self._usual
+        number = self._numbering.next
+        announced = self._response.items.announced
+        for at, value in enumerate(values):
             try:
-                delta = _decode_delta(value)
+                delta = decode_delta(value)
             except UNREADABLE:
                 delta = None  # a field of another type, or no clean JSON: the slow path tells
             if (
@@ -229,390 +193,132 @@ class ResponsesStreamDecoder:
                 and delta.type == usual.type
                 and delta.output_index == usual.output_index
                 and delta.content_index == usual.content_index
+                and (number is None or delta.sequence_number == number)
+                and (delta.item_id == usual.item_id or announced.get(delta.item_id) is named)
             ):
+                if number is not None:
+                    number += 1
+                    self._numbering.advance(number)
                 if isinstance(like, ToolCallDelta):
                     frames.append(ToolCallDelta(block=like.block, arguments=delta.delta, free_form=like.free_form))
                 else:
                     frames.append(type(like)(delta.delta, like.block))
             else:
-                self._usual = usual, like = NO_DELTA
-                if delta is None or not (self._take_delta(delta, frames) or self._is_no_news(delta, value)):
-                    self._read(value, name, frames)
-                usual, like = self._usual
+                self._previous = values[at - 1] if at else self._previous
+                self._read_other(value, delta, name, frames)
+                usual, like, named = self._usual
+                number = self._numbering.next
+                announced = self._response.items.announced
 
-    def _take_delta(self, delta: _Delta, frames: list[Frame]) -> bool:
-        """False where it is none, or does not say where it belongs."""
-        emit = _DELTAS.get(delta.type)
-        if emit is None or delta.output_index < 0:
-            return False
+    def _read_other(self, value: bytes, delta: Delta | None, name: str, frames: list[Frame]) -> None:
+        """An event that does not go where the one before went."""
+        self._usual = NO_USUAL
+        if delta is None or self._response.is_over:
+            self._read(value, name, frames)
+        elif delta.type in DELTAS and delta.output_index >= 0:
+            if self._is_in_place(delta.sequence_number, delta.type, value, frames):
+                self._take_delta(delta, frames)
+        elif self._is_no_news(delta, value):
+            self._is_in_place(delta.sequence_number, delta.type, value, frames)
+        else:
+            self._read(value, name, frames)
+
+    def _take_delta(self, delta: Delta, frames: list[Frame]) -> None:
         self._events += 1
         before = len(frames)
-        emit(self, delta, frames)
+        self._response.take_delta(delta, frames)
         if len(frames) == before + 1 and isinstance(like := frames[-1], DeltaFrame):
-            self._usual = delta, like
-        return True
+            named = None if delta.item_id is None else self._response.items.announced.get(delta.item_id)
+            self._usual = Usual(delta, like, named)
 
-    def _is_no_news(self, delta: _Delta, value: bytes) -> bool:
-        """Whether the event only says again what is known. What may be half a character is read
-        all the same: that is told."""
-        match delta.type:
-            case "response.in_progress" | "response.queued":
-                is_known = self._started is not None
-            case kind if kind in _WHOLES and delta.output_index >= 0:
-                is_known = block_name(delta.output_index, delta.content_index) in self._with_deltas
-            case _:
-                return False
+    def _is_no_news(self, delta: Delta, value: bytes) -> bool:
+        """Whether the event only says again that the response is under way. What may be half a character is read all the
+        same: that is told."""
+        is_known = delta.type in ("response.in_progress", "response.queued") and self._response.started is not None
         return is_known and b"\\u" not in value and is_utf8(value)
-
-    def _read(self, value: bytes, name: str, frames: list[Frame]) -> None:
-        """An event that the fast path does not know."""
-        if value.strip() == b"[DONE]":
-            return
-        try:
-            if not value.isascii():
-                value.decode()  # raw fields are not looked at by the decoder
-            self._read_event(read_fields(value), name, frames)
-        except UNREADABLE:
-            self._read_damaged(value, name, frames)
-
-    def _read_damaged(self, value: bytes, name: str, frames: list[Frame]) -> None:
-        healed = heal(value)
-        kind = healed.kind(lost=skipped("event_left_out", value), mended="damaged_event")
-        frames.append(Mended(Repair(kind, name or "stream", healed.what)))
-        for clean in healed.objects:
-            try:
-                self._read_event(read_fields(clean), name, frames)
-            except UNREADABLE as error:
-                frames.append(Mended(Repair("event_left_out", name or "stream", f"not this API's shape: {error}")))
-
-    # ---- deltas
-
-    def _text(self, delta: _Delta, frames: list[Frame]) -> None:
-        frames.append(TextDelta(delta.delta, self._content_block(delta)))
-
-    def _refusal(self, delta: _Delta, frames: list[Frame]) -> None:
-        self._has_refusal = True
-        frames.append(RefusalDelta(delta.delta, self._content_block(delta)))
-
-    def _content_block(self, delta: _Delta) -> str:
-        block = block_name(delta.output_index, delta.content_index)
-        if block not in self._with_deltas:
-            self._with_deltas.add(block)
-            item = self._items.get(delta.output_index) or self._open(delta.output_index, "message", {})
-            item.contents.append(delta.content_index)
-        return block
-
-    def _reasoning(self, delta: _Delta, frames: list[Frame]) -> None:
-        item = self._items.get(delta.output_index)
-        if item is None:
-            item = self._open(delta.output_index, "reasoning", {})
-        if not item.reasoning:
-            item.reasoning = delta.type
-        if item.reasoning == delta.type:
-            block = str(delta.output_index)
-            self._with_deltas.add(block)
-            frames.append(ReasoningDelta(delta.delta, block))
-
-    def _arguments(self, delta: _Delta, frames: list[Frame]) -> None:
-        block = str(delta.output_index)
-        self._with_deltas.add(block)
-        frames.append(ToolCallDelta(block=block, arguments=delta.delta))
-
-    def _input(self, delta: _Delta, frames: list[Frame]) -> None:
-        block = str(delta.output_index)
-        self._with_deltas.add(block)
-        frames.append(ToolCallDelta(block=block, arguments=delta.delta, free_form=True))
 
     # ---- other events
 
-    def _read_event(self, fields: Fields, name: str, frames: list[Frame]) -> None:
-        kind = text_at(fields, "type")
-        if not kind and name:  # the event's name says what its data leaves out
-            kind, fields = name, {**fields, "type": msgspec.Raw(quote(name))}
-        kind = kind or ""
-        is_error = kind == "error" or ("error" in fields and not kind)
+    def _read(self, value: bytes, name: str, frames: list[Frame]) -> None:
+        """An event that the fast path does not know."""
+        if self._response.is_over or value.strip() == b"[DONE]":
+            return
+        try:
+            check_text(value)
+            fields = read_fields(value)
+        except UNREADABLE:
+            self._read_damaged(value, name, frames)
+            return
+        self._read_event(fields, value, name, frames)
+
+    def _read_event(
+        self, fields: Fields, value: bytes, name: str, frames: list[Frame], *, is_certain: bool = True
+    ) -> None:
+        kind = text_at(fields, "type") or name  # the event's name says what its data leaves out
+        if self._response.is_another(fields, kind):
+            self._response, self._numbering = OpenResponse(), Numbering()
         before = len(frames)
-        if kind in _DELTAS:  # came here for its `output_index`, which it lacks
-            self._read_loose_delta(fields, kind, frames)
-        elif kind in TERMINAL_EVENTS:
-            self._end(object_at(fields, "response"), TERMINAL_EVENTS[kind], frames)
-        elif kind in _EVENTS:
-            _EVENTS[kind](self, fields, frames)
-        elif is_error:
-            self._fail(fields, frames)
+        if self._is_in_place(count_at(fields, "sequence_number"), kind, value, frames):
+            try:
+                self._response.take(fields, kind, frames, is_certain=is_certain)
+            except UNREADABLE as error:
+                repair = Repair("event_left_out", name or "stream", f"not this API's shape: {error}")
+                self._response.lose(repair, frames)
         self._events += len(frames) > before
 
-    def _read_loose_delta(self, fields: Fields, kind: str, frames: list[Frame]) -> None:
-        delta = text_at(fields, "delta")
-        if delta is None:
-            return
-        index = self._index(fields, item_id=text_at(fields, "item_id"))
-        content_index = count_at(fields, "content_index") or 0
-        _DELTAS[kind](self, _Delta(type=kind, delta=delta, output_index=index, content_index=content_index), frames)
+    def _is_in_place(self, number: int | None, kind: str, value: bytes, frames: list[Frame]) -> bool:
+        """Take the event's number; false where the event has to be passed over."""
+        match self._numbering.place(number, is_same=value == self._previous):
+            case Place.NEXT:
+                return True
+            case Place.BEHIND_GAP:
+                self._response.lose(Repair("event_missing", "stream", MISSING), frames)
+                return True
+            case Place.AGAIN:
+                frames.append(Mended(Repair("event_repeated", "stream", AGAIN)))
+                return False
+            case Place.LATE:
+                return kind not in DELTAS  # a piece has lost its place; wholes and beginnings have none to lose
+            case Place.ASTRAY:
+                if self._response.items.open_blocks:
+                    self._response.lose(Repair("event_missing", "stream", ASTRAY), frames)
+                return True
 
-    def _start(self, fields: Fields, frames: list[Frame]) -> None:
-        response = object_at(fields, "response")
-        id = text_at(response, "id")
-        again = text_at(fields, "type") == "response.created" and id is not None and id != self._started
-        if self._started is not None and not again:  # gateways may change the id from event to event
-            return
-        if self._started is None and self._items:
-            self._started = id or ""  # resumed in the middle: starting now would discard what is there
-            return
-        self._started = id or ""
-        self._items.clear()
-        self._index_of.clear()
-        self._with_deltas.clear()
-        self._usual = NO_DELTA
-        self._has_calls = self._has_refusal = False
-        frames.append(Started(id=id, model=text_at(response, "model")))
+    # ---- damage
 
-    def _add(self, fields: Fields, frames: list[Frame]) -> None:
-        item = object_at(fields, "item")
-        kind = kind_of(item)
-        index = count_at(fields, "output_index")
-        if index is None:
-            index = max(self._items, default=-1) + 1
-        opened = self._open(index, kind, item)
-        block = str(index)
-        begun: ToolCallDelta | None = None
-        match kind:
-            case "function_call" | "custom_tool_call":
-                self._has_calls = True
-                opened.held = text_at(item, "arguments") or text_at(item, "input") or ""
-                own = without(item, ("type", "call_id", "name", "arguments", "input", "status"))
-                begun = ToolCallDelta(
-                    block=block,
-                    id=text_at(item, "call_id"),
-                    name=text_at(item, "name"),
-                    free_form=kind == "custom_tool_call",
-                )
-            case "message":  # its texts will bring these
-                opened.header = without(item, ("type", "role", "content", "status"))
-                opened.header |= {"status": msgspec.Raw(b'"incomplete"')} if opened.header else {}
-                return
-            case "reasoning":
-                own = opened.header = {"id": item["id"]} if "id" in item else {}
-            case _:
-                opened.header = item
-                own = {"id": item["id"]} if "id" in item else {}
-        opaque = opaque_from(own)
-        if (
-            opaque is not None
-        ):  # first, so that whoever writes the item again has its id; it also keeps the item's place
-            frames.append(BlockData(block, opaque))
-        if begun is not None:
-            frames.append(begun)
-
-    def _open(self, index: int, kind: str, item: Fields) -> _Item:
-        ids = {value for key in ("id", "call_id") if (value := text_at(item, key))}
-        opened = _Item(kind=kind, ids=ids)
-        self._items[index] = opened
-        self._index_of |= dict.fromkeys(ids, index)
-        return opened
-
-    def _index(self, fields: Fields, *, item_id: str | None) -> int:
-        """Where the event belongs: its `output_index`, else the item with its id, else the newest item."""
-        index = count_at(fields, "output_index")
-        if index is not None and index >= 0:
-            return index
-        if item_id is not None and item_id in self._index_of:
-            return self._index_of[item_id]
-        return max(self._items, default=0)
-
-    def _add_content(self, fields: Fields, frames: list[Frame]) -> None:
-        """A content part of a message: it carries the item's own fields."""
-        index = self._index(fields, item_id=text_at(fields, "item_id"))
-        content_index = count_at(fields, "content_index") or 0
-        opaque = opaque_from(self._items[index].header) if index in self._items else None
-        if opaque is not None:
-            frames.append(BlockData(block_name(index, content_index), opaque))
-
-    def _add_citation(self, fields: Fields, frames: list[Frame]) -> None:
-        annotation = fields.get("annotation")
-        if annotation is not None and is_object(annotation):
-            index = self._index(fields, item_id=text_at(fields, "item_id"))
-            block = block_name(index, count_at(fields, "content_index") or 0)
-            frames.append(CitationAdded(block, citation_of(annotation)))
-
-    def _add_whole(self, fields: Fields, frames: list[Frame]) -> None:
-        """A `.done` event says all of it once more: news only where no delta came."""
-        index = self._index(fields, item_id=text_at(fields, "item_id"))
-        kind, key = _WHOLES[text_at(fields, "type") or ""]
-        text = text_at(fields, key)
-        block = block_name(index, count_at(fields, "content_index") or 0)
-        if text and block not in self._with_deltas:
-            content_index = count_at(fields, "content_index") or 0
-            _DELTAS[kind](self, _Delta(type=kind, delta=text, output_index=index, content_index=content_index), frames)
-
-    def _finish_item(self, fields: Fields, frames: list[Frame]) -> None:
-        item = object_at(fields, "item")
-        if not item:
-            return
-        index = count_at(fields, "output_index")
-        if index is None:
-            index = self._index_of.get(text_at(item, "id") or "", max(self._items, default=-1) + 1)
-        self.take_item(index, item, frames)
-
-    def take_item(self, index: int, item: Fields, frames: list[Frame]) -> None:
-        """The final form of the item at `index`."""
-        opened = self._items.get(index)
-        is_new = opened is None or opened.done
-        if opened is None or opened.done:
-            opened = self._open(index, kind_of(item), item)
-        opened.done = True
-        opened.ids |= {value for key in ("id", "call_id") if (value := text_at(item, key))}
-        parts = parts_of(item)
-        for place, part in zip(_places(opened.contents, len(parts)), parts, strict=True):
-            self._take_part(block_name(index, place), part, frames, is_new=is_new)
-
-    def _take_part(self, block: str, part: Part, frames: list[Frame], *, is_new: bool) -> None:
-        has_deltas = block in self._with_deltas
-        is_empty = False
-        match part:
-            case ToolCall():
-                self._has_calls = True
-                is_empty = not part.arguments
-                if not has_deltas:  # as the wire has it: text that may end anywhere, not an object handed out whole
-                    id, name = (part.id, part.name) if is_new else (None, None)
-                    delta = ToolCallDelta(
-                        block=block, id=id, name=name, arguments=part.arguments, free_form=part.free_form
-                    )
-                    frames.append(delta)
-            case Refusal():
-                self._has_refusal = True
-                is_empty = not part.text
-            case Text() | Reasoning():
-                is_empty = not part.text
-            case _:
-                pass
-        if is_empty and has_deltas and isinstance(part, Text | Refusal | Reasoning | ToolCall):
-            # An empty final form takes nothing away from what was streamed.
-            frames += [] if part.opaque is None else [BlockData(block, part.opaque)]
-        else:
-            frames.append(PartDone(block, part))
-        frames.append(BlockEnded(block))
-
-    def _end(self, response: Fields, status: str, frames: list[Frame]) -> None:
-        self.take_output([read_fields(raw) for raw in list_at(response, "output") if is_object(raw)], frames)
-        self._keep_unfinished(frames)
-        self.take_end(response, status, frames)
-
-    def take_output(self, output: list[Fields], frames: list[Frame]) -> None:
-        """Take what no `output_item.done` brought. Items are paired by id, those whose ids rotate by kind and order."""
-        waiting = list(self._items.items())
-        unknown: list[Fields] = []
-        for item in output:
-            ids = {text_at(item, "id"), text_at(item, "call_id")} - {None, ""}
-            known = next((pair for pair in waiting if pair[1].ids & ids), None)
-            if known is None:
-                unknown.append(item)
-                continue
-            waiting.remove(known)
-            if not known[1].done:
-                self.take_item(known[0], item, frames)
-        for item in unknown:
-            known = next((pair for pair in waiting if pair[1].kind == kind_of(item)), None)
-            if known is None:
-                self.take_item(max(self._items, default=-1) + 1, item, frames)
-                continue
-            waiting.remove(known)
-            if not known[1].done:
-                self.take_item(known[0], item, frames)
-
-    def take_end(self, response: Fields, status: str, frames: list[Frame]) -> None:
-        """Usage, the error if any, and why it ended."""
-        usage = response.get("usage")
-        if usage is not None and is_object(usage):
-            frames.append(UsageReported(usage_of(read_fields(usage), raw=usage)))
-        word = status_word(response, otherwise=status)
-        error = object_at(response, "error")
-        if (error or word == "failed") and self._fault is None:
-            self._fault = fault_of(error or response)
-            frames.append(Faulted(self._fault))
-        reason = finish_reason(word, has_calls=self._has_calls, has_refusal=self._has_refusal)
-        frames += finish_frames(Finished(reason, word), is_known=word in FINISH_REASONS)
-
-    def _fail(self, fields: Fields, frames: list[Frame]) -> None:
-        error = object_at(fields, "error")
-        self._fault = fault_of(error or without(fields, ("type", "sequence_number")))
-        frames.append(Faulted(self._fault))
-
-
-def _places(streamed: list[int], count: int) -> Sequence[int]:
-    """The content index under which each final content part was streamed: its own, but where an endpoint counts otherwise
-    (Bedrock's Mantle streams the only content part as number 1) the order tells."""
-    if all(place < count for place in streamed):
-        return range(count)
-    rest = [place for place in range(count + len(streamed)) if place not in streamed]
-    return [*sorted(streamed), *rest][:count]
-
-
-def block_name(index: int, content_index: int) -> str:
-    return f"{index}.{content_index}" if content_index else str(index)
-
-
-def read_body(body: bytes, decoder: ResponsesStreamDecoder) -> list[Frame]:
-    """A whole response object, or an error object, as the frames that a stream of it would have given."""
-    frames: list[Frame] = []
-    try:
-        body.decode()
-        response = read_fields(body)
-        _take_body(response, decoder, frames)
-    except UNREADABLE:
-        healed = heal(body)
-        kind = healed.kind(lost="damaged_body", mended="loose_body")
-        if len(healed.objects) > 1:
-            kind = "damaged_body"  # only the first is read
-        frames = [Mended(Repair(kind, "response", healed.what))]
+    def _read_damaged(self, value: bytes, name: str, frames: list[Frame]) -> None:
+        """What can be read of the event is taken. What cannot be read is a loss, unless it cannot have been a piece."""
+        healed = heal(value)
         if not healed.objects:
-            return [Faulted(no_response(body, expected="a response of the Responses API"))]
-        try:
-            _take_body(read_fields(healed.objects[0]), decoder, frames)
-        except UNREADABLE:
-            return [*frames, Faulted(no_response(body, expected="a response of the Responses API"))]
-    return frames
+            self._leave_out(value, name, healed.what, frames)
+            return
+        is_lost = healed.is_left_out
+        for clean in healed.objects:
+            fields = read_fields(clean)
+            is_lost = is_lost or (healed.is_replaced and _may_be_piece(text_at(fields, "type") or name))
+            self._read_event(fields, value, name, frames, is_certain=not healed.is_replaced)
+        kind = healed.kind(lost="event_left_out", mended="damaged_event")
+        if is_lost:
+            self._response.lose(Repair(kind, name or "stream", healed.what), frames)
+        else:
+            kind = "noise_skipped" if healed.is_replaced else kind
+            frames.append(Mended(Repair(kind, name or "stream", healed.what)))
+
+    def _leave_out(self, value: bytes, name: str, what: str, frames: list[Frame]) -> None:
+        """Nothing in the event can be read; its name, or the type that it begins with, may tell that nothing is lost."""
+        found = _TYPE_FIRST.match(value)
+        kind = name or (found[1].decode() if found else "")
+        is_idle = kind in _IDLE and not any(mark in value for mark in _OF_PIECES)
+        if kind == CREATED and self._response.started is not None:
+            is_idle = False  # another response may have begun
+        if kind not in CONTENT and (is_idle or skipped("", value)):
+            frames.append(Mended(Repair("noise_skipped", name or "stream", what)))
+        else:
+            self._response.lose(Repair("event_left_out", name or "stream", what), frames)
+        if not skipped("", value):
+            self._numbering.leave_unread()
 
 
-def _take_body(response: Fields, decoder: ResponsesStreamDecoder, frames: list[Frame]) -> None:
-    if "output" not in response and "status" not in response:
-        error = response.get("error")
-        if error is None and "message" not in response and "detail" not in response:
-            raise msgspec.DecodeError("no response object")
-        fault = fault_of(read_fields(error) if error is not None and is_object(error) else response)
-        frames.append(Faulted(fault))
-        return
-    frames.append(Started(id=text_at(response, "id"), model=text_at(response, "model")))
-    decoder.take_output([read_fields(raw) for raw in list_at(response, "output") if is_object(raw)], frames)
-    decoder.take_end(response, "completed", frames)
-
-
-_DELTAS: Mapping[str, Callable[[ResponsesStreamDecoder, _Delta, list[Frame]], None]] = {
-    "response.output_text.delta": ResponsesStreamDecoder._text,  # pyright: ignore[reportPrivateUsage]
-    "response.refusal.delta": ResponsesStreamDecoder._refusal,  # pyright: ignore[reportPrivateUsage]
-    "response.reasoning_summary_text.delta": ResponsesStreamDecoder._reasoning,  # pyright: ignore[reportPrivateUsage]
-    "response.reasoning_text.delta": ResponsesStreamDecoder._reasoning,  # pyright: ignore[reportPrivateUsage]
-    "response.function_call_arguments.delta": ResponsesStreamDecoder._arguments,  # pyright: ignore[reportPrivateUsage]
-    "response.custom_tool_call_input.delta": ResponsesStreamDecoder._input,  # pyright: ignore[reportPrivateUsage]
-}
-
-# Event that repeats a whole text -> the delta it sums up, and the field it stands in.
-_WHOLES: Mapping[str, tuple[str, str]] = {
-    "response.output_text.done": ("response.output_text.delta", "text"),
-    "response.refusal.done": ("response.refusal.delta", "refusal"),
-    "response.function_call_arguments.done": ("response.function_call_arguments.delta", "arguments"),
-    "response.custom_tool_call_input.done": ("response.custom_tool_call_input.delta", "input"),
-}
-
-_EVENTS: Mapping[str, Callable[[ResponsesStreamDecoder, Fields, list[Frame]], None]] = {
-    "response.created": ResponsesStreamDecoder._start,  # pyright: ignore[reportPrivateUsage]
-    "response.queued": ResponsesStreamDecoder._start,  # pyright: ignore[reportPrivateUsage]
-    "response.in_progress": ResponsesStreamDecoder._start,  # pyright: ignore[reportPrivateUsage]
-    "response.output_item.added": ResponsesStreamDecoder._add,  # pyright: ignore[reportPrivateUsage]
-    "response.output_item.done": ResponsesStreamDecoder._finish_item,  # pyright: ignore[reportPrivateUsage]
-    "response.content_part.added": ResponsesStreamDecoder._add_content,  # pyright: ignore[reportPrivateUsage]
-    "response.output_text.annotation.added": ResponsesStreamDecoder._add_citation,  # pyright: ignore[reportPrivateUsage]
-    **dict.fromkeys(_WHOLES, ResponsesStreamDecoder._add_whole),  # pyright: ignore[reportPrivateUsage]
-}
-
-_ITEMS_AND_END = frozenset(["response.output_item.added", "response.output_item.done", *TERMINAL_EVENTS])
+def _may_be_piece(kind: str) -> bool:
+    """Whether an event of this type may hold a piece. Nobody knows it of a type that is damaged itself."""
+    return not kind or REPLACED in kind or kind in CONTENT
