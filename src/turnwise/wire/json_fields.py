@@ -126,6 +126,14 @@ def each_alone(values: Iterable[bytes]) -> bytes:
     return b"[[" + b"],[".join(values) + b"]]"
 
 
+def compact(text: bytes | msgspec.Raw) -> bytes:
+    """The same JSON without whitespace between its tokens; numbers and strings stay as they are."""
+    try:
+        return msgspec.json.format(bytes(text), indent=-1)
+    except RecursionError:  # nested so deeply that it could be read, but only just
+        return bytes(text)
+
+
 def one_line(json: bytes) -> bytes:
     """The same JSON without line breaks, which opaque text may bring along: inside of strings JSON has none."""
     return json.replace(b"\r", b" ").replace(b"\n", b" ") if b"\n" in json or b"\r" in json else json

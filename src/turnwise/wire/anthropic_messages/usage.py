@@ -3,18 +3,18 @@
 import msgspec
 
 from turnwise.vocab import Usage
-from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields, write_object
+from turnwise.wire.counts import Count, MergedUsage, read_counts, total_of
 
 
 class _Details(msgspec.Struct):
-    thinking_tokens: int | None = None
+    thinking_tokens: Count = None
 
 
 class _Counts(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
+    input_tokens: Count = None
+    output_tokens: Count = None
+    cache_creation_input_tokens: Count = None
+    cache_read_input_tokens: Count = None
     output_tokens_details: _Details | None = None
 
 
@@ -23,36 +23,53 @@ _counts = msgspec.json.Decoder(_Counts, strict=False)
 
 class UsageTally:
     """One response's usage, merged from `message_start` and every `message_delta`: later figures are cumulative and
-    replace earlier ones; what a later event leaves out or nulls stays."""
+    replace earlier ones; what a later event leaves out, nulls or counts as 0 stays.
 
-    __slots__ = ("_fields",)
+    Two zeros are real. The output in `message_start` is an estimate, so a `message_delta` may lower it to 0, as a refusal does;
+    an event that says 0 for the input too is of a gateway that counts nothing. And an event with another input counts another
+    prompt, so its zeros of the cache are that prompt's (recorded: compaction by the API). Beside the same input they are
+    unknown to a gateway.
+    """
+
+    __slots__ = ("_before", "_has_estimate", "_merged")
 
     def __init__(self) -> None:
-        self._fields: Fields = {}
+        self._merged = MergedUsage()
+        self._before: _Counts | None = None
+        self._has_estimate = False
 
     def add(self, raw: msgspec.Raw) -> Usage | None:
-        """The usage so far; None if `raw` says nothing readable."""
-        try:
-            fields = read_fields(raw)
-            for key, value in fields.items():
-                if bytes(value) != b"null" or key not in self._fields:
-                    self._fields[key] = value.copy()
-            text = write_object({key: bytes(value) for key, value in self._fields.items()})
-            counts = _counts.decode(text)
-        except UNREADABLE:
+        """The usage so far; None if `raw` says nothing readable, or nothing new."""
+        self._make_room(raw)
+        counts = read_counts(self._merged.text, _counts) if self._merged.add(raw) else None
+        if counts is None:
             return None
-        if not fields:
-            return None
+        self._has_estimate = self._before is None
+        self._before = counts
         read, write = counts.cache_read_input_tokens or 0, counts.cache_creation_input_tokens or 0
         details = counts.output_tokens_details
         return Usage(
-            input_tokens=(counts.input_tokens or 0) + read + write,
+            input_tokens=total_of(counts.input_tokens, read, write),
             output_tokens=counts.output_tokens or 0,
             reasoning_tokens=(details.thinking_tokens or 0) if details is not None else 0,
             cache_read_tokens=read,
             cache_write_tokens=write,
-            provider=str(text, "utf-8"),
+            provider=str(self._merged.text, "utf-8"),
         )
+
+    def _make_room(self, raw: msgspec.Raw) -> None:
+        """Forget what real zeros in `raw` replace."""
+        before = self._before
+        now = read_counts(raw, _counts) if before is not None else None
+        if before is None or now is None:
+            return
+        if self._has_estimate and now.output_tokens == 0 and now.input_tokens != 0:
+            self._merged.drop(["output_tokens"])
+        if now.input_tokens and before.input_tokens and now.input_tokens != before.input_tokens:
+            if now.cache_read_input_tokens == 0:
+                self._merged.drop(["cache_read_input_tokens"])
+            if now.cache_creation_input_tokens == 0:
+                self._merged.drop(["cache_creation_input_tokens", "cache_creation"])
 
 
 def write_usage(usage: Usage) -> bytes:

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 import msgspec
 
 from turnwise.vocab import Citation
-from turnwise.wire.gemini.fields import NAME, compact, read_fields
+from turnwise.wire.gemini.fields import NAME, read_fields
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
+    compact,
     quote,
     read_items,
     string_of,

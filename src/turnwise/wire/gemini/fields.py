@@ -13,7 +13,7 @@ import msgspec
 
 from turnwise.vocab import Opaque
 from turnwise.wire import json_fields
-from turnwise.wire.json_fields import Fields, fields_in, is_json, opaque_of
+from turnwise.wire.json_fields import Fields, compact, fields_in, is_json, opaque_of
 
 NAME = "gemini"
 
@@ -50,14 +50,6 @@ def read_float(text: bytes | str | msgspec.Raw) -> float:
 
 def is_json_object(text: str) -> bool:
     return text[:1] == "{" and text[-1:] == "}" and is_json(text)
-
-
-def compact(text: bytes | msgspec.Raw) -> bytes:
-    """The same JSON without whitespace between its tokens; numbers and strings stay as they are."""
-    try:
-        return msgspec.json.format(bytes(text), indent=-1)
-    except RecursionError:  # nested so deeply that it could be read, but only just
-        return bytes(text)
 
 
 def opaque_from(fields: Mapping[str, bytes | msgspec.Raw], *, known: frozenset[str]) -> Opaque | None:

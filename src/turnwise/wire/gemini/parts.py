@@ -23,10 +23,11 @@ from turnwise.vocab import (
 )
 from turnwise.wire.files import UNKNOWN_TYPE, decode_base64, encode_base64
 from turnwise.wire.free_form import FREE_FORM_PARAMETER, free_form_arguments
-from turnwise.wire.gemini.fields import NAME, compact, is_json_object, opaque_from, own_fields, read_fields
+from turnwise.wire.gemini.fields import NAME, is_json_object, opaque_from, own_fields, read_fields
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
+    compact,
     is_json,
     quote,
     string_of,

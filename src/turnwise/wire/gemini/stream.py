@@ -51,13 +51,13 @@ from turnwise.wire.gemini.chunks import (
 )
 from turnwise.wire.gemini.citations import decode_citations
 from turnwise.wire.gemini.faults import fault_in_stream
-from turnwise.wire.gemini.fields import compact, is_false, opaque_from, read_fields
+from turnwise.wire.gemini.fields import is_false, opaque_from, read_fields
 from turnwise.wire.gemini.framing import Framing
 from turnwise.wire.gemini.partial_arguments import BEGIN, PartialArguments
 from turnwise.wire.gemini.parts import ABOUT_PART, read_item, signature
-from turnwise.wire.gemini.usage import decode_usage
+from turnwise.wire.gemini.usage import UsageReader
 from turnwise.wire.gemini.words import FINISH_REASONS, finish_of
-from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error, text_of_raw, write_object
+from turnwise.wire.json_fields import NOTHING, UNREADABLE, compact, is_error, text_of_raw, write_object
 from turnwise.wire.limits import Limits
 from turnwise.wire.sse import LineTooLong
 
@@ -105,7 +105,7 @@ class ChunkReader:
         self._called = False
         self._finished: Finished | None = None
         self._citations: dict[Citation, None] = {}
-        self._usage: msgspec.Raw | None = None
+        self._usage = UsageReader()
         self._alike: Alike[_Rest] = Alike()
 
     def read(self, texts: Sequence[bytes]) -> list[Frame]:
@@ -182,7 +182,7 @@ class ChunkReader:
             else:
                 frames += [ReasoningDelta(string, block) for string in strings]
         if strings and rest.usage is not None:
-            self._usage = rest.usage
+            self._usage.add(rest.usage)
         self._number += len(strings)
         self._hits += len(strings)
         return len(strings)
@@ -213,8 +213,8 @@ class ChunkReader:
             return False
         self._hits += 1
         usage = None
-        if chunk.usage_metadata is not NOTHING and b"TokenCount" in bytes(chunk.usage_metadata):
-            self._usage = usage = chunk.usage_metadata
+        if chunk.usage_metadata is not NOTHING and self._usage.add(chunk.usage_metadata):
+            usage = chunk.usage_metadata
         if not is_alone and self._hits >= LEARN_FROM and self._alike.may_learn:
             self._learn(part, text, usage=usage)
         return True
@@ -244,9 +244,8 @@ class ChunkReader:
         if not self._started:
             self._started = True
             frames.append(Started(chunk.response_id, chunk.model_version))
-        # Repeated in each chunk: the last one that counts anything is right.
-        if chunk.usage_metadata is not NOTHING and b"TokenCount" in bytes(chunk.usage_metadata):
-            self._usage = chunk.usage_metadata
+        if chunk.usage_metadata is not NOTHING:
+            self._usage.add(chunk.usage_metadata)
         if chunk.candidates:
             for candidate in chunk.candidates:
                 if not candidate.index:  # where several answers were asked for, the first counts
@@ -408,11 +407,9 @@ class ChunkReader:
         self._citations.clear()
 
     def _report_usage(self, frames: list[Frame]) -> None:
-        if self._usage is not None:
-            usage = decode_usage(self._usage)
-            self._usage = None
-            if usage is not None:
-                frames.append(UsageReported(usage))
+        usage = self._usage.report()
+        if usage is not None:
+            frames.append(UsageReported(usage))
 
 
 def _piece_of_text(text: bytes) -> str | None:

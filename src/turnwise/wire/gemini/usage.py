@@ -7,36 +7,88 @@ cached part is inside the prompt (source: API reference, `UsageMetadata`).
 import msgspec
 
 from turnwise.vocab import Usage
-from turnwise.wire.gemini.fields import compact
-from turnwise.wire.json_fields import UNREADABLE, text_of_raw
+from turnwise.wire.counts import MAX_BYTES, Count, MergedUsage, read_counts, total_of
+from turnwise.wire.json_fields import UNREADABLE, compact, text_of_raw
 
 
 class UsageMetadata(msgspec.Struct, rename="camel", gc=False):
-    prompt_token_count: int | None = None
-    candidates_token_count: int | None = None
-    thoughts_token_count: int | None = None
-    tool_use_prompt_token_count: int | None = None
-    cached_content_token_count: int | None = None
+    prompt_token_count: Count = None
+    candidates_token_count: Count = None
+    thoughts_token_count: Count = None
+    tool_use_prompt_token_count: Count = None
+    cached_content_token_count: Count = None
+
+    def says_something(self) -> bool:
+        counted = self.prompt_token_count is not None or self.candidates_token_count is not None
+        return counted or bool(self.thoughts_token_count)
+
+    def takes_away_from(self, before: "UsageMetadata") -> bool:
+        """Whether a count of `before` is zero here, or left out (ProtoJSON leaves zeros out)."""
+        return bool(
+            (not self.prompt_token_count and before.prompt_token_count)
+            or (not self.candidates_token_count and before.candidates_token_count)
+            or (not self.thoughts_token_count and before.thoughts_token_count)
+            or (not self.tool_use_prompt_token_count and before.tool_use_prompt_token_count)
+            or (not self.cached_content_token_count and before.cached_content_token_count)
+        )
 
 
 _decoder = msgspec.json.Decoder(UsageMetadata, strict=False)
 
 
-def decode_usage(raw: bytes | msgspec.Raw) -> Usage | None:
-    """None where the object counts nothing (Vertex sends `{"trafficType":...}` alone in all chunks but the last)."""
+class UsageReader:
+    """The usage of one response. Gemini repeats it in each chunk, so the last object counts, with what it takes away from the
+    ones before."""
+
+    __slots__ = ("_counts", "_last", "_reported")
+
+    def __init__(self) -> None:
+        self._last = msgspec.Raw()
+        self._counts: UsageMetadata | None = None
+        self._reported = True
+
+    def add(self, raw: msgspec.Raw) -> bool:
+        """Take the object of one more chunk; returns whether it counts anything (Vertex sends `{"trafficType":...}` alone in
+        all chunks but the last)."""
+        if raw == self._last:
+            return True
+        counts, before = read_counts(raw, _decoder), self._counts
+        if counts is None or not counts.says_something() or len(bytes(raw)) > MAX_BYTES:
+            return False
+        if before is not None and counts.takes_away_from(before):
+            merged = MergedUsage()
+            if not (merged.add(self._last) and merged.add(raw)):
+                return False
+            raw = msgspec.Raw(merged.text)
+            counts = read_counts(raw, _decoder)
+        self._last, self._counts, self._reported = raw, counts, False
+        return True
+
+    def report(self) -> Usage | None:
+        """The usage so far; None where nothing was added since it was reported last."""
+        if self._reported or self._counts is None:
+            return None
+        self._reported = True
+        return _usage_of(self._counts, self._last)
+
+
+def decode_usage(raw: bytes) -> Usage | None:
+    """None where the object counts nothing."""
+    counts = read_counts(raw, _decoder)
+    return None if counts is None or not counts.says_something() else _usage_of(counts, raw)
+
+
+def _usage_of(counts: UsageMetadata, raw: bytes | msgspec.Raw) -> Usage | None:
     try:
-        counted = _decoder.decode(raw)
         provider = text_of_raw(compact(raw))
     except UNREADABLE:
         return None
-    thoughts = counted.thoughts_token_count or 0
-    if counted.prompt_token_count is None and counted.candidates_token_count is None and not thoughts:
-        return None
+    thoughts = counts.thoughts_token_count or 0
     return Usage(
-        input_tokens=(counted.prompt_token_count or 0) + (counted.tool_use_prompt_token_count or 0),
-        output_tokens=(counted.candidates_token_count or 0) + thoughts,
+        input_tokens=total_of(counts.prompt_token_count, counts.tool_use_prompt_token_count),
+        output_tokens=total_of(counts.candidates_token_count, thoughts),
         reasoning_tokens=thoughts,
-        cache_read_tokens=counted.cached_content_token_count or 0,
+        cache_read_tokens=counts.cached_content_token_count or 0,
         provider=provider,
     )
 

@@ -40,7 +40,7 @@ from turnwise.wire.openai_responses.faults import fault_of
 from turnwise.wire.openai_responses.fields import count_at, list_at, object_at, opaque_from, text_at
 from turnwise.wire.openai_responses.items import Item, Items
 from turnwise.wire.openai_responses.parts import citation_of, kind_of, parts_of
-from turnwise.wire.openai_responses.usage import usage_of
+from turnwise.wire.openai_responses.usage import UsageReader
 from turnwise.wire.openai_responses.words import FINISH_REASONS, TERMINAL_EVENTS, finish_reason, status_word
 
 REPLACED = "\ufffd"  # stands for bytes that are no UTF-8
@@ -61,6 +61,7 @@ class OpenResponse:
         self._has_calls = False
         self._has_refusal = False
         self._fault: Fault | None = None
+        self._usage = UsageReader()
         self._unplaced: Repair | None = None  # a loss while nothing was open: what comes next tells what it was
 
     # ---- events
@@ -391,8 +392,8 @@ class OpenResponse:
         """Usage, the error if any, and why it ended."""
         self.is_over = True
         usage = response.get("usage")
-        if usage is not None and is_object(usage):
-            frames.append(UsageReported(usage_of(read_fields(usage), raw=usage)))
+        if usage is not None and (counted := self._usage.read(usage)) is not None:
+            frames.append(UsageReported(counted))
         word = status_word(response, otherwise=status)
         error = object_at(response, "error")
         if (error or word == "failed") and self._fault is None:

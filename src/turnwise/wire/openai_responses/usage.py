@@ -3,33 +3,67 @@
 import msgspec
 
 from turnwise.vocab import Usage
-from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields
-from turnwise.wire.openai_responses.fields import count_at, object_at
+from turnwise.wire.counts import Count, MergedUsage, read_counts
 
 
-def usage_of(fields: Fields, *, raw: msgspec.Raw) -> Usage:
+class InputDetails(msgspec.Struct):
+    cached_tokens: Count = None
+    cache_write_tokens: Count = None
+
+
+class OutputDetails(msgspec.Struct):
+    reasoning_tokens: Count = None
+
+
+class Counts(msgspec.Struct):
+    input_tokens: Count = None
+    input_tokens_details: InputDetails | None = None
+    output_tokens: Count = None
+    output_tokens_details: OutputDetails | None = None
+    total_tokens: object = msgspec.UNSET
+
+
+_counts = msgspec.json.Decoder(Counts, strict=False)
+_NO_INPUT_DETAILS, _NO_OUTPUT_DETAILS = InputDetails(), OutputDetails()
+
+
+class UsageReader:
+    """Merges the usage objects of one response."""
+
+    __slots__ = ("_merged",)
+
+    def __init__(self) -> None:
+        self._merged = MergedUsage()
+
+    def read(self, raw: msgspec.Raw) -> Usage | None:
+        """The usage so far, or None if this object says nothing new."""
+        return usage_of(self._merged.text) if self._merged.add(raw) else None
+
+
+def usage_of(text: bytes) -> Usage | None:
     """The API counts as we do: input includes cache reads and writes, output includes reasoning."""
-    read = object_at(fields, "input_tokens_details")
+    counts = read_counts(text, _counts)
+    if counts is None:
+        return None
+    of_input = counts.input_tokens_details or _NO_INPUT_DETAILS
+    of_output = counts.output_tokens_details or _NO_OUTPUT_DETAILS
     return Usage(
-        input_tokens=count_at(fields, "input_tokens") or 0,
-        output_tokens=count_at(fields, "output_tokens") or 0,
-        reasoning_tokens=count_at(object_at(fields, "output_tokens_details"), "reasoning_tokens") or 0,
-        cache_read_tokens=count_at(read, "cached_tokens") or 0,
-        cache_write_tokens=count_at(read, "cache_write_tokens") or 0,
-        provider=bytes(raw).decode(),
+        input_tokens=counts.input_tokens or 0,
+        output_tokens=counts.output_tokens or 0,
+        reasoning_tokens=of_output.reasoning_tokens or 0,
+        cache_read_tokens=of_input.cached_tokens or 0,
+        cache_write_tokens=of_input.cache_write_tokens or 0,
+        provider=str(text, "utf-8"),
     )
 
 
 def usage_object(usage: Usage) -> object:
     """The provider's own object where it is one of this API, else ours in its words."""
-    raw = msgspec.Raw(usage.provider.encode())
-    try:
-        own = read_fields(raw)
-    except UNREADABLE:
-        own = {}
+    text = usage.provider.encode()
+    counts = read_counts(text, _counts)
     # Anthropic's object has fields of the same names with another meaning.
-    if "total_tokens" in own and usage_of(own, raw=raw) == usage:
-        return raw
+    if counts is not None and counts.total_tokens is not msgspec.UNSET and usage_of(text) == usage:
+        return msgspec.Raw(text)
     return {
         "input_tokens": usage.input_tokens,
         "input_tokens_details": {
