@@ -309,14 +309,60 @@ def test_a_text_that_starts_over_or_changes_is_refused(reply: str, why: str) -> 
     assert isinstance(got, NoSeam) and got.why.startswith(why)
 
 
-def test_a_text_that_ended_where_the_limit_fell_is_whole() -> None:
-    """Proves: a reply that only repeats the held part, and ends by itself, says that there is no more."""
-    held = hold_back("The gardener watered the roses and then she rested.", kind="text")
+NOTHING_NEW = (
+    "",
+    "  \n",
+    "{held}",
+    "{held}\n\n",
+    "{again}{held}",
+    "{again}{held} \t\n",
+    "{shown}{held}",
+    "{shown}",
+    "Sorry, here is the rest:\n{held}",
+    "```\n{held}\n```",
+)
+
+
+@pytest.mark.promise("cut:text-continued", "cut:never-run")
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("kind", ["text", "json"])
+@pytest.mark.parametrize("reply", NOTHING_NEW)
+def test_a_reply_without_anything_new_ends_no_text(reply: str, kind: Kind, cut: bool) -> None:
+    """Proves: white space and words that were there already make nothing whole, even where the reply calls itself done
+    (llama.cpp's Responses endpoint says `completed` for what it cut). A free-form call is a text, too."""
+    received = "The gardener watered the roses and then she rested beside the old well"
+    held = hold_back(received if kind == "text" else f'{{"content":"{received}', kind=kind)
     assert held is not None
-    assert stitch(held, reply=held.held, kind="text", cut=False) == Grown(
-        text="The gardener watered the roses and then she rested.", whole=True
+    said = reply.format(held=held.held, shown=held.shown, again=held.shown[-12:])
+    assert not isinstance(stitch(held, reply=said, kind=kind, cut=cut), Grown)
+
+
+@pytest.mark.promise("cut:text-continued", "cut:never-run")
+@given(
+    received=st.text(alphabet="abcdefgh \n\t\\é😀", min_size=40, max_size=200),
+    again=st.integers(0, 60),
+    blank=st.text(alphabet=" \n\t\r", max_size=4),
+    cut=st.booleans(),
+)
+def test_no_repetition_of_any_text_counts_as_its_end(received: str, again: int, blank: str, cut: bool) -> None:
+    """Proves: the same for whatever was received, and however much of it comes again."""
+    held = hold_back(received, kind="text")
+    if held is None:
+        return
+    said = held.shown[max(0, len(held.shown) - again) :] + held.held + blank
+    assert not isinstance(stitch(held, reply=said, kind="text", cut=cut), Grown)
+
+
+def test_one_character_is_something_new() -> None:
+    """Proves: the end of a text may be a full stop, and the end of arguments a brace."""
+    cases: tuple[tuple[str, str, Kind], ...] = (
+        (MONDAY, ".", "text"),
+        ('{"content":"' + MONDAY.replace('"', "'"), '"}', "json"),
     )
-    assert stitch(held, reply=held.held, kind="text", cut=True) == NoGrowth()
+    for received, end, kind in cases:
+        held = hold_back(received, kind=kind)
+        assert held is not None
+        assert stitch(held, reply=held.held + end, kind=kind, cut=False) == Grown(text=received + end, whole=True)
 
 
 @pytest.mark.promise("cut:continued")

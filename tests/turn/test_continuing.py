@@ -131,14 +131,43 @@ def test_a_cut_call_in_the_last_step_is_disobedience() -> None:
 
 
 @pytest.mark.promise("cut:text-continued")
-def test_a_text_that_only_its_token_count_calls_cut_is_complete_once_nothing_comes() -> None:
-    """Finish `stop` with exactly as many tokens as were asked for may be the end."""
+@pytest.mark.parametrize("reply", ["", " \n", STORY[-30:], STORY, f"{STORY}\n"])
+def test_a_continuation_that_adds_nothing_leaves_the_text_incomplete(reply: str) -> None:
+    """The response claims `stop` with as many tokens as were asked for, and so does the reply: nothing says that it is whole,
+    and no repair does."""
     config = replace(ON, settings=Settings(max_output_tokens=100))
-    response = replace(says(STORY), usage=Usage(output_tokens=100))
-    played = play([response, says("")], config=config)
-    assert (played.result.text, played.result.complete) == (STORY, True)
-    played = play([cut_by_limit(STORY), says("")], config=config)
-    assert (played.result.text, played.result.complete) == (STORY, False)
+    by_usage = replace(says(STORY), usage=Usage(output_tokens=100))
+    for response in (by_usage, cut_by_limit(STORY)):
+        played = play([response, says(reply)], config=config)
+        assert (played.result.text, played.result.complete) == (STORY, False)
+        assert [repair.kind for repair in played.result.repairs] == ["continuation_refused"]
+    played = play([by_usage, replace(says(STORY_REST[:-8]), usage=Usage(output_tokens=100)), says("")], config=config)
+    assert (played.result.text, played.result.complete) == (STORY_WHOLE[:-8], False)
+    assert "continued_text" not in [repair.kind for repair in played.result.repairs]
+
+
+@pytest.mark.promise("cut:text-continued")
+def test_a_text_of_fewer_than_40_characters_is_not_gone_on_with() -> None:
+    """As docs/cut-turn.md says: the shown beginning and the held mark take 40 together. The answer is what came, flagged."""
+    for length, asks in ((39, ["step"]), (40, ["step", "continue"])):
+        short = "Photosynthesis turns light and water into sugar"[:length]
+        played = play([cut_by_limit(short), *[says("")] * (len(asks) - 1)], config=ON)
+        assert purposes(played) == asks
+        assert (played.result.text, played.result.complete) == (short, False)
+
+
+@pytest.mark.promise("cut:never-run", "cut:split")
+@pytest.mark.parametrize("free_form", [False, True])
+@pytest.mark.parametrize("reply", ["", " \n", "{end}", "{end} \n"])
+def test_a_continuation_that_adds_nothing_leaves_a_call_cut(reply: str, free_form: bool) -> None:
+    """A free-form call, which shows no cut, would run as far as it came."""
+    prefix = PREFIX if not free_form else STORY
+    made = replace(cut_call("a", prefix), free_form=free_form)
+    end = prefix[-30:]
+    played = play([cut_by_limit(made), says(reply.format(end=end)), says("Done.")], config=ON)
+    assert (purposes(played), played.ran) == (["step", "continue", "step"], [])
+    assert "smaller pieces" in results_in(played.result.messages)["a"]
+    assert "continued_call" not in [repair.kind for repair in played.result.repairs]
 
 
 @pytest.mark.promise("cut:continued", "wait:cancel")

@@ -53,6 +53,7 @@ OVERLAP = 24  # characters of P at a reply's beginning that make it a repetition
 
 _WORD_END = re.compile(r"[a-z]{3,}")
 _FENCE = re.compile(r"(?:\A|\n)[ \t]*(`{3,})[\w+.-]*[ \t]*\n?\Z")
+_BLANK: dict[Kind, re.Pattern[str]] = {"json": re.compile(r"(?:\s|\\[nrt])*"), "text": re.compile(r"\s*")}
 _NUMBER_END = re.compile(r"\.|(?:\.\d+)?[eE][+-]?")  # what the decoder leaves of a number that was cut
 # Behind the end of the arguments: the closing of a fence, and a remark in lines of its own.
 _AFTER = re.compile(r"\s*(?:[`~]{3,}[ \t]*(?=\s|\Z))?(?:\s*\Z|(?<=[`~\n])\s*[^\"}\]\\]*\Z|\s*\n[^\"}\]\\]*\Z)")
@@ -105,7 +106,8 @@ class NoSeam(msgspec.Struct, frozen=True):
 
 
 class NoGrowth(msgspec.Struct, frozen=True):
-    """The reply says nothing that was not there, or so little that going on would not end."""
+    """The reply says nothing that was not there, or so little that going on would not end. That it calls itself done proves
+    nothing: a server that hides its cut hides the next one too."""
 
 
 # what is asked
@@ -201,8 +203,6 @@ def stitch(held: Held, *, reply: str, kind: Kind, cut: bool) -> Grown | NoSeam |
     """
     reply = reply.rstrip("\ufffd")
     shown, mark, said = [_comparable(text, kind=kind) for text in (held.shown, held.held, reply)]
-    if kind == "text" and not cut and said == mark:  # the limit fell behind its last character
-        return Grown(text=shown + mark, whole=True)
     if not said.strip() or mark.startswith(said) or _is_echo(said, received=shown + mark):
         return NoGrowth()
     place = said.find(mark)
@@ -273,6 +273,8 @@ def _join(
         if taken is None or not taken.startswith(known):
             return NoSeam("the reply stands in a code fence whose end is not clear")
         rest = taken.removeprefix(known)
+    if not cut and _BLANK[kind].fullmatch(rest):
+        return NoGrowth()
     if kind == "json":
         grown = _close(known, rest=rest, again=seam.again, cut=cut, repairs=repairs)
     elif _starts_over(known, mark=seam.mark, rest=rest):

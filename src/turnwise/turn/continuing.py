@@ -64,7 +64,6 @@ class Continuing(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[int, ...] = ()
     rounds: int = 1  # requests that the part at hand takes
     grown: dict[int, str] = {}
-    claimed_whole: bool = False  # the last piece of the text ended with `stop`; only its tokens say that it was cut
     repairs: tuple[Repair, ...] = ()
 
     @property
@@ -118,8 +117,7 @@ def begin(
         held = hold_back(cut.text, kind="text") if cut.text.strip() else None
         if held is None:
             return Settled(response=marked)
-        claimed = response.finish is FinishReason.STOP
-        return Continuing(response=marked, asking=asking, request=request, held=held, claimed_whole=claimed)
+        return Continuing(response=marked, asking=asking, request=request, held=held)
     if config.recover != "continue" or asking.forced:
         return Settled(response=marked)
     prefixed = [one.call for one in cut.calls if one.prefix is not None]
@@ -153,10 +151,7 @@ def go_on(state: Continuing, *, reply: Response, limit_tokens: int | None) -> Co
             held = hold_back(text, kind=_kind(state.call)) if len(text) <= MAX_GROWN_CHARACTERS else None
             if held is None:
                 return give_up(state, why="its end cannot be told from other places in it", so_far=text)
-            claimed = reply.finish is FinishReason.STOP
-            return msgspec.structs.replace(state, held=held, rounds=state.rounds + 1, claimed_whole=claimed)
-        case NoGrowth() if state.place is None and state.claimed_whole and not cut:
-            return _close(state, text=state.held.shown + state.held.held)
+            return msgspec.structs.replace(state, held=held, rounds=state.rounds + 1)
         case NoGrowth():
             return give_up(state, why="nothing new came")
         case NoSeam(why=why):
