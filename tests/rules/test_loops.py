@@ -348,6 +348,7 @@ calls = st.builds(
     arguments=texts,
     state=st.sampled_from(ArgumentsState),
 )
+arrived = calls.filter(lambda one: one.state is not ArgumentsState.LOST)
 sequences = st.lists(st.lists(calls, min_size=1, max_size=3), max_size=40)
 
 
@@ -370,11 +371,24 @@ def test_the_guard_is_small_plain_data_that_repeats_itself(asked: list[list[Tool
 
 @pytest.mark.promise("loop:repeat", "loop:cycle")
 @settings(max_examples=100)
-@given(asked=sequences, period=st.integers(1, 3), repeated=st.lists(calls, min_size=3, max_size=3))
+@given(asked=sequences, period=st.integers(1, 3), repeated=st.lists(arrived, min_size=3, max_size=3))
 def test_no_circle_outlasts_the_guard(asked: list[list[ToolCall]], period: int, repeated: list[ToolCall]) -> None:
     """Proves: whatever went before, a circle of up to three steps is over within its six steps and one round."""
     circle = [[repeated[step % period]] for step in range(LOOP_STEPS + 3)]
     assert play(numbered([*asked, *circle])).ends is not None
+
+
+@pytest.mark.promise("loop:polling")
+@settings(max_examples=50)
+@given(beside=st.lists(arrived, max_size=2), period=st.integers(1, 3))
+def test_a_call_that_is_lost_on_the_way_is_no_circle_of_the_model(beside: list[ToolCall], period: int) -> None:
+    """Proves: a gateway that breaks each attempt is not blamed on the model, alone or beside other calls; only the cap of calls
+    that are made on and on ends it."""
+    lost = [ToolCall(id="", name="read", arguments=name, state=ArgumentsState.LOST) for name in "abc"]
+    for steps, kind in ((2 * POLLS_TOLD // 3, None), (3 * POLLS, "polling")):
+        played = play(numbered([[lost[step % period], *beside] for step in range(steps)]))
+        assert (played.ends and played.ends.kind, played.remembered) == (kind, 0)
+        assert kind is not None or played.told == []
 
 
 @pytest.mark.promise("loop:polling")

@@ -53,6 +53,7 @@ from turnwise.turn.commands import (
     Wait,
 )
 from turnwise.turn.config import TurnConfig, TurnResult
+from turnwise.turn.endings import has_lost
 from turnwise.turn.events import (
     Event,
     HookOutcome,
@@ -70,6 +71,7 @@ from turnwise.turn.events import (
     WaitOver,
 )
 from turnwise.turn.machine import Turn
+from turnwise.turn.retrying import LOST_PIECE
 from turnwise.vocab import FinishReason, Message, Text, ToolCall, ToolResult
 from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
@@ -480,7 +482,12 @@ class _Running:
             RequestFinished(number=number, response=response, fault=fault, seconds=self._clock.monotonic() - began)
         )
         self._means.circuits.saw(door, fault=fault)
-        if fault is None and response is not None and response.finish is not FinishReason.CUT:
+        if (
+            fault is None
+            and response is not None
+            and response.finish is not FinishReason.CUT
+            and not has_lost(response)
+        ):
             return event
         return msgspec.structs.replace(event, jitter=self._jitter())
 
@@ -548,7 +555,9 @@ class _Running:
         if given_up and isinstance(event, ResponseReceived | RequestFailed) and getattr(event, "sent", True):
             self.books.discard(event.number)
             seconds = command.seconds if isinstance(command, Wait) else 0.0
-            fault = event.response.fault if isinstance(event, ResponseReceived) else event.fault
+            fault = event.fault if isinstance(event, RequestFailed) else event.response.fault
+            if isinstance(event, ResponseReceived) and has_lost(event.response):
+                fault = fault or LOST_PIECE
             self._tell_of_event(AttemptDiscarded(number=event.number, fault=fault, retry_in_s=seconds))
 
     def _tell_answered(self, turn: Turn) -> None:

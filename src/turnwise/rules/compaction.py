@@ -199,16 +199,19 @@ def left_out(planned: Summarise) -> Summarise:
     return msgspec.structs.replace(planned, end=planned.tail, kept=planned.kept_to_tail)
 
 
-def judge_summary(text: str, *, finish: FinishReason, planned: Summarise) -> str | None:
+def judge_summary(text: str, *, finish: FinishReason, planned: Summarise, lost: bool = False) -> str | None:
     """The summary to use, or None where there is none that is of use: then force the answer, with `LEFT_OUT` in its place.
 
-    A summary that its own limit cut is kept and says so: it holds what mattered most to the model.
+    A summary that its own limit cut, or that lost a piece on the way, is kept and says so: it holds what mattered most to
+    the model.
     """
     said = text.strip()
     if finish not in (FinishReason.STOP, FinishReason.LENGTH, FinishReason.TOOL_CALLS) or not said:
         return None
     if finish is FinishReason.LENGTH:
         said += "\n[The summary was cut here by its limit.]"
+    if lost:
+        said += "\n[A piece of this summary was lost on the way: names and figures in it may be damaged.]"
     gain = planned.replaced_bytes - _summary_bytes(said)
     return said if gain * 100 >= planned.replaced_bytes * MIN_GAIN_PERCENT else None
 

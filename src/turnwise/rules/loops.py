@@ -10,6 +10,9 @@ either one's text begins with the other's (up to HEAD_CHARS), or the same whole 
 A whole call is never the same as a cut one: the retry after a split notice is new whatever it repeats, and a piece that ran
 starts the count of cut attempts anew. How much a cut call would have said cannot be seen: it fills the limit, whether the model
 halved it or not. So the guard leaves room for halving (BROKEN_STEPS) before it takes a model for one that changes nothing.
+
+A call that lost a piece on the way is made again because the connection failed, so its result equals no other: only the cap of
+calls that are made on and on (POLLS) and the turn's own steps bound it.
 """
 
 import hashlib
@@ -70,13 +73,14 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class CallSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call as the guard remembers it. `key` is equal for equal calls. `result` is the hash of its result; None while
     there is none, or where no result counts as the same. `answered_by` is the id of the call whose result that was.
-    `broken` is the beginning of a call that did not arrive whole."""
+    `broken` is the beginning of a call that the model did not write whole, `lost` a call that did not arrive whole."""
 
     id: str
     tool: str
     key: str
     answered_by: str
     broken: Beginning | None = None
+    lost: bool = False
     result: str | None = None
 
 
@@ -181,7 +185,7 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 call = msgspec.structs.replace(call, result=earlier.result, answered_by=earlier.answered_by)
             elif call.broken is not None:
                 call = msgspec.structs.replace(call, result="")  # its notice counts characters, so it varies
-            elif call.id in by_id and call.tool not in spared:
+            elif call.id in by_id and call.tool not in spared and not call.lost:
                 call = msgspec.structs.replace(call, result=result_key(by_id[call.id]))
             done.append(call)
         return tuple(done)
@@ -195,6 +199,8 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def _see(self, call: ToolCall) -> CallSeen:
         if call.state is ArgumentsState.COMPLETE:
             return CallSeen(id=call.id, tool=call.name, key=call_key(call), answered_by=call.id)
+        if call.state is ArgumentsState.LOST:
+            return CallSeen(id=call.id, tool=call.name, key=_hash(["lost", call.name]), answered_by=call.id, lost=True)
         begun = beginning_of(call)
         others = [other for step in reversed(self.recent) for other in step.calls if other.broken is not None]
         key = next(

@@ -71,6 +71,7 @@ def find_cut(response: Response, *, limit_tokens: int | None, hands_out_objects:
         if call.state is ArgumentsState.TRUNCATED
         or (limited and call.id in response.may_hide_cut)
         or (limited and call is last and (hands_out_objects or _says_nothing(call)))
+        if call.state is not ArgumentsState.LOST  # a fault of the connection, whatever else
     ]
     if cut or (calls and not limited):
         return Cut(limited=limited, calls=tuple(cut)) if cut else None

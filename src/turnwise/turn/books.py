@@ -70,6 +70,7 @@ class Books(msgspec.Struct, kw_only=True):
     prefix_changes: list[str] = []
     paused: bool = False  # the last message is the provider's paused content
     said: str = ""  # the text of paused responses, to which the next one belongs
+    said_lost: bool = False  # a piece of it did not arrive
 
     # the calls of the response at hand, as they stand in history
     has_called: bool = False  # a step of this turn had calls

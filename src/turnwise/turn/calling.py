@@ -49,7 +49,7 @@ class Calling(Retrying, kw_only=True):
         if known:
             self.planned = tuple([plan for plan in sorted_.planned if plan.call.id not in known])
             self.results = sorted_.results | known
-        self.last_text, self.said = text_of(response.message), ""
+        self.last_text, self.said, self.said_lost = text_of(response.message), "", False
         self.empties, self.eaten, self.correcting = 0, 0, False
         return self._hook_before()
 

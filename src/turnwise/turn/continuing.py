@@ -105,13 +105,14 @@ def begin(
     offers: Mapping[str, ToolOffer],
     config: TurnConfig,
 ) -> Continuing | Settled:
-    """The first thing to go on with in a response as it came.
+    """The first thing to go on with in a response as it came. There is none in a response that lost a piece: what came
+    before the cut may be damaged.
 
     A call is worth it if it could run: of a tool on offer whose effect is allowed, and not in the forced step. An
     assistant's message cannot follow another one's.
     """
     marked = mark_cut(response, cut=cut)
-    if config.recover == "off" or request.messages[-1].role == "assistant":
+    if config.recover == "off" or request.messages[-1].role == "assistant" or response.lost:
         return Settled(response=marked)
     if not cut.calls:
         held = hold_back(cut.text, kind="text") if cut.text.strip() else None
@@ -137,6 +138,8 @@ def go_on(state: Continuing, *, reply: Response, limit_tokens: int | None) -> Co
     """What to do after the reply to a continue request; `limit_tokens` is what that request asked for."""
     if reply.fault is not None or reply.finish in NO_CUT:
         return give_up(state, why=f"the reply ended with `{reply.finish}`")
+    if reply.lost:
+        return give_up(state, why="the reply did not arrive whole")
     if calls_of(reply.message):
         return give_up(state, why="the reply called a tool in place of going on")
     cut = find_cut(reply, limit_tokens=limit_tokens, hands_out_objects=False) is not None

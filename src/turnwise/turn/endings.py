@@ -109,8 +109,7 @@ def refused_text(response: Response, *, refusal: str, text: str) -> tuple[str, b
     return "The model refused to answer and gave no reason.", True
 
 
-def finish_of(response: Response) -> FinishReason:
-    """How it ended, for the answer's completeness: with something of it lost on the way it is not whole, whatever the
-    provider says."""
-    lost = any(repair.kind in LOST_CONTENT for repair in response.repairs)
-    return FinishReason.ERROR if lost else response.finish
+def has_lost(response: Response) -> bool:
+    """Whether something of it may not have arrived, so that its text is no complete answer, whatever the provider says: by the
+    assembly, or by the repairs of decoders that do not tell it."""
+    return response.lost or any(repair.kind in LOST_CONTENT for repair in response.repairs)

@@ -24,7 +24,7 @@ from turnwise.turn.endings import (
     UNFINISHED,
     Checking,
     answer_text,
-    finish_of,
+    has_lost,
     refused_text,
 )
 from turnwise.turn.events import (
@@ -255,6 +255,7 @@ class Turn(Scripting, kw_only=True):
         self.repairs += adopted.repairs
         self.call_ids.update([call.id for call in adopted.calls])
         text = self.said + answer_text(response.message)
+        lost = has_lost(response) or self.said_lost
         refusal = refusal_of(response.message)
 
         if response.fault is not None:
@@ -267,25 +268,32 @@ class Turn(Scripting, kw_only=True):
             return self._refuse(response, refusal=refusal, text=text)
         if adopted.calls:
             if asking.forced:
-                return self._disobeyed(adopted, text=text, response=response)
+                return self._disobeyed(adopted, text=text, finish=response.finish, lost=lost)
             return self._run(adopted, response=response, asking=asking)
         if response.finish is FinishReason.PAUSE and adopted.message.parts and not asking.forced:
-            return self._pause(adopted, text=text)
+            return self._pause(adopted, text=text, lost=lost)
         if not text.strip():
-            return self._empty(adopted)
+            return self._lost_all(adopted) if lost else self._empty(adopted)
         self._record(adopted, calls_answer=NOT_RUN_LAST_STEP)
-        return self._answer(text, finish=finish_of(response), partial=asking.partial)
+        return self._answer(text, finish=response.finish, partial=asking.partial, lost=lost)
 
-    def _pause(self, adopted: Adopted, *, text: str) -> Command:
+    def _pause(self, adopted: Adopted, *, text: str, lost: bool) -> Command:
         """Send the content back to go on. Before a forced answer only its text: a server-side tool that has no result yet
         may not be followed by an instruction."""
-        self.said = text
+        self.said, self.said_lost = text, lost
         goes_last = self.config.family in PAUSE_GOES_BACK_LAST
         self._append(as_last(adopted.message) if goes_last else adopted.message)
         self.paused = True
         if not goes_last and not self.config.accepts_prefill:
             self.note = GO_ON
         return self._begin_step()
+
+    def _lost_all(self, adopted: Adopted) -> Command:
+        """What the model said did not arrive: ask on as for an empty response, but no oftener than for any lost piece."""
+        if not self._may_ask_for_lost:
+            return self._answer_locally("The response did not arrive whole, so there is no answer of the model's own.")
+        self._count_lost()
+        return self._empty(adopted)
 
     def _empty(self, adopted: Adopted) -> Command:
         """Ask once more, as a step or as the one extra request; then answer ourselves (promise end:never-empty)."""
@@ -302,15 +310,18 @@ class Turn(Scripting, kw_only=True):
             return self._begin_step()
         return self._ask_beyond_cap("The model gave an empty response in the last step.", disobeyed=False)
 
-    def _disobeyed(self, adopted: Adopted, *, text: str, response: Response) -> Command:
+    def _disobeyed(self, adopted: Adopted, *, text: str, finish: FinishReason, lost: bool) -> Command:
         """The model called a tool where none was allowed: not executed, its text kept if there is one."""
         self._record(adopted, calls_answer=NOT_RUN_LAST_STEP)
         if text.strip():
-            return self._answer(text, finish=finish_of(response), partial=True)
+            return self._answer(text, finish=finish, partial=True, lost=lost)
         self.purpose = "answer"
         return self._ask_beyond_cap("The model called a tool in the last step, where none is allowed.", disobeyed=True)
 
-    def _answer(self, text: str, *, finish: FinishReason, partial: bool) -> Command:
+    def _answer(self, text: str, *, finish: FinishReason, partial: bool, lost: bool) -> Command:
+        """Judge the answer. One that `lost` a piece on the way is no output, and no correction would be the model's to make."""
+        if lost:
+            return self._accept(text, output=None, complete=False, partial=partial)
         output: str | None = None
         fits = True
         wanted = self.asking.output if self.asking is not None else None
@@ -355,7 +366,7 @@ class Turn(Scripting, kw_only=True):
 
     def _correct(self, correction: str) -> Command:
         self.corrections += 1
-        self.correcting, self.said, self.empties, self.eaten = True, "", 0, 0
+        self.correcting, self.said, self.said_lost, self.empties, self.eaten = True, "", False, 0, 0
         self._settle_pause()
         self._append(Message("user", (Text(correction),)))
         return self._begin_step()

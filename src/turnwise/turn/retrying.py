@@ -12,6 +12,7 @@ from turnwise.rules.retries import GiveUp, TryFallback, WaitThenRetry, judge_ret
 from turnwise.rules.truncation import Cut, fills_half, find_cut, hands_out_objects, has_end_mark
 from turnwise.turn.commands import Command, FinishTurn, Purpose, SendRequest, Wait
 from turnwise.turn.continuing import RECOVERY
+from turnwise.turn.endings import REFUSED, has_lost
 from turnwise.turn.recovering import Recovering
 from turnwise.vocab import Fault, FaultKind, FinishReason, Request, Response, calls_of
 
@@ -20,6 +21,9 @@ from turnwise.vocab import Fault, FaultKind, FinishReason, Request, Response, ca
 # to write less at once.
 SILENT_ENDS = 2
 DROPPED = Fault(kind=FaultKind.DISCONNECTED, message="the stream ended in the middle of the response")
+# A gateway that broke the responses of two steps breaks the next one, too. Then what arrives has to do.
+LOSING_STEPS = 2
+LOST_PIECE = Fault(kind=FaultKind.DISCONNECTED, message="a piece of the response could not be read")
 
 
 class Trying(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +41,7 @@ class Retrying(Recovering, kw_only=True):
     ordered: Purpose = "step"  # that of the request at hand
     trying: Trying | None = None
     silent_ends: int = 0  # responses of this turn that ended without a word
+    losing: tuple[int, ...] = ()  # steps that made a request more because a piece of a response was lost
     gave_up: str = ""  # why there was no further attempt
 
     def _send(self, request: Request, *, purpose: Purpose, own: int) -> SendRequest:
@@ -68,6 +73,8 @@ class Retrying(Recovering, kw_only=True):
         """What to do in place of taking in a response that the provider or the connection broke off; None: take it."""
         if response.fault is not None:
             return self._try_again(response.fault, jitter=jitter)
+        if has_lost(response):
+            return self._ask_for_lost(response, jitter=jitter)
         limit_tokens = None if self.asking is None else self.asking.limit_tokens
         if response.finish is not FinishReason.CUT or response.provider_finish is not None or has_end_mark(response):
             return None
@@ -76,6 +83,32 @@ class Retrying(Recovering, kw_only=True):
             return None  # a body that is whole did not break off
         self.silent_ends += 1
         return None if self.silent_ends >= SILENT_ENDS else self._try_again(DROPPED, jitter=jitter)
+
+    def _ask_for_lost(self, response: Response, *, jitter: float) -> Command | None:
+        """Another attempt at a response of which a piece was lost on the way (promise assembly:lost-piece); None: it stands.
+
+        Once a step, in two steps of the turn.
+        Beside calls that can run it leaves the last request of the limits to the answer. It goes to the same model, whose
+        fault it is not.
+        """
+        if response.finish in REFUSED or self.step in self.losing or not self._may_ask_for_lost:
+            return None
+        keeps_last = self._is_plain and not self._is_forced and bool(calls_of(response.message))
+        if keeps_last and not self._affords(answers=False):
+            return None
+        again = self._try_again(LOST_PIECE, jitter=jitter, may_fall_back=False)
+        if again is None:
+            self.gave_up = ""
+        else:
+            self._count_lost()
+        return again
+
+    @property
+    def _may_ask_for_lost(self) -> bool:
+        return len(self.losing) < LOSING_STEPS
+
+    def _count_lost(self) -> None:
+        self.losing = (*self.losing, self.step)
 
     def _says_limit(self, response: Response, *, cut: Cut | None, limit_tokens: int | None) -> bool:
         """Whether the output limit is the likelier reason why a stream ended without a word. An object comes in one piece:
@@ -91,7 +124,7 @@ class Retrying(Recovering, kw_only=True):
         )
         return isinstance(verdict, Unsound) and verdict.kind == "schema_mismatch"
 
-    def _try_again(self, fault: Fault, *, jitter: float) -> Command | None:
+    def _try_again(self, fault: Fault, *, jitter: float, may_fall_back: bool = True) -> Command | None:
         """The wait before another attempt, or the request to the next model; None where this failure stands."""
         before = self.trying
         trying = Trying(
@@ -105,7 +138,7 @@ class Retrying(Recovering, kw_only=True):
             attempt=trying.attempt,
             waited_s=self.pacing.at_s - trying.failed_s,
             jitter=jitter,
-            has_fallback=bool(self.config.fallbacks) and self._is_plain,
+            has_fallback=may_fall_back and bool(self.config.fallbacks) and self._is_plain,
             left_s=self._left_s,
         )
         match verdict:

@@ -301,7 +301,7 @@ class Room(msgspec.Struct, kw_only=True):
         planned, self.planned = self.planned, None
         said = None
         if response is not None and response.fault is None:
-            said = judge_summary(text_of(response.message), finish=response.finish, planned=planned)
+            said = judge_summary(text_of(response.message), finish=response.finish, planned=planned, lost=response.lost)
         if said is None:
             self.ends, said, planned = NO_SUMMARY, LEFT_OUT, left_out(planned)
         else:
