@@ -92,6 +92,17 @@ PATTERNS = (
     # length of only 32768 tokens"; "(n_keep: 10247 >= n_ctx: 4096)"
     (rf"keep the first{_N} tokens.{{0,100}}context length of only{_N} tokens", "pw"),
     (rf"n_keep:{_N} >= n_ctx:{_N}", "pw"),
+    # LM Studio: "Cannot truncate prompt with n_keep (13575) >= n_ctx (4096)"
+    (rf"n_keep \({_N}\) >= n_ctx \({_N}\)", "pw"),
+    # llama.cpp gives the counts beside its words; `wire/faults.py` puts them into the message
+    (rf"\(n_prompt_tokens:{_N}, n_ctx:{_N}\)", "pw"),
+    # ds4: "Prompt tokens (5000) exceeds context size (4096)"
+    (rf"prompt tokens \({_N}\) exceeds context size \({_N}\)", "pw"),
+    # oMLX: "Prompt too long: 41911 tokens exceeds max context window of 32768 tokens"
+    (rf"prompt too long:{_N} tokens exceeds max context window of{_N}", "pw"),
+    # vLLM: "You passed 99073 input tokens and requested 32000 output tokens. However, the model's context length is only 131072
+    # tokens, resulting in a maximum input length of 99072 tokens."
+    (rf"passed{_N} input tokens and .{{0,60}}context length is only{_N} tokens", "pw"),
     # Alibaba: "Range of max_tokens should be [1, 8192]", "Range of input length should be [1, 30720]"
     (rf"range of max_tokens should be \[1,\s*{_N}\]", "o"),
     (rf"range of input length should be \[1,\s*{_N}\]", "i"),
@@ -107,6 +118,9 @@ PATTERNS = (
     (rf"maximum tokens you requested exceeds? the model limit of{_N}", "o"),
     # Hugging Face TGI, Together: "`inputs` tokens + `max_new_tokens` must be <= 4097. Given: 4000 `inputs` tokens and ..."
     (rf"`?inputs`? tokens \+ `?max_new_tokens`? must be <={_N}\. Given:{_N}", "wp"),
+    (rf"`?inputs`? must have less than{_N} tokens\. Given:{_N}", "ip"),
+    # LM Studio's older servers: "Input length 6491 exceeds context length 1500"
+    (rf"input length{_N} exceeds context length{_N}", "pw"),
     # Cohere (recorded): "too many tokens: ... The limit for this model is 288000 tokens."
     (rf"too many tokens.{{0,160}}limit for this model is{_N} tokens", "w"),
 )

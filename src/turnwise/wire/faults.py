@@ -10,6 +10,7 @@ import msgspec
 
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.healing import printable
+from turnwise.wire.json_fields import UNREADABLE
 
 STATUSES: Mapping[int, FaultKind] = {
     401: FaultKind.AUTH,
@@ -21,6 +22,20 @@ STATUSES: Mapping[int, FaultKind] = {
     529: FaultKind.OVERLOADED,
 }
 
+# Codes and types that mean an overflow in whatever family's error they stand: gateways and local servers pass them through,
+# and one server answers in several families. Sources: OpenAI "Error codes"; llama.cpp `tools/server/server-common.cpp`
+# (`exceed_context_size_error`); Z.ai and DeepSeek API references; ds4 (`context_exceeded`).
+OVERFLOW_CODES = frozenset(
+    {
+        "context_exceeded",
+        "context_length_exceeded",
+        "context_window_exceeded",
+        "exceed_context_size_error",
+        "model_context_window_exceeded",
+        "prompt_too_long",
+    }
+)
+
 # What the message says -> kind, first match. Consulted because many endpoints report an overflow and a spent quota under
 # `invalid_request_error` or a bare status. Each with the endpoint whose text it is.
 # They are compiled when the first fault is read: most runs read none.
@@ -28,17 +43,25 @@ MESSAGES: tuple[tuple[str, FaultKind], ...] = (
     # OpenAI, DeepSeek, OpenRouter, vLLM: "(This model's|This endpoint's) maximum context length is N tokens"
     (r"maximum context length", FaultKind.CONTEXT_OVERFLOW),
     # OpenAI (Responses): "Your input exceeds the context window of this model"; llama.cpp: "exceeds the available context
-    # size"; Anthropic: "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"
+    # size"; Anthropic: "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"; Ollama: "prompt too long;
+    # exceeded max context length by 17 tokens", "the input length exceeds the context length"; oMLX: "exceeds max context window"
     (
-        r"exceed\w* (the |this |your )?(model'?s )?(available |maximum )?context (window|size|length|limit)",
+        r"exceed\w* (the |this |your )?(model'?s )?(available |max(imum)? )?context (window|size|length|limit)",
         FaultKind.CONTEXT_OVERFLOW,
     ),
-    # xAI: "This model's maximum prompt length is N but the request contains M tokens"
-    (r"maximum prompt length", FaultKind.CONTEXT_OVERFLOW),
+    # llama.cpp and LM Studio (HTTP 500, or in the middle of a stream): "Context size has been exceeded."; others: "context length
+    # exceeded", "context window limit exceeded"
+    (r"context (size|length|window|limit)( limit)? (has been |was |is )?exceeded", FaultKind.CONTEXT_OVERFLOW),
+    # LM Studio: "Cannot truncate prompt with n_keep (13575) >= n_ctx (4096)"; llama.cpp's bindings: "Prompt exceeds n_ctx"
+    (r"cannot truncate prompt|exceeds? n_ctx|n_keep\W.{0,20}>= n_ctx", FaultKind.CONTEXT_OVERFLOW),
+    # xAI: "This model's maximum prompt length is N but the request contains M tokens"; Lemonade: "exceeds the model's maximum
+    # allowed prompt length"; TensorRT-LLM: "Prompt length (N) exceeds maximum input length (M)"
+    (r"maximum (allowed )?prompt length|exceeds (the )?maximum input length", FaultKind.CONTEXT_OVERFLOW),
     # Mistral: "Prompt contains N tokens ... too large for model with M maximum context length"
     (r"prompt contains \d+ tokens.{0,200}too large", FaultKind.CONTEXT_OVERFLOW),
-    # Anthropic: "prompt is too long: 210000 tokens > 200000 maximum"; Bedrock: "Input is too long for requested model"
-    (r"(prompt|input) is too long", FaultKind.CONTEXT_OVERFLOW),
+    # Anthropic: "prompt is too long: 210000 tokens > 200000 maximum"; Bedrock: "Input is too long for requested model"; Ollama:
+    # "prompt too long; ..."; vMLX: "prompt_too_long: ..."; vLLM: "Input prompt (35247 tokens) is too long and exceeds limit"
+    (r"(prompt|input)( \(\d+ tokens\))?[ _](is[ _])?too[ _]long", FaultKind.CONTEXT_OVERFLOW),
     # Gemini: "The input token count (N) exceeds the maximum number of tokens"
     (r"input token count .{0,40}exceeds the maximum", FaultKind.CONTEXT_OVERFLOW),
     # vLLM: "The decoder prompt (length N) is longer than the maximum model length of M", "The prompt (total length N) is too
@@ -56,11 +79,17 @@ MESSAGES: tuple[tuple[str, FaultKind], ...] = (
         FaultKind.CONTEXT_OVERFLOW,
     ),
     (r"prompt token count of .{0,20}exceeds the limit", FaultKind.CONTEXT_OVERFLOW),
-    # LM Studio: "The number of tokens to keep from the initial prompt is greater than the context length"
-    (r"greater than the context length|context length of only \d", FaultKind.CONTEXT_OVERFLOW),
-    # Hugging Face TGI: "`inputs` tokens + `max_new_tokens` must be <= N"; Cohere: "too many tokens: size limit exceeded";
-    # Alibaba: "Range of input length should be [1, N]"; OpenAI: "Input tokens exceed the configured limit of N tokens"
+    # LM Studio: "The number of tokens to keep from the initial prompt is greater than the context length", "loaded with context
+    # length of only N tokens"; vLLM: "the model's context length is only N tokens"; TabbyAPI: "is greater than max_seq_len"
+    (
+        r"greater than (the context length|max_seq_len)|context length (of|is) only \d",
+        FaultKind.CONTEXT_OVERFLOW,
+    ),
+    # Hugging Face TGI: "`inputs` tokens + `max_new_tokens` must be <= N", "`inputs` must have less than N tokens"; Cohere: "too
+    # many tokens: size limit exceeded"; Alibaba: "Range of input length should be [1, N]"; OpenAI: "Input tokens exceed the
+    # configured limit of N tokens"; SiliconFlow: "number of input tokens (N) has exceeded max_prompt_tokens (M) limit"
     (r"inputs`? tokens \+ `?max_new_tokens|too many tokens: size limit", FaultKind.CONTEXT_OVERFLOW),
+    (r"`?inputs`? must have less than \d+ tokens|exceeded max_prompt_tokens", FaultKind.CONTEXT_OVERFLOW),
     (r"range of input length should be|input tokens exceed the configured limit", FaultKind.CONTEXT_OVERFLOW),
     # Groq: "Please reduce the length of the messages or completion"
     (r"reduce the length of (the|your) (messages|prompt|input)", FaultKind.CONTEXT_OVERFLOW),
@@ -115,6 +144,25 @@ _INTERNET_DATE = re.compile(
 
 def kind_by_message(message: str) -> FaultKind | None:
     return next((kind for pattern, kind in MESSAGES if re.search(pattern, message, re.IGNORECASE)), None)
+
+
+def is_overflow_code(code: str | None) -> bool:
+    return code is not None and code.casefold() in OVERFLOW_CODES
+
+
+def with_counts(message: str, *, error: Mapping[str, object]) -> str:
+    """The message with the counts that llama.cpp gives beside it (`n_prompt_tokens`, `n_ctx`), unless its words name them."""
+    prompt, window = [_count(error.get(key)) for key in ("n_prompt_tokens", "n_ctx")]
+    if prompt is None or window is None or (str(prompt) in message and str(window) in message):
+        return message
+    return f"{message.rstrip('. ')} (n_prompt_tokens: {prompt}, n_ctx: {window})"
+
+
+def _count(value: object) -> int | None:
+    try:
+        return msgspec.convert(msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value, int)
+    except UNREADABLE:
+        return None
 
 
 def fit_to_show(message: str) -> str:

@@ -10,7 +10,15 @@ import msgspec
 
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire import faults
-from turnwise.wire.faults import MESSAGE_CHARACTERS, fit_to_show, kind_by_message, retry_after_s, timed
+from turnwise.wire.faults import (
+    MESSAGE_CHARACTERS,
+    fit_to_show,
+    is_overflow_code,
+    kind_by_message,
+    retry_after_s,
+    timed,
+    with_counts,
+)
 from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields, read_items, string_of
 
 KIND_BY_TYPE: Mapping[str, FaultKind] = {
@@ -53,7 +61,7 @@ def decode_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     fields = _error_fields(body)
     error = _inner(fields)
     code = string_of(error, "type") or string_of(error, "status")
-    message = string_of(error, "message") or string_of(fields, "error") or _plain_text(body)
+    message = with_counts(string_of(error, "message") or string_of(fields, "error") or _plain_text(body), error=error)
     fault = Fault(
         kind=_kind(code, message, status),
         message=fit_to_show(message) or f"the server answered HTTP {status} without a word",
@@ -69,7 +77,8 @@ def stream_fault(fields: Fields) -> Fault:
     """An `error` event, or an error object in place of a body, in an answer that began as a success."""
     error = _inner(fields)
     code = string_of(error, "type")
-    message = string_of(error, "message") or string_of(fields, "error") or "the stream reported an error without a word"
+    said = string_of(error, "message") or string_of(fields, "error") or "the stream reported an error without a word"
+    message = with_counts(said, error=error)
     return Fault(
         kind=_kind(code, message, None),
         message=fit_to_show(message),
@@ -94,7 +103,7 @@ def encode_fault(fault: Fault) -> tuple[int, bytes]:
 
 
 def _kind(code: str | None, message: str, status: int | None) -> FaultKind:
-    kind = kind_by_message(message)
+    kind = FaultKind.CONTEXT_OVERFLOW if is_overflow_code(code) else kind_by_message(message)
     if kind is not None:
         return kind
     if code is not None and code in KIND_BY_TYPE:

@@ -9,9 +9,17 @@ from collections.abc import Mapping
 import msgspec
 
 from turnwise.vocab import Fault, FaultKind
-from turnwise.wire.faults import STATUSES, fit_to_show, kind_by_message, retry_after_s, timed
+from turnwise.wire.faults import (
+    STATUSES,
+    fit_to_show,
+    is_overflow_code,
+    kind_by_message,
+    retry_after_s,
+    timed,
+    with_counts,
+)
 from turnwise.wire.healing import printable
-from turnwise.wire.json_fields import NOTHING, UNREADABLE
+from turnwise.wire.json_fields import NOTHING, UNREADABLE, read_fields, string_of
 
 # The word in `error.status` (google.rpc.Code).
 STATUS_KINDS: dict[str, FaultKind] = {
@@ -67,6 +75,9 @@ class _Error(msgspec.Struct):
     code: int | str | None = None
     message: str | None = None
     status: str | None = None
+    type: str | None = None  # of servers behind a gateway
+    n_prompt_tokens: int | None = None  # of llama.cpp
+    n_ctx: int | None = None
     details: msgspec.Raw = NOTHING
 
 
@@ -98,15 +109,19 @@ def fault_in_stream(error: msgspec.Raw) -> Fault:
         decoded = _error.decode(error)
     except UNREADABLE:
         text = bytes(error).decode("utf-8", "replace")
-        return Fault(kind=FaultKind.SERVER, message=fit_to_show(f"the provider reported an error: {text}"))
+        kind = kind_by_message(text) or FaultKind.SERVER
+        return Fault(kind=kind, message=fit_to_show(f"the provider reported an error: {text}"))
     return _fault_of(decoded, status=decoded.code if isinstance(decoded.code, int) else None, headers={})
 
 
 def _fault_of(error: _Error, *, status: int | None, headers: Mapping[str, str]) -> Fault:
-    message = fit_to_show(error.message or "the provider gave no message")
+    counts = {"n_prompt_tokens": error.n_prompt_tokens, "n_ctx": error.n_ctx}
+    message = fit_to_show(with_counts(error.message or "the provider gave no message", error=counts))
     details = bytes(error.details).decode("utf-8", "replace")
     fault = Fault(
-        kind=_kind_of(status, word=error.status, text=message + details),
+        kind=FaultKind.CONTEXT_OVERFLOW
+        if is_overflow_code(error.type)
+        else _kind_of(status, word=error.status, text=message + details),
         message=message,
         status=status,
         code=error.status or (str(error.code) if error.code is not None else None),
@@ -154,16 +169,25 @@ def _retry_delay(details: msgspec.Raw) -> str:
 
 
 def _unreadable_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-    shown = printable(body)
-    text = f"the answer is no error of Gemini's: {shown}" if shown else "the answer has no text"
+    said, shown = _plain_words(body), printable(body)
+    text = f"the answer is no error of Gemini's: {said or shown}" if shown else "the answer has no text"
     fault = Fault(
-        kind=_kind_of(status, word=None, text=""),
-        message=f"HTTP {status}: {text}",
+        kind=_kind_of(status, word=None, text=said),
+        message=fit_to_show(f"HTTP {status}: {text}"),
         status=status,
         retry_after_s=_retry_after(headers, message="", details=NOTHING),
         request_id=headers.get("x-request-id"),
     )
     return timed(fault, headers)
+
+
+def _plain_words(body: bytes) -> str:
+    """The text of `{"error": "text"}` or `{"message": "text"}`, as servers behind a gateway write it; else empty."""
+    try:
+        fields = read_fields(body)
+    except UNREADABLE:
+        return ""
+    return string_of(fields, "error") or string_of(fields, "message") or ""
 
 
 def encode_error(fault: Fault) -> tuple[int, bytes]:

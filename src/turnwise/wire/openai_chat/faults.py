@@ -8,16 +8,14 @@ import msgspec
 
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire import faults
-from turnwise.wire.faults import SPENT_QUOTA, fit_to_show, kind_by_message, retry_after_s, timed
+from turnwise.wire.faults import SPENT_QUOTA, fit_to_show, kind_by_message, retry_after_s, timed, with_counts
 from turnwise.wire.healing import printable
 from turnwise.wire.json_fields import UNREADABLE
 
 # The provider's own code or type -> kind. Sources: OpenAI "Error codes", Azure OpenAI, DeepSeek, Mistral, xAI and OpenRouter
-# API references, llama.cpp `server-common.cpp`; recorded errors.
+# API references; recorded errors.
 CODES: Mapping[str, FaultKind] = {
-    "context_length_exceeded": FaultKind.CONTEXT_OVERFLOW,
-    "exceed_context_size_error": FaultKind.CONTEXT_OVERFLOW,
-    "model_context_window_exceeded": FaultKind.CONTEXT_OVERFLOW,
+    **dict.fromkeys(faults.OVERFLOW_CODES, FaultKind.CONTEXT_OVERFLOW),
     "insufficient_quota": FaultKind.QUOTA,
     "insufficient_balance": FaultKind.QUOTA,
     "billing_hard_limit_reached": FaultKind.QUOTA,
@@ -138,7 +136,7 @@ def _message(error: Mapping[str, object]) -> str:
     for key in ("message", "detail", "msg", "error_description"):
         value = error.get(key)
         if isinstance(value, str) and value:
-            return value
+            return with_counts(value, error=error)
         if isinstance(value, dict | list) and value:  # FastAPI's validation errors (vLLM, Mistral 422)
             return msgspec.json.encode(value).decode()
     return ""

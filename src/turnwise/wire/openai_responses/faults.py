@@ -7,7 +7,7 @@ import msgspec
 
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire import faults
-from turnwise.wire.faults import SPENT_QUOTA, fit_to_show, kind_by_message, retry_after_s, timed
+from turnwise.wire.faults import SPENT_QUOTA, fit_to_show, kind_by_message, retry_after_s, timed, with_counts
 from turnwise.wire.healing import decode_text, printable, read_objects
 from turnwise.wire.json_fields import Fields, encode, is_object, read_fields
 from turnwise.wire.limits import MiB
@@ -22,7 +22,7 @@ CODES: Mapping[str, FaultKind] = {
     "unsupported_country_region_territory": FaultKind.AUTH,
     "model_not_found": FaultKind.NOT_FOUND,
     "DeploymentNotFound": FaultKind.NOT_FOUND,
-    "context_length_exceeded": FaultKind.CONTEXT_OVERFLOW,
+    **dict.fromkeys(faults.OVERFLOW_CODES, FaultKind.CONTEXT_OVERFLOW),
     "string_above_max_length": FaultKind.CONTEXT_OVERFLOW,
     "rate_limit_exceeded": FaultKind.RATE_LIMITED,
     "rate_limit_error": FaultKind.RATE_LIMITED,
@@ -111,7 +111,7 @@ def fault_of(error: Fields, *, status: int | None = None) -> Fault:
     if message is None and is_object(error.get("detail", msgspec.Raw(b""))):
         message = text_at(object_at(error, "detail"), "message")
     codes = tuple([code for key in ("code", "type") if (code := text_at(error, key)) and code != "error"])
-    message = fit_to_show(message) if message else None
+    message = fit_to_show(with_counts(message, error=error)) if message else None
     message = message or (f"the provider reported `{codes[0]}` without a message" if codes else encode(error).decode())
     return Fault(
         kind=kind_of_fault(status=status, codes=codes, message=message),
