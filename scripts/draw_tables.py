@@ -66,9 +66,13 @@ def providers() -> str:
         DRAWN,
         "`--model NAME:MODEL`. A row names an endpoint and its quirks, with sources in `profiles.toml`; it is chosen by",
     ]
-    lines += ["name, never guessed from an address. Endpoints without an address here want `--base-url`.", ""]
+    lines += [
+        "name, never guessed from an address. Endpoints without an address here want `--base-url`. `first event` is how long a",
+        "stream may take to begin, unless `Deadlines(first_event_s=...)` says otherwise ([deadlines](deadlines.md)).",
+        "",
+    ]
     lines += table(
-        ("name", "what", "API family", "address", "key"),
+        ("name", "what", "API family", "address", "key", "first event"),
         (
             (
                 f"`{one.name}`",
@@ -76,6 +80,7 @@ def providers() -> str:
                 one.family,
                 f"`{address(one.base_url)}`" if one.base_url else "`--base-url`",
                 keys(one.api_key_env),
+                f"{one.first_event_s:g} s",
             )
             for one in builtin_profiles().values()
         ),

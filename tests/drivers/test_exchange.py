@@ -235,7 +235,7 @@ EMPTY_PIECES = (  # as the first event each of them begins a response
 async def test_events_that_say_nothing_are_no_sign_of_life(family: str, begun: bool) -> None:
     """Proves: keep-alives, empty events and what cannot be read renew no deadline, each API's own empty pieces included."""
     clock, deadlines = FakeClock(), Deadlines()
-    within_s = deadlines.idle_s if begun else deadlines.first_event_s
+    within_s = deadlines.idle_s if begun else builtin_profiles()[family].first_event_s
     for nothing in (*SAYS_NOTHING, *EMPTY_PIECES) if begun else SAYS_NOTHING:
         more = asyncio.Event()
         start = (BEGUN[family].encode(),) if begun else ()

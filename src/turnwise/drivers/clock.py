@@ -75,6 +75,14 @@ class Watchdog:
             self._timer.cancel()
             self._arm()
 
+    def restart(self, *, total_s: float) -> None:
+        """Bound what is left of the block by `total_s`, from now on."""
+        self._total_s = total_s
+        self._end = self._monotonic() + total_s
+        if self._timer is not None and min(self._due, self._end) < self._armed_for:
+            self._timer.cancel()
+            self._arm()
+
     def renew(self) -> None:
         self._due = self._monotonic() + self._seconds
 

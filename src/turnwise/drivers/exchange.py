@@ -90,11 +90,8 @@ class Exchange:
     async def run(self, request: HttpRequest) -> ResponseReceived | RequestFailed:
         """A `ResponseReceived` may hold a fault that the provider reported after some content; a connection that broke or
         fell silent is a `RequestFailed`, unless the provider had already said why the response ended."""
-        deadlines = self._order.deadlines
         try:
-            dog = Watchdog(self._clock, total_s=deadlines.total_s)
-            if self._order.request.stream:
-                dog.expect("first event", within_s=deadlines.first_event_s)
+            dog = self._watchdog()
             async with dog, self._transport.send(request) as reply:
                 return await self._receive(reply, dog)
         except Overdue as overdue:
@@ -103,6 +100,18 @@ class Exchange:
             return self._broken(Fault(kind=FaultKind.TIMEOUT, message=f"the provider was silent: {overdue}"))
         except ProviderFault as error:
             return self._broken(error.fault)
+
+    def _watchdog(self) -> Watchdog:
+        """Until the first event of a stream its own deadline counts, and the whole after it: a server may read the prompt for
+        longer than it then takes to answer."""
+        deadlines = self._order.deadlines
+        if not self._order.request.stream:
+            return Watchdog(self._clock, total_s=deadlines.total_s)
+        first_s = deadlines.first_event_s
+        first_s = self._endpoint.profile.first_event_s if first_s is None else first_s
+        dog = Watchdog(self._clock, total_s=first_s + deadlines.total_s)
+        dog.expect("first event", within_s=first_s)
+        return dog
 
     async def _receive(self, reply: HttpReply, dog: Watchdog) -> ResponseReceived | RequestFailed:
         if not 200 <= reply.status < 300:
@@ -192,6 +201,7 @@ class Exchange:
         frames = reader.feed(chunk)
         if before == 0 and reader.heard:
             self.first_event_s = self._clock.now()
+            dog.restart(total_s=self._order.deadlines.total_s)
         if reader.finished or reader.failed:
             if not was_over:
                 dog.expect("end of the stream", within_s=min(AFTER_FINISH_S, self._order.deadlines.idle_s))

@@ -55,10 +55,12 @@ class ToolOffer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Seconds. `idle_s` is between events of a stream, keep-alives not counted; `total_s` is for one whole request."""
+    """Seconds. `idle_s` is between events of a stream, keep-alives not counted; `total_s` is for one response, from its first
+    event on, or from sending on if it is no stream. `first_event_s` is the endpoint's own (`Profile.first_event_s`) if it is
+    None."""
 
     connect_s: float = 10.0
-    first_event_s: float = 120.0  # reasoning models think before the first byte
+    first_event_s: float | None = None
     idle_s: float = 90.0
     total_s: float = 900.0
     tool_s: float = 120.0

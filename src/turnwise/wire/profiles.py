@@ -53,6 +53,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     # response
     output_excludes_reasoning: bool = False  # xAI: completion_tokens leaves reasoning out
 
+    # deadlines
+    first_event_s: float = 120.0  # seconds until a stream begins: reasoning models think before the first byte
+
     # rules
     accepts_prefill: bool = False  # the last message of a request may be an assistant's
     tool_choice_none: Literal["send", "drop_tools"] = "send"  # how tools are forbidden on the last step
