@@ -94,11 +94,12 @@ class AiohttpTransport:
 
         loop = asyncio.get_running_loop()
         if self._session is None:
+            from turnwise.drivers.bounded_connector import BoundedConnector
+
             _keep_blocks()
             self._loop = loop
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S)
             self._session = aiohttp.ClientSession(
-                connector=connector,
+                connector=BoundedConnector(keepalive_s=KEEPALIVE_S),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=READ_BYTES,
                 max_line_size=HEADER_BYTES,
@@ -229,6 +230,8 @@ def _fault_of(error: Exception, request: HttpRequest, *, before_head: bool) -> F
     """The exception as data. Its own text is used only where it cannot show a header: OS errors and TLS verdicts."""
     import aiohttp
 
+    from turnwise.drivers.bounded_connector import MAX_HEADS
+
     host = urlsplit(request.url).netloc.rpartition("@")[2]
     match error:
         case aiohttp.ServerTimeoutError():
@@ -248,6 +251,8 @@ def _fault_of(error: Exception, request: HttpRequest, *, before_head: bool) -> F
             kind, text = FaultKind.UNREACHABLE, f"`{host}` is no address that a request can be sent to"
         case aiohttp.ClientPayloadError() if _is_encoding_error(error):
             kind, text = FaultKind.PROTOCOL, f"`{host}` sent a body that does not match its content encoding"
+        case aiohttp.ClientResponseError() if _is_flood(error):
+            kind, text = FaultKind.PROTOCOL, f"`{host}` sent more than {MAX_HEADS} interim responses and no answer"
         case aiohttp.ClientResponseError():
             kind, text = FaultKind.PROTOCOL, f"`{host}` did not answer in HTTP"
         case _:
@@ -265,6 +270,12 @@ def _reason(error: OSError) -> str:
     if error.errno and not isinstance(error, socket.gaierror | ssl.SSLError):  # theirs are other numbers
         return os.strerror(error.errno)
     return error.strerror or type(error).__name__
+
+
+def _is_flood(error: BaseException) -> bool:
+    from turnwise.drivers.bounded_connector import TooManyHeads
+
+    return isinstance(error.__cause__, TooManyHeads)
 
 
 def _is_encoding_error(error: BaseException | None) -> bool:
