@@ -45,6 +45,7 @@ class Item(msgspec.Struct, eq=False):
     call_id: str = ""
     name: str = ""  # of a call
     borne: str | None = None  # the id in the event that opened the item, if no `added` announced it
+    losses: int = 0  # that there were when it was announced
     done: bool = False  # its final form came
     is_poor: bool = False  # its final form was empty, though pieces had come
     final: ToolCall | None = None
@@ -122,7 +123,7 @@ class Items:
                 return found
         return self._newest(index, kind)
 
-    def announce(self, event: Fields, item: Fields, *, index: int | None) -> Item | None:
+    def announce(self, event: Fields, item: Fields, *, index: int | None, losses: int) -> Item | None:
         """The item that begins with an `added`; None if the event repeats an earlier one."""
         said = write_object(without(event, ("sequence_number",)))
         if said in self._announcements:
@@ -132,7 +133,7 @@ class Items:
         begun = self._newest(index, kind)
         if begun is None or begun.borne not in ids:  # its first piece came before it
             begun = self.open(kind, index=index)
-        begun.borne = None
+        begun.borne, begun.losses = None, losses
         self.learn(begun, item)
         for id in ids:
             _name(self.announced, id, begun)

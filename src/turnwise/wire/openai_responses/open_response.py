@@ -63,6 +63,8 @@ class OpenResponse:
         self._fault: Fault | None = None
         self._usage = UsageReader()
         self._unplaced: Repair | None = None  # a loss while nothing was open: what comes next tells what it was
+        self._losses = 0
+        self._newest_loss: Repair | None = None
 
     # ---- events
 
@@ -120,6 +122,8 @@ class OpenResponse:
     def lose(self, repair: Repair, frames: list[Frame]) -> None:
         """An event is missing. It may have been a piece of what is open, or of what begins next."""
         self._tell_loss(frames)
+        self._losses += 1
+        self._newest_loss = repair
         if self.items.open_blocks:
             frames.append(Lost(repair))
         else:
@@ -135,7 +139,11 @@ class OpenResponse:
         the next index, after all others have ended, shows that no item is missing."""
         if self._unplaced is None or not (is_new or len(frames) > before):
             return
-        frames.append(Mended(self._unplaced) if is_new and is_next else Lost(self._unplaced))
+        if is_new and is_next:
+            frames.append(Mended(self._unplaced))
+            self.items.all[-1].losses = self._losses
+        else:
+            frames.append(Lost(self._unplaced))
         self._unplaced = None
 
     # ---- pieces
@@ -152,7 +160,10 @@ class OpenResponse:
                 return item
         content = item.content_at(delta.content_index) if kind == "message" else 0
         self._has_refusal = self._has_refusal or delta.type == "response.refusal.delta"
+        has_begun = item.block_of(content) in self.items.open_blocks
         self._add_piece(item, content, delta.type, delta.delta, frames)
+        if self._newest_loss is not None and self._unplaced is None and not has_begun and item.losses < self._losses:
+            frames.append(Lost(self._newest_loss))  # what was lost may have been this block's first piece
         return item
 
     def _add_piece(self, item: Item, content: int, kind: str, text: str, frames: list[Frame]) -> None:
@@ -298,7 +309,7 @@ class OpenResponse:
 
     def _add(self, fields: Fields, frames: list[Frame]) -> None:
         item = object_at(fields, "item")
-        opened = self.items.announce(fields, item, index=_index_of(fields))
+        opened = self.items.announce(fields, item, index=_index_of(fields), losses=self._losses)
         if opened is None:
             return
         begun: ToolCallDelta | None = None
@@ -370,7 +381,7 @@ class OpenResponse:
                     text = _thoughts_of(item)
                     frames += [PartDone(item.block, Reasoning(text, opaque_from(item.header)))] if text else []
                 case "reasoning":  # what is encrypted so far is not whole
-                    frames.append(PartDone(item.block, Reasoning(_thoughts_of(item), opaque_from(item.header))))
+                    frames.append(ReasoningDelta(_thoughts_of(item), item.block))
                 case _:
                     frames += [PartDone(item.block, part) for part in parts_of(item.header)]
 

@@ -141,9 +141,12 @@ class ResponsesStreamDecoder:
     def _read_together(self, values: list[bytes], frames: list[Frame]) -> bool:
         """False where not all of them go where the one before went, and nothing was taken."""
         usual, like, named = self._usual
+        together = each_alone(values)
         try:
-            deltas = decode_deltas(each_alone(values))
+            deltas = decode_deltas(together)
         except UNREADABLE:
+            return False
+        if not is_utf8(together):  # the decoder passes over keys that it does not know, broken ones too
             return False
         kind, index, content_index, id = usual.type, usual.output_index, usual.content_index, usual.item_id
         announced = self._response.items.announced
@@ -185,7 +188,7 @@ class ResponsesStreamDecoder:
         announced = self._response.items.announced
         for at, value in enumerate(values):
             try:
-                delta = decode_delta(value)
+                delta = decode_delta(value) if is_utf8(value) else None
             except UNREADABLE:
                 delta = None  # a field of another type, or no clean JSON: the slow path tells
             if (
@@ -235,7 +238,7 @@ class ResponsesStreamDecoder:
         """Whether the event only says again that the response is under way. What may be half a character is read all the
         same: that is told."""
         is_known = delta.type in ("response.in_progress", "response.queued") and self._response.started is not None
-        return is_known and b"\\u" not in value and is_utf8(value)
+        return is_known and b"\\u" not in value
 
     # ---- other events
 
