@@ -2,7 +2,7 @@
 
 import msgspec
 
-from turnwise.assembly.argument_text import Settled
+from turnwise.assembly.argument_text import Settled, says_nothing
 from turnwise.assembly.blocks import Block
 from turnwise.assembly.ends import ENDED_BY_ITSELF
 from turnwise.assembly.losses import LOST_CALL, Losses
@@ -26,8 +26,13 @@ class CallJudge:
         if self._losses.reach(block, call):
             return _lost(call)
         settled = self._settle_whole(block, call, reason=reason, suspect=suspect)
-        unmarked = reason not in ENDED_BY_ITSELF and not _is_marked(block)
-        return _lost(call) if self._losses.doubt(block, call, settled, unmarked=unmarked) else settled
+        if not self._losses.doubt(block):
+            return settled
+        # What came at once has its beginning. So has what a name began, where names come once: what follows has none.
+        begun = call.text.came_at_once or (call.placed and self._table.shows_beginning(call))
+        over = reason in ENDED_BY_ITSELF or _is_marked(block)
+        proven = begun and over and not call.free_form and not says_nothing(settled.arguments)
+        return settled if proven and settled.state is ArgumentsState.COMPLETE else _lost(call)
 
     def _settle_whole(self, block: Block, call: OpenCall, *, reason: FinishReason, suspect: bool) -> Settled:
         """The state of a call that lost nothing."""
@@ -67,8 +72,8 @@ class CallJudge:
         """Whether only the response's end says that the call is whole: had that been the limit, it would be cut."""
         if settled.state is not ArgumentsState.COMPLETE:
             return False
-        limited = self.settle(block, call, reason=FinishReason.LENGTH, suspect=True)
-        return limited.state is not ArgumentsState.COMPLETE
+        limited = self._settle_whole(block, call, reason=FinishReason.LENGTH, suspect=True)
+        return limited.state is ArgumentsState.TRUNCATED
 
     def record(self, call: OpenCall, settled: Settled, *, reason: FinishReason, suspect: bool) -> None:
         """Note what judging the call took; only at the end, because until then a piece may change it."""

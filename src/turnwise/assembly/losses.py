@@ -7,21 +7,20 @@ either: a damaged text is no prefix that could be continued.
 
 from collections.abc import Collection
 
-from turnwise.assembly.argument_text import Settled, says_nothing
 from turnwise.assembly.blocks import Block
 from turnwise.assembly.tool_calls import OpenCall
-from turnwise.vocab import ArgumentsState, Lost
+from turnwise.vocab import Lost
 
 LOST_CALL = "an event of the stream could not be read, and it may have been a piece of this call"
 
 
 class Losses:
-    """The losses of one response. `remain` is true while something may be missing."""
+    """The losses of one response. `any` holds once there was one, `remain` while something may be missing."""
 
-    __slots__ = ("_follow", "_gap", "_loose", "_missing", "_some")
+    __slots__ = ("_follow", "_gap", "_loose", "_missing", "any")
 
     def __init__(self) -> None:
-        self._some = False  # any loss at all, mended or not
+        self.any = False
         self._gap = False  # a loss that no block can be named for
         self._loose = False  # a loss on a wire that may send pieces of a block after its end
         self._missing: set[str] = set()  # blocks that may miss a piece
@@ -35,12 +34,12 @@ class Losses:
         """Whatever is still open may miss a piece; where nothing is, what was lost cannot be named."""
         reached = [block.key for block in blocks if frame.reaches_ended or not (block.ended or block.final)]
         self._missing.update(reached)
-        self._some = True
+        self.any = True
         self._loose = self._loose or frame.reaches_ended
         self._gap = self._gap or frame.reaches_ended or not reached
 
     def begin_call(self, key: str) -> None:
-        if self._some:
+        if self.any:
             self._follow.add(key)
 
     def say_again(self, key: str) -> None:
@@ -61,17 +60,7 @@ class Losses:
         key = block.key
         return key in self._missing or (key in self._follow and (not call.name or call.guessed))
 
-    def doubt(self, block: Block, call: OpenCall, settled: Settled, *, unmarked: bool) -> bool:
-        """Whether a call that began after a loss may have begun in it, as far as its arguments can tell.
-
-        Where the wire names its blocks, and no piece comes after a block's end, its name is its beginning. Elsewhere a server
-        may repeat the name with each piece. Then only the arguments show that their beginning is there: no proper ending of a
-        JSON object is a JSON object. But a middle can be one, so the response's end must say that nothing was cut off
-        (`unmarked`: it does not).
-        """
-        if not self._loose or block.key not in self._follow:
-            return False
-        if call.free_form or unmarked or settled.state is not ArgumentsState.COMPLETE:
-            return True
-        in_pieces = not call.placed and not call.text.came_at_once  # written by a decoder, so they always look whole
-        return in_pieces or says_nothing(settled.arguments)
+    def doubt(self, block: Block) -> bool:
+        """Whether the call may have begun in a loss, so that something has to show that its beginning is there. Where the
+        wire names its blocks, and no piece comes after a block's end, its name shows it."""
+        return self._loose and block.key in self._follow

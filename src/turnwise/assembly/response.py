@@ -298,7 +298,8 @@ class Assembler:
         self._touch(block, call)
         if frame.block is None:
             # An index-less or id-less piece goes to the newest call on its index; with an id, to that id's call.
-            newest = not frame.id or self._table.newest_on(frame.index) is call
+            # After a loss each piece is looked at by the table.
+            newest = not self._losses.any and (not frame.id or self._table.newest_on(frame.index) is call)
             self._call, self._call_index = (call, frame.index) if newest else (None, None)
             self._call_block = block
         if not self._grow(len(frame.name or "")):
@@ -453,6 +454,7 @@ class Assembler:
         self._keep_repair(frame.repair)
         self._losses.lose(frame, blocks=self._blocks.values())
         self._table.lose()
+        self._call = self._call_index = None
         return (frame,)
 
     def _restated(self, frame: Restated) -> Sequence[Frame]:

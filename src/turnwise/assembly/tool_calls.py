@@ -65,7 +65,7 @@ class OpenCall:
         self.block = block
         self.ordinal = ordinal
         self.index = index
-        self.guessed = False  # after a loss it took a piece that named another id or index
+        self.guessed = False  # after a loss it took a piece that may be another call's
         self.placed = False  # its wire names no blocks: the table finds the call of each piece
         self.id: str | None = None
         self.wire_id: str | None = None
@@ -103,7 +103,8 @@ class CallTable:
         self._by_id: dict[str, OpenCall] = {}
         self._by_index: dict[int, OpenCall] = {}
         self._last: OpenCall | None = None
-        self._wary = False  # pieces are lost
+        self._wary = False  # pieces are lost ...
+        self._names_come_once = False  # ... and one came since that has no name
         self._bare: dict[OpenCall, None] = {}  # began without an index, to be placed
         self._counted = False  # an index found one of several such calls by the order in which they began ...
         self._count_fails = False  # ... and an index came that no call in that order has
@@ -113,8 +114,8 @@ class CallTable:
         if not self.calls:
             return None
         call = self._by_delta_id(delta) if delta.id else self._by_position(delta)
-        if self._wary and call is not None and _names_another(delta, call):
-            call.guessed = True
+        if self._wary:
+            self._look_closely(delta, call)
         if call is not None and delta.index is not None and call.index is None:
             call.index = delta.index
             other = self._by_index.get(delta.index)
@@ -126,6 +127,19 @@ class CallTable:
     def lose(self) -> None:
         """The beginning of a call may not have arrived: from now on, note which pieces are placed by guess."""
         self._wary = True
+
+    def _look_closely(self, delta: ToolCallDelta, call: OpenCall | None) -> None:
+        self._names_come_once = self._names_come_once or bool(delta.arguments and not delta.name)
+        if call is not None and (_names_another(delta, call) or (delta.name and not call.name)):
+            call.guessed = True
+
+    def shows_beginning(self, call: OpenCall) -> bool:
+        """Whether the call's name stands where the call begins, and lacks nothing itself: some servers say the name with
+        each piece, some in several pieces."""
+        name = call.name
+        return self._names_come_once and not any(
+            offered.endswith(name) and offered != name for offered in self._tool_names
+        )
 
     def begin(self, *, block: str, index: int | None = None) -> OpenCall:
         call = OpenCall(block=block, ordinal=len(self.calls), index=index)
