@@ -148,7 +148,7 @@ class ArgumentText:
             self.handed_out = True
             return self._add_with_care(text)
         if self.is_whole():
-            if _same_value(text, self.joined()):
+            if same_value(text, self.joined()):
                 self.repairs["cumulative"] = None
                 return ""
             return self._grow(text) if self.handed_out and self._is_grown(text) else self._begin_another(text)
@@ -181,7 +181,7 @@ class ArgumentText:
     def repeats(self, text: str) -> bool:
         """Whether `text` says what is here already, and perhaps more."""
         here = self.joined()
-        return text.startswith(here) or _EMPTY_OBJECT.fullmatch(here) is not None or _same_value(text, here)
+        return text.startswith(here) or _EMPTY_OBJECT.fullmatch(here) is not None or same_value(text, here)
 
     def continues(self, text: str) -> bool:
         """Whether `text` must belong to what is here, because it is no beginning of its own."""
@@ -443,7 +443,8 @@ def byte_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def _same_value(one: str, other: str) -> bool:
+def same_value(one: str, other: str) -> bool:
+    """Whether two texts are the same JSON, whatever their spaces and the order of their keys."""
     return one == other or ((known := _canonical(one)) is not None and known == _canonical(other))
 
 

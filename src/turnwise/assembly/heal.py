@@ -9,6 +9,7 @@ from turnwise.vocab import Repair
 KINDS: dict[str, str] = {
     "id_missing": "a call came without an id and got a generated one",
     "id_twice": "a call's id was taken already and was replaced by a generated one",
+    "same_call_twice": "a call that came again with the same id, name and arguments was taken once",
     "id_churn": "the id of one call changed from piece to piece; the first was kept",
     "index_strayed": "a piece without id and name stood on an unknown index and was given to the call at hand",
     "name_repeated": "a name that came again with later pieces was taken once",

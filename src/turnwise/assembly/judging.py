@@ -1,5 +1,7 @@
 """What the calls of one response come to: their state, their whole form, and what it took to judge them."""
 
+from collections.abc import Collection
+
 import msgspec
 
 from turnwise.assembly.argument_text import Settled, says_nothing
@@ -33,6 +35,15 @@ class CallJudge:
         over = reason in ENDED_BY_ITSELF or _is_marked(block)
         proven = begun and over and not call.free_form and not says_nothing(settled.arguments)
         return settled if proven and settled.state is ArgumentsState.COMPLETE else _lost(call)
+
+    def settle_all(
+        self, blocks: Collection[Block], *, reason: FinishReason, suspects: Collection[Block]
+    ) -> dict[OpenCall, Settled]:
+        return {
+            block.call: self.settle(block, block.call, reason=reason, suspect=block in suspects)
+            for block in blocks
+            if block.call is not None
+        }
 
     def _settle_whole(self, block: Block, call: OpenCall, *, reason: FinishReason, suspect: bool) -> Settled:
         """The state of a call that lost nothing."""

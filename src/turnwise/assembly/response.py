@@ -16,6 +16,7 @@ from turnwise.assembly.ends import ENDED_BY_ITSELF, GRAVITY, is_closed
 from turnwise.assembly.heal import join_halves, repair, size_if_whole, whole_characters
 from turnwise.assembly.judging import CallJudge
 from turnwise.assembly.losses import Losses
+from turnwise.assembly.repeats import repeated_calls
 from turnwise.assembly.tool_calls import CallTable, OpenCall, all_repairs, usual_texts
 from turnwise.vocab import (
     ArgumentsState,
@@ -148,19 +149,23 @@ class Assembler:
     def finish(self) -> Response:
         """The stream has ended: the whole response, with every call's state settled."""
         reason, suspects, judge = self._reason(), self._suspects(), self._judge
+        judged = judge.settle_all(self._blocks.values(), reason=reason, suspects=suspects)
+        repeated = repeated_calls(judged)
         parts: list[Part] = []
         hiding: list[str] = []
         for block in self._blocks.values():
-            if block.call is not None:
-                suspect = block in suspects
-                settled = judge.settle(block, block.call, reason=reason, suspect=suspect)
-                judge.record(block.call, settled, reason=reason, suspect=suspect)
-                if (call := judge.whole(block, block.call, settled)) is not None:
-                    parts.append(call)
-                    if suspect and judge.may_hide_cut(block, block.call, settled):
-                        hiding.append(call.id)
-            elif (part := block.part()) is not None:
-                parts.append(part)
+            call = block.call
+            if call is None:
+                if (part := block.part()) is not None:
+                    parts.append(part)
+            elif call in repeated:
+                self._table.drop(call)
+            else:
+                judge.record(call, judged[call], reason=reason, suspect=block in suspects)
+                if (whole := judge.whole(block, call, judged[call])) is not None:
+                    parts.append(whole)
+                    if block in suspects and judge.may_hide_cut(block, call, judged[call]):
+                        hiding.append(whole.id)
         calls = [part for part in parts if isinstance(part, ToolCall)]
         return Response(
             message=Message("assistant", tuple(parts)),
@@ -182,13 +187,9 @@ class Assembler:
         the arguments are long, if they have grown since."""
         if self._finish is not None or self._fault is not None or self._limit_reached or self._losses.remain:
             return False
-        suspects, blocks = self._suspects(), self._blocks.values()
-        states = {
-            self._judge.settle(block, block.call, reason=FinishReason.CUT, suspect=block in suspects).state
-            for block in blocks
-            if block.call is not None
-        }
-        return states <= {ArgumentsState.COMPLETE} and is_closed(blocks)
+        blocks = self._blocks.values()
+        judged = self._judge.settle_all(blocks, reason=FinishReason.CUT, suspects=self._suspects())
+        return all(one.state is ArgumentsState.COMPLETE for one in judged.values()) and is_closed(blocks)
 
     # -- the pieces --------------------------------------------------------------------------------------------------
 
@@ -381,6 +382,8 @@ class Assembler:
         block.take_final_call(part)
         if says_all:
             self._losses.say_again(block.key)
+        if call.twin is not None and not call.announced:
+            return ()
         call.announced = True
         if call in self._waiting:
             self._waiting.remove(call)
@@ -536,7 +539,7 @@ class Assembler:
         """The delta for those who watch; a call is first shown once its name is sure."""
         if call.announced:
             return (ToolCallDelta(block=call.block, arguments=arguments, whole=whole),) if arguments else ()
-        if not arguments and not self._table.name_is_settled(call):
+        if call.twin is not None or (not arguments and not self._table.name_is_settled(call)):
             return self._announce_older(call)
         return (*self._announce_older(call), self._announce(call, arguments, whole=whole))
 
@@ -545,7 +548,26 @@ class Assembler:
         if not self._waiting or self._waiting[0] is call:
             return ()
         older = self._waiting[: self._waiting.index(call)]
-        return [self._announce(waiting, "") for waiting in older if waiting.name or waiting.text.begun]
+        return [
+            self._announce(waiting, "")
+            for waiting in older
+            if waiting.twin is None and (waiting.name or waiting.text.begun)
+        ]
+
+    def _show_twins(self, reason: FinishReason) -> list[Frame]:
+        """A call that bears the id of another is shown at the end: if it is the same call again, not at all."""
+        twins = [call for call in self._waiting if call.twin is not None]
+        if not twins:
+            return []
+        judged = self._judge.settle_all(self._blocks.values(), reason=reason, suspects=self._suspects())
+        repeated = repeated_calls(judged)
+        frames: list[Frame] = []
+        for call in twins:
+            if call not in repeated and (whole := self._judge.whole(self._blocks[call.block], call, judged[call])):
+                call.text.release()
+                frames += [self._announce(call, ""), PartDone(call.block, whole)]
+                call.shown = whole
+        return frames
 
     def _announce(self, call: OpenCall, arguments: str, *, whole: bool = False) -> ToolCallDelta:
         call.announced = True
@@ -576,13 +598,13 @@ class Assembler:
             frames += self._release(block, call, reason=reason, suspect=block in suspects)
         self._unreleased = {}
         self._touched = None
-        return frames
+        return [*frames, *self._show_twins(reason)]
 
     def _release(self, block: Block, call: OpenCall, *, reason: FinishReason, suspect: bool) -> list[Frame]:
         """Show what was held back of the call, and its true form where it was shown otherwise. Nothing is decided here:
         pieces and a graver reason may still come."""
         call.releases += 1
-        if call.releases > MAX_RELEASES:
+        if call.releases > MAX_RELEASES or (call.twin is not None and not call.announced):
             return []
         frames: list[Frame] = []
         held = call.text.release()

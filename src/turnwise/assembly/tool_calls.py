@@ -58,6 +58,7 @@ class OpenCall:
         "releases",
         "shown",
         "text",
+        "twin",
         "wire_id",
     )
 
@@ -69,6 +70,7 @@ class OpenCall:
         self.placed = False  # its wire names no blocks: the table finds the call of each piece
         self.id: str | None = None
         self.wire_id: str | None = None
+        self.twin: OpenCall | None = None  # the first call of the response with this id
         self.name = ""
         self.text = ArgumentText()
         self.free_form = False
@@ -174,6 +176,12 @@ class CallTable:
     def record(self, kind: str, call: OpenCall, *, what: str = "") -> None:
         """Note a repair, once for each call."""
         self.repairs.setdefault((kind, call.block), repair(kind, where=call.block, what=what))
+
+    def drop(self, call: OpenCall) -> None:
+        """The call only said again what another one says: nothing else is told about it."""
+        call.text.repairs.clear()
+        self.repairs = {key: found for key, found in self.repairs.items() if key[1] != call.block}
+        self.record("same_call_twice", call)
 
     def is_doubtful(self, call: OpenCall) -> bool:
         """Whether its arguments may be another call's: indexes had to be counted, yet do not count as we do."""
@@ -299,6 +307,8 @@ class CallTable:
         if call.wire_id is not None:
             return
         call.wire_id = id
+        before = self._by_id.get(id)
+        call.twin = None if before is None else before.twin or before
         self._by_id[id] = call  # of two calls with one id, later pieces mean the newer
         if not self._is_taken(id):
             call.id = id
