@@ -359,3 +359,32 @@ def test_no_named_call_runs_with_other_arguments_whichever_delta_is_lost(
     if again and cut == len(frames) and end in (CALLS, STOP):
         for call in calls_of(response.message):
             assert call.state is COMPLETE or call.arguments in ("", "{", "}", "{}")
+
+
+def placed(
+    name: str | None = None, arguments: str | None = None, *, index: int | None = 0, id: str | None = None
+) -> Frame:
+    return ToolCallDelta(index=index, id=id, name=name, arguments=arguments)
+
+
+@pytest.mark.promise("assembly:lost-piece", "cut:never-run")
+@pytest.mark.parametrize(
+    "frames",
+    [
+        # Each piece has the name: what follows a nested object looks like another call.
+        [placed("read", '{"b":1}', id="x"), placed("read", "}")],
+        # ... and the rest may have been cut off.
+        [placed("read", '{"b":1}')],
+        # A call without a name gets the next one's.
+        [placed(None, '{"a":1}', index=None), placed("read_file", "", index=None), placed(None, "{}", index=None)],
+        # A piece of the call that the loss hid strays into another: by its index, by its id.
+        [placed("read", '{"a":', index=2, id="c"), placed(None, "1", index=1), placed(None, "2}", index=2)],
+        [placed("read", '{"a":', id="c"), placed(None, "1", id="b"), placed(None, "2}", id="c")],
+        # The first half of a name was lost.
+        [placed("file", ""), placed(None, '{"a":'), placed(None, "1}")],
+    ],
+)
+def test_what_is_left_of_a_call_is_not_taken_for_a_whole_one(frames: list[Frame]) -> None:
+    """Shapes that the search above found, on the wires of Chat Completions."""
+    calls = calls_of(assemble(LOOSE, *frames, CALLS).message)
+    assert calls and not [call for call in calls if call.state is COMPLETE]
