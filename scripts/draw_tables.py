@@ -32,10 +32,12 @@ def finish_reasons() -> str:
         "# Finish reasons",
         DRAWN,
         "Every provider's word for why a response ended, and ours. A word that is not here keeps its place in",
-    ]
-    lines += ["`provider_finish` and is judged by what the response holds. A stream that ends without a word is `cut`;"]
-    lines += [
-        "with its API's end mark it counts as complete, unless its usage, length or arguments say that the limit cut it."
+        "`provider_finish`, and a repair names it. A part of it may tell what it means (`length`, `safety`, `error`); else it is",
+        "judged by what the response holds: `tool_calls` with calls, `stop` without. In Responses an unknown reason for",
+        "`incomplete` is `cut`, as the status says.",
+        "",
+        "A stream that ends without a word is `cut`; with its API's end mark it counts as complete, unless its usage, length or",
+        "arguments say that the limit cut it.",
     ]
     for family in families():
         lines += ["", f"## {family.name}"]

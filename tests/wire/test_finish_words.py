@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from turnwise.testing.wire_conformance import assemble
-from turnwise.vocab import FinishReason, Repair, Response
+from turnwise.vocab import ArgumentsState, FinishReason, Repair, Response, calls_of
 from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family
@@ -48,19 +48,63 @@ def test_a_word_that_says_nothing_is_not_said(name: str, word: str | None) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"),
+    ("word", "reason"),
     [
-        ("openai_chat", FinishReason.STOP),
-        ("openai_responses", FinishReason.CUT),
-        ("anthropic_messages", FinishReason.STOP),
-        ("gemini", FinishReason.ERROR),
+        ("banana", FinishReason.STOP),
+        ("hit_max_budget", FinishReason.LENGTH),
+        ("NEW_SAFETY_RULE", FinishReason.CONTENT_FILTER),
+        ("upstream_error", FinishReason.ERROR),
     ],
 )
-def test_a_word_that_nobody_documented_is_kept_and_told(name: str, reason: FinishReason) -> None:
-    """What it is taken for is the family's best guess; the repair tells that it is one."""
-    response = ended_with("banana", name)
-    repair = Repair("unknown_finish", "response", f"the finish word `banana` is not known: taken for `{reason}`")
-    assert (response.finish, response.provider_finish, response.repairs) == (reason, "banana", (repair,))
+@each_family
+def test_a_word_that_nobody_documented_is_kept_and_told(name: str, word: str, reason: FinishReason) -> None:
+    """It means the same in every family: what a part of it tells, else what the response holds (docs/finish-reasons.md). The
+    repair tells that it is a guess."""
+    response = ended_with(word, name)
+    repair = Repair("unknown_finish", "response", f"the finish word `{word}` is not known: taken for `{reason}`")
+    assert (response.finish, response.provider_finish, response.repairs) == (reason, word, (repair,))
+
+
+CALLS: dict[str, dict[str, Any]] = {
+    "openai_chat": {
+        "choices": [
+            {
+                "message": {"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]},
+                "finish_reason": "banana",
+            }
+        ]
+    },
+    "openai_responses": {
+        "id": "r",
+        "status": "banana",
+        "output": [{"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}],
+    },
+    "anthropic_messages": {
+        "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}],
+        "stop_reason": "banana",
+    },
+    "gemini": {
+        "candidates": [{"content": {"parts": [{"functionCall": {"id": "a", "name": "f"}}]}, "finishReason": "banana"}]
+    },
+}
+
+
+@each_family
+def test_calls_that_end_with_an_unknown_word_run(name: str) -> None:
+    """What the response holds decides, and it holds a call."""
+    response = assemble(
+        family(name).decode_body(json.dumps(CALLS[name]).encode(), builtin_profiles()[name], DEFAULT_LIMITS)
+    )
+    assert (response.finish, response.provider_finish) == (FinishReason.TOOL_CALLS, "banana")
+    assert [call.state for call in calls_of(response.message)] == [ArgumentsState.COMPLETE]
+
+
+def test_an_unknown_reason_for_an_incomplete_response_leaves_it_cut() -> None:
+    """Its status says that it is not whole, whatever the reason."""
+    body = json.dumps(body_ending_with("incomplete", "openai_responses") | {"incomplete_details": {"reason": "banana"}})
+    profile = builtin_profiles()["openai_responses"]
+    response = assemble(family("openai_responses").decode_body(body.encode(), profile, DEFAULT_LIMITS))
+    assert (response.finish, response.provider_finish) == (FinishReason.CUT, "incomplete:banana")
 
 
 @pytest.mark.parametrize(

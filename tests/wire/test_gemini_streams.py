@@ -24,6 +24,7 @@ from turnwise.vocab import (
     FaultKind,
     File,
     FinishReason,
+    Lost,
     Mended,
     Message,
     ProviderItem,
@@ -195,11 +196,12 @@ def test_streamed_arguments_that_stop_early_are_cut(kept: int, finish: str | Non
         [piece("$.a[999999999]", numberValue=1)],
     ],
 )
-def test_pieces_that_make_no_object_leave_the_call_cut(pieces: list[dict[str, Any]]) -> None:
-    """It was closed by the provider, but what it holds is not known: it must not run."""
-    response = response_from(chunk(call("write", partialArgs=pieces), finish="STOP"))
-    [made] = calls_of(response.message)
-    assert made.state is ArgumentsState.TRUNCATED
+def test_pieces_that_make_no_object_leave_the_call_lost(pieces: list[dict[str, Any]]) -> None:
+    """The provider closed it, so a piece is missing or cannot be read: it must not run. A call beside it may."""
+    other = call("read", id="r", args={"x": 1})
+    response = response_from(chunk(other, call("write", id="w", partialArgs=pieces), finish="STOP"))
+    assert [each.state for each in calls_of(response.message)] == [ArgumentsState.COMPLETE, ArgumentsState.LOST]
+    assert response.lost
     assert "unreadable_argument" in [repair.kind for repair in response.repairs]
 
 
@@ -221,15 +223,16 @@ def test_pieces_out_of_order_are_put_together_at_the_end() -> None:
 
 @pytest.mark.promise("assembly:id-every-chunk")
 def test_pieces_with_the_name_and_id_of_the_running_call_go_on_with_it() -> None:
-    """Named in every chunk, it is one call; another name begins another, and the first stays cut."""
+    """Named in every chunk, it is one call; another name begins another, and the first has lost its end."""
     first = call("write", id="a", partialArgs=[piece("$.x", stringValue="1")], willContinue=True)
     again = call("write", id="a", partialArgs=[piece("$.y", stringValue="2")])
     assert [each.arguments for each in calls_of(response_from(chunk(first), chunk(again)).message)] == [
         '{"x":"1","y":"2"}'
     ]
     other = call("write", id="b", args={})
-    states = [each.state for each in calls_of(response_from(chunk(first), chunk(other), chunk(finish="STOP")).message)]
-    assert states == [ArgumentsState.TRUNCATED, ArgumentsState.COMPLETE]
+    response = response_from(chunk(first), chunk(other), chunk(finish="STOP"))
+    assert [each.state for each in calls_of(response.message)] == [ArgumentsState.LOST, ArgumentsState.COMPLETE]
+    assert response.lost
 
 
 VALUES = st.recursive(
@@ -378,10 +381,20 @@ def test_every_finish_word_is_ours(word: str, reason: FinishReason) -> None:
     assert (response.finish, response.provider_finish, response.explanation) == (reason, word, "why")
 
 
-def test_an_unknown_finish_word_is_an_error_and_kept() -> None:
-    """New words have so far meant blocks or failures."""
-    response = response_from(chunk({"text": "x"}, finish="NEW_WORD"))
-    assert (response.finish, response.provider_finish) == (FinishReason.ERROR, "NEW_WORD")
+@pytest.mark.parametrize(
+    ("word", "part", "reason"),
+    [
+        ("NEW_WORD", {"text": "x"}, FinishReason.STOP),
+        ("NEW_WORD", call("f", args={}), FinishReason.TOOL_CALLS),
+        ("NEW_BLOCKING", {"text": "x"}, FinishReason.CONTENT_FILTER),
+        (9, {"text": "x"}, FinishReason.ERROR),
+        (0, {"text": "x"}, FinishReason.CUT),
+    ],
+)
+def test_an_unknown_finish_word_is_judged_and_kept(word: str | int, part: dict[str, Any], reason: FinishReason) -> None:
+    """By a part of it that tells, else by what the response holds (docs/finish-reasons.md)."""
+    response = response_from(chunk(part, finish=word))
+    assert (response.finish, response.provider_finish) == (reason, str(word))
 
 
 def test_a_refused_prompt_has_no_candidates() -> None:
@@ -457,7 +470,7 @@ def test_an_error_inside_a_stream_is_a_fault(error: bytes) -> None:
 def test_broken_chunks_are_mended_or_passed_over(text: bytes, kinds: list[str], expected: str | None) -> None:
     """What can be read is read, and each repair is data."""
     frames = decode_stream(FAMILY, [text], profile=PROFILE)
-    assert [frame.repair.kind for frame in frames if isinstance(frame, Mended)] == kinds
+    assert [frame.repair.kind for frame in frames if isinstance(frame, Lost | Mended)] == kinds
     if expected is None:
         assert [frame.fault.kind for frame in frames if isinstance(frame, Faulted)] == [FaultKind.PROTOCOL]
     else:
@@ -470,7 +483,7 @@ def test_nested_too_deeply_is_passed_over() -> None:
         b'data: {"candidates":[{"content":{"parts":[{"functionCall":{"name":"x","args":' + b'{"a":' * 100_000 + b"\n\n"
     )
     frames = decode_stream(FAMILY, [sse(chunk({"text": "a"})), deep], profile=PROFILE)
-    assert [frame.repair.kind for frame in frames if isinstance(frame, Mended)] == ["undecodable_chunk"]
+    assert [frame.repair.kind for frame in frames if isinstance(frame, Lost)] == ["undecodable_chunk"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ types/beta/beta_stop_reason.py); "Handling stop reasons".
 from types import MappingProxyType
 
 from turnwise.vocab import Finished, FinishReason, Mended
-from turnwise.wire.finish_words import finish_frames, says_nothing
+from turnwise.wire.finish_words import finish_frames, guess_reason, says_nothing
 
 FINISH_REASONS = MappingProxyType(
     {
@@ -49,11 +49,11 @@ _WORDS = {
 
 
 def read_finish(word: str | None, *, explanation: str | None = None) -> list[Mended | Finished]:
-    """An unknown word ends the response as `stop`, which makes no promise about calls or cuts; it is kept and told."""
+    """An unknown word is guessed (`guess_reason`), kept and told."""
     if word is None or says_nothing(word):
         return []
     known = FINISH_REASONS.get(word) or GATEWAY_WORDS.get(word.casefold())
-    finished = Finished(known or FinishReason.STOP, provider_reason=word, explanation=explanation)
+    finished = Finished(known or guess_reason(word), provider_reason=word, explanation=explanation)
     return finish_frames(finished, is_known=known is not None)
 
 

@@ -5,11 +5,12 @@ the parts of nearly all chunks; `read_slowly` keeps each part as raw JSON; `mend
 the wrong type.
 """
 
+import re
 from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from turnwise.vocab import Repair
+from turnwise.vocab import Frame, Lost, Mended, Repair
 from turnwise.wire.healing import decode_text, has_lone_surrogate, read_values, skipped, write_value
 from turnwise.wire.json_fields import NOTHING, UNREADABLE
 
@@ -112,6 +113,8 @@ FAST = msgspec.json.Decoder(Chunk[PlainPart])
 PLAIN_PART = msgspec.json.Decoder(PlainPart)
 _SLOW = msgspec.json.Decoder(Chunk[msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_STRINGS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x1f]")
 
 
 def read_slowly(text: bytes) -> list[Chunk[msgspec.Raw]]:
@@ -121,26 +124,42 @@ def read_slowly(text: bytes) -> list[Chunk[msgspec.Raw]]:
     return [_SLOW.decode(text)]
 
 
-def mend(text: bytes, *, where: str) -> tuple[list[Chunk[msgspec.Raw]], list[Repair]]:
-    """The chunks that can be read out of broken text, and what was done to them."""
-    repairs: list[Repair] = []
+def lost(kind: str, where: str, what: str) -> Lost:
+    """A piece may be missing. Pieces may come late here, so that it may be one of any block."""
+    return Lost(Repair(kind, where, what), reaches_ended=True)
+
+
+def mend(text: bytes, *, where: str) -> tuple[list[bytes], list[Frame]]:
+    """The chunks that can be read out of broken text, as clean JSON, and frames that tell what was done: they come behind what
+    the chunks bring, so that a loss reaches it."""
     readable, is_replaced = decode_text(text)
-    if is_replaced:
-        repairs.append(Repair("invalid_utf8", where, "invalid UTF-8 became replacement characters"))
     found, end = read_values(readable)
-    if any(has_lone_surrogate(value) for value in found):
-        repairs.append(Repair("lone_surrogate", where, "half of a surrogate pair became a replacement character"))
     values = [write_value(value) for value in found] if end == len(readable) else []
-    if len(values) > 1:
-        repairs.append(Repair("glued_json", where, f"took {len(values)} chunks written as one apart"))
-    chunks: list[Chunk[msgspec.Raw]] = []
-    for value in values:
-        try:
-            chunks += read_slowly(value)
-        except UNREADABLE:
-            values = []
-            break
-    if not values:
+    if not values or not all(map(_is_readable, values)):
+        is_whole = values and not any(isinstance(value, dict | list) for value in found)
+        kind = "noise_skipped" if is_whole else skipped("undecodable_chunk", text)
         what = f"passed over {len(text)} bytes that are no chunk of Gemini's"
-        repairs.append(Repair(skipped("undecodable_chunk", text), where, what))
-    return chunks, repairs
+        return [], [Mended(Repair(kind, where, what)) if kind == "noise_skipped" else lost(kind, where, what)]
+    told: list[Frame] = []
+    if is_replaced:
+        told.append(lost("invalid_utf8", where, "invalid UTF-8 became replacement characters"))
+    if any(has_lone_surrogate(value) for value in found):
+        told.append(lost("lone_surrogate", where, "half of a surrogate pair became a replacement character"))
+    if _has_control_character(readable):
+        told.append(lost("control_character", where, "a string holds a line break or another control character"))
+    if len(values) > 1:
+        told.append(Mended(Repair("glued_json", where, f"took {len(values)} chunks written as one apart")))
+    return values, told
+
+
+def _is_readable(value: bytes) -> bool:
+    try:
+        read_slowly(value)
+    except UNREADABLE:
+        return False
+    return True
+
+
+def _has_control_character(text: str) -> bool:
+    """Whether a string in this JSON holds one as it is. The API escapes them, so it came from outside."""
+    return any(_CONTROL.search(string[0]) for string in _STRINGS.finditer(text))

@@ -10,6 +10,7 @@ import re
 from turnwise.wire.limits import Limits
 from turnwise.wire.sse import LineTooLong, SseEvent, SseParser
 
+BETWEEN = b" \t\r\n,[]"  # all that may stand before, between and behind the elements
 _BLANK = b" \t\r\n\xef\xbb\xbf"  # white space and the bytes of a byte order mark
 HEAD_BYTES = 400  # enough for 80 characters of a message, whatever their encoding
 
@@ -21,14 +22,20 @@ _INSIDE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 class ArraySplitter:
     """Bytes of `[{...},{...}]` in any pieces -> the objects, each as soon as its last byte is there.
 
+    Where a brace or a quote was lost, elements end too early or swallow the ones behind them. No byte of that is dropped: an
+    element with it is no JSON, and what stands between two elements and belongs to neither comes out as a text of its own,
+    after a comma, so that it is no JSON either (promise assembly:lost-piece).
+
     Every byte is looked at once or twice, whatever the pieces. Raises LineTooLong when one object grows past the limit.
     """
 
-    __slots__ = ("_depth", "_escaped", "_held", "_held_bytes", "_in_string", "_limit")
+    __slots__ = ("_depth", "_escaped", "_gap", "_gap_bytes", "_held", "_held_bytes", "_in_string", "_limit")
 
     def __init__(self, *, limits: Limits) -> None:
         self._held: list[bytes] = []  # pieces of the object at hand
         self._held_bytes = 0
+        self._gap: list[bytes] = []  # what stands between the elements and should not
+        self._gap_bytes = 0
         self._depth = 0  # brackets open inside the object at hand; 0: between objects
         self._in_string = False
         self._escaped = False  # the piece ended right after a backslash
@@ -41,8 +48,11 @@ class ArraySplitter:
         while at < end:
             if not self._depth:
                 start = chunk.find(b"{", at)
+                if between := chunk[at : len(chunk) if start < 0 else start].translate(None, BETWEEN):
+                    self._widen_gap(between, found)
                 if start < 0:
                     return found
+                found += self._take_gap()
                 self._depth = 1
                 at = start + 1
             at = self._advance(chunk, at)
@@ -56,15 +66,31 @@ class ArraySplitter:
 
     def finish(self) -> list[bytes]:
         """The object that the stream left unfinished, if any."""
-        rest = [b"".join(self._held)] if self._held else []
-        self._held.clear()
+        rest = self._take_gap()
+        if self._held:
+            rest.append(b"".join(self._held))
+            self._held.clear()
         return rest
+
+    def _widen_gap(self, piece: bytes, found: list[bytes]) -> None:
+        self._gap.append(piece)
+        self._gap_bytes += len(piece)
+        if self._gap_bytes > self._limit:
+            raise _too_long("what stands between two elements", limit_bytes=self._limit, found=found)
+
+    def _take_gap(self) -> list[bytes]:
+        if not self._gap:
+            return []
+        gap = b"," + b"".join(self._gap)
+        self._gap.clear()
+        self._gap_bytes = 0
+        return [gap]
 
     def _hold(self, piece: bytes, found: list[bytes]) -> None:
         self._held.append(piece)
         self._held_bytes += len(piece)
         if self._held_bytes > self._limit:
-            raise LineTooLong("an element", limit_bytes=self._limit, events=[SseEvent(text) for text in found])
+            raise _too_long("an element", limit_bytes=self._limit, found=found)
 
     def _advance(self, chunk: bytes, at: int) -> int:
         """Read on inside an object until it ends or the piece does; return where."""
@@ -102,6 +128,10 @@ class ArraySplitter:
         else:  # a backslash is the last byte of the piece
             self._escaped = True
         return at + 1
+
+
+def _too_long(what: str, *, limit_bytes: int, found: list[bytes]) -> LineTooLong:
+    return LineTooLong(what, limit_bytes=limit_bytes, events=[SseEvent(text) for text in found])
 
 
 class Framing:

@@ -58,6 +58,7 @@ class PartialArguments:
         self._string_open = False
         self._string_path: str | None = None  # of the string at hand, as long as nearly all pieces are more of it
         self._continues = False  # the provider said that more of the value at hand follows
+        self._announced: dict[Path, None] = {}  # the same of values that were left before it came
         self._seen: list[set[Key]] = [set()]  # keys used so far in each container that is open in the text
         self._values: list[tuple[Path, list[str], bool]] = []  # with the pieces of each
 
@@ -94,6 +95,8 @@ class PartialArguments:
         if not path or not isinstance(path[0], str) or value is None:
             self.broken = f"the piece for `{piece.json_path[:80]}` cannot be read"
             return ""
+        self._leave()
+        self._announced.pop(path, None)
         self._continues = bool(piece.will_continue)
         is_string = piece.string_value is not None
         self._values.append((path, [value], is_string))
@@ -114,9 +117,15 @@ class PartialArguments:
         self._string_path = self._path_text if is_string else None
         return written + '"' + value if is_string else written + value
 
+    def _leave(self) -> None:
+        """Of the value that was at hand more may have been announced: it must come later then."""
+        if self._continues:
+            self._announced[self._values[-1][0]] = None
+
     def end(self) -> str | None:
-        if self._continues and self.broken is None:
-            self.broken = f"more of `{self._path_text[:80]}` was announced and did not come"
+        self._leave()
+        if self._announced and self.broken is None:
+            self.broken = f"more of `{_path_text(next(iter(self._announced)))}` was announced and did not come"
         if self.broken is not None:
             return None
         if self.reordered:

@@ -20,7 +20,7 @@ from turnwise.vocab import (
     Finished,
     FinishReason,
     Frame,
-    Mended,
+    Lost,
     Opaque,
     Part,
     PartDone,
@@ -46,6 +46,7 @@ from turnwise.wire.gemini.chunks import (
     PlainPart,
     PromptFeedback,
     UsualPart,
+    lost,
     mend,
     read_slowly,
 )
@@ -55,6 +56,7 @@ from turnwise.wire.gemini.fields import is_false, opaque_from, read_fields
 from turnwise.wire.gemini.framing import Framing
 from turnwise.wire.gemini.partial_arguments import BEGIN, PartialArguments
 from turnwise.wire.gemini.parts import ABOUT_PART, read_item, signature
+from turnwise.wire.gemini.repeats import Repeats
 from turnwise.wire.gemini.usage import UsageReader
 from turnwise.wire.gemini.words import FINISH_REASONS, finish_of
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, compact, is_error, text_of_raw, write_object
@@ -104,49 +106,76 @@ class ChunkReader:
         self._call: _OpenCall | None = None
         self._called = False
         self._finished: Finished | None = None
+        self._goes_on = True  # neither a finish reason nor an end mark came
+        self._is_over = False  # an end mark came: nothing counts any more
+        self._repeats = Repeats()
         self._citations: dict[Citation, None] = {}
         self._usage = UsageReader()
         self._alike: Alike[_Rest] = Alike()
 
     def read(self, texts: Sequence[bytes]) -> list[Frame]:
         frames: list[Frame] = []
-        decode = FAST.decode
         at, end = 0, len(texts)
         is_alone = end == 1  # then the whole is decoded as quickly as its piece is found
-        while at < end:
+        while at < end and self._goes_on:
             if not is_alone and self._alike.rest is not None and (count := self._read_alike(texts, at, frames)):
+                self._repeats.note_all(texts[at : at + count])
                 at += count
                 continue
             text = texts[at]
             at += 1
-            self._number += 1
             if self._started and self._misses < self._hits and self._read_usual(text, frames, is_alone=is_alone):
-                continue
-            try:
-                if not text.isascii():
-                    text.decode()  # the decoder leaves raw fields unchecked
-                chunk = decode(text)
-            except UnicodeDecodeError:
-                self._mend(text, frames)
-            except UNREADABLE:
-                self._read_slowly(text, frames)
+                self._repeats.note(text)
+                self._number += 1
             else:
-                self._take(chunk, frames)
+                self._read_any(text, frames)
+        while at < end and not self._is_over:
+            self._read_late(texts[at], frames)
+            at += 1
         return frames
 
     def finish(self) -> list[Frame]:
-        """No more chunks will come: what was held until now. A call that is still open stays cut."""
+        """No more chunks will come: what was held until now. A call that is still open stays cut, and a text without a finish
+        reason has no end of its own."""
         frames: list[Frame] = []
         self._cite(frames)
-        self._end_block(frames)
+        if self._finished is not None:
+            self._end_block(frames)
         self._report_usage(frames)
         if self._finished is not None and self._called and self._finished.reason is FinishReason.STOP:
             # The call came after the finish word.
             frames.append(msgspec.structs.replace(self._finished, reason=FinishReason.TOOL_CALLS))
         return frames
 
+    def _read_any(self, text: bytes, frames: list[Frame]) -> None:
+        self._number += 1
+        if b"{" in text:  # keep-alives may come at other times when a stream is sent again
+            self._repeats.note(text)
+        try:
+            if not text.isascii():
+                text.decode()  # the decoder leaves raw fields unchecked
+            chunk = FAST.decode(text)
+        except UnicodeDecodeError:
+            self._mend(text, frames)
+        except UNREADABLE:
+            self._read_slowly(text, frames)
+        else:
+            self._take(chunk, frames)
+
+    def _read_late(self, text: bytes, frames: list[Frame]) -> None:
+        """Read a chunk that came after the finish reason."""
+        if b"{" in text:
+            if self._repeats.hold(text):
+                return
+            for held in self._repeats.release():
+                self._read_any(held, frames)
+            if self._repeats.hold(text):
+                return
+        self._read_any(text, frames)
+
     def _read_slowly(self, text: bytes, frames: list[Frame]) -> None:
         if text.strip() == b"[DONE]":  # some gateways add the end mark of another family
+            self._goes_on, self._is_over = False, True
             return
         try:
             chunks = read_slowly(text)
@@ -157,10 +186,13 @@ class ChunkReader:
                 self._take(chunk, frames)
 
     def _mend(self, text: bytes, frames: list[Frame]) -> None:
-        chunks, repairs = mend(text, where=f"chunk {self._number}")
-        frames += [Mended(repair) for repair in repairs]
-        for chunk in chunks:
-            self._take(chunk, frames)
+        values, told = mend(text, where=f"chunk {self._number}")
+        for at, value in enumerate(values):
+            if at and not self._goes_on and values[at:] == values[: len(values) - at]:
+                break  # all of it, written twice
+            for chunk in read_slowly(value):
+                self._take(chunk, frames)
+        frames += told
 
     def _read_alike(self, texts: Sequence[bytes], start: int, frames: list[Frame]) -> int:
         """Read the usual chunks that differ from the one before in nothing but their piece; returns how many were."""
@@ -290,6 +322,7 @@ class ChunkReader:
         self._cite(frames)
         self._report_usage(frames)
         self._finished = finished
+        self._goes_on = False
         frames.append(finished)
 
     def _take_raw(self, raw: msgspec.Raw, frames: list[Frame]) -> None:
@@ -306,8 +339,7 @@ class ChunkReader:
                 plain = PLAIN_PART.decode(write_object({key: fields[key] for key in known & fields.keys()}))
                 opaque = opaque_from(fields, known=known)
         except UNREADABLE as error:
-            what = f"passed over a part: {error}"
-            frames.append(Mended(Repair("undecodable_chunk", f"chunk {self._number}", what)))
+            frames.append(lost("undecodable_chunk", f"chunk {self._number}", f"passed over a part: {error}"))
             return
         if item is None:
             self._take_plain(plain, frames, opaque=opaque)
@@ -356,6 +388,9 @@ class ChunkReader:
         if running is None or (call.name and not (call.id and call.id == running.id)):
             if not call.name and not bytes(call.args) and not call.partial_args:
                 return  # the end of a call that has ended already
+            if running is not None:
+                why = "a call begins, and the end of the one before did not come"
+                frames.append(Lost(Repair("call_without_end", f"chunk {self._number}", why)))
             self._end_block(frames)
             self._called = True
             self._call = running = _OpenCall(self._next_block(), id=call.id)
@@ -382,7 +417,7 @@ class ChunkReader:
             frames.append(ToolCallDelta(block=block, arguments=text_of_raw(compact(args)), whole=True))
         elif (rest := call.arguments.end()) is None:
             why = f"the arguments of a call stay cut: {call.arguments.broken}"
-            frames.append(Mended(Repair("unreadable_argument", f"chunk {self._number}", why)))
+            frames.append(Lost(Repair("unreadable_argument", f"chunk {self._number}", why)))
         else:
             frames.append(ToolCallDelta(block=block, arguments=rest, whole=call.arguments.reordered))
         frames.append(BlockEnded(block))

@@ -1,11 +1,13 @@
 """Gemini's words and ours, as data."""
 
 from turnwise.vocab import FinishReason
+from turnwise.wire.finish_words import guess_reason
 
 # `Candidate.finishReason`. Sources: the `FinishReason` enums of the Gemini API reference, of Vertex AI's, and of the
 # official Python SDK. STOP is also what the API says when it called functions; the decoder looks at the calls too.
 # The numbers are the same enum as gRPC-style clients receive it (`enum-encoding=int`). From 6 on the two APIs count
-# differently (9 is SPII here and MALFORMED_FUNCTION_CALL there), so only what both agree on stands here.
+# differently (9 is SPII here and MALFORMED_FUNCTION_CALL there), so only what both agree on stands here:
+# those from 9 on are failures.
 FINISH_REASONS: dict[str, FinishReason] = {
     "STOP": FinishReason.STOP,
     "MAX_TOKENS": FinishReason.LENGTH,
@@ -34,6 +36,7 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "TOO_MANY_TOOL_CALLS": FinishReason.ERROR,
     "MISSING_THOUGHT_SIGNATURE": FinishReason.ERROR,
     "FINISH_REASON_UNSPECIFIED": FinishReason.CUT,
+    "0": FinishReason.CUT,
     "1": FinishReason.STOP,
     "2": FinishReason.LENGTH,
     "3": FinishReason.CONTENT_FILTER,
@@ -42,6 +45,10 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "6": FinishReason.CONTENT_FILTER,
     "7": FinishReason.CONTENT_FILTER,
     "8": FinishReason.CONTENT_FILTER,
+    "9": FinishReason.ERROR,
+    "10": FinishReason.ERROR,
+    "11": FinishReason.ERROR,
+    "12": FinishReason.ERROR,
 }
 
 # `promptFeedback.blockReason`: the prompt was refused, no candidate follows.
@@ -72,8 +79,8 @@ FINISH_WORDS: dict[FinishReason, str | None] = {
 
 
 def finish_of(word: str, *, called: bool) -> FinishReason:
-    """Our reason for Gemini's word. New words have so far meant blocks or failures, so an unknown one is an error."""
-    reason = FINISH_REASONS.get(word, FinishReason.ERROR)
+    """Our reason for Gemini's word; an unknown one is guessed."""
+    reason = FINISH_REASONS.get(word) or guess_reason(word)
     return FinishReason.TOOL_CALLS if called and reason is FinishReason.STOP else reason
 
 

@@ -3,6 +3,7 @@
 from types import MappingProxyType
 
 from turnwise.vocab import FinishReason
+from turnwise.wire.finish_words import guess_reason
 
 FINISH_REASONS = MappingProxyType(
     {
@@ -63,20 +64,6 @@ FINISH_REASONS = MappingProxyType(
     }
 )
 
-# For words that nobody documented: a part of the word -> its best sense.
-HINTS = (
-    ("length", FinishReason.LENGTH),
-    ("max", FinishReason.LENGTH),
-    ("limit", FinishReason.LENGTH),
-    ("tool", FinishReason.TOOL_CALLS),
-    ("function", FinishReason.TOOL_CALLS),
-    ("filter", FinishReason.CONTENT_FILTER),
-    ("safety", FinishReason.CONTENT_FILTER),
-    ("error", FinishReason.ERROR),
-    ("fail", FinishReason.ERROR),
-    ("cancel", FinishReason.ERROR),
-)
-
 # What our encoder writes for a reason whose own word is not of this family.
 WORDS = MappingProxyType(
     {
@@ -100,7 +87,7 @@ def finish_of(word: str, *, refused: bool) -> FinishReason:
     folded = word.casefold()
     reason = FINISH_REASONS.get(word) or FINISH_REASONS.get(folded)
     if reason is None:
-        reason = next((sense for hint, sense in HINTS if hint in folded), FinishReason.STOP)
+        reason = guess_reason(word)
     return FinishReason.REFUSAL if refused and reason is FinishReason.STOP else reason
 
 

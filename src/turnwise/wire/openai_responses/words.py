@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from turnwise.vocab import FinishReason
-from turnwise.wire.finish_words import says_nothing
+from turnwise.wire.finish_words import guess_reason, says_nothing
 from turnwise.wire.json_fields import Fields
 from turnwise.wire.openai_responses.fields import object_at, text_at
 
@@ -41,8 +41,8 @@ def status_word(response: Fields, *, otherwise: str = "completed") -> str:
 
 
 def finish_reason(word: str, *, has_calls: bool, has_refusal: bool) -> FinishReason:
-    """An unknown status is a cut one; an unknown reason for `incomplete` too."""
-    reason = FINISH_REASONS.get(word, FinishReason.CUT)
+    """An unknown reason for `incomplete` leaves the response cut, which the status says. An unknown status is guessed."""
+    reason = FINISH_REASONS.get(word) or (FinishReason.CUT if word.startswith("incomplete:") else guess_reason(word))
     if reason != FinishReason.STOP:
         return reason
     if has_calls:
