@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import os
 import stat
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -23,6 +24,9 @@ MAX_BYTES = 512 * 1024
 MAX_ROWS = 500  # of about 300 bytes; the oldest go first
 MAX_NAME = 200  # characters of a model; a longer one is not kept
 PRIVATE = 0o600
+LEFT_S = (
+    3600.0  # a file is written in milliseconds; one that is older and not in its place was left by a killed process
+)
 _USER: Callable[[], int] | None = getattr(
     os, "geteuid", None
 )  # Windows knows no owners by number: nothing is kept there
@@ -110,6 +114,7 @@ class KeptPrices:
         text = msgspec.json.encode(content)
         folder = self._path.parent
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _drop_left(folder)
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".prices-", delete=False) as file:  # private
             try:
                 file.write(_digest(text) + b"\n" + text)
@@ -118,6 +123,14 @@ class KeptPrices:
             except OSError:
                 Path(file.name).unlink(missing_ok=True)
                 raise
+
+
+def _drop_left(folder: Path) -> None:
+    """What a process wrote that was killed before it was done; one that lives takes a moment."""
+    for file in folder.glob(".prices-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - file.lstat().st_mtime > LEFT_S:
+                file.unlink()
 
 
 def _name(model: str, *, provider: str) -> str:

@@ -177,6 +177,12 @@ _FINDERS = {"bubblewrap": _bubblewrap, "landlock": _landlock, "none": _none}
 def _works(sandbox: Sandbox) -> bool:
     """Tried with all that a command gets: a namespace, a mount or a filter may each be forbidden (in containers, by policy)."""
     scratch = Scratch()
+    try:
+        scratch.root  # noqa: B018 (it is made on first use)
+    except OSError as error:  # it says nothing of the sandbox: to go without one would be wrong
+        raise CallerError(
+            f"no temporary folder can be made ({error.strerror or error}): make room, or set TMPDIR to another folder"
+        ) from None
     descriptors: tuple[int, ...] = ()
     try:
         wrapped = sandbox.wrap([shutil.which("true") or "/bin/true"], workspace=scratch.temporary, scratch=scratch)

@@ -1,13 +1,13 @@
 """The private folder of a run's commands: what they throw away, and what of their output was too long to show."""
 
-import shutil
-import tempfile
-import weakref
 from pathlib import Path
+
+from turnwise.drivers.private_folders import make_private_folder
 
 
 class Scratch:
-    """A folder for us alone, removed when nobody holds this object any more, at the latest when the process ends.
+    """A folder for us alone, removed when nobody holds this object any more, at the latest when the process ends; where that
+    was killed, at the next start.
 
     `temporary` is the commands' own; `outputs` is written by us and only read by them, `empty` is an empty file. Made on
     first use.
@@ -19,9 +19,7 @@ class Scratch:
     @property
     def root(self) -> Path:
         if self._root is None:
-            # Resolved: rules and mounts know real paths only.
-            self._root = Path(tempfile.mkdtemp(prefix="turnwise-")).resolve()
-            weakref.finalize(self, shutil.rmtree, self._root, ignore_errors=True)
+            self._root = make_private_folder(self, kind="run")
             self.temporary.mkdir()
             self.outputs.mkdir()
             self.empty.touch(mode=0o400)

@@ -4,8 +4,6 @@ import contextlib
 import itertools
 import os
 import shutil
-import tempfile
-import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -13,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.drivers.owners import our_name
+from turnwise.drivers.private_folders import make_private_folder
 from turnwise.drivers.workspace.disk import Attributes, Disk, Stamp, open_file, stamp_at
 from turnwise.drivers.workspace.staging import Change, apply, digest, remove_made
 
@@ -154,8 +153,7 @@ class FileChanges:
 
     def _root(self) -> Path:
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="turnwise-changes-"))
-            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+            self._folder = make_private_folder(self, kind="changes", clear=drop_temporaries)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self._folder.resolve()
 
@@ -217,6 +215,20 @@ def kept_changes(root: Path, *, disk: Disk) -> Iterator[KeptChange]:
             with contextlib.suppress(OSError, msgspec.DecodeError):
                 note = msgspec.json.decode((place / NOTE).read_bytes(), type=Note)
                 yield KeptChange(place, note=note, disk=disk)
+
+
+def drop_temporaries(root: Path) -> None:
+    """New contents that wait beside their places go, where a killed process left them and nobody will finish the change."""
+    hands = Disk()
+    for kept in kept_changes(root, disk=hands):
+        if kept.note.state not in {"done", "undone"}:
+            for file in kept.note.files:
+                drop_temporary(file, disk=hands)
+
+
+def drop_temporary(file: KeptFile, *, disk: Disk) -> None:
+    with contextlib.suppress(OSError), disk.folder(file.place.parent, base=file.root) as folder:
+        disk.remove(file.temporary, folder=folder)
 
 
 def drop_folders(note: Note, *, disk: Disk) -> None:

@@ -1,10 +1,21 @@
 """Finishing what a kill broke off."""
 
 import contextlib
+import shutil
+import time
 from pathlib import Path
 
 from turnwise.drivers.owners import is_alive
-from turnwise.drivers.workspace.changes import KeptFile, Note, content_at, drop_folders, kept_changes
+from turnwise.drivers.private_folders import NEW_S
+from turnwise.drivers.workspace.changes import (
+    NOTE,
+    KeptFile,
+    Note,
+    content_at,
+    drop_folders,
+    drop_temporary,
+    kept_changes,
+)
 from turnwise.drivers.workspace.disk import Disk
 from turnwise.drivers.workspace.staging import digest
 
@@ -18,6 +29,7 @@ def recover_changes(folder: Path, *, disk: Disk | None = None) -> tuple[str, ...
     if not folder.is_dir():
         return ()
     hands = disk or Disk()
+    _drop_unnoted(folder)
     told: list[str] = []
     for kept in list(kept_changes(folder.resolve(), disk=hands)):
         if kept.note.state in {"done", "undone"} or is_alive(kept.note.owner):
@@ -26,7 +38,7 @@ def recover_changes(folder: Path, *, disk: Disk | None = None) -> tuple[str, ...
             _holds(file, file.place.name, expected=file.after) for file in kept.note.files
         ):
             for file in kept.note.files:
-                _drop(file, disk=hands)
+                drop_temporary(file, disk=hands)
             drop_folders(kept.note, disk=hands)
             kept.given_up()
         else:
@@ -35,13 +47,22 @@ def recover_changes(folder: Path, *, disk: Disk | None = None) -> tuple[str, ...
     return tuple(told)
 
 
+def _drop_unnoted(folder: Path) -> None:
+    """What a process kept that was killed before it wrote what for; one that lives writes that within moments."""
+    for place in folder.iterdir():
+        with contextlib.suppress(OSError):
+            is_old = time.time() - place.lstat().st_mtime > NEW_S
+            if is_old and place.name.isdecimal() and not (place / NOTE).exists():
+                shutil.rmtree(place)
+
+
 def _finish(note: Note, *, disk: Disk) -> list[str]:
     """Roll a staged change forward; says what was done, nothing where it had been whole already."""
     late = [file for file in note.files if not _holds(file, file.place.name, expected=file.after)]
     names = ", ".join(f"`{file.shown}`" for file in note.files)
     if any(not _can_be_finished(file) for file in late):
         for file in note.files:
-            _drop(file, disk=disk)
+            drop_temporary(file, disk=disk)
         old = ", ".join(f"`{file.shown}`" for file in late)
         return [
             f"a change of {names} was broken off and cannot be finished, as something changed since: "
@@ -69,8 +90,3 @@ def _holds(file: KeptFile, name: str, *, expected: str | None) -> bool:
     except OSError:
         return False
     return (None if found is None else digest(found[0])) == expected
-
-
-def _drop(file: KeptFile, *, disk: Disk) -> None:
-    with contextlib.suppress(OSError), disk.folder(file.place.parent, base=file.root) as folder:
-        disk.remove(file.temporary, folder=folder)

@@ -1,12 +1,13 @@
 """The five incidents turnwise comes from: each with a naive loop, then with turnwise, against the same scripted provider."""
 
-import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from pathlib import Path
 
 import aiohttp
 import msgspec
 
+from turnwise.drivers.private_folders import private_folder
 from turnwise.drivers.workspace import workspace_tools
 from turnwise.faces.agent import Agent
 from turnwise.faces.cli.demo import naive
@@ -194,11 +195,15 @@ def agent_for(
     return Agent(model, tools=offered, base_url=base_url, max_steps=max_steps)
 
 
-def new_folder() -> tempfile.TemporaryDirectory[str]:
-    folder = tempfile.TemporaryDirectory(prefix="turnwise-demo-")
-    for name, text in FILES.items():
-        Path(folder.name, name).write_text(text)
-    return folder
+@contextlib.contextmanager
+def new_folder() -> Generator[str]:
+    """With the incidents' files, for as long as it is used."""
+    with private_folder(kind="demo") as private:
+        folder = private / "work"
+        folder.mkdir()
+        for name, text in FILES.items():
+            (folder / name).write_text(text)
+        yield str(folder)
 
 
 def tokens_received(lab: Lab) -> int:
