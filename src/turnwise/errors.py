@@ -5,7 +5,8 @@ TurnwiseError
 │   ├── UnknownModel       no such provider or family in `--model`
 │   ├── MissingKey         the provider wants a key and none was found
 │   ├── BadTool            a tool's signature or schema cannot be used
-│   └── NotARecording      a file given to `decode` is no stream of that family
+│   ├── NotARecording      a file given to `decode` is no stream of that family
+│   └── JournalFailed      the journal cannot be read or written: a full disk, another process, a damaged file
 ├── ProviderFault          the provider, or the way to it, failed; carries a `Fault` as data
 ├── ToolFault              a tool failed; inside a turn it becomes a result instead
 ├── ModelFault             the model did what it must not, and no recovery was left
@@ -41,6 +42,10 @@ class BadTool(CallerError):
 
 class NotARecording(CallerError):
     pass
+
+
+class JournalFailed(CallerError):
+    """Raised before a turn begins. A turn at hand ends with a result instead, whose stop reason is `journal_failed`."""
 
 
 class ProviderFault(TurnwiseError):

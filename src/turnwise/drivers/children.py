@@ -21,6 +21,7 @@ from turnwise.vocab import NO_USAGE, StopReason, Usage
 
 IDLE_S = 300.0  # as long as a person may take to answer
 ASKING_SLACK_S = 1.0  # an ask ends by its own deadline first
+NO_ANSWER = frozenset({StopReason.PROVIDER_FAILED, StopReason.WAITING, StopReason.JOURNAL_FAILED})
 OUR_SHARE = 0.9  # of the time that the parent gives a cancelled tool
 
 
@@ -144,7 +145,7 @@ class Minder:
             return result.text
         why = stopped or _ended(result)
         said = f"The sub-agent `{self._name}` did not finish ({why}). What it has:\n\n{result.text}"
-        if result.stop_reason in (StopReason.PROVIDER_FAILED, StopReason.WAITING) or stopped:
+        if result.stop_reason in NO_ANSWER or stopped:
             raise ToolFault(said)
         return said
 

@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, NoReturn, Self, get_args
@@ -27,7 +27,7 @@ from turnwise.drivers.clock import Clock
 from turnwise.drivers.ledger import LEAVES, LEDGER_PROGRAMS, LEDGER_SCHEMA, LedgerEntry, update_of, values_before
 from turnwise.drivers.ledger_queries import LedgerReader
 from turnwise.drivers.owners import is_alive, our_name
-from turnwise.errors import CallerError, TurnwiseBug
+from turnwise.errors import CallerError, JournalFailed, TurnwiseBug
 from turnwise.turn.commands import Purpose
 from turnwise.turn.config import TurnResult
 from turnwise.turn.events import Event
@@ -218,7 +218,8 @@ class _File:
 
 
 class TurnJournal:
-    """The pen of one turn. Writing after another process took the turn over raises CallerError.
+    """The pen of one turn. Writing raises JournalFailed where the file takes nothing more (a full disk), or another process
+    has taken the turn over. What could not be written waits for the next attempt.
 
     What has happened may wait for what comes next (`later`), so that a step costs two transactions and not five. Whoever
     holds the pen writes before anything is acted upon: before a request, a tool, a person or time is waited for.
@@ -258,7 +259,8 @@ class TurnJournal:
         was sent."""
         self._became[entry.number] = entry
         if self._has_ended:  # one that was left behind: nothing comes next
-            self.write()
+            with suppress(JournalFailed):  # nobody is left to be told
+                self.write()
 
     def _row_of(self, record: Record) -> "_EventRow":
         self._last_id += 1
@@ -276,7 +278,7 @@ class TurnJournal:
         self._waiting = []
         self._became = {}
         if not is_ours:
-            raise CallerError("another process has taken this turn over; this run ends here")
+            raise JournalFailed("another process has taken this turn over")
 
     def _execute(
         self, events: Sequence["_EventRow"], *, connection: sqlite3.Connection, leaves: LedgerEntry | None
@@ -310,16 +312,21 @@ class TurnJournal:
             )
 
     def abandon(self) -> None:
-        """The run ended by an exception: the turn is lost, and the session free for the next one. Does nothing after `close`."""
+        """The run ended by an exception: the turn is lost, and the session free for the next one, even if the file cannot say
+        so now (JournalFailed). Does nothing after `close`."""
         self._has_ended = True
         try:
             self.write()
         finally:
-            with self._file.statement() as connection:
-                connection.execute(
-                    "update turn set status = 'lost', finished = ? where id = ? and epoch = ? and status = 'running'",
-                    (self._clock.now(), self._turn_id, self._epoch),
-                )
+            try:
+                with self._file.statement() as connection:
+                    connection.execute(
+                        "update turn set status = 'lost', finished = ? where id = ? and epoch = ? and status = 'running'",
+                        (self._clock.now(), self._turn_id, self._epoch),
+                    )
+            except JournalFailed:
+                self.journal.leave(self._turn_id)
+                raise
 
 
 _EventRow = tuple[int, str, str, float, str, int]
@@ -336,6 +343,7 @@ class Journal:
     def __init__(self, file: _File, *, clock: Clock) -> None:
         self._file = file
         self._clock = clock
+        self._left: set[str] = set()  # turns of this process that have ended, whatever the file says
 
     @classmethod
     def open(cls, path: Path | str | None, *, clock: Clock, synchronous: Literal["normal", "full"] = "normal") -> Self:
@@ -392,10 +400,10 @@ class Journal:
                 " values (?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set updated = excluded.updated",
                 (session_id, str(folder), title, now, now, *(parent or (None, None))),
             )
-            for (owner,) in connection.execute(
-                "select owner from turn where session = ? and status = 'running'", (session_id,)
+            for running, owner in connection.execute(
+                "select id, owner from turn where session = ? and status = 'running'", (session_id,)
             ).fetchall():
-                if is_alive(owner):
+                if running not in self._left and is_alive(owner):
                     raise CallerError(
                         f"session `{session_id}` is running already ({owner}): wait for it, or start a new session"
                     )
@@ -409,6 +417,10 @@ class Journal:
                 (turn_id, session_id, our_name(), now),
             ).fetchone()
         return TurnJournal(self._file, journal=self, turn_id=turn_id, number=number, epoch=1, clock=self._clock)
+
+    def leave(self, turn_id: str) -> None:
+        """Nobody works on that turn any more, though the file may still call it running."""
+        self._left.add(turn_id)
 
     def sessions(self, *, limit: int = 100) -> list[SessionRow]:
         """The latest first, without those of sub-agents."""
@@ -602,11 +614,11 @@ def _raise_explained(error: sqlite3.Error, path: Path | None = None) -> NoReturn
         case sqlite3.OperationalError():
             text = str(error)
             if "locked" in text or "busy" in text:
-                raise CallerError(f"{name} is held by another process for more than {BUSY_S:g} s") from None
-            raise CallerError(f"{name} cannot be used: {text}") from None
+                raise JournalFailed(f"{name} is held by another process for more than {BUSY_S:g} s") from None
+            raise JournalFailed(f"{name} cannot be used: {text}") from None
         case sqlite3.ProgrammingError() | sqlite3.IntegrityError() | sqlite3.InterfaceError():
             raise TurnwiseBug(f"{name}: {error}") from error
         case _:
-            raise CallerError(
+            raise JournalFailed(
                 f"{name} is damaged or no SQLite file ({error}): move it away, or set TURNWISE_STATE_DIR to another folder"
             ) from None

@@ -1,6 +1,7 @@
 """The loop: do what the turn orders, write down what happened, ask again."""
 
 import asyncio
+import contextlib
 import inspect
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -36,7 +37,7 @@ from turnwise.drivers.watching import (
     Watch,
     Watchers,
 )
-from turnwise.errors import CallerError
+from turnwise.errors import CallerError, JournalFailed
 from turnwise.rules.limits import wall_time_s
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import (
@@ -53,7 +54,7 @@ from turnwise.turn.commands import (
     Wait,
 )
 from turnwise.turn.config import TurnConfig, TurnResult
-from turnwise.turn.endings import has_lost
+from turnwise.turn.endings import has_lost, unrecorded
 from turnwise.turn.events import (
     Event,
     HookOutcome,
@@ -72,7 +73,7 @@ from turnwise.turn.events import (
 )
 from turnwise.turn.machine import Turn
 from turnwise.turn.retrying import LOST_PIECE
-from turnwise.vocab import FinishReason, Message, Text, ToolCall, ToolResult
+from turnwise.vocab import FinishReason, Message, StopReason, Text, ToolCall, ToolResult
 from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 
@@ -83,6 +84,7 @@ Doable = PrepareStep | RunHooks | SendRequest | CheckOutput | InspectCalls | Ask
 HookRunner = Callable[[RunHooks], Awaitable[Sequence[HookOutcome]]]
 """Runs the user's hooks of one point, within their deadlines."""
 InterruptKind = Literal["cancel", "deadline"]
+EndKind = Literal["cancel", "deadline", "journal"]
 
 # A cancelled command settles within half a second (tools.SETTLE_S); after this it is left behind. Promise wait:cancel.
 SETTLE_S = 0.9
@@ -173,9 +175,9 @@ class Runner:
     ) -> TurnResult:
         """Run one turn to its end. `earlier` are the messages of the session's earlier turns, or what these carry on.
 
-        A provider's failure is in the result. Raises CallerError for a configuration that cannot work or a journal that
-        cannot be written, and what `prepare_step` raises. If the task is cancelled, the turn is journalled as cancelled,
-        and the CancelledError goes on.
+        A provider's failure is in the result, and so is a journal that cannot be written any more. Raises CallerError for a
+        configuration that cannot work or a journal that takes no beginning of the turn, and what `prepare_step` raises. If the
+        task is cancelled, the turn is journalled as cancelled, and the CancelledError goes on.
         """
         if self._running is not None:
             raise CallerError("this runner is in the middle of a turn: await it, or make another runner")
@@ -187,7 +189,8 @@ class Runner:
             self.result = running.result
             self._running = None
             if journal is not None:
-                journal.abandon()
+                with contextlib.suppress(JournalFailed):  # said already, by the result or by what is being raised
+                    journal.abandon()
 
     def interrupt(self, kind: InterruptKind = "cancel") -> None:
         """End the turn at hand soon: streams are closed, tools cancelled, and the result says so. Without one, nothing.
@@ -221,7 +224,8 @@ class _Running:
         self._watchers = Watchers(means.watch, feed=means.feed)
         self._tell = self._watchers.tell
         self._journal = journal
-        self._interrupted: asyncio.Future[InterruptKind] = asyncio.get_running_loop().create_future()
+        self._interrupted: asyncio.Future[EndKind] = asyncio.get_running_loop().create_future()
+        self._unrecorded = ""  # why the journal cannot be written any more
         self._tool_run: ToolRun | None = None
         self._exchange: Exchange | None = None
         self._addressing = Addressing(means.endpoint)
@@ -258,7 +262,7 @@ class _Running:
         self.result: TurnResult | None = None
         self._unanswered: dict[str, ToolCall] = {}  # calls whose result the watcher has not seen, by id
 
-    def interrupt(self, kind: InterruptKind) -> None:
+    def interrupt(self, kind: EndKind) -> None:
         if not self._interrupted.done():
             self._is_stopping = True
             self._interrupted.set_result(kind)
@@ -268,7 +272,12 @@ class _Running:
         if self._turn is None or self._turn.result is not None or self._interrupted.done():
             return False
         event = self._stamp(MessageArrived(message=message))
-        self._write(event)
+        try:
+            self._write(event)
+        except JournalFailed as failed:
+            self._unrecorded = str(failed)
+            self.interrupt("journal")
+            return False
         self._turn.receive(event)
         return True
 
@@ -310,6 +319,9 @@ class _Running:
         except asyncio.CancelledError:
             self._end(turn, kind="cancel")
             raise
+        except JournalFailed as failed:
+            self._unrecorded = str(failed)
+            return self._end(turn, kind="journal")
         return self._end(turn, kind=self._interrupted.result() if self._interrupted.done() else "cancel")
 
     async def _work(self, turn: Turn) -> None:
@@ -351,22 +363,40 @@ class _Running:
         """In a task of its own: what it sets in context variables ends with it."""
         return await asyncio.create_task(self._do(command))
 
-    def _end(self, turn: Turn, *, kind: InterruptKind) -> TurnResult:
+    def _end(self, turn: Turn, *, kind: EndKind) -> TurnResult:
         """A command that is still at hand is cut short; whatever of it goes on all the same counts for nothing."""
         self._is_over = True
         if not isinstance(self._command, FinishTurn):
             event = self._cut_short(kind, command=self._command)
-            self._write(event)
+            try:
+                if event.kind != "journal":
+                    self._write(event)
+            except JournalFailed as failed:
+                self._unrecorded = str(failed)
+                event = msgspec.structs.replace(event, kind="journal")
+            if event.kind == "journal":
+                event = msgspec.structs.replace(event, why=self._unrecorded)
             self._command = turn.receive(event)
             self._tell_answered(turn)
         assert isinstance(self._command, FinishTurn), "an interrupt ends the turn"
-        result = self.result = self._command.result
-        if self._journal is not None:
-            self._journal.close(result)
+        result = self.result = self._recorded(self._command.result)
         self._tell(TurnFinished(result))
         return result
 
-    def _cut_short(self, kind: InterruptKind, *, command: Command) -> Interrupted:
+    def _recorded(self, result: TurnResult) -> TurnResult:
+        """The result, which the journal has; or what there is of it where the journal cannot be written.
+
+        Of a turn that its journal failed nothing more is written: the session finds it as one that was left.
+        """
+        if self._journal is None or result.stop_reason is StopReason.JOURNAL_FAILED:
+            return result
+        try:
+            self._journal.close(result)
+        except JournalFailed as failed:
+            return unrecorded(result, why=str(failed))
+        return result
+
+    def _cut_short(self, kind: EndKind, *, command: Command) -> Interrupted:
         """With what there is of the command at hand: results, calls that have begun, text that has arrived."""
         match command:
             case RunTools() if self._tool_run is None:
@@ -574,7 +604,8 @@ class _Running:
         """Of what follows from an event that may not be written yet; a watcher may be slow."""
         if self._watchers.are_there:
             if self._journal is not None:
-                self._journal.write()
+                with contextlib.suppress(JournalFailed):  # what comes next is tried too, and is not done without it
+                    self._journal.write()
             self._tell(seen)
 
     def _enter_step(self, step: int) -> None:

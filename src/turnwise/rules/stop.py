@@ -22,6 +22,7 @@ OUTCOMES = (
     Outcome(StopReason.WAITING, False, 4),
     Outcome(StopReason.REFUSED, False, 5),
     Outcome(StopReason.PROVIDER_FAILED, False, 6),
+    Outcome(StopReason.JOURNAL_FAILED, False, 7),
     Outcome(StopReason.CANCELLED, False, 130),
 )
 

@@ -6,7 +6,9 @@ import msgspec
 
 from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.last_step import NOT_RUN_LAST_STEP
+from turnwise.turn.config import TurnResult
 from turnwise.turn.continuing import NOT_RUN_CONTINUING
+from turnwise.turn.events import Interrupted
 from turnwise.vocab import (
     LOST_CONTENT,
     Fault,
@@ -38,18 +40,27 @@ LOST = (
 INTERRUPTED = {
     "cancel": "Cancelled by the user before a result was there. The tool may have run in part.",
     "deadline": "The turn's time was up before a result was there. The tool may have run in part.",
+    "journal": "The run's journal failed before a result was there. The tool may have run in part.",
 }
 NOT_STARTED = {
     "cancel": "Not run: cancelled by the user before this call had started.",
     "deadline": "Not run: the turn's time was up before this call had started.",
+    "journal": "Not run: the run's journal failed, and nothing runs that cannot be recorded.",
     "lost": "Not run: the run was interrupted before this call had started.",
 }
 ENDED = {
     "cancel": (StopReason.CANCELLED, "The turn was cancelled before there was an answer."),
     "deadline": (StopReason.TIME_LIMIT, "The turn's time was up before there was an answer."),
+    "journal": (
+        StopReason.JOURNAL_FAILED,
+        "The turn ended before there was an answer, because it could not be recorded",
+    ),
 }
 # Results that no tool has returned and that say nothing about the work: an answer of ours does not list them.
 SAY_NOTHING = frozenset({NOT_RUN_LAST_STEP, NOT_RUN_REFUSED, NOT_RUN_FAULT, NOT_RUN_CONTINUING, *NOT_STARTED.values()})
+
+
+NOT_RECORDED = "not_recorded"
 
 
 class Checking(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +106,26 @@ def in_call_order(
 def why_failed(fault: Fault) -> str:
     status = f" ({fault.status})" if fault.status is not None else ""
     return f"The provider failed{status}, {fault.kind}: {fault.message or 'it did not say why'}"
+
+
+def why_interrupted(event: Interrupted) -> tuple[StopReason, str]:
+    """The stop reason, and a sentence for the answer."""
+    stop_reason, said = ENDED[event.kind]
+    return stop_reason, f"{said}: {event.why}." if event.why else said
+
+
+def unrecorded(result: TurnResult, *, why: str) -> TurnResult:
+    """The result of a turn whose end the journal does not hold: nobody can go on from it, so it is not complete, and no call
+    waits. Its text stays: the answer may be whole."""
+    return msgspec.structs.replace(
+        result,
+        text=result.text if result.text.strip() else f"The turn could not be recorded: {why}.",
+        stop_reason=StopReason.JOURNAL_FAILED,
+        complete=False,
+        pending=(),
+        asks=(),
+        repairs=(*result.repairs, Repair(NOT_RECORDED, "journal", why)),
+    )
 
 
 def refused_text(response: Response, *, refusal: str, text: str) -> tuple[str, bool]:

@@ -133,17 +133,19 @@ class WaitOver(msgspec.Struct, frozen=True, kw_only=True, tag="wait_over", omit_
 
 
 class Interrupted(msgspec.Struct, frozen=True, kw_only=True, tag="interrupted", omit_defaults=True):
-    """Accepted in every waiting state. After `cancel` and `deadline` the turn ends; calls at hand get a result that says
-    so. `results` holds those that had finished, `started` the ids of the calls that had begun (None in journals that do not
+    """Accepted in every waiting state. The turn ends, and calls at hand get a result that says so. `journal`: what happens
+    cannot be recorded any more, and `why`; this event is not recorded either, so the journal shows a turn that was left.
+    `results` holds those that had finished, `started` the ids of the calls that had begun (None in journals that do not
     say), `partial` what had arrived of the response that was waited for. A request that was at hand and not yet `sent` does not
     count."""
 
-    kind: Literal["cancel", "deadline"]
+    kind: Literal["cancel", "deadline", "journal"]
     results: tuple[ToolResult, ...] = ()
     started: tuple[str, ...] | None = None
     partial: Response | None = None
     sent: bool = True
     children: tuple[ChildReport, ...] = ()
+    why: str = ""
 
 
 Event = (

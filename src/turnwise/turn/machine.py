@@ -14,9 +14,9 @@ from turnwise.turn.checks import check_config
 from turnwise.turn.commands import CheckOutput, Command, FinishTurn, RunHooks, SendRequest
 from turnwise.turn.continuing import Settled, ate_all, begin, go_on, roomier
 from turnwise.turn.endings import (
-    ENDED,
     INTERRUPTED,
     LOST,
+    NOT_RECORDED,
     NOT_RUN_FAULT,
     NOT_RUN_REFUSED,
     NOT_STARTED,
@@ -26,6 +26,7 @@ from turnwise.turn.endings import (
     answer_text,
     has_lost,
     refused_text,
+    why_interrupted,
 )
 from turnwise.turn.events import (
     Asked,
@@ -393,5 +394,7 @@ class Turn(Scripting, kw_only=True):
         else:
             self.pending = ()
             self._close_calls((), missing=NOT_STARTED[event.kind])
-        stop_reason, why = ENDED[event.kind]
+        if event.kind == "journal":
+            self._repair(NOT_RECORDED, "journal", event.why)
+        stop_reason, why = why_interrupted(event)
         return self._finish(stop_reason, text=self._local_answer(why, arrived=arrived), local=True)

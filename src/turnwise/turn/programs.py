@@ -25,6 +25,7 @@ LEFT_FOR_LATER = (
 ENDED_BY = {
     "cancel": "Cancelled by the user in the middle of this program.",
     "deadline": "The turn's time was up in the middle of this program.",
+    "journal": "The run's journal failed in the middle of this program.",
     "lost": "The run was interrupted in the middle of this program.",
 }
 

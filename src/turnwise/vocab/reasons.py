@@ -30,6 +30,7 @@ class StopReason(StrEnum):
     CANCELLED = "cancelled"
     REFUSED = "refused"
     PROVIDER_FAILED = "provider_failed"
+    JOURNAL_FAILED = "journal_failed"
 
 
 class FaultKind(StrEnum):

@@ -1,5 +1,6 @@
 """One clear line and an exit code for what can go wrong before, beside or after a run."""
 
+import contextlib
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -28,7 +29,8 @@ class Failure(click.ClickException):
 def complain(message: str) -> None:
     """One line on standard error, whoever wrote the text."""
     line = " ".join(clean(message).split())
-    print(f"{style('turnwise:', 'red', 'bold', stream=sys.stderr)} {line}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # nobody can be told; the exit code still says it
+        print(f"{style('turnwise:', 'red', 'bold', stream=sys.stderr)} {line}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ Examples:
   turnwise decode recorded.sse --family openai_chat
 
 Exit codes of `run`: 0 answered and complete, 2 usage, 3 answered but not complete, 4 waiting, 5 refused,
-6 provider failed, 130 cancelled."""
+6 provider failed, 7 journal failed, 130 cancelled."""
 
 
 class LazyGroup(click.Group):

@@ -14,6 +14,7 @@ from turnwise.faces.cli.asks import TerminalApprover
 from turnwise.faces.cli.events import Denied, JsonLines
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.terminal import Terminal
+from turnwise.faces.cli.text import many
 from turnwise.faces.cli.workplace import Workplace
 from turnwise.faces.results import RunResult
 from turnwise.rules.permissions import Policy
@@ -145,13 +146,27 @@ async def run_turn(
         options = {**options, "approvals": [*options.get("approvals", ()), *answers]}
     with stop.heeded():
         result = await agent.run(prompt, **{**options, "watch": seeing})
-    if seeing.error is not None:
-        raise seeing.error
+    with what_was_sent(result):
+        if seeing.error is not None:
+            raise seeing.error
     return Ran(
         result=result,
         denied=tuple(seeing.denied),
         policy=place.policy if approver is None else approver.policy,
     )
+
+
+@contextmanager
+def what_was_sent(result: RunResult) -> Generator[None]:
+    """An output that cannot be written (a full disk) hides the result: the complaint says what had been sent. Raises OSError."""
+    try:
+        yield
+    except BrokenPipeError:  # the reader has gone, and wants to know no more
+        raise
+    except OSError as error:
+        kept = f" (session {result.session[-8:]})" if result.session else ""
+        why = f"{error.strerror or error}; {many(result.requests, 'request')} had been sent{kept}"
+        raise OSError(error.errno, why, error.filename) from None
 
 
 async def _ask_again(asks: Sequence[OneAsk], *, approver: TerminalApprover | None, within_s: float) -> list[Approval]:

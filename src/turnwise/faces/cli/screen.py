@@ -306,6 +306,8 @@ def describe_end(result: RunResult) -> str:
             return "refused"
         case StopReason.PROVIDER_FAILED:
             return f"the provider failed: {remedy(result.fault)}"
+        case StopReason.JOURNAL_FAILED:
+            return "not recorded: the journal could not be written, so the session does not hold this turn's end"
         case StopReason.ANSWERED:
             return "answered from incomplete data"
         case other:

@@ -1,5 +1,6 @@
 """What `turnwise run` does: one prompt, one turn, in one folder."""
 
+import contextlib
 import os
 import sys
 from collections import Counter
@@ -17,7 +18,7 @@ from turnwise.faces.agent import RunOptions
 from turnwise.faces.cli.events import Denied, JsonLines
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import decide, pending_asks
-from turnwise.faces.cli.running import Face, run_turn
+from turnwise.faces.cli.running import Face, run_turn, what_was_sent
 from turnwise.faces.cli.screen import Screen, outcome_line
 from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.text import clean, many, shortened, style
@@ -86,13 +87,14 @@ def run_prompt(
         finally:
             face.close()
         result = ran.result
-        if isinstance(face, JsonLines):
-            face.finish(result, denied=ran.denied)
-        else:
-            misfit = output_type is not None and result.output is None and not result.pending
-            show_end(result, seconds=clock.monotonic() - began, misfit=misfit)
-        if not attended:
-            note_denied(ran.denied)
+        with what_was_sent(result):
+            if isinstance(face, JsonLines):
+                face.finish(result, denied=ran.denied)
+            else:
+                misfit = output_type is not None and result.output is None and not result.pending
+                show_end(result, seconds=clock.monotonic() - began, misfit=misfit)
+            if not attended:
+                note_denied(ran.denied)
     return exit_code(result.stop_reason, complete=result.complete)
 
 
@@ -176,4 +178,6 @@ def read_schema(file: str | None) -> object:
 
 
 def note(line: str) -> None:
-    click.echo(line, err=True, color=True)
+    """Below the answer, which is out by then: where standard error cannot be written, the exit code says enough."""
+    with contextlib.suppress(OSError):
+        click.echo(line, err=True, color=True)

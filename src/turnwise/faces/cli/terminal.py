@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.history import History
     from prompt_toolkit.input import Input
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.key_binding.key_processor import KeyPressEvent
@@ -126,14 +127,12 @@ class Terminal:
 
     def _main_prompt(self) -> "PromptSession[str]":
         from prompt_toolkit import PromptSession
-        from prompt_toolkit.history import FileHistory, InMemoryHistory
 
         input, output = self._ends()
-        history = InMemoryHistory() if self._history is None else FileHistory(_private(self._history))
         self._main = PromptSession(
             input=input,
             output=output,
-            history=history,
+            history=_history_in(self._history),
             multiline=True,
             prompt_continuation="  ",
             key_bindings=_keys_of_text(),
@@ -227,6 +226,21 @@ def _keys_of_text() -> "KeyBindings":
         event.current_buffer.insert_text("\n")
 
     return keys
+
+
+def _history_in(path: Path | None) -> "History":
+    """Kept in that file, as far as it can be written: a full disk ends nobody's session."""
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+    class KeptHistory(FileHistory):
+        def store_string(self, string: str) -> None:
+            with contextlib.suppress(OSError):
+                super().store_string(string)
+
+    with contextlib.suppress(OSError):
+        if path is not None:
+            return KeptHistory(_private(path))
+    return InMemoryHistory()
 
 
 def _private(path: Path) -> str:
