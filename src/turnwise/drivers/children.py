@@ -8,6 +8,8 @@ has and why it ended. What it spent is reported even if it was cancelled.
 import asyncio
 from collections.abc import Awaitable, Sequence
 
+import msgspec
+
 from turnwise.drivers.approvals import Approver, Asking
 from turnwise.drivers.clock import Clock, Overdue, Watchdog, wait_for_task
 from turnwise.drivers.runner import Runner
@@ -16,13 +18,32 @@ from turnwise.drivers.watching import ChildSeen, RequestFinished, RequestStarted
 from turnwise.errors import ToolFault
 from turnwise.rules.pricing import add
 from turnwise.turn.approvals import Approval
-from turnwise.turn.config import ChildReport, TurnResult
+from turnwise.turn.config import ChildReport, TurnConfig, TurnResult
 from turnwise.vocab import NO_USAGE, StopReason, Usage
 
 IDLE_S = 300.0  # as long as a person may take to answer
 ASKING_SLACK_S = 1.0  # an ask ends by its own deadline first
 NO_ANSWER = frozenset({StopReason.PROVIDER_FAILED, StopReason.WAITING, StopReason.JOURNAL_FAILED})
 OUR_SHARE = 0.9  # of the time that the parent gives a cancelled tool
+
+
+def as_child(config: TurnConfig, *, order: ChildOrder) -> TurnConfig:
+    """The configuration of the turn that `order` starts: within what its parent grants, and attended only if somebody is."""
+    limits, place, policy = config.limits, order.place, config.policy
+    if order.grant is not None:
+        limits = order.grant if limits is None else limits | order.grant
+    if policy is not None and order.approver is None:
+        policy = msgspec.structs.replace(policy, attended=False)
+    return msgspec.structs.replace(
+        config,
+        limits=limits,
+        max_subagents=_smaller(config.max_subagents, None if place is None else place.subagents),
+        policy=policy,
+    )
+
+
+def _smaller(own: int | None, granted: int | None) -> int | None:
+    return min([most for most in (own, granted) if most is not None], default=None)
 
 
 class Minder:
@@ -36,7 +57,6 @@ class Minder:
         self._idle_s = idle_s
         self._requests = 0
         self._usage: Usage = NO_USAGE
-        self._below: dict[str, ChildReport] = {}
         self._dog: Watchdog | None = None
         self._asking: list[float] = []  # when each ask at hand ends by itself
         self.path = (*order.path, name)
@@ -74,16 +94,22 @@ class Minder:
     def _saw(self, seen: Seen) -> None:
         if self._dog is not None:
             self._dog.renew()
+        self._count(seen)
+        if self._order.watch is not None:
+            inner = seen if isinstance(seen, ChildSeen) else ChildSeen(self._order.call.id, self.path, seen)
+            self._order.watch(inner)
+
+    def _count(self, seen: Seen) -> None:
+        """What was spent, by sub-agents of its own as well: it counts if the child does not come to an end."""
         match seen:
             case RequestStarted():
                 self._requests += 1
             case RequestFinished(response=response) if response is not None and response.usage is not None:
                 self._usage += response.usage
+            case ChildSeen(seen=inner):
+                self._count(inner)
             case _:
                 pass
-        if self._order.watch is not None:
-            inner = seen if isinstance(seen, ChildSeen) else ChildSeen(self._order.call.id, self.path, seen)
-            self._order.watch(inner)
 
     async def run(self, runner: Runner, turn: Awaitable[TurnResult]) -> str:
         """The child's answer, or what it has and why it ended. Raises ToolFault where it has nothing to say for itself."""
@@ -124,9 +150,11 @@ class Minder:
         """What it spent, its own children's part included."""
         children = () if result is None else result.children
         requests, usage = (self._requests, self._usage) if result is None else (result.requests, result.usage)
+        subagents = len(children)
         charged_usd = None if result is None else result.charged_usd
         for child in children:
             requests, usage = requests + child.requests, usage + child.usage
+            subagents += child.subagents
             known_usd = child.charged_usd
             charged_usd = None if charged_usd is None or known_usd is None else add(charged_usd, known_usd)
         self._order.report(
@@ -137,6 +165,7 @@ class Minder:
                 requests=requests,
                 usage=usage,
                 charged_usd=charged_usd,
+                subagents=subagents,
             )
         )
 

@@ -24,7 +24,18 @@ MOST_USD = Decimal(1_000_000)
 MOST_USD_PLACES = 12  # as fine as prices may be
 MOST = 10**12  # of requests, tokens, seconds: the journal cannot hold what is not finite
 # What a project may lower and not raise: a folder from elsewhere must not spend what the user would not.
-CAPS = frozenset({"max_steps", "max_requests", "max_tokens", "max_cost", "max_time", "max_output_tokens"})
+CAPS = frozenset(
+    {
+        "max_steps",
+        "max_requests",
+        "max_tokens",
+        "max_cost",
+        "max_time",
+        "max_output_tokens",
+        "max_subagents",
+        "max_subagent_requests",
+    }
+)
 # What people may look for in a file, and why it is not there.
 NOT_IN_A_FILE = {
     "base_url": "a file cannot say where your key goes: give --base-url, or set TURNWISE_BASE_URL",
@@ -56,7 +67,8 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one source says of a run; None is not said. `max_time` is in seconds, `max_cost` in US dollars,
-    `max_tokens` counts all requests of a turn, `max_output_tokens` one response."""
+    `max_tokens` counts all requests of a turn, `max_output_tokens` one response; `max_subagents` and
+    `max_subagent_requests` are those of a turn's whole tree."""
 
     model: str | None = None
     max_steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)] | None = None
@@ -65,6 +77,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_cost: Decimal | None = None
     max_time: Annotated[float, msgspec.Meta(gt=0, le=MOST)] | None = None
     max_output_tokens: Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None = None
+    max_subagents: Annotated[int, msgspec.Meta(ge=0, le=MOST)] | None = None
+    max_subagent_requests: Annotated[int, msgspec.Meta(ge=0, le=MOST)] | None = None
     model_limits: dict[str, LimitRow] = {}
 
 

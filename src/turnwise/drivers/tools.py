@@ -18,6 +18,7 @@ from turnwise.drivers.threads import in_thread, is_async
 from turnwise.drivers.tool_output import error_result, failure_of, result_of
 from turnwise.drivers.watching import Seen
 from turnwise.rules.limits import Limit
+from turnwise.rules.subagents import Place
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ChildReport, ToolOffer
 from turnwise.vocab import ToolCall, ToolResult
@@ -36,7 +37,8 @@ _abandoned: set[asyncio.Task[None]] = set()
 
 
 class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sub-agent is started with. `grant` is its share of the parent's limits (None: nothing limits it), `timeout_s` the
+    """What a sub-agent is started with. `grant` is its share of the parent's limits (None: nothing limits it), `place` its part
+    of the bounds on the tree, `timeout_s` the
     seconds that it may take, `settle_s` those that it has to end in when it is cancelled. `path` names the sub-agents that lead
     to the one that calls; `approver`, `watch`, `ledger` and `journal` are its parent's. `report` is told what was spent,
     always."""
@@ -53,6 +55,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     report: Callable[[ChildReport], None]
     ledger: Ledger | None = None
     journal: Journal | None = None
+    place: Place | None = None
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +175,7 @@ class ToolRun:
                     call=planned.call,
                     arguments=arguments,
                     grant=planned.grant,
+                    place=planned.place,
                     timeout_s=planned.timeout_s,
                     settle_s=self._settle_s,
                     parent_turn=around.turn_id,

@@ -12,7 +12,7 @@ import msgspec
 
 from turnwise.drivers.approvals import Approver
 from turnwise.drivers.catalogue import find_limits, limits_over
-from turnwise.drivers.children import Minder
+from turnwise.drivers.children import Minder, as_child
 from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.endpoints import Endpoint
@@ -41,6 +41,7 @@ from turnwise.rules.pricing import PriceRow
 from turnwise.rules.projection import can_project
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.shares import least_of
+from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.turn.approvals import Approval
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import PrepareStep
@@ -48,6 +49,7 @@ from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, Fallback, Recover
 from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.turn.snapshot import SessionSoFar, fold_session
 from turnwise.vocab import File, Message, Settings, StopReason, Text, ToolChoice, ToolResult
+from turnwise.wire.profiles import Profile
 
 Prompt = str | Sequence[str | Text | File] | Message
 """What a run begins with: a text, texts and files in order, or a whole message."""
@@ -81,6 +83,8 @@ class RunOptions(TypedDict, total=False):
     parallel_tool_calls: bool
     max_steps: int
     limits: Limit | None
+    max_subagents: int | None
+    max_subagent_requests: int | None
     settings: Settings
     recover: Recover
     output_type: object
@@ -110,9 +114,11 @@ class Agent:
     neither. `policy` are permission rules: they allow, deny, or ask `approver` about a call, whose paths and commands `inspect`
     finds out; what nobody answers in time is denied. `hooks` see calls, results and requests, and may change or deny them.
     `agents` are those that the model may hand tasks to (a tool `task`), by name and with their `description`; they draw on this
-    agent's limits and nest `max_depth` deep. `batch_hint` adds a sentence to the instructions: that calls which do not depend on
-    each other are asked for together. `script` offers a tool in which the model writes a small program that calls the
-    other tools, within `script_limits`: one request then runs many calls; `auto` offers it where the plan bills by the request.
+    agent's limits and nest `max_depth` deep. A run starts at most `max_subagents` of them, theirs included, and all of them
+    together make at most `max_subagent_requests` requests; None lifts a bound. `batch_hint` adds
+    a sentence to the instructions: that calls which do not depend on each other are asked for together. `script` offers a tool
+    in which the model writes a small program that calls the other tools, within `script_limits`: one request then runs many
+    calls; `auto` offers it where the plan bills by the request.
     `model_limits` stand over what is known of the model, figure by figure, `prices`
     over what is known of its price.
 
@@ -130,6 +136,8 @@ class Agent:
         settings: Settings = Settings(),  # noqa: B008 (frozen)
         max_steps: int = MAX_STEPS,
         limits: Limit | None = None,
+        max_subagents: int | None = MAX_SUBAGENTS,
+        max_subagent_requests: int | None = MAX_SUBAGENT_REQUESTS,
         recover: Recover = "continue",
         retry: RetryPolicy = RetryPolicy(),  # noqa: B008 (frozen)
         fallbacks: Sequence[str] = (),
@@ -200,6 +208,8 @@ class Agent:
             stream=stream,
             max_steps=max_steps,
             limits=limits,
+            max_subagents=max_subagents,
+            max_subagent_requests=max_subagent_requests,
             recover=recover,
             retry=retry,
             fallbacks=tuple([_fallback(name, profile=profile.name) for name in fallbacks]),
@@ -210,14 +220,10 @@ class Agent:
             script_limits=script_limits,
             policy=policy,
             hooks=self._hooks.points,
-            family=profile.family,
-            profile=profile.name,
-            accepts_prefill=profile.accepts_prefill,
-            default_max_tokens=profile.sent_max_tokens,
-            tool_choice_none=profile.tool_choice_none,
             base_url="".join((base_url or "").partition("?")[:2]),
             api_key_env=api_key_env or "",
         )
+        config = _at_endpoint(config, profile=profile)
         self._config = config if allow_hint is None else msgspec.structs.replace(config, allow_hint=allow_hint)
 
     async def __aenter__(self) -> "Agent":
@@ -351,20 +357,11 @@ class Agent:
             clock=self._clock,
             idle_s=self._config.deadlines.child_idle_s,
         )
-        limits = self._config.limits
         tools = self._with_script(self._tools)
-        if order.grant is not None:
-            limits = order.grant if limits is None else limits | order.grant
         config = self._config_of_run(
-            {"limits": limits},
-            tools=tools,
-            output=self._output,
-            prepares=self._prepare_step is not None,
-            session_id=session_id,
+            {}, tools=tools, output=self._output, prepares=self._prepare_step is not None, session_id=session_id
         )
-        config = await self._priced(config)
-        if minder.approver is None and config.policy is not None:
-            config = msgspec.structs.replace(config, policy=msgspec.structs.replace(config.policy, attended=False))
+        config = await self._priced(as_child(config, order=order))
         started = TurnStarted(config=config, input=(Message("user", (Text(prompt),)),))
         pen = None
         # whoever reads the parent's journal finds what was spent there
@@ -422,6 +419,8 @@ class Agent:
             settings=options.get("settings", config.settings),
             max_steps=options.get("max_steps", config.max_steps),
             limits=options.get("limits", config.limits),
+            max_subagents=options.get("max_subagents", config.max_subagents),
+            max_subagent_requests=options.get("max_subagent_requests", config.max_subagent_requests),
             recover=options.get("recover", config.recover),
             prepares_steps=prepares,
         )
@@ -497,6 +496,18 @@ class Agent:
         from turnwise.drivers.aiohttp_transport import AiohttpTransport
 
         return await stack.enter_async_context(AiohttpTransport())
+
+
+def _at_endpoint(config: TurnConfig, *, profile: Profile) -> TurnConfig:
+    """With the facts of the endpoint's profile that rules need."""
+    return msgspec.structs.replace(
+        config,
+        family=profile.family,
+        profile=profile.name,
+        accepts_prefill=profile.accepts_prefill,
+        default_max_tokens=profile.sent_max_tokens,
+        tool_choice_none=profile.tool_choice_none,
+    )
 
 
 def _children(agents: Mapping[str, Agent]) -> dict[str, Child]:

@@ -6,6 +6,7 @@ import msgspec
 
 from turnwise.rules.history import error_result
 from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.subagents import Used
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.asking import Asking, Sent
 from turnwise.turn.calls import Adopted
@@ -90,6 +91,7 @@ class Books(msgspec.Struct, kw_only=True):
     programs: Programs | None = None  # those at hand; then `calls` and what belongs to them are a program's
 
     children: tuple[ChildReport, ...] = ()
+    used: Used = Used()  # of the bounds on the tree
     inbox: tuple[Message, ...] = ()  # words in mid-turn that no request carries yet
     at_hand: Command | None = None  # the command at hand
     held: SendRequest | None = None  # a request that waits for the hooks before it

@@ -10,13 +10,14 @@ from decimal import Decimal
 import msgspec
 
 from turnwise.rules.history import error_result, fit_result
-from turnwise.rules.limits import most_usd
+from turnwise.rules.limits import Limit, MaxRequests, most_usd
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.pricing import ZERO
-from turnwise.rules.shares import shares_of
+from turnwise.rules.shares import Share, shares_of
+from turnwise.rules.subagents import Bounds, Place, no_place, paid, places_of
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.asking import Asking
-from turnwise.turn.calls import Adopted, sort_calls
+from turnwise.turn.calls import MAX_CALLS, Adopted, sort_calls
 from turnwise.turn.commands import Ask, Command, InspectCalls, PlannedCall, RunHooks, RunTools
 from turnwise.turn.config import ChildReport, ToolOffer
 from turnwise.turn.endings import NOT_REPORTED, NOTHING_LEFT_FOR_CHILD
@@ -40,6 +41,7 @@ class Calling(Retrying, kw_only=True):
             offers=self.offers,
             config=self.config,
             guarding=self.guarding,
+            most=MAX_CALLS,
         )
         self.calls, self.has_called = calls_of(adopted.message), True
         self.guarding = self.guarding.rejected(sorted_.misfits).judge(adopted.calls)
@@ -138,25 +140,39 @@ class Calling(Retrying, kw_only=True):
         return self._after_tools(())
 
     def _grant(self, children: Sequence[str]) -> None:
-        """Give each child its share of what the limits leave, before it is spent (promise end:budget); where that is too
-        little for all of them, the first ones."""
-        if self.config.limits is None:
-            return
+        """Give each child its place in the tree and its share of what the limits leave, before anything is spent (promises
+        safe:bounded, end:budget); where that is too little for all of them, the first ones."""
+        bounds = Bounds(subagents=self.config.max_subagents, requests=self.config.max_subagent_requests)
+        most = len(places_of(bounds, used=self.used, among=len(children)))
+        share, count = self._shares(children[:most])
+        places = dict(zip(children[:count], places_of(bounds, used=self.used, among=count), strict=True))
+        full = no_place(bounds, used=self.used, started=count)
+        texts = {id: full if nth >= most else NOTHING_LEFT_FOR_CHILD for nth, id in enumerate(children) if nth >= count}
+        self._sift(
+            Sifted(
+                planned=tuple(
+                    [
+                        _placed(plan, place=places.get(plan.call.id), limit=share.limit)
+                        for plan in self.planned
+                        if plan.call.id not in texts
+                    ]
+                ),
+                results={
+                    plan.call.id: error_result(plan.call, text=texts[plan.call.id])
+                    for plan in self.planned
+                    if plan.call.id in texts
+                },
+            )
+        )
+
+    def _shares(self, children: Sequence[str]) -> tuple[Share, int]:
+        """The share of the turn's limits that each of the first so many of these children has."""
+        if self.config.limits is None or not children:
+            return Share(None), len(children)
         spent = self._spent + self.pacing.answer(prompt_tokens=self._prompt_tokens, price=self._price)
         plans = [plan for plan in self.planned if plan.call.id in children]
         least_usd = [_least_usd(plan, offer=self.offers[plan.call.name]) for plan in plans]
-        share, count = shares_of(self.config.limits, spent=spent, among=len(children), least_usd=least_usd)
-        afforded = frozenset(children[:count])
-        planned: list[PlannedCall] = []
-        refused: dict[str, ToolResult] = {}
-        for plan in self.planned:
-            if plan.call.id not in children:
-                planned.append(plan)
-            elif plan.call.id in afforded:
-                planned.append(msgspec.structs.replace(plan, grant=share.limit))
-            else:
-                refused[plan.call.id] = error_result(plan.call, text=NOTHING_LEFT_FOR_CHILD)
-        self._sift(Sifted(planned=tuple(planned), results=refused))
+        return shares_of(self.config.limits, spent=spent, among=len(children), least_usd=least_usd)
 
     # after they ran
 
@@ -181,9 +197,17 @@ class Calling(Retrying, kw_only=True):
 
     def _pay_for(self, children: Sequence[ChildReport]) -> None:
         self.children = (*self.children, *children)
-        grants = {plan.call.id: plan.grant for plan in self.planned}
+        plans = {plan.call.id: plan for plan in self.planned}
         for child in children:
-            share_usd = most_usd(grants.get(child.call_id))
+            plan = plans.get(child.call_id)
+            self.used = paid(
+                self.used,
+                subagents=child.subagents,
+                requests=child.requests,
+                place=None if plan is None else plan.place,
+                has_ended=child.stop_reason is not None,
+            )
+            share_usd = most_usd(None if plan is None else plan.grant)
             if child.charged_usd is None and share_usd:
                 self.purse = self.purse.pays_unknown(share_usd)
 
@@ -205,6 +229,16 @@ class Calling(Retrying, kw_only=True):
         if sifted.pending:
             waiting = {call.id for call in (*self.pending, *sifted.pending)}
             self.pending = tuple([call for call in self.calls if call.id in waiting])
+
+
+def _placed(plan: PlannedCall, *, place: Place | None, limit: Limit | None) -> PlannedCall:
+    """The call with what its sub-agent may spend; another call as it is."""
+    if place is None:
+        return plan
+    if place.requests is not None:
+        own = MaxRequests(place.requests)
+        limit = own if limit is None else limit | own
+    return msgspec.structs.replace(plan, place=place, grant=limit)
 
 
 class _Task(msgspec.Struct):

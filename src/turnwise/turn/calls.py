@@ -13,6 +13,10 @@ from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.guarding import MISFIT, Guarding
 from turnwise.vocab import FinishReason, Message, Part, Repair, Response, ToolCall, ToolResult
 
+# A model that repeats itself can write thousands of calls into one response; a step that is meant has a few dozen. What a program
+# calls is bounded by `ScriptLimits.calls`.
+MAX_CALLS = 128
+
 # Of calls that are taken up from an earlier run: they were judged there.
 NOTHING_SEEN = Guarding()
 
@@ -91,16 +95,19 @@ def sort_calls(
     offers: Mapping[str, ToolOffer],
     config: TurnConfig,
     guarding: Guarding = NOTHING_SEEN,
+    most: int | None = None,
 ) -> Sorted:
     """Every call goes exactly one of three ways: it runs, it is the client's, or it has its result already. `names` are the
-    tools on offer, `limit_tokens` the output limit that was asked for. Of a tool that is not allowed nothing else is said:
-    a call that was cut or does not fit is not worth mending then."""
+    tools on offer, `limit_tokens` the output limit that was asked for; after the first `most` calls none runs. Of a tool that
+    is not allowed nothing else is said: a call that was cut or does not fit is not worth mending then."""
     tools = {name: offers[name].spec for name in names}
     planned: list[PlannedCall] = []
     pending: list[ToolCall] = []
     results: dict[str, ToolResult] = {}
     misfits: list[ToolCall] = []
-    for call in calls:
+    for call in calls[most:] if most is not None else ():
+        results[call.id] = error_result(call, text=too_many(len(calls), most=len(calls[:most])))
+    for call in calls[:most]:
         verdict = judge_call(call, tools=tools, finish=finish, limit_tokens=limit_tokens)
         denied = _denied(call, offer=offers[call.name], config=config) if call.name in tools else None
         if denied is not None:
@@ -114,6 +121,14 @@ def sort_calls(
         else:
             planned.append(_plan(call, verdict=verdict, offer=offers[call.name], config=config))
     return Sorted(planned=tuple(planned), pending=tuple(pending), results=results, misfits=tuple(misfits))
+
+
+def too_many(calls: int, *, most: int) -> str:
+    """The result of a call behind the first `most` of its response."""
+    return (
+        f"Not run: a response may hold {most} calls, and this one holds {calls:,}. The first {most} were looked at. Ask for what "
+        "is still needed in the next response, or in larger pieces."
+    )
 
 
 def _denied(call: ToolCall, *, offer: ToolOffer, config: TurnConfig) -> str | None:

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.rules.limits import Limit
+from turnwise.rules.subagents import Place
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.config import Deadlines, HookPoint, ScriptLimits, TurnResult
 from turnwise.vocab import Message, Request, ToolCall, ToolResult, Usage
@@ -40,7 +41,8 @@ class SendRequest(msgspec.Struct, frozen=True, kw_only=True, tag="send_request",
 
 class PlannedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call that passed every check. `arguments` is strictly complete JSON text (or free-form text). `paths` are the
-    resolved paths that it was judged on, the only ones that it may touch; `grant` is a child's share of the turn's limits."""
+    resolved paths that it was judged on, the only ones that it may touch; `grant` is a child's share of the turn's limits, and
+    `place` of the bounds on its tree."""
 
     call: ToolCall
     arguments: str
@@ -48,6 +50,7 @@ class PlannedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     exclusive: bool = False
     paths: tuple[str, ...] = ()
     grant: Limit | None = None
+    place: Place | None = None
 
 
 class InspectCalls(msgspec.Struct, frozen=True, kw_only=True, tag="inspect_calls", omit_defaults=True):

@@ -112,6 +112,10 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stream: bool = True
     max_steps: int = MAX_STEPS
     limits: Limit | None = None  # beside `max_steps`
+    # of the whole tree: its sub-agents, theirs included, and the requests that they make together. Not bounded where it is not
+    # said: journals of before know nothing of it.
+    max_subagents: int | None = None
+    max_subagent_requests: int | None = None
     prices: dict[str, PriceRow] = {}  # by model, those that a limit of cost needs; empty without one
     allowed: tuple[Effect, ...] = ("none", "read", "write", "execute")
     # how a person allows what was denied, in the words of the face at hand; `{tool}`, `{effect}` and `{options}` are filled in,
@@ -146,8 +150,9 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ChildReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a child spent of its parent's limits, its own children's part included, and how it ended. `charged_usd` is what
-    counts towards limits of cost, a request of unknown price as it was projected; None: nobody knows."""
+    """What a child spent of its parent's limits, its own children's part included, and how it ended. `subagents` are those
+    that started below it. `charged_usd` is what counts towards limits of cost, a request of unknown price as it was projected;
+    None: nobody knows."""
 
     call_id: str
     session_id: str
@@ -155,6 +160,7 @@ class ChildReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     requests: int = 0
     usage: Usage = NO_USAGE
     charged_usd: Decimal | None = None
+    subagents: int = 0
 
 
 class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

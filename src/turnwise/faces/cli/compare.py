@@ -168,6 +168,8 @@ def command(
                 furnish(
                     Given(
                         **limits,
+                        max_subagents=None,
+                        max_subagent_requests=None,
                         model=model,
                         base_url=base_url,
                         api_key_env=api_key_env,

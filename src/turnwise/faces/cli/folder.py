@@ -48,5 +48,9 @@ def settings_of_run(layers: Iterable[Layer], *, last: TurnConfig | None, given: 
 
 def _said_by(last: TurnConfig) -> RunSettings:
     return msgspec.structs.replace(
-        settings_in(last.limits), max_steps=last.max_steps, max_output_tokens=last.settings.max_output_tokens
+        settings_in(last.limits),
+        max_steps=last.max_steps,
+        max_output_tokens=last.settings.max_output_tokens,
+        max_subagents=last.max_subagents,
+        max_subagent_requests=last.max_subagent_requests,
     )

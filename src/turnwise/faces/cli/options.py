@@ -10,6 +10,7 @@ import click
 from turnwise.drivers.settings import MOST, MOST_STEPS, read_usd
 from turnwise.errors import CallerError
 from turnwise.rules.retries import RetryPolicy
+from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.turn.config import MAX_STEPS, Deadlines, Recover
 
 MOST_ASK_S = 86_400.0  # a day: nobody waits longer at a terminal
@@ -29,6 +30,8 @@ class Given(TypedDict):
     max_cost: Decimal | None
     max_time: float | None
     max_output_tokens: int | None
+    max_subagents: int | None
+    max_subagent_requests: int | None
     context_window: int | None
     recover: Recover | None
     retries: int | None
@@ -140,6 +143,20 @@ OF_LIMITS = (
         "[default: where the plan bills by the request]",
     ),
 )
+_OF_THE_TREE = (
+    click.option(
+        "--max-subagents",
+        type=click.IntRange(0, MOST),
+        metavar="N",
+        help=f"Sub-agents at most, those that they start included. [default: {MAX_SUBAGENTS}]",
+    ),
+    click.option(
+        "--max-subagent-requests",
+        type=click.IntRange(0, MOST),
+        metavar="N",
+        help=f"HTTP requests at most of all sub-agents together. [default: {MAX_SUBAGENT_REQUESTS}]",
+    ),
+)
 _OF_THE_PLACE = (
     click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Work in this folder."),
     click.option("-c", "--continue", "go_on", is_flag=True, help="Go on with the last session of this folder."),
@@ -166,7 +183,7 @@ _OF_PERMISSIONS = (
     click.option("--network", is_flag=True, help="Let commands use the network."),
     click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox."),
 )
-SHARED = (*_OF_THE_MODEL, *OF_LIMITS, *_OF_THE_PLACE, *_OF_PERMISSIONS)
+SHARED = (*_OF_THE_MODEL, *OF_LIMITS, *_OF_THE_TREE, *_OF_THE_PLACE, *_OF_PERMISSIONS)
 
 
 def shared_options(command: Command) -> Command:

@@ -33,6 +33,7 @@ from turnwise.faces.cli.permissions import policy_of_run, remembered_rules
 from turnwise.faces.cli.spending import fallbacks_of, limits_of, model_limits_of, retry_of
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
+from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.turn.config import MAX_STEPS, Deadlines, ToolOffer, TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Settings, ToolSpec
@@ -207,6 +208,10 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
             settings=Settings(max_output_tokens=settings.max_output_tokens),
             max_steps=settings.max_steps or MAX_STEPS,
             limits=self.limits if is_root else None,
+            max_subagents=MAX_SUBAGENTS if settings.max_subagents is None else settings.max_subagents,
+            max_subagent_requests=MAX_SUBAGENT_REQUESTS
+            if settings.max_subagent_requests is None
+            else settings.max_subagent_requests,
             model_limits=model_limits_of(
                 self.choice.model, settings=settings, context_window=given["context_window"], last=last
             ),
@@ -253,6 +258,8 @@ def _settings_given(given: Given) -> RunSettings:
         max_cost=given["max_cost"],
         max_time=given["max_time"],
         max_output_tokens=given["max_output_tokens"],
+        max_subagents=given["max_subagents"],
+        max_subagent_requests=given["max_subagent_requests"],
     )
 
 
