@@ -498,10 +498,11 @@ def test_the_end_of_the_stream_may_have_a_blank_after_it() -> None:
 
 
 def test_a_field_of_another_kind_is_skipped_and_told() -> None:
-    answer = respond(delta({"content": "a", "refusal": {"no": 1}}), END)
+    answer = respond(delta({"content": "a", "annotations": {"no": 1}}), END)
     assert answer.message.parts == (Text("a"),)
     assert [(repair.kind, repair.where) for repair in answer.repairs] == [("field_skipped", "event 1")]
-    assert "`$.choices[0].delta.refusal`" in answer.repairs[0].what
+    assert "`$.choices[0].delta.annotations`" in answer.repairs[0].what
+    assert not answer.lost
 
 
 def test_a_body_in_place_of_a_stream_is_read_and_told() -> None:

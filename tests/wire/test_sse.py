@@ -1,6 +1,7 @@
 """Server-sent events, read by the rules of WHATWG HTML section 9.2.6 wherever the network cuts."""
 
 import itertools
+import json
 
 import pytest
 from hypothesis import given
@@ -86,6 +87,13 @@ def test_one_byte_at_a_time_and_empty_pieces_give_the_same_events() -> None:
                 b"event: e\n",
                 b"data: a\n",
                 b"data: a",
+                b'data: {"a":"x',
+                b'y"}',
+                b"data",
+                b'ta: {"',
+                b': {"',
+                b'event: e"data: {',
+                b"error: {}\n",
                 b"\n",
                 b"\r",
                 b"\n\n",
@@ -101,7 +109,11 @@ def test_events_that_come_one_by_one_are_those_of_the_whole(chunks: list[bytes])
 
 @pytest.mark.promise("assembly:split-anywhere")
 @given(
-    st.lists(st.sampled_from([b"data: a", b"data:", b": c", b"event: e", b"\r", b"\n", b"\r\n", b"x", b"\xff"])),
+    st.lists(
+        st.sampled_from(
+            [b"data: a", b"data:", b": c", b"event: e", b"\r", b"\n", b"\r\n", b"x", b"\xff", b'{"', b'"}', b"data"]
+        )
+    ),
     st.data(),
 )
 def test_any_bytes_at_any_split_give_the_same_events(tokens: list[bytes], data: st.DataObject) -> None:
@@ -117,7 +129,11 @@ def test_any_bytes_at_any_split_give_the_same_events(tokens: list[bytes], data: 
     st.sampled_from([(b"data: ", b"\n\n"), (b"event: e\ndata: ", b"\n\n"), (b"event: e\r\ndata: ", b"\r\n\r\n")]),
     st.lists(
         st.sampled_from(
-            [*[b"one", b"two three"] * 4, b"", b" four", b"a\rb", b"five\ndata: six", b"x\n\n: c\n\ndata: y"]
+            [
+                *[b"one", b"two three"] * 4,
+                *[b"", b" four", b"a\rb", b"five\ndata: six", b"x\n\n: c\n\ndata: y"],
+                *[b'{"a":"x\ny"}', b'{"a":\n1}', b'{"a":"x\n\ny"}', b'\n{"a":1}'],
+            ]
         ),
         max_size=20,
     ),
@@ -237,3 +253,66 @@ def test_a_large_chunk_is_read_in_slices() -> None:
     with pytest.raises(LineTooLong) as raised:
         SseParser(limits=Limits(line_bytes=100)).feed(b"".join(lines) + b"x" * 200)
     assert len(raised.value.events) == 20_000
+
+
+# --- events that a stray line break tore
+
+HEALTHY = [b'{"n":1}', b'{"n":2}']
+CONTENT = "some id: 7 event: e : c data: d, error: {} [1] retry: 3"
+WHOLE = {"type": "delta", "index": 0, "text": CONTENT, "more": [1, {"a": None}]}
+
+
+def is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.promise("assembly:lost-piece")
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"])
+@pytest.mark.parametrize("head", [b"data: ", b"data:", b"event: e\ndata: "])
+@pytest.mark.parametrize("tear", [b"\n", b"\r", b"\r\n", b"\n\n", b"\r\n\r\n"])
+def test_an_event_torn_at_any_place_is_read_whole_or_seen_to_be_broken(tear: bytes, head: bytes, end: bytes) -> None:
+    """Proves: a stray line break anywhere in an event, its field's name included, leaves the event as it was, or something in
+    its place that is no JSON. No decoder can take what is left for an event that brought less."""
+    torn = head + json.dumps(WHOLE).encode()
+    for at in range(1, len(torn)):
+        stream = head + HEALTHY[0] + end + torn[:at] + tear + torn[at:] + end + head + HEALTHY[1] + end
+        found = [event.data for event in read(stream)]
+        assert found[0] == HEALTHY[0], at
+        assert found[-1] == HEALTHY[1], at
+        left = [text for text in found[1:-1] if text.strip()]
+        assert [text for text in left if is_json(text) and json.loads(text) != WHOLE] == [], at
+        assert left, at
+        assert found == [event.data for event in read(*[stream[i : i + 1] for i in range(len(stream))])]
+
+
+@pytest.mark.promise("assembly:lost-piece")
+@pytest.mark.parametrize("before", [b"event: e", b": keep-alive", b"id: 7", b"retry: 3000"])
+def test_an_event_glued_to_the_line_before_it_is_not_taken_for_that_line(before: bytes) -> None:
+    """Proves: a lost line end makes an event part of a name, a comment or an id; it comes out as an event that is no JSON."""
+    assert read(b"data: a\n\n" + before + b'data: {"n":1}\n\ndata: b\n\n') == [
+        SseEvent(b"a"),
+        SseEvent(before + b'data: {"n":1}'),
+        SseEvent(b"b"),
+    ]
+
+
+@pytest.mark.promise("assembly:split-anywhere")
+def test_comments_unknown_fields_and_bare_words_are_no_events() -> None:
+    """Proves: what the format lets a client ignore is ignored, a comment of JSON too."""
+    noise = b'foo: bar\nping\n: still working\n: {"status": "working"}\n\nx-note: 7\n\n'
+    assert read(b"data: a\n" + noise + b"data: b\n\n") == [SseEvent(b"a"), SseEvent(b"b")]
+
+
+def test_a_page_in_place_of_a_stream_has_no_events() -> None:
+    """Proves: the lines of an error page, or of a body over many lines, are not taken for torn events."""
+    page = b'<html>\n<a href="x">y</a>\n{"error":\n"busy"}\n' * 20
+    assert read(page) == []
+
+
+def test_an_error_as_a_field_of_its_own_is_an_event() -> None:
+    """Recorded at llama.cpp behind GPUStack: `error: {...}` in place of `data: {...}`."""
+    assert read(b'data: a\n\nerror: {"code": 500}\n\n') == [SseEvent(b"a"), SseEvent(b'{"code": 500}', "error")]

@@ -4,6 +4,8 @@ import json
 import re
 from typing import cast
 
+from turnwise.vocab import Lost, Mended, Repair
+
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 SHOWN_CHARACTERS = 80
 
@@ -24,11 +26,27 @@ def printable(text: bytes | str) -> str:
     return " ".join("".join([c if c.isprintable() else " " for c in shown]).split())[:SHOWN_CHARACTERS]
 
 
-def skipped(kind: str, text: bytes | str) -> str:
-    """The kind of repair for an event that is no JSON: `kind`, unless nothing in it can be of any. Keep-alives come as bare
-    words, and cost nothing."""
+MARKS = frozenset('{}[]":')
+"""Every piece of a torn event has one of these, or it is no loss: a keep-alive in bare words has none."""
+
+
+def is_noise(text: bytes | str) -> bool:
+    """Whether text that is no JSON cannot have been a piece of an event: bare words, or a comment."""
     shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-    return kind if any(mark in shown for mark in '{}[]"') else "noise_skipped"
+    marks = MARKS.intersection(shown)
+    return not marks or (len(marks) == 1 and shown.lstrip().startswith(":"))
+
+
+def skipped(kind: str, text: bytes | str) -> str:
+    """The kind of repair for an event that is no JSON: `kind`, unless it is noise, which costs nothing."""
+    return "noise_skipped" if is_noise(text) else kind
+
+
+def left_out(repair: Repair, text: bytes | str, *, reaches_ended: bool = False) -> Lost | Mended:
+    """The record of `text`, which is no JSON and was left out: lost, unless it is noise."""
+    if is_noise(text):
+        return Mended(Repair("noise_skipped", repair.where, repair.what))
+    return Lost(repair, reaches_ended)
 
 
 def is_utf8(text: bytes) -> bool:

@@ -15,6 +15,9 @@ SLICE_BYTES = 64 * 1024
 """A chunk is taken apart in slices of this size, so that no more of its lines exist at once; sockets give no more anyway."""
 
 
+MAX_EARLY = 16
+"""Lines before the first one of the format that are kept. More of them are a page, and no torn event."""
+
 ALONE_BYTES = 2048
 """A read of this size is probably one event, as they come from a model that writes while we read."""
 
@@ -39,6 +42,10 @@ class _Form(msgspec.Struct, frozen=True):
 
 
 _DATA, _EVENT = b"data: ", b"event: "
+_EVENT_FIELD = b"event:"
+_OTHER_FIELDS = (b":", b"id:", b"retry:")
+_ENDS_OF_DATA = frozenset({b"data", b"ata", b"ta", b"a"})
+JSON_MARKS = (b"{", b"}", b"[", b"]", b'"')
 # How a stream whose first bytes are `data: ` writes its events, until they tell otherwise.
 _LF_FORM, _CRLF_FORM = _Form("", _DATA, b"\n\n"), _Form("", _DATA, b"\r\n\r\n")
 
@@ -61,9 +68,31 @@ class LineTooLong(ValueError):
         self.events = events
 
 
+class _Strings:
+    """Whether JSON that came in lines stops inside a string, where no line break can be. Each line is looked at once."""
+
+    __slots__ = ("_is_json", "_is_open")
+
+    def __init__(self) -> None:
+        self._is_json: bool | None = None  # nobody knows before the first line that is not blank
+        self._is_open = False
+
+    def are_open_after(self, line: bytes) -> bool:
+        if self._is_json is None and (begun := line.lstrip()):
+            self._is_json = begun.startswith((b"{", b"["))
+        if self._is_json:
+            quotes = line.replace(b"\\\\", b"").replace(b'\\"', b"").count(b'"')
+            self._is_open ^= quotes % 2 == 1
+        return self._is_open
+
+
 class SseParser:
     """Feed bytes in any pieces; each call returns the events that became whole. `finish()` returns an event that the
     stream left without its blank line (some providers do). Comments and unknown fields are passed over.
+
+    A stray line break tears an event, and its rest is no field of the format. No rest is dropped without a word: a line that
+    is no field and has a mark of JSON in it counts as a line of data. Between two tokens of JSON that heals the event. Inside
+    a string it cannot, so the pieces come as events of their own, which no decoder can read (promise assembly:lost-piece).
 
     Servers write all events alike, so the form of the last one is kept: as long as the next ones have it, one `split` takes
     them all out of a read, and that no line ends are in what is left shows that there was nothing else. The rest goes line by
@@ -71,14 +100,18 @@ class SseParser:
     """
 
     __slots__ = (
+        "_after_bare",
         "_after_cr",
         "_alone_bytes",
         "_data",
         "_data_bytes",
+        "_early",
         "_form",
+        "_has_fields",
         "_limit",
         "_name",
         "_started",
+        "_strings",
         "_tail",
         "_tail_bytes",
     )
@@ -88,8 +121,14 @@ class SseParser:
         self._tail_bytes = 0
         self._data: list[bytes] = []
         self._data_bytes = 0
+        self._strings = _Strings()  # of the lines of data, where there are several
         self._name = ""
         self._started = False
+        self._has_fields = False  # what arrives has lines of the format; an error page has none
+        self._early: list[bytes] = []  # lines that may be the rest of a torn event, while there are none
+        self._after_bare = (
+            False  # the last line was `data` without a colon, so the rest of it would look like a comment
+        )
         self._after_cr = False
         self._limit = limits.line_bytes
         self._alone_bytes = min(ALONE_BYTES, self._limit)
@@ -125,7 +164,7 @@ class SseParser:
         return runs
 
     def _is_between_events(self) -> bool:
-        return not (self._tail or self._data or self._name or self._after_cr)
+        return not (self._tail or self._data or self._name or self._after_cr or self._after_bare)
 
     def _read_slice(self, chunk: bytes, runs: list[SseRun]) -> None:
         form = self._form
@@ -141,13 +180,17 @@ class SseParser:
                 self._read_alike(chunk, form, runs)
                 return
         elif not self._started and chunk.startswith(_DATA) and len(chunk) <= self._limit and self._is_between_events():
-            self._started = True
+            self._started = self._has_fields = True
             line_end = chunk.find(b"\n")
             self._form = _CRLF_FORM if line_end > 0 and chunk[line_end - 1] == 0x0D else _LF_FORM
             self._read_alike(chunk, self._form, runs)
             return
         if chunk.startswith(_EVENT) and len(chunk) <= self._limit and b"\r" not in chunk and self._is_between_events():
             self._started = True
+            if not self._has_fields:
+                early: list[SseEvent] = []
+                self._begin_fields(early)
+                _add_events(runs, early)
             self._read_named(chunk, runs)
             return
         self._learn(chunk, self._read_lines_of(chunk, runs))
@@ -183,7 +226,8 @@ class SseParser:
         rest = pieces.pop()
         for piece in pieces:
             head, between, value = piece.partition(b"\n" + _DATA)
-            if between and head.startswith(_EVENT) and b"\n" not in head and b"\n" not in value:
+            is_usual = between and head.startswith(_EVENT) and b'"' not in head
+            if is_usual and b"\n" not in head and b"\n" not in value:
                 name = head[len(_EVENT) :].strip().decode("utf-8", "replace")
                 _add_run(runs, name, [value])
                 self._form = _Form(name, head + between, b"\n\n")
@@ -207,8 +251,7 @@ class SseParser:
 
     def _read_lines_of(self, chunk: bytes, runs: list[SseRun]) -> list[SseEvent]:
         events = self._read_chunk(chunk)
-        for event in events:
-            _add_run(runs, event.name, [event.data])
+        _add_events(runs, events)
         return events
 
     def _read_chunk(self, chunk: bytes) -> list[SseEvent]:
@@ -265,12 +308,17 @@ class SseParser:
                 raise LineTooLong("a line", limit_bytes=limit, events=events)
             if line.startswith(b"data:"):
                 value = line[6:] if line.startswith(b"data: ") else line[5:]
-            elif line == b"data":
-                value = b""
+                self._after_bare = False
+                if not self._has_fields:
+                    self._begin_fields(events)
             else:
-                if line.startswith(b"event:"):
-                    self._name = line[6:].strip().decode("utf-8", "replace")
-                continue
+                odd = self._read_odd_line(line, events)
+                if odd is None:
+                    continue
+                value = odd
+            if data and self._breaks_off_in_string():
+                events.append(SseEvent(b"\n".join(data), self._name))
+                data.clear()
             if data:
                 self._data_bytes += len(value) + LINE_OVERHEAD
                 if self._data_bytes > limit:
@@ -279,12 +327,54 @@ class SseParser:
                 self._data_bytes = len(value)
             data.append(value)
 
+    def _read_odd_line(self, line: bytes, events: list[SseEvent]) -> bytes | None:
+        """The value of a line that is no usual `data:`; None where it has none."""
+        was_bare, self._after_bare = self._after_bare, line in _ENDS_OF_DATA
+        if self._after_bare:
+            self._form = None
+        if line == b"data":
+            return b""
+        if line.startswith(_EVENT_FIELD) and b'"' not in line:
+            self._name = line[6:].strip().decode("utf-8", "replace")
+            if not self._has_fields:
+                self._begin_fields(events)
+            return None
+        if not any(mark in line for mark in JSON_MARKS):
+            return None  # a comment, an unknown field, or a bare word
+        if line.startswith(_OTHER_FIELDS) and b"data:" not in line and not (was_bare and line.startswith(b":")):
+            return None
+        if line.startswith(b"error: {") and not self._data:  # llama.cpp writes errors so
+            self._name = "error"
+            return line[7:]
+        if self._has_fields:
+            return line
+        if len(self._early) < MAX_EARLY:
+            self._early.append(line)
+        return None
+
+    def _breaks_off_in_string(self) -> bool:
+        """Whether the lines of data so far are JSON that stops inside a string."""
+        if len(self._data) == 1:
+            self._strings = _Strings()
+        return self._strings.are_open_after(self._data[-1])
+
+    def _begin_fields(self, events: list[SseEvent]) -> None:
+        """The first line of the format: what came before it was no error page."""
+        self._has_fields = True
+        events += [SseEvent(line) for line in self._early]
+        self._early.clear()
+
 
 def _add_run(runs: list[SseRun], name: str, values: list[bytes]) -> None:
     if runs and runs[-1].name == name:
         runs[-1].values.extend(values)
     else:
         runs.append(SseRun(name, values))
+
+
+def _add_events(runs: list[SseRun], events: list[SseEvent]) -> None:
+    for event in events:
+        _add_run(runs, event.name, [event.data])
 
 
 def _events_of(runs: list[SseRun]) -> list[SseEvent]:

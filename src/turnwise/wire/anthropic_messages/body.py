@@ -7,7 +7,7 @@ from turnwise.vocab import (
     BlockEnded,
     Faulted,
     Frame,
-    Mended,
+    Lost,
     PartDone,
     Repair,
     Started,
@@ -16,13 +16,15 @@ from turnwise.vocab import (
 )
 from turnwise.wire.anthropic_messages.faults import stream_fault
 from turnwise.wire.anthropic_messages.fields import opaque_from
+from turnwise.wire.anthropic_messages.loose import plain_text
 from turnwise.wire.anthropic_messages.parts import TOOL_USE_KEYS, arguments_of, read_block
 from turnwise.wire.anthropic_messages.usage import UsageTally
 from turnwise.wire.anthropic_messages.words import read_finish
 from turnwise.wire.family import BadRequest
 from turnwise.wire.faults import no_response
 from turnwise.wire.finish_words import unsaid_finish
-from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields, read_items, string_of
+from turnwise.wire.healing import decode_text
+from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields, read_items, string_of, write_object
 
 
 def body_frames(body: bytes, *, expected: str) -> list[Frame]:
@@ -31,20 +33,19 @@ def body_frames(body: bytes, *, expected: str) -> list[Frame]:
     if not body.strip():
         return [fault]
     frames: list[Frame] = []
+    text, is_replaced = decode_text(body)
     try:
-        fields = read_fields(body)
+        fields = read_fields(text)
     except UNREADABLE:
-        try:
-            fields = read_fields(body.decode("utf-8", "replace"))
-        except UNREADABLE:
-            return [fault]
-        frames.append(Mended(Repair("invalid_utf8", "body", "bytes that are no UTF-8 became replacement characters")))
+        return [fault]
     if string_of(fields, "type") == "error" or ("error" in fields and "content" not in fields):
         return [*frames, Faulted(stream_fault(fields))]
     if "content" not in fields:
         return [*frames, fault]
     frames.append(Started(id=string_of(fields, "id"), model=string_of(fields, "model")))
     frames += content_frames(fields["content"])
+    if is_replaced:
+        frames.append(_lost("invalid_utf8", "body", "invalid UTF-8 became replacement characters", reaches_ended=True))
     usage = UsageTally().add(fields["usage"]) if "usage" in fields else None
     if usage is not None:
         frames.append(UsageReported(usage))
@@ -53,25 +54,42 @@ def body_frames(body: bytes, *, expected: str) -> list[Frame]:
 
 
 def content_frames(content: msgspec.Raw, *, prefix: str = "") -> list[Frame]:
-    """The blocks of a `content` array; a block that cannot be read is reported and left out."""
+    """The blocks of a `content` array, or one block, or its text, in its place. A block that cannot be read is lost."""
     frames: list[Frame] = []
     try:
-        items = read_items(content)
+        items = _items_of(content)
     except UNREADABLE:
-        return [Mended(Repair("unreadable_content", "body", "`content` that is no array left out"))]
+        return [_lost("unreadable_content", "body", "`content` that is no array left out")]
     for i, item in enumerate(items):
         block = f"{prefix}{i}"
         try:
             fields = read_fields(item)
             frames += _block_frames(fields, block)
         except (BadRequest, *UNREADABLE) as error:
-            frames.append(Mended(Repair("unreadable_block", f"content.{i}", f"left out: {str(error)[:200]}")))
+            frames.append(_lost("unreadable_block", f"content.{i}", f"left out: {str(error)[:200]}"))
     return frames
+
+
+def _items_of(content: msgspec.Raw) -> list[msgspec.Raw]:
+    match bytes(content)[:1]:
+        case b"{":
+            return [content]
+        case b'"':
+            return [msgspec.Raw(write_object({"type": b'"text"', "text": bytes(content)}))]
+        case _:
+            return read_items(content)
+
+
+def _lost(kind: str, where: str, what: str, *, reaches_ended: bool = False) -> Lost:
+    return Lost(Repair(kind, where, what), reaches_ended)
 
 
 def _block_frames(fields: Fields, block: str) -> list[Frame]:
     if string_of(fields, "type") != "tool_use":
-        return [PartDone(block, read_block(fields, block)), BlockEnded(block)]
+        plain = plain_text(fields)
+        if plain is None:
+            raise BadRequest(f"{block}: its text cannot be read")
+        return [PartDone(block, read_block(plain, block)), BlockEnded(block)]
     id, name = string_of(fields, "id"), string_of(fields, "name")
     # Whole, so that the assembler can tell a call that was handed out as an object by a response that hit its limit.
     call = ToolCallDelta(block=block, id=id, name=name, arguments=arguments_of(fields) or "{}", whole=True)

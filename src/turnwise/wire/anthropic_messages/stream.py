@@ -5,9 +5,6 @@ kinds without a word of ours become ProviderItems, whole and in place.
 Source: API docs, "Streaming Messages"; anthropic-python 2.12, lib/streaming/_beta_messages.py (`accumulate_event`).
 """
 
-from collections.abc import Callable
-from typing import Generic, Literal, TypeVar
-
 import msgspec
 
 from turnwise.vocab import (
@@ -19,6 +16,7 @@ from turnwise.vocab import (
     FaultKind,
     Finished,
     Frame,
+    Lost,
     Mended,
     Opaque,
     PartDone,
@@ -31,8 +29,18 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.anthropic_messages.body import body_frames, content_frames, explanation_of
+from turnwise.wire.anthropic_messages.events import (
+    CONTENT_EVENTS,
+    DECODE_MORE,
+    HARMLESS_EVENTS,
+    Delta,
+    Event,
+    decode_event,
+    decode_leniently,
+)
 from turnwise.wire.anthropic_messages.faults import stream_fault
 from turnwise.wire.anthropic_messages.fields import NAME, opaque_from
+from turnwise.wire.anthropic_messages.loose import loosen, objects, plain_text
 from turnwise.wire.anthropic_messages.parts import (
     TOOL_USE_KEYS,
     arguments_of,
@@ -44,7 +52,7 @@ from turnwise.wire.anthropic_messages.usage import UsageTally
 from turnwise.wire.anthropic_messages.words import read_finish
 from turnwise.wire.faults import too_large
 from turnwise.wire.finish_words import says_nothing, unsaid_finish
-from turnwise.wire.healing import decode_text, printable, read_objects, skipped
+from turnwise.wire.healing import decode_text, is_noise, left_out, printable, read_values
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
@@ -60,94 +68,23 @@ from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import LineTooLong, SseParser
 
+ADDITIONS = frozenset({"signature_delta", "citations_delta"})
+"""Deltas that change no text and no call, so that they may follow the end of their block."""
 
-class _Delta(msgspec.Struct, gc=False):
-    """Every kind of delta in one: a union of structs decodes slower and breaks on a kind that it does not know."""
-
-    type: str | None = None
-    text: str | None = None
-    partial_json: str | None = None
-    thinking: str | None = None
-    signature: str | None = None
-    citation: msgspec.Raw = msgspec.Raw(b"")
-    content: msgspec.Raw = msgspec.Raw(b"")
-    encrypted_content: msgspec.Raw = msgspec.Raw(b"")
-    stop_reason: str | None = None
-    stop_details: msgspec.Raw = msgspec.Raw(b"")
-
-
-class _Event(msgspec.Struct, gc=False):
-    type: str | None = None
-    index: int | None = None
-    delta: _Delta | None = None
-    content_block: msgspec.Raw = msgspec.Raw(b"")
-    message: msgspec.Raw = msgspec.Raw(b"")
-    usage: msgspec.Raw = msgspec.Raw(b"")
-
-
-# One kind of delta each, with the other fields of `_Delta` whose type it would look at: what it refuses, these do.
-class _Text(msgspec.Struct, gc=False):
-    type: Literal["text_delta"]
-    piece: str = msgspec.field(name="text")
-    partial_json: str | None = None
-    thinking: str | None = None
-    signature: str | None = None
-    stop_reason: str | None = None
-
-
-class _Input(msgspec.Struct, gc=False):
-    type: Literal["input_json_delta"]
-    piece: str = msgspec.field(name="partial_json")
-    text: str | None = None
-    thinking: str | None = None
-    signature: str | None = None
-    stop_reason: str | None = None
-
-
-class _Thinking(msgspec.Struct, gc=False):
-    type: Literal["thinking_delta"]
-    piece: str = msgspec.field(name="thinking")
-    text: str | None = None
-    partial_json: str | None = None
-    signature: str | None = None
-    stop_reason: str | None = None
-
-
-Kind = TypeVar("Kind", _Text, _Input, _Thinking)
-
-
-class _More(msgspec.Struct, Generic[Kind], gc=False):
-    """An event that brings more of a block, and nothing else. Its types are fields and no tags: msgspec asks for no tag where
-    there is no union."""
-
-    type: Literal["content_block_delta"]
-    index: int
-    delta: Kind
-
-
-_decode_more: dict[
-    str | None,
-    Callable[[bytes], list[tuple[_More[_Text]]] | list[tuple[_More[_Input]]] | list[tuple[_More[_Thinking]]]],
-] = {
-    "text_delta": msgspec.json.Decoder(list[tuple[_More[_Text]]]).decode,
-    "input_json_delta": msgspec.json.Decoder(list[tuple[_More[_Input]]]).decode,
-    "thinking_delta": msgspec.json.Decoder(list[tuple[_More[_Thinking]]]).decode,
-}
 TOGETHER = 4  # values of a run from which on it pays to decode them at once
-
-_event = msgspec.json.Decoder(_Event)
-_lenient_event = msgspec.json.Decoder(_Event, strict=False)
 
 
 class _Open:
-    """A block that began and has not ended. `held` is an `input` that came whole with its start; deltas override it."""
+    """A block that began and has not ended. `held` is the `input` that came whole with its start, "" where none did; None
+    once deltas bring it."""
 
-    __slots__ = ("fields", "held", "is_item", "pieces", "told")
+    __slots__ = ("block", "fields", "held", "is_item", "pieces", "told")
 
-    def __init__(self, fields: Fields, *, is_item: bool) -> None:
+    def __init__(self, fields: Fields, *, block: str, is_item: bool) -> None:
         self.fields = fields
+        self.block = block
         self.is_item = is_item
-        self.held: str | None = None
+        self.held: str | None = ""
         self.pieces: list[str] = []
         self.told = False  # the item's PartDone is out
 
@@ -160,14 +97,19 @@ class MessagesStreamDecoder:
         self._limits = limits
         self._parser = SseParser(limits=limits)
         self._left = limits.stream_bytes
-        self._ended = False  # after a fault of protocol or size: silent
+        self._dead = False  # after a fault of protocol or size: silent
+        self._is_over = False  # `message_stop` came
         self._seen = False  # an event has been read
+        self._flows = False  # ... and the message has not stopped
+        self._is_ascii = True  # all bytes so far: then they are UTF-8 too
         self._head: list[bytes] = []  # what came before the first event, in case there is none
         self._head_bytes = 0
         self._begin()
 
     def _begin(self) -> None:
-        self._names: dict[int, str] = {}  # content index -> the block that stands there now
+        self._names: dict[int, str] = {}  # content index -> the block that is open there
+        self._ended: dict[int, str] = {}  # content index -> the block that ended there last
+        self._silent: set[int] = set()  # those of them that are calls without a piece of input
         self._reused = 0
         self._open: dict[int, _Open] = {}
         self._last_index = 0
@@ -175,7 +117,7 @@ class MessagesStreamDecoder:
         self._said_end = False  # why it ended, or that it failed
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        if self._ended:
+        if self._dead:
             return []
         self._left -= len(chunk)
         if self._left < 0:
@@ -183,6 +125,8 @@ class MessagesStreamDecoder:
         if not self._seen and self._head_bytes <= self._limits.line_bytes:
             self._head.append(chunk)
             self._head_bytes += len(chunk)
+        if self._is_ascii and not chunk.isascii():
+            self._is_ascii = False
         frames: list[Frame] = []
         try:
             runs = self._parser.feed_runs(chunk)
@@ -193,16 +137,18 @@ class MessagesStreamDecoder:
         return frames
 
     def _read_run(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
-        if len(values) >= TOGETHER and self._seen and self._read_together(values, frames):
+        if len(values) >= TOGETHER and self._flows and self._read_together(values, frames):
             return
-        decode = _event.decode
+        decode = decode_event
         for value in values:
             try:
+                if not self._is_ascii:
+                    value.decode()  # keys and what stays JSON text are not looked at by the JSON decoder
                 event = decode(value)
                 delta = event.delta
-                if event.type == "content_block_delta" and delta is not None and self._seen:  # nearly all of a stream
+                if event.type == "content_block_delta" and delta is not None and self._flows:  # nearly all of a stream
                     index = self._last_index if event.index is None else event.index
-                    block = self._names.get(index) or self._name(index)
+                    block = self._names.get(index) or self._begin_unannounced(index, delta, frames)
                     if delta.text and delta.type == "text_delta":
                         frames.append(TextDelta(delta.text, block))
                     elif delta.partial_json and delta.type == "input_json_delta":
@@ -222,12 +168,15 @@ class MessagesStreamDecoder:
     def _read_together(self, values: list[bytes], frames: list[Frame]) -> bool:
         """Read events that all bring more of one block. False where one of them does not, and nothing was taken."""
         try:
-            first = _event.decode(values[0])
-            decode = None if first.delta is None else _decode_more.get(first.delta.type)
+            first = decode_event(values[0])
+            decode = None if first.delta is None else DECODE_MORE.get(first.delta.type)
             block = None if first.index is None else self._names.get(first.index)
             if decode is None or first.index is None or block is None:
                 return False
-            events = decode(each_alone(values))
+            together = each_alone(values)
+            if not self._is_ascii:
+                together.decode()
+            events = decode(together)
         except UNREADABLE:
             return False
         index = first.index
@@ -235,9 +184,9 @@ class MessagesStreamDecoder:
         opened = self._open.get(index)
         if not len(pieces) == len(events) == len(values) or not all(pieces) or (opened is not None and opened.is_item):
             return False
-        if decode is _decode_more["text_delta"]:
+        if decode is DECODE_MORE["text_delta"]:
             frames += [TextDelta(piece, block) for piece in pieces]
-        elif decode is _decode_more["thinking_delta"]:
+        elif decode is DECODE_MORE["thinking_delta"]:
             frames += [ReasoningDelta(piece, block) for piece in pieces]
         else:
             if opened is not None:
@@ -246,7 +195,7 @@ class MessagesStreamDecoder:
         return True
 
     def finish(self) -> list[Frame]:
-        if self._ended:
+        if self._dead:
             return []
         frames: list[Frame] = []
         try:
@@ -254,29 +203,27 @@ class MessagesStreamDecoder:
         except LineTooLong as error:
             return self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
         for sse in events:
-            try:
-                self._read(_event.decode(sse.data), sse.data, sse.name, frames)
-            except UNREADABLE:
-                self._heal(sse.data, sse.name, frames)
-        self._ended = True
+            self._read_run([sse.data], sse.name, frames)
+        self._dead = True
         if not self._seen:
             frames += body_frames(b"".join(self._head), expected="an event stream")
             return frames
-        for index, block in self._open.items():
+        for block in self._open.values():
             if not block.is_item:
-                self._release(index, block, frames)
+                self._release(block, frames)
         return frames
 
     def _give_up(self, fault: Fault) -> list[Frame]:
-        self._ended = True
+        self._dead = True
         self._head.clear()
         return [Faulted(fault)]
 
-    def _read(self, event: _Event, source: bytes, name: str, frames: list[Frame]) -> None:
+    def _read(self, event: Event, source: bytes, name: str, frames: list[Frame]) -> None:
         """Raises one of UNREADABLE, and has then neither emitted nor changed anything: the event can be healed."""
         kind = event.type or name
-        if kind != "content_block_delta":
-            source.decode()  # what stays JSON text is not looked at by the JSON decoder
+        if self._is_over:
+            self._read_after_end(kind, source, frames)
+            return
         match kind:
             case "content_block_delta":
                 self._delta(event, frames)
@@ -292,10 +239,7 @@ class MessagesStreamDecoder:
                 self._said_end = True
                 frames.append(Faulted(stream_fault(read_fields(source))))
             case "message_stop":
-                self._release_all(frames)
-                if not self._said_end:
-                    self._said_end = True
-                    frames.append(unsaid_finish("`message_stop`"))
+                self._stop(frames)
             case "ping":
                 return  # keep-alive
             case _:
@@ -303,11 +247,14 @@ class MessagesStreamDecoder:
                 # is none of this format at all does not count as a stream.
                 if event.type is None:
                     return
+                if name in CONTENT_EVENTS:
+                    frames.append(_lost("unreadable_event", name, f"its type is another: {printable(event.type)}"))
         if not self._seen:
             self._seen = True
+            self._flows = not self._is_over
             self._head.clear()
 
-    def _index(self, event: _Event) -> int:
+    def _index(self, event: Event) -> int:
         return self._last_index if event.index is None else event.index
 
     # --- message
@@ -326,7 +273,7 @@ class MessagesStreamDecoder:
             frames += content_frames(fields["content"], prefix="start")
         self._say_end(read_finish(string_of(fields, "stop_reason")), frames)
 
-    def _end(self, event: _Event, frames: list[Frame]) -> None:
+    def _end(self, event: Event, frames: list[Frame]) -> None:
         self._report_usage(event.usage, frames)
         delta = event.delta
         if delta is not None and not says_nothing(delta.stop_reason):
@@ -337,6 +284,20 @@ class MessagesStreamDecoder:
         self._said_end = self._said_end or bool(end)
         frames += end
 
+    def _stop(self, frames: list[Frame]) -> None:
+        self._is_over = True
+        self._flows = False
+        self._release_all(frames)
+        if not self._said_end:
+            frames.append(unsaid_finish("`message_stop`"))
+
+    def _read_after_end(self, kind: str, source: bytes, frames: list[Frame]) -> None:
+        """What follows `message_stop` is no part of the response: a proxy may have sent the stream twice. Only an error
+        counts, if nothing was said about the end."""
+        if kind == "error" and not self._said_end:
+            self._said_end = True
+            frames.append(Faulted(stream_fault(read_fields(source))))
+
     def _report_usage(self, raw: msgspec.Raw | None, frames: list[Frame]) -> None:
         if raw:
             usage = self._usage.add(raw)
@@ -345,13 +306,16 @@ class MessagesStreamDecoder:
 
     # --- blocks
 
-    def _delta(self, event: _Event, frames: list[Frame]) -> None:
+    def _delta(self, event: Event, frames: list[Frame]) -> None:
         delta = event.delta
         if delta is None:
             return
         index = self._last_index if event.index is None else event.index
-        block = self._names.get(index) or self._name(index)
-        match delta.type:
+        kind = delta.type or _kind_of(delta)
+        block = self._names.get(index) or (self._ended.get(index) if kind in ADDITIONS else None)
+        if block is None:
+            block = self._begin_unannounced(index, delta, frames)
+        match kind:
             case "text_delta":
                 if delta.text:
                     frames.append(TextDelta(delta.text, block))
@@ -382,29 +346,45 @@ class MessagesStreamDecoder:
                 return
         frames.append(ToolCallDelta(block=block, arguments=piece))
 
-    def _compaction(self, index: int, delta: _Delta) -> None:
+    def _compaction(self, index: int, delta: Delta) -> None:
         opened = self._open.get(index)
         told = (("content", delta.content), ("encrypted_content", delta.encrypted_content))
         sound = {key: msgspec.Raw(text_of_raw(raw)) for key, raw in told if raw}
         if opened is not None:
             opened.fields |= sound
 
+    def _begin_unannounced(self, index: int, delta: Delta, frames: list[Frame]) -> str:
+        """A block for a delta whose index has no open block. It is never the block that ended there: gateways number all
+        blocks 0, and the `content_block_start` between the two may be lost."""
+        if (delta.type or _kind_of(delta)) == "input_json_delta":
+            # The block that ended without a piece may have ended too early.
+            what = "a piece of a call came, and the call's beginning did not"
+            frames.append(_lost("start_missing", f"block {index}", what, reaches_ended=index in self._silent))
+        return self._name(index)
+
     def _name(self, index: int) -> str:
-        name = self._names[index] = str(index)
+        if index in self._ended:
+            self._reused += 1
+            name = f"{index}.{self._reused}"
+        else:
+            name = str(index)
+        self._names[index] = name
         return name
 
-    def _start_block(self, event: _Event, frames: list[Frame]) -> None:
-        fields = read_fields(event.content_block)
+    def _start_block(self, event: Event, frames: list[Frame]) -> None:
+        found = read_fields(event.content_block)
+        plain = plain_text(found)
+        fields = found if plain is None else plain
         kind = string_of(fields, "type")
         citations = read_citations(fields) if kind == "text" else ()
         index = self._index(event)
-        if index in self._names:  # some gateways number every block 0, or send no index
+        if self._is_repeated(index, fields):
+            return
+        if index in self._names or index in self._ended:  # some gateways number every block 0, or send no index
             frames.append(_mended("index_reused", f"block {index}", "a second block on this index taken as a new one"))
+        if index in self._names:
             self._stop_block(index, frames)
-            self._reused += 1
-            block = self._names[index] = f"{index}.{self._reused}"
-        else:
-            block = self._name(index)
+        block = self._name(index)
         self._last_index = index
         match kind:
             case "text":
@@ -417,36 +397,56 @@ class MessagesStreamDecoder:
                 if part.opaque is not None:
                     frames.append(BlockData(block, part.opaque))
             case "tool_use":
-                opened = self._open[index] = _Open({}, is_item=False)
-                opened.held = arguments_of(fields)
+                told = {key: raw.copy() for key, raw in fields.items() if key in ("id", "name")}
+                opened = self._open[index] = _Open(told, block=block, is_item=False)
+                opened.held = arguments_of(fields) or ""
                 id, name = string_of(fields, "id"), string_of(fields, "name")
                 frames.append(ToolCallDelta(block=block, id=id, name=name))
                 _tell_rest(fields, TOOL_USE_KEYS, block, frames)
+                if name is None:
+                    frames.append(_lost("unreadable_event", f"block {index}", "a call without a name"))
             case _:
-                opened = self._open[index] = _Open({key: raw.copy() for key, raw in fields.items()}, is_item=True)
+                held = {key: raw.copy() for key, raw in fields.items()}
+                opened = self._open[index] = _Open(held, block=block, is_item=True)
                 if not _grows(fields):
-                    self._tell_item(index, opened, frames)
+                    self._tell_item(opened, frames)
+        if plain is None:
+            frames.append(_lost("unreadable_event", f"block {index}", "its text cannot be read"))
+
+    def _is_repeated(self, index: int, fields: Fields) -> bool:
+        """Whether the start of a call came twice: the same id and name again, before the call's first piece."""
+        opened = self._open.get(index)
+        if opened is None or opened.is_item or opened.held is None or "id" not in fields:
+            return False
+        return opened.fields == {key: raw for key, raw in fields.items() if key in ("id", "name")}
 
     def _stop_block(self, index: int, frames: list[Frame]) -> None:
+        name = self._names.pop(index, None)
+        if name is None:
+            return  # it has ended, or it has lost its start and all of its pieces
+        self._ended[index] = name
+        self._silent.discard(index)
         block = self._open.pop(index, None)
         if block is not None:
-            self._release(index, block, frames)
-        frames.append(BlockEnded(self._names.get(index) or self._name(index)))
+            if block.held == "" and not block.is_item:
+                self._silent.add(index)
+            self._release(block, frames)
+        frames.append(BlockEnded(name))
 
     def _release_all(self, frames: list[Frame]) -> None:
         """Blocks that a server left without a `content_block_stop`."""
         for index in list(self._open):
-            self._release(index, self._open.pop(index), frames)
+            self._release(self._open.pop(index), frames)
 
-    def _release(self, index: int, block: _Open, frames: list[Frame]) -> None:
+    def _release(self, block: _Open, frames: list[Frame]) -> None:
         if block.is_item:
             if block.pieces or not block.told:
-                self._tell_item(index, block, frames)
-        elif block.held is not None:
-            frames.append(ToolCallDelta(block=self._names[index], arguments=block.held, whole=True))
+                self._tell_item(block, frames)
+        elif block.held:
+            frames.append(ToolCallDelta(block=block.block, arguments=block.held, whole=True))
             block.held = None
 
-    def _tell_item(self, index: int, block: _Open, frames: list[Frame]) -> None:
+    def _tell_item(self, block: _Open, frames: list[Frame]) -> None:
         block.told = True
         fields = {key: bytes(raw) for key, raw in block.fields.items()}
         if block.pieces:
@@ -455,37 +455,64 @@ class MessagesStreamDecoder:
                 read_fields(pieces)
                 fields["input"] = pieces.encode()
             except UNREADABLE:
-                frames.append(_mended("item_input", self._names[index], "input that is no JSON object left out"))
+                frames.append(_mended("item_input", block.block, "input that is no JSON object left out"))
         kind = string_of(block.fields, "type") or ""
         item = ProviderItem(NAME, kind, str(write_object(fields), "utf-8"))
-        frames.append(PartDone(self._names[index], item))
+        frames.append(PartDone(block.block, item))
 
     # --- healing
 
     def _heal(self, payload: bytes, name: str, frames: list[Frame]) -> None:
         """Read an event that the strict decoder refused: bytes that are no UTF-8, lone surrogates, several objects in one
-        event, a number sent as a string. What stays unreadable is reported and left out."""
-        if payload.strip() == b"[DONE]":
+        event, fields of other kinds. What cannot be read is lost, unless it is noise.
+
+        What is lost is told behind what could be read, because the block that it began may miss something too.
+        """
+        if self._is_over or payload.strip() == b"[DONE]":
             return  # Chat Completions' end mark, which some gateways add
-        if not self._seen and not name and payload[:1] != b"{":
+        if not self._seen and not name and is_noise(payload):
             return  # no event of this format: finish() says what it was instead
         text, is_replaced = decode_text(payload)
-        found, _ = read_objects(text)
-        if not found:
-            what = f"left out an event that is no JSON: {printable(payload)}"
-            frames.append(_mended(skipped("unreadable_event", payload), name or "event", what))
-            return
+        values, end = read_values(text)
+        found = [fields for value in values for fields in objects(value)]
+        where = name or "event"
         if len(found) > 1:
-            frames.append(_mended("glued_json", name or "event", f"{len(found)} objects in one event taken apart"))
-        elif not is_replaced:
-            frames.append(_mended("unreadable_json", name or "event", "read with looser types"))
-        if is_replaced:
-            frames.append(_mended("invalid_utf8", name or "event", "invalid UTF-8 became replacement characters"))
-        for source in found:
-            try:
-                self._read(_lenient_event.decode(source), source, name, frames)
-            except UNREADABLE:
-                frames.append(_mended("unreadable_event", name or "event", f"left out: {printable(source)}"))
+            frames.append(_mended("glued_json", where, f"{len(found)} objects in one event taken apart"))
+        elif found and not is_replaced:
+            frames.append(_mended("unreadable_json", where, "read with looser types"))
+        for fields in found:
+            self._read_loosely(fields, name, frames, is_replaced=is_replaced)
+        if end < len(text) or not found:
+            self._leave_out(text[end:] or text, name, frames, is_json=end == len(text) and bool(values))
+
+    def _read_loosely(self, fields: dict[str, object], name: str, frames: list[Frame], *, is_replaced: bool) -> None:
+        where = name or "event"
+        loose = loosen(fields)
+        try:
+            self._read(decode_leniently(loose.source), loose.source, name, frames)
+        except UNREADABLE:
+            frames.append(_lost("unreadable_event", where, f"left out: {printable(loose.source)}"))
+            return
+        if loose.has_whole_input and isinstance(piece := frames[-1], ToolCallDelta):
+            frames[-1] = msgspec.structs.replace(piece, whole=True)
+        if is_replaced and loose.type not in HARMLESS_EVENTS:
+            frames.append(_lost("invalid_utf8", where, "invalid UTF-8 became replacement characters"))
+        if loose.skipped:
+            names = ", ".join([f"`{field}`" for field in loose.skipped])
+            frames.append(_lost("unreadable_event", where, f"no text can be read from {names}"))
+
+    def _leave_out(self, text: str, name: str, frames: list[Frame], *, is_json: bool) -> None:
+        """Tell of an event that is no JSON, or no object of it. Its name may say that it was no content; not if a blank line
+        before that name was lost, which leaves several lines."""
+        repair = Repair("unreadable_event", name or "event", f"left out an event that is no JSON: {printable(text)}")
+        if name in CONTENT_EVENTS:
+            frames.append(Lost(repair))
+        elif is_json or (name in HARMLESS_EVENTS and "\n" not in text):
+            frames.append(left_out(repair, ""))
+            if name == "message_stop":
+                self._stop(frames)
+        else:
+            frames.append(left_out(repair, text))
 
 
 def _grows(fields: Fields) -> bool:
@@ -498,6 +525,17 @@ def _tell_rest(fields: Fields, known: frozenset[str], block: str, frames: list[F
     opaque = opaque_from(fields, known)
     if opaque is not None:
         frames.append(BlockData(block, opaque))
+
+
+def _kind_of(delta: Delta) -> str | None:
+    """The kind of a delta that does not say it, by what it brings."""
+    said = (("text", delta.text), ("input_json", delta.partial_json), ("thinking", delta.thinking))
+    return next((f"{kind}_delta" for kind, piece in said if piece is not None), None)
+
+
+def _lost(kind: str, where: str, what: str, *, reaches_ended: bool = False) -> Lost:
+    """A call is open until its `content_block_stop`, so blocks that have ended miss nothing."""
+    return Lost(Repair(kind, where, what), reaches_ended)
 
 
 def _mended(kind: str, where: str, what: str) -> Mended:

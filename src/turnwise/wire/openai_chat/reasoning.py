@@ -1,4 +1,4 @@
-"""Reasoning in Chat Completions: five places where it may stand, counted once; `reasoning_details` kept for replay."""
+"""Reasoning in Chat Completions: six places where it may stand, counted once; `reasoning_details` kept for replay."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.openai_chat.chunks import ContentPart, Delta, UsualDelta
 from turnwise.wire.openai_chat.fields import NAME
 
-CONTENT, REASONING_CONTENT, REASONING, DETAILS = 1, 2, 3, 4
+CONTENT, REASONING_CONTENT, REASONING, REASONING_TEXT, DETAILS = 1, 2, 3, 4, 5
 
 TEXTS = ("text", "summary")
 """The fields of a detail that come in pieces."""
@@ -48,7 +48,7 @@ class _Detail:
 class ReasoningReader:
     """Takes each delta's reasoning from one source: the first that ever said something (several often say the same).
 
-    Within a chunk the order is typed content, `reasoning_content`, `reasoning`, `reasoning_details`.
+    Within a chunk the order is typed content, `reasoning_content`, `reasoning`, `reasoning_text`, `reasoning_details`.
     """
 
     __slots__ = ("_details", "_latest", "_said", "_source")
@@ -66,6 +66,7 @@ class ReasoningReader:
             (CONTENT, thinking),
             (REASONING_CONTENT, delta.reasoning_content),
             (REASONING, delta.reasoning),
+            (REASONING_TEXT, delta.reasoning_text),
             (DETAILS, details),
         )
         for source, text in said:

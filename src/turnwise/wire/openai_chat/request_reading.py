@@ -346,12 +346,12 @@ class _MessageReader:
         )
 
 
-REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
+REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "reasoning_details")
 
 
 def _reasoning(value: Fields, thinking: str) -> Reasoning | None:
     details = value.get("reasoning_details")
-    text = thinking or next((t for key in REASONING_FIELDS[:2] if isinstance(t := value.get(key), str) and t), "")
+    text = thinking or next((t for key in REASONING_FIELDS[:3] if isinstance(t := value.get(key), str) and t), "")
     opaque = _opaque({"reasoning_details": details}) if is_array(details) and details else None
     if opaque is not None and not text and is_array(details):
         pieces = [detail.get("text") or detail.get("summary") for detail in details if is_object(detail)]

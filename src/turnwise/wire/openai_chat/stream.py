@@ -1,69 +1,27 @@
 """A Chat Completions stream -> frames."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from turnwise.vocab import (
-    BlockData,
-    Citation,
-    CitationAdded,
-    Fault,
-    Faulted,
-    FaultKind,
-    File,
-    Finished,
-    Frame,
-    Mended,
-    Opaque,
-    PartDone,
-    ProviderItem,
-    Reasoning,
-    ReasoningDelta,
-    Refusal,
-    RefusalDelta,
-    Repair,
-    Started,
-    Text,
-    TextDelta,
-    ToolCallDelta,
-    UsageReported,
-)
+from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Lost, Mended, Repair
 from turnwise.wire.alike import Alike
 from turnwise.wire.faults import no_response, too_large
-from turnwise.wire.finish_words import finish_frames, says_nothing, unsaid_finish
-from turnwise.wire.healing import decode_text, read_values, skipped
-from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error
+from turnwise.wire.healing import decode_text, is_utf8, left_out, read_values
+from turnwise.wire.json_fields import UNREADABLE, is_error
 from turnwise.wire.limits import Limits
-from turnwise.wire.openai_chat.chunks import (
-    CallPiece,
-    Choice,
-    Chunk,
-    Delta,
-    UsualChunk,
-    UsualDelta,
-    decode_chunk,
-    decode_usual,
-    is_there,
-    objects,
-    tolerant_chunk,
-)
-from turnwise.wire.openai_chat.citations import citation_of
+from turnwise.wire.openai_chat.chunk_reader import ChunkReader, Rest, rest_of
+from turnwise.wire.openai_chat.chunks import Chunk, decode_chunk, decode_usual, is_there
 from turnwise.wire.openai_chat.faults import decode_error_event
-from turnwise.wire.openai_chat.fields import NAME
-from turnwise.wire.openai_chat.files import image_of
-from turnwise.wire.openai_chat.reasoning import ReasoningReader, split_content
-from turnwise.wire.openai_chat.usage import UsageReader
-from turnwise.wire.openai_chat.words import finish_of, is_known, says_limit
+from turnwise.wire.openai_chat.loose import objects, read_loosely
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, SseRun
 
 MISS_COST = 4  # a chunk that is not usual costs about what four usual ones save
 START = MISS_COST * 2  # chunks that count as usual from the first: looking for them has to pay
 LEARN_FROM = START + 4  # a response that is over after a few chunks is not worth learning how they are written
+NO_CHUNK = b""  # what the typed decoder refuses
 DONE = b"[DONE]"  # some servers write a blank after it
-
-TEXT, REASONING, REFUSAL = "text", "reasoning", "refusal"
 
 # Events that cannot be read before the rest is not worth reading; bounds what we record about a garbage stream.
 MAX_UNREADABLE = 100
@@ -73,324 +31,9 @@ BLANK = b"\xef\xbb\xbf \t\r\n"  # as a set of bytes: a BOM may be cut anywhere
 HEAD_BYTES = 400
 """How much of what arrived is kept until the first event, to show it where it was no stream at all."""
 
-
-class _Rest(msgspec.Struct, frozen=True, gc=False):
-    """What a usual chunk says beside its one piece of text, of reasoning or of a call."""
-
-    kind: str
-    piece: Callable[[UsualDelta], str | None]
-    index: int | None = None  # of the call
-
-    def read(self, text: bytes) -> str | None:
-        return self.piece(decode_usual(text).choices[0].delta)
-
-
-class ChunkReader:
-    """Chunks of one response, in order -> frames. A body is read as one chunk whose choice has a `message`."""
-
-    __slots__ = (
-        "_citations",
-        "_cited",
-        "_ended",
-        "_failed",
-        "_finish",
-        "_has_reasoning",
-        "_has_text",
-        "_items",
-        "_reasoning",
-        "_refused",
-        "_said",
-        "_usage",
-        "goes_on",
-        "started",
-    )
-
-    def __init__(self, profile: Profile) -> None:
-        self.started = False
-        self.goes_on = False  # it has started, and nothing was said about its end
-        self._said = False  # any text, reasoning, refusal or call so far
-        self._has_text = False
-        self._has_reasoning = False
-        self._refused = False
-        self._finish: tuple[str, bool] | None = None
-        self._failed = False
-        self._ended = False
-        self._items = 0
-        self._cited: set[bytes] = set()
-        self._citations: list[Citation] = []  # those that wait for a text to hang on
-        self._reasoning = ReasoningReader()
-        self._usage = UsageReader(profile)
-
-    def read_usual(self, chunk: UsualChunk, frames: list[Frame]) -> None:
-        """`read`, for a chunk of a response that has started."""
-        delta = chunk.choices[0].delta
-        if delta.reasoning_content or delta.reasoning:
-            self._add_reasoning(self._reasoning.read_usual(delta), frames)
-        if delta.content:
-            self._said = self._has_text = True
-            frames.append(TextDelta(delta.content))
-        if delta.tool_calls:
-            self._said = True
-            for call in delta.tool_calls:
-                function = call.function
-                if call.id is not None or function.name is not None:
-                    frames.append(
-                        ToolCallDelta(index=call.index, id=call.id, name=function.name, arguments=function.arguments)
-                    )
-                else:
-                    frames.append(ToolCallDelta(index=call.index, arguments=function.arguments))
-
-    def read_alike(self, pieces: list[str], frames: list[Frame], *, rest: _Rest) -> None:
-        """`read_usual`, for chunks that say the same `rest` and one piece each."""
-        self._said = True
-        if rest.kind == TEXT:
-            self._has_text = True
-            frames += map(TextDelta, pieces)
-        elif rest.kind == REASONING:
-            self._has_reasoning = True
-            frames += map(ReasoningDelta, pieces)
-        else:
-            index = rest.index
-            frames += [ToolCallDelta(index=index, arguments=piece) for piece in pieces]
-
-    def read(self, chunk: Chunk, frames: list[Frame]) -> None:
-        choices = chunk.choices
-        if not self.started and (chunk.id or choices):
-            # Azure's first chunk (`prompt_filter_results`) has neither id nor choices.
-            self.started = self.goes_on = True
-            frames.append(Started(chunk.id or None, chunk.model or None))
-        if choices:
-            for choice in choices:
-                if not choice.index:
-                    self._read_choice(choice, frames)
-        # Identity with the default is the cheapest way to see that a field was not sent.
-        if (chunk.usage is not NOTHING and is_there(chunk.usage)) or chunk.x_groq is not None:
-            self._read_usage(chunk, frames)
-        if chunk.citations or chunk.search_results:
-            self._cite(chunk.search_results or chunk.citations, frames)
-        if chunk.error is not NOTHING and is_error(chunk.error):
-            self._failed = True
-            frames.append(Faulted(decode_error_event(bytes(chunk.error))))
-
-    def fail(self) -> None:
-        """An error came beside the chunks."""
-        self._failed = True
-
-    def end(self, mark: str, frames: list[Frame]) -> None:
-        """The server says that this is all: where it has not said why, that it did not break off is told."""
-        if not self._ended and not self._failed and self._finish is None:
-            frames.append(unsaid_finish(mark))
-        self._ended = True
-
-    def _read_usage(self, chunk: Chunk, frames: list[Frame]) -> None:
-        usage = chunk.usage
-        if not is_there(usage) and chunk.x_groq is not None:
-            usage = chunk.x_groq.usage
-        if is_there(usage) and (counted := self._usage.read(usage)) is not None:
-            frames.append(UsageReported(counted))
-
-    def finish(self) -> list[Frame]:
-        """What was held back because its block had not begun."""
-        frames: list[Frame] = []
-        self._flush(frames)
-        return frames
-
-    def _read_choice(self, choice: Choice, frames: list[Frame]) -> None:
-        delta = choice.delta
-        if delta is not None:
-            self._read_delta(delta, frames)
-        if choice.message is not None and (delta is None or not self._said):
-            self._read_message(choice.message, frames)
-        word = choice.finish_reason
-        if word and not says_nothing(word):
-            finish = (word, says_limit(choice.native_finish_reason))
-            if finish != self._finish:
-                self._finish = finish
-                self.goes_on = False
-                self._flush(frames)
-                finished = Finished(finish_of(word, refused=self._refused), word, finish[1])
-                frames += finish_frames(finished, is_known=is_known(word))
-
-    def _read_delta(self, delta: Delta, frames: list[Frame]) -> None:
-        content = delta.content
-        if isinstance(content, list):
-            text, thinking, refusal = split_content(content)
-            refusal = refusal or delta.refusal
-        else:
-            text, thinking, refusal = content, "", delta.refusal
-        if thinking or delta.reasoning_content or delta.reasoning or delta.reasoning_details:
-            self._add_reasoning(self._reasoning.read(delta, thinking=thinking), frames)
-        if text:
-            self._said = self._has_text = True
-            frames.append(TextDelta(text))
-        if refusal:
-            self._said = self._refused = True
-            frames.append(RefusalDelta(refusal))
-        if delta.tool_calls:
-            self._said = True
-            for call in delta.tool_calls:
-                frames.append(_call_frame(call, block=None))
-        if delta.function_call is not None and not _is_said_twice(delta):
-            self._said = True
-            call = CallPiece(function=delta.function_call)
-            frames.append(_call_frame(call, block="function_call"))
-        if delta.annotations or delta.executed_tools or delta.images:
-            self._read_extras(delta, frames)
-
-    def _add_reasoning(self, text: str, frames: list[Frame]) -> None:
-        if text or not self._has_reasoning:
-            # Encrypted reasoning has no text; its part begins here all the same.
-            self._said = self._said or bool(text)
-            self._has_reasoning = True
-            frames.append(ReasoningDelta(text))
-
-    def _read_message(self, message: Delta, frames: list[Frame]) -> None:
-        """A whole message: its parts replace what deltas made before; calls have their place in its list."""
-        content = message.content
-        if isinstance(content, list):
-            text, thinking, refusal = split_content(content)
-            refusal = refusal or message.refusal
-        else:
-            text, thinking, refusal = content, "", message.refusal
-        reasoning = self._reasoning.read(message, thinking=thinking)
-        if reasoning or message.reasoning_details:
-            frames.append(PartDone(REASONING, Reasoning(reasoning)))
-        if text:
-            self._has_text = True
-            frames.append(PartDone(TEXT, Text(text)))
-        if refusal:
-            self._refused = True
-            frames.append(PartDone(REFUSAL, Refusal(refusal)))
-        # After deltas the assembler has to see whether these calls are those that it has.
-        named = not self._said
-        for i, call in enumerate(message.tool_calls or ()):
-            frames.append(_call_frame(call, block=f"call-{i}" if named else None))
-        if message.function_call is not None and not _is_said_twice(message):
-            frames.append(_call_frame(CallPiece(function=message.function_call), block="function_call"))
-        self._said = self._said or bool(frames)
-        self._read_extras(message, frames)
-
-    def _read_extras(self, delta: Delta, frames: list[Frame]) -> None:
-        if delta.annotations:
-            self._cite(delta.annotations, frames)
-        for raw in delta.executed_tools or ():
-            # Groq sends the call first and then the same again with its output; the index says which it is.
-            item = ProviderItem(NAME, "executed_tools", bytes(raw).decode("utf-8", "replace"))
-            frames.append(PartDone(f"executed-{_index_of(raw)}", item))
-        for raw in delta.images or ():
-            image: File | None = image_of(raw)
-            if image is not None:
-                self._items += 1
-                frames.append(PartDone(f"image-{self._items}", image))
-
-    def _cite(self, raws: list[msgspec.Raw] | None, frames: list[Frame]) -> None:
-        """Each source once, though every chunk repeats the list; held until there is a text to hang it on."""
-        for raw in raws or ():
-            key = bytes(raw)
-            if key not in self._cited:
-                self._cited.add(key)
-                self._citations.append(citation_of(key))
-        if self._has_text:
-            self._flush_citations(frames)
-
-    def _flush_citations(self, frames: list[Frame]) -> None:
-        frames += [CitationAdded(TEXT, citation) for citation in self._citations]
-        self._citations.clear()
-
-    def _flush(self, frames: list[Frame]) -> None:
-        if self._citations:
-            self._flush_citations(frames)
-        opaque = self._reasoning.opaque()
-        if opaque is not None:
-            frames.append(BlockData(REASONING, opaque))
-
-
-def _is_said_twice(delta: Delta) -> bool:
-    """Servers that serve old and new clients say the same call in both fields."""
-    return any(call.function == delta.function_call for call in delta.tool_calls or ())
-
-
-class _Indexed(msgspec.Struct):
-    index: int = 0
-
-
-def _index_of(raw: msgspec.Raw) -> int:
-    try:
-        return msgspec.json.decode(raw, type=_Indexed).index
-    except UNREADABLE:
-        return 0
-
-
-def _opaque_of(extra_content: msgspec.Raw) -> Opaque | None:
-    try:
-        fields: object = msgspec.json.decode(extra_content)
-    except UNREADABLE:
-        return None
-    return Opaque(NAME, msgspec.json.encode({"extra_content": fields}).decode())
-
-
-def _call_frame(call: CallPiece, *, block: str | None) -> ToolCallDelta:
-    """One fragment as it stood there; what it means is for the assembler to judge."""
-    extra = call.extra_content
-    opaque = _opaque_of(extra) if extra is not NOTHING and is_there(extra) else None
-    custom, function = call.custom, call.function
-    if custom is not None:
-        return ToolCallDelta(
-            block=block,
-            index=call.index,
-            id=call.id,
-            name=custom.name,
-            arguments=custom.input,
-            free_form=True,
-            opaque=opaque,
-        )
-    if function is None:
-        return ToolCallDelta(block=block, index=call.index, id=call.id, opaque=opaque)
-    return ToolCallDelta(
-        block=block,
-        index=call.index,
-        id=call.id,
-        name=function.name,
-        arguments=function.arguments,
-        whole=function.whole,
-        opaque=opaque,
-    )
-
-
-def _content(delta: UsualDelta) -> str | None:
-    return delta.content
-
-
-def _reasoning_content(delta: UsualDelta) -> str | None:
-    return delta.reasoning_content
-
-
-def _plain_reasoning(delta: UsualDelta) -> str | None:
-    return delta.reasoning
-
-
-def _arguments(delta: UsualDelta) -> str | None:
-    return delta.tool_calls[0].function.arguments if delta.tool_calls else None
-
-
-_TEXT_REST = _Rest(TEXT, _content)
-_REASONING_CONTENT_REST = _Rest(REASONING, _reasoning_content)
-_REASONING_REST = _Rest(REASONING, _plain_reasoning)
-
-
-def _rest_of(delta: UsualDelta) -> _Rest | None:
-    """None where the chunk brings other than one piece."""
-    if bool(delta.content) + bool(delta.reasoning_content) + bool(delta.reasoning) + bool(delta.tool_calls) != 1:
-        return None
-    if delta.content:
-        return _TEXT_REST
-    if delta.reasoning_content:
-        return _REASONING_CONTENT_REST
-    if delta.tool_calls:
-        call = delta.tool_calls[0]
-        is_more = len(delta.tool_calls) == 1 and call.id is None and call.function.name is None
-        return _Rest("call", _arguments, call.index) if is_more else None
-    return _REASONING_REST
+READ_ANYWAY = ("function.arguments`", "content`", "content[...]`", "text`", "refusal`", ".thinking`", ".reasoning`")
+"""How the message ends about a field of another kind that is read all the same. The assembler, which knows the call, reports
+an object in place of arguments."""
 
 
 class ChatStreamDecoder:
@@ -406,6 +49,7 @@ class ChatStreamDecoder:
         "_events",
         "_head",
         "_hits",
+        "_is_ascii",
         "_limits",
         "_misses",
         "_parser",
@@ -416,7 +60,7 @@ class ChatStreamDecoder:
 
     def __init__(self, profile: Profile, limits: Limits, *, body_expected: bool = False) -> None:
         self._reader = ChunkReader(profile)
-        self._alike: Alike[_Rest] = Alike()
+        self._alike: Alike[Rest] = Alike()
         self._parser = SseParser(limits=limits)
         self._limits = limits
         self._bytes_left = limits.stream_bytes
@@ -429,6 +73,7 @@ class ChatStreamDecoder:
         self._hits = START  # chunks that were usual
         self._misses = 0
         self._unreadable = 0
+        self._is_ascii = True  # all bytes so far: then they are UTF-8 too
         self._recognised = False
 
     def feed(self, chunk: bytes) -> list[Frame]:
@@ -444,6 +89,8 @@ class ChatStreamDecoder:
                 return []
             self._dead = True
             return [Faulted(too_large(self._limits.response_bytes))]
+        if self._is_ascii and not chunk.isascii():
+            self._is_ascii = False
         try:
             runs = self._parser.feed_runs(chunk)
         except LineTooLong as error:
@@ -483,7 +130,7 @@ class ChatStreamDecoder:
     def _read_body(self, body: bytes) -> list[Frame]:
         self._events += 1
         try:
-            chunk = decode_chunk(body)
+            chunk = decode_chunk(body if is_utf8(body) else NO_CHUNK)
         except UNREADABLE as error:
             return self._mend(body, error)
         frames: list[Frame] = []
@@ -522,8 +169,11 @@ class ChatStreamDecoder:
                 value = values[at]
                 at += 1
                 self._events += 1
+                # Keys, and what stays JSON text, are not looked at by the JSON decoder.
+                is_text = self._is_ascii or is_utf8(value)
                 if (
-                    self._reader.goes_on
+                    is_text
+                    and self._reader.goes_on
                     and self._misses < self._hits
                     and self._read_usual(value, frames, is_alone=is_alone)
                 ):
@@ -532,11 +182,14 @@ class ChatStreamDecoder:
                     self._read_end_mark(frames)
                     continue
                 try:
-                    chunk = decode_chunk(value)
+                    chunk = decode_chunk(value if is_text else NO_CHUNK)
                 except UNREADABLE as error:
                     self._read_odd(value, error, frames)
                     if self._dead:
                         return frames
+                    continue
+                if self._reader.is_over:
+                    self._reader.read_after_end(chunk, frames)
                     continue
                 if chunk.choices is not None and self._recognised:
                     self._reader.read(chunk, frames)
@@ -571,23 +224,24 @@ class ChatStreamDecoder:
         self._reader.read_usual(chunk, frames)
         if len(frames) == before + 1:
             delta = chunk.choices[0].delta
-            if (rest := _rest_of(delta)) is not None and (piece := rest.piece(delta)):
+            if (rest := rest_of(delta)) is not None and (piece := rest.piece(delta)):
                 self._alike.learn(value, piece, rest=rest, read=rest.read)
         return True
 
     def _read_odd(self, value: bytes, error: Exception, frames: list[Frame]) -> None:
         """What is no chunk: nothing at all, the end mark, or something to be mended."""
-        if value.startswith(DONE):
+        if value.translate(None, BLANK).startswith(DONE):  # also where a stray line break tore it
             self._read_end_mark(frames)
         elif not value:
             self._events -= 1
-        else:
+        elif not self._reader.is_over:
             frames += self._mend(value, error)
 
     def _read_end_mark(self, frames: list[Frame]) -> None:
         self._events -= 1
         if self._recognised:
             self._reader.end("`[DONE]`", frames)
+            self._alike = Alike()  # what follows is no part of the response, however alike it is
 
     def _recognise(self) -> None:
         self._recognised = True
@@ -608,43 +262,54 @@ class ChatStreamDecoder:
         self._reader.read(chunk, frames)
 
     def _mend(self, line: bytes, error: Exception) -> list[Frame]:
-        """An event that the typed decoder refused: invalid UTF-8, values glued together, fields of another kind."""
+        """An event that the typed decoder refused: invalid UTF-8, values glued together, fields of another kind.
+
+        What is lost is told behind what could be read, because its calls may miss something too.
+        """
         where = "body" if self._body is not None else f"event {self._events}"
         text, is_replaced = decode_text(line)
-        if is_replaced:
-            repair = Repair("invalid_utf8", where, "invalid UTF-8 became replacement characters")
-            return [Mended(repair), *self._read_text(text, where=where)]
-        frames = self._read_text(text, where=where)
-        if not isinstance(error, msgspec.ValidationError):
-            return frames
+        values, end = read_values(text)
+        frames: list[Frame] = []
+        skipped = self._read_values(values, where=where, frames=frames)
         said = any(not isinstance(frame, Mended) for frame in frames)
-        if str(error).endswith(("content`", ".text`")) and not said:
-            frames.append(Mended(Repair("content_skipped", where, str(error))))
-        # An object in place of arguments is reported by the assembler, which knows the call.
-        elif said and not str(error).endswith("function.arguments`"):
+        if is_replaced and values:
+            frames.append(self._lose("invalid_utf8", where, "invalid UTF-8 became replacement characters"))
+        if skipped:
+            frames.append(self._lose("content_skipped", where, f"no text and no call can be read from {skipped}"))
+        elif isinstance(error, msgspec.ValidationError) and said and not str(error).endswith(READ_ANYWAY):
             frames.append(Mended(Repair("field_skipped", where, str(error))))
+        if not values or end < len(text):
+            frames.append(self._skip(text[end:], where=where))
         return frames
 
-    def _read_text(self, text: str, *, where: str) -> list[Frame]:
-        values, end = read_values(text)
-        if not values or end < len(text):
-            return self._skip(text, where=where)
+    def _read_values(self, values: list[object], *, where: str, frames: list[Frame]) -> str:
+        """Read the chunks among the values; returns the names of the fields whose content could not be read."""
         # An array of chunks is read like several; an empty one says nothing.
-        chunks = [tolerant_chunk(fields) for value in values for fields in objects(value)]
-        frames: list[Frame] = []
+        chunks = [read_loosely(fields) for value in values for fields in objects(value)]
         if len(chunks) > 1:
             frames.append(Mended(Repair("chunks_glued", where, f"{len(chunks)} JSON values stood in one event")))
-        for chunk in chunks:
+        skipped: dict[str, None] = {}
+        for loose in chunks:
+            chunk = loose.chunk
+            skipped.update(dict.fromkeys(loose.skipped))
             if chunk.choices is not None or is_error(chunk.error) or is_there(chunk.usage):
                 self._recognise()
                 self._reader.read(chunk, frames)
-        return frames
+        return ", ".join([f"`{field}`" for field in skipped])
 
-    def _skip(self, text: str, *, where: str) -> list[Frame]:
-        self._unreadable += 1
-        if self._unreadable > MAX_UNREADABLE:
-            return [self._die(FaultKind.PROTOCOL, f"more than {MAX_UNREADABLE} events of the stream are no JSON")]
-        return [Mended(Repair(skipped("chunk_skipped", text), where, "it is no JSON"))]
+    def _skip(self, text: str, *, where: str) -> Frame:
+        loss = left_out(Repair("chunk_skipped", where, "it is no JSON"), text, reaches_ended=True)
+        if isinstance(loss, Lost):
+            self._reader.lose()
+            self._unreadable += 1
+            if self._unreadable > MAX_UNREADABLE:
+                return self._die(FaultKind.PROTOCOL, f"more than {MAX_UNREADABLE} events of the stream are no JSON")
+        return loss
+
+    def _lose(self, kind: str, where: str, what: str) -> Lost:
+        """A piece of the response is lost. Calls are open until the response ends: a piece may come late."""
+        self._reader.lose()
+        return Lost(Repair(kind, where, what), reaches_ended=True)
 
     def _die(self, kind: FaultKind, message: str) -> Faulted:
         self._dead = True

@@ -1,0 +1,425 @@
+"""Typed chunks of one Chat Completions response -> frames."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from turnwise.vocab import (
+    BlockData,
+    Citation,
+    CitationAdded,
+    Faulted,
+    File,
+    Finished,
+    Frame,
+    Opaque,
+    PartDone,
+    ProviderItem,
+    Reasoning,
+    ReasoningDelta,
+    Refusal,
+    RefusalDelta,
+    Restated,
+    Started,
+    Text,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+    UsageReported,
+)
+from turnwise.wire.finish_words import finish_frames, says_nothing, unsaid_finish
+from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error
+from turnwise.wire.openai_chat.chunks import (
+    CallPiece,
+    Choice,
+    Chunk,
+    Delta,
+    UsualChunk,
+    UsualDelta,
+    decode_usual,
+    is_there,
+)
+from turnwise.wire.openai_chat.citations import citation_of
+from turnwise.wire.openai_chat.faults import decode_error_event
+from turnwise.wire.openai_chat.fields import NAME
+from turnwise.wire.openai_chat.files import image_of
+from turnwise.wire.openai_chat.reasoning import ReasoningReader, split_content
+from turnwise.wire.openai_chat.usage import UsageReader
+from turnwise.wire.openai_chat.words import finish_of, is_known, says_limit
+from turnwise.wire.profiles import Profile
+
+TEXT, REASONING, REFUSAL = "text", "reasoning", "refusal"
+
+
+class Rest(msgspec.Struct, frozen=True, gc=False):
+    """What a usual chunk says beside its one piece of text, of reasoning or of a call."""
+
+    kind: str
+    piece: Callable[[UsualDelta], str | None]
+    index: int | None = None  # of the call
+
+    def read(self, text: bytes) -> str | None:
+        return self.piece(decode_usual(text).choices[0].delta)
+
+
+class ChunkReader:
+    """Chunks of one response, in order -> frames. A body is read as one chunk whose choice has a `message`."""
+
+    __slots__ = (
+        "_called",
+        "_citations",
+        "_cited",
+        "_failed",
+        "_finish",
+        "_has_reasoning",
+        "_has_text",
+        "_items",
+        "_lost",
+        "_reasoning",
+        "_refused",
+        "_said",
+        "_told_usage",
+        "_usage",
+        "goes_on",
+        "is_over",
+        "started",
+    )
+
+    def __init__(self, profile: Profile) -> None:
+        self.started = False
+        self.goes_on = False  # it has started, and nothing was said about its end
+        self.is_over = False  # the server has said that this is all
+        self._usage = UsageReader(profile)
+        self._told_usage: Usage | None = None
+        self._finish: tuple[str, bool] | None = None
+        self._failed = False
+        self._lost = False  # something may be missing, and the server has not said everything again
+        self._begin()
+
+    def _begin(self) -> None:
+        """What is known of the content, before there is any."""
+        self._said = False  # any text, reasoning or refusal so far, or a call in a message
+        self._called = False  # a piece of a call
+        self._has_text = False
+        self._has_reasoning = False
+        self._refused = False
+        self._items = 0
+        self._cited: set[bytes] = set()
+        self._citations: list[Citation] = []  # those that wait for a text to hang on
+        self._reasoning = ReasoningReader()
+
+    def read_usual(self, chunk: UsualChunk, frames: list[Frame]) -> None:
+        """`read`, for a chunk of a response that has started."""
+        delta = chunk.choices[0].delta
+        if delta.reasoning_content or delta.reasoning:
+            self._add_reasoning(self._reasoning.read_usual(delta), frames)
+        if delta.content:
+            self._said = self._has_text = True
+            frames.append(TextDelta(delta.content))
+        if delta.tool_calls:
+            self._called = True
+            for call in delta.tool_calls:
+                function = call.function
+                if call.id is not None or function.name is not None:
+                    frames.append(
+                        ToolCallDelta(index=call.index, id=call.id, name=function.name, arguments=function.arguments)
+                    )
+                else:
+                    frames.append(ToolCallDelta(index=call.index, arguments=function.arguments))
+
+    def read_alike(self, pieces: list[str], frames: list[Frame], *, rest: Rest) -> None:
+        """`read_usual`, for chunks that say the same `rest` and one piece each."""
+        self._said = True
+        if rest.kind == TEXT:
+            self._has_text = True
+            frames += map(TextDelta, pieces)
+        elif rest.kind == REASONING:
+            self._has_reasoning = True
+            frames += map(ReasoningDelta, pieces)
+        else:
+            index = rest.index
+            frames += [ToolCallDelta(index=index, arguments=piece) for piece in pieces]
+
+    def read(self, chunk: Chunk, frames: list[Frame]) -> None:
+        choices = chunk.choices
+        if not self.started and (chunk.id or choices):
+            # Azure's first chunk (`prompt_filter_results`) has neither id nor choices.
+            self.started = self.goes_on = True
+            frames.append(Started(chunk.id or None, chunk.model or None))
+        if choices:
+            for choice in choices:
+                if not choice.index:
+                    self._read_choice(choice, chunk, frames)
+        # Identity with the default is the cheapest way to see that a field was not sent.
+        if (chunk.usage is not NOTHING and is_there(chunk.usage)) or chunk.x_groq is not None:
+            self._read_usage(chunk, frames)
+        if chunk.citations or chunk.search_results:
+            self._cite(chunk.search_results or chunk.citations, frames)
+        if chunk.error is not NOTHING:
+            self._read_error(chunk, frames)
+
+    def read_after_end(self, chunk: Chunk, frames: list[Frame]) -> None:
+        """What follows the end mark is no part of the response: a proxy may have sent the stream twice. Two things still count:
+        usage, if none came before, and an error, if no finish reason did."""
+        if self._told_usage is None:
+            self._read_usage(chunk, frames)
+        if self._finish is None and not self._failed:
+            self._read_error(chunk, frames)
+
+    def fail(self) -> None:
+        """An error came beside the chunks."""
+        self._failed = True
+
+    def lose(self) -> None:
+        """A piece of the response may be missing."""
+        self._lost = True
+
+    def end(self, mark: str, frames: list[Frame]) -> None:
+        """The server says that this is all: where it has not said why, that it did not break off is told."""
+        if not self.is_over and not self._failed and self._finish is None:
+            frames.append(unsaid_finish(mark))
+        self.is_over = True
+        self.goes_on = False
+
+    def _read_usage(self, chunk: Chunk, frames: list[Frame]) -> None:
+        usage = chunk.usage
+        if not is_there(usage) and chunk.x_groq is not None:
+            usage = chunk.x_groq.usage
+        if is_there(usage) and (counted := self._usage.read(usage)) is not None:
+            self._told_usage = counted
+            frames.append(UsageReported(counted))
+
+    def _read_error(self, chunk: Chunk, frames: list[Frame]) -> None:
+        if chunk.error is not NOTHING and is_error(chunk.error):
+            self._failed = True
+            frames.append(Faulted(decode_error_event(bytes(chunk.error))))
+
+    def finish(self) -> list[Frame]:
+        """What was held back because its block had not begun."""
+        frames: list[Frame] = []
+        self._flush(frames)
+        return frames
+
+    def _read_choice(self, choice: Choice, chunk: Chunk, frames: list[Frame]) -> None:
+        delta = choice.delta
+        if delta is not None:
+            self._read_delta(delta, frames)
+        word = choice.finish_reason
+        finish = (word, says_limit(choice.native_finish_reason)) if word and not says_nothing(word) else None
+        message = choice.message
+        if message is not None:
+            has_said = self._said or self._called
+            if self._lost and self._is_whole(message, finish=finish or self._finish):
+                finish = finish or self._finish
+                self._restate(message, chunk, frames)
+            elif delta is None or not has_said:
+                self._read_message(message, frames)
+        if finish is not None and finish != self._finish:
+            self._take_finish(finish, frames)
+
+    def _is_whole(self, message: Delta, *, finish: tuple[str, bool] | None) -> bool:
+        """Whether a message says the whole response: it comes with the end, and has calls if any came before."""
+        calls = message.tool_calls or message.function_call
+        return finish is not None and bool(calls or (not self._called and (message.content or message.refusal)))
+
+    def _restate(self, message: Delta, chunk: Chunk, frames: list[Frame]) -> None:
+        """Begin anew with a message that says again what was lost."""
+        if self._said or self._called:
+            frames.append(Started(chunk.id or None, chunk.model or None))
+            if self._told_usage is not None:
+                frames.append(UsageReported(self._told_usage))
+            self._begin()
+        self._finish = None
+        self._lost = False
+        self._read_message(message, frames)
+        frames.append(Restated())
+
+    def _take_finish(self, finish: tuple[str, bool], frames: list[Frame]) -> None:
+        self._finish = finish
+        self.goes_on = False
+        self._flush(frames)
+        word, is_limit = finish
+        finished = Finished(finish_of(word, refused=self._refused), word, is_limit)
+        frames += finish_frames(finished, is_known=is_known(word))
+
+    def _read_delta(self, delta: Delta, frames: list[Frame]) -> None:
+        content = delta.content
+        if isinstance(content, list):
+            text, thinking, refusal = split_content(content)
+            refusal = refusal or delta.refusal
+        else:
+            text, thinking, refusal = content, "", delta.refusal
+        if thinking or delta.reasoning_content or delta.reasoning or delta.reasoning_text or delta.reasoning_details:
+            self._add_reasoning(self._reasoning.read(delta, thinking=thinking), frames)
+        if text:
+            self._said = self._has_text = True
+            frames.append(TextDelta(text))
+        if refusal:
+            self._said = self._refused = True
+            frames.append(RefusalDelta(refusal))
+        if delta.tool_calls:
+            self._called = True
+            for call in delta.tool_calls:
+                frames.append(_call_frame(call, block=None))
+        if delta.function_call is not None and not _is_said_twice(delta):
+            self._called = True
+            call = CallPiece(function=delta.function_call)
+            frames.append(_call_frame(call, block="function_call"))
+        if delta.annotations or delta.executed_tools or delta.images:
+            self._read_extras(delta, frames)
+
+    def _add_reasoning(self, text: str, frames: list[Frame]) -> None:
+        if text or not self._has_reasoning:
+            # Encrypted reasoning has no text; its part begins here all the same.
+            self._said = self._said or bool(text)
+            self._has_reasoning = True
+            frames.append(ReasoningDelta(text))
+
+    def _read_message(self, message: Delta, frames: list[Frame]) -> None:
+        """A whole message: its parts replace what deltas made before; calls have their place in its list."""
+        content = message.content
+        if isinstance(content, list):
+            text, thinking, refusal = split_content(content)
+            refusal = refusal or message.refusal
+        else:
+            text, thinking, refusal = content, "", message.refusal
+        reasoning = self._reasoning.read(message, thinking=thinking)
+        if reasoning or message.reasoning_details:
+            frames.append(PartDone(REASONING, Reasoning(reasoning)))
+        if text:
+            self._has_text = True
+            frames.append(PartDone(TEXT, Text(text)))
+        if refusal:
+            self._refused = True
+            frames.append(PartDone(REFUSAL, Refusal(refusal)))
+        # After deltas the assembler has to see whether these calls are those that it has.
+        named = not (self._said or self._called)
+        for i, call in enumerate(message.tool_calls or ()):
+            frames.append(_call_frame(call, block=f"call-{i}" if named else None))
+        if message.function_call is not None and not _is_said_twice(message):
+            frames.append(_call_frame(CallPiece(function=message.function_call), block="function_call"))
+        self._called = self._called or bool(message.tool_calls or message.function_call)
+        self._said = self._said or bool(frames)
+        self._read_extras(message, frames)
+
+    def _read_extras(self, delta: Delta, frames: list[Frame]) -> None:
+        if delta.annotations:
+            self._cite(delta.annotations, frames)
+        for raw in delta.executed_tools or ():
+            # Groq sends the call first and then the same again with its output; the index says which it is.
+            item = ProviderItem(NAME, "executed_tools", bytes(raw).decode("utf-8", "replace"))
+            frames.append(PartDone(f"executed-{_index_of(raw)}", item))
+        for raw in delta.images or ():
+            image: File | None = image_of(raw)
+            if image is not None:
+                self._items += 1
+                frames.append(PartDone(f"image-{self._items}", image))
+
+    def _cite(self, raws: list[msgspec.Raw] | None, frames: list[Frame]) -> None:
+        """Each source once, though every chunk repeats the list; held until there is a text to hang it on."""
+        for raw in raws or ():
+            key = bytes(raw)
+            if key not in self._cited:
+                self._cited.add(key)
+                self._citations.append(citation_of(key))
+        if self._has_text:
+            self._flush_citations(frames)
+
+    def _flush_citations(self, frames: list[Frame]) -> None:
+        frames += [CitationAdded(TEXT, citation) for citation in self._citations]
+        self._citations.clear()
+
+    def _flush(self, frames: list[Frame]) -> None:
+        if self._citations:
+            self._flush_citations(frames)
+        opaque = self._reasoning.opaque()
+        if opaque is not None:
+            frames.append(BlockData(REASONING, opaque))
+
+
+def _is_said_twice(delta: Delta) -> bool:
+    """Servers that serve old and new clients say the same call in both fields."""
+    return any(call.function == delta.function_call for call in delta.tool_calls or ())
+
+
+class _Indexed(msgspec.Struct):
+    index: int = 0
+
+
+def _index_of(raw: msgspec.Raw) -> int:
+    try:
+        return msgspec.json.decode(raw, type=_Indexed).index
+    except UNREADABLE:
+        return 0
+
+
+def _opaque_of(extra_content: msgspec.Raw) -> Opaque | None:
+    try:
+        fields: object = msgspec.json.decode(extra_content)
+    except UNREADABLE:
+        return None
+    return Opaque(NAME, msgspec.json.encode({"extra_content": fields}).decode())
+
+
+def _call_frame(call: CallPiece, *, block: str | None) -> ToolCallDelta:
+    """One fragment as it stood there; what it means is for the assembler to judge."""
+    extra = call.extra_content
+    opaque = _opaque_of(extra) if extra is not NOTHING and is_there(extra) else None
+    custom, function = call.custom, call.function
+    if custom is not None:
+        return ToolCallDelta(
+            block=block,
+            index=call.index,
+            id=call.id,
+            name=custom.name,
+            arguments=custom.input,
+            free_form=True,
+            opaque=opaque,
+        )
+    if function is None:
+        return ToolCallDelta(block=block, index=call.index, id=call.id, opaque=opaque)
+    return ToolCallDelta(
+        block=block,
+        index=call.index,
+        id=call.id,
+        name=function.name,
+        arguments=function.arguments,
+        whole=function.whole,
+        opaque=opaque,
+    )
+
+
+def _content(delta: UsualDelta) -> str | None:
+    return delta.content
+
+
+def _reasoning_content(delta: UsualDelta) -> str | None:
+    return delta.reasoning_content
+
+
+def _plain_reasoning(delta: UsualDelta) -> str | None:
+    return delta.reasoning
+
+
+def _arguments(delta: UsualDelta) -> str | None:
+    return delta.tool_calls[0].function.arguments if delta.tool_calls else None
+
+
+_TEXT_REST = Rest(TEXT, _content)
+_REASONING_CONTENT_REST = Rest(REASONING, _reasoning_content)
+_REASONING_REST = Rest(REASONING, _plain_reasoning)
+
+
+def rest_of(delta: UsualDelta) -> Rest | None:
+    """None where the chunk brings other than one piece."""
+    if bool(delta.content) + bool(delta.reasoning_content) + bool(delta.reasoning) + bool(delta.tool_calls) != 1:
+        return None
+    if delta.content:
+        return _TEXT_REST
+    if delta.reasoning_content:
+        return _REASONING_CONTENT_REST
+    if delta.tool_calls:
+        call = delta.tool_calls[0]
+        is_more = len(delta.tool_calls) == 1 and call.id is None and call.function.name is None
+        return Rest("call", _arguments, call.index) if is_more else None
+    return _REASONING_REST
