@@ -300,6 +300,12 @@ def test_an_event_glued_to_the_line_before_it_is_not_taken_for_that_line(before:
     ]
 
 
+def test_two_names_are_two_events() -> None:
+    """Proves: where the blank line between two events is lost, each keeps its own name."""
+    stream = b'event: a\ndata: {"n\nevent: b\ndata: {"n":1}\n\ndata: c\nevent: d\n\n'
+    assert read(stream) == [SseEvent(b'{"n', "a"), SseEvent(b'{"n":1}', "b"), SseEvent(b"c", "d")]
+
+
 @pytest.mark.promise("assembly:split-anywhere")
 def test_comments_unknown_fields_and_bare_words_are_no_events() -> None:
     """Proves: what the format lets a client ignore is ignored, a comment of JSON too."""

@@ -299,9 +299,7 @@ class SseParser:
         for line in lines:
             if not line:
                 if data:
-                    events.append(SseEvent(data[0] if len(data) == 1 else b"\n".join(data), self._name))
-                    data.clear()
-                    self._data_bytes = 0
+                    self._end_event(events)
                 self._name = ""
                 continue
             if len(line) > limit:
@@ -317,8 +315,7 @@ class SseParser:
                     continue
                 value = odd
             if data and self._breaks_off_in_string():
-                events.append(SseEvent(b"\n".join(data), self._name))
-                data.clear()
+                self._end_event(events)
             if data:
                 self._data_bytes += len(value) + LINE_OVERHEAD
                 if self._data_bytes > limit:
@@ -327,6 +324,12 @@ class SseParser:
                 self._data_bytes = len(value)
             data.append(value)
 
+    def _end_event(self, events: list[SseEvent]) -> None:
+        data = self._data
+        events.append(SseEvent(data[0] if len(data) == 1 else b"\n".join(data), self._name))
+        data.clear()
+        self._data_bytes = 0
+
     def _read_odd_line(self, line: bytes, events: list[SseEvent]) -> bytes | None:
         """The value of a line that is no usual `data:`; None where it has none."""
         was_bare, self._after_bare = self._after_bare, line in _ENDS_OF_DATA
@@ -334,11 +337,14 @@ class SseParser:
             self._form = None
         if line == b"data":
             return b""
-        if line.startswith(_EVENT_FIELD) and b'"' not in line:
-            self._name = line[6:].strip().decode("utf-8", "replace")
+        if line.startswith(_EVENT_FIELD):
             if not self._has_fields:
                 self._begin_fields(events)
-            return None
+            if b'"' not in line:  # else an event is glued to it
+                if self._data and self._name:  # the blank line between two events is lost
+                    self._end_event(events)
+                self._name = line[6:].strip().decode("utf-8", "replace")
+                return None
         if not any(mark in line for mark in JSON_MARKS):
             return None  # a comment, an unknown field, or a bare word
         if line.startswith(_OTHER_FIELDS) and b"data:" not in line and not (was_bare and line.startswith(b":")):

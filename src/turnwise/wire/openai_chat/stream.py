@@ -1,5 +1,6 @@
 """A Chat Completions stream -> frames."""
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -31,7 +32,7 @@ BLANK = b"\xef\xbb\xbf \t\r\n"  # as a set of bytes: a BOM may be cut anywhere
 HEAD_BYTES = 400
 """How much of what arrived is kept until the first event, to show it where it was no stream at all."""
 
-READ_ANYWAY = ("function.arguments`", "content`", "content[...]`", "text`", "refusal`", ".thinking`", ".reasoning`")
+READ_ANYWAY = re.compile(r"(?:function\.arguments|content(?:\[\d+\])?|text|refusal|thinking|reasoning)`$")
 """How the message ends about a field of another kind that is read all the same. The assembler, which knows the call, reports
 an object in place of arguments."""
 
@@ -276,7 +277,7 @@ class ChatStreamDecoder:
             frames.append(self._lose("invalid_utf8", where, "invalid UTF-8 became replacement characters"))
         if skipped:
             frames.append(self._lose("content_skipped", where, f"no text and no call can be read from {skipped}"))
-        elif isinstance(error, msgspec.ValidationError) and said and not str(error).endswith(READ_ANYWAY):
+        elif isinstance(error, msgspec.ValidationError) and said and not READ_ANYWAY.search(str(error)):
             frames.append(Mended(Repair("field_skipped", where, str(error))))
         if not values or end < len(text):
             frames.append(self._skip(text[end:], where=where))
