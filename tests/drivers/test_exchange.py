@@ -14,7 +14,7 @@ from turnwise.testing import FakeClock, Reply, ScriptedTransport, Stall
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import RequestFailed, ResponseReceived
-from turnwise.vocab import Fault, FaultKind, Frame, Message, Request, Text
+from turnwise.vocab import Fault, FaultKind, Frame, Message, Request, Text, calls_of
 from turnwise.wire.profiles import builtin_profiles
 
 KEY = "tw-none-of-the-masked-forms-0123"  # no `sk-`, which the decoders hide by themselves
@@ -259,3 +259,82 @@ async def test_endless_blanks_where_a_body_or_a_stream_may_begin_are_bounded() -
     event, _ = await asyncio.wait_for(exchanged(Reply(headers=JSON, pieces=((b" " * 65_536,) * 2_000))), 30)
     fault = event.fault if isinstance(event, RequestFailed) else event.response.fault
     assert fault is not None and fault.kind is FaultKind.TOO_LARGE
+
+
+STOPPED = (
+    b'data: {"type":"message_start","message":{"id":"a","model":"m"}}\n\n'
+    b'data: {"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"read","input":{}}}\n\n'
+    b'data: {"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\\"path\\":"}}\n\n',
+    b'data: {"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"1}"}}\n\n'
+    b'data: {"type":"content_block_stop","index":0}\n\n',
+)
+KEEP_ALIVE = b": keep-alive\n\n"
+
+
+async def closed_after(*pieces: bytes | Stall | Fault, advance: tuple[float, ...], more: asyncio.Event) -> list[bool]:
+    """Whether the exchange had ended after each of these times; `more` is set after the first. The last has to be an end."""
+    clock = FakeClock()
+    running = asyncio.create_task(exchanged(Reply(pieces=pieces), family="anthropic_messages", clock=clock))
+    await asyncio.wait_for(clock.until_waiting(AFTER_FINISH_S), 5)
+    ends: list[bool] = []
+    for seconds in advance:
+        await clock.advance(seconds)
+        ends.append(running.done())
+        more.set()
+    event, _ = await asyncio.wait_for(running, 5)
+    assert isinstance(event, ResponseReceived), event
+    assert event.response.is_closed and [call.arguments for call in calls_of(event.response.message)] == ['{"path":1}']
+    return ends
+
+
+@pytest.mark.promise("wait:stream")
+async def test_a_response_that_only_lacks_its_finish_reason_is_taken_after_five_seconds() -> None:
+    """Proves: counted from the last byte, a keep-alive included; other silences are as long as they were."""
+    never = asyncio.Event()
+    assert await closed_after(*STOPPED, Stall(), advance=(4.9, 0.1), more=never) == [False, True]
+    more = asyncio.Event()
+    pieces = (*STOPPED, Stall(until=more), KEEP_ALIVE, Stall())
+    assert await closed_after(*pieces, advance=(4.0, 4.9, 0.1), more=more) == [False, False, True]
+    more = asyncio.Event()
+    pieces = (STOPPED[0], Stall(until=more), STOPPED[1], Stall())
+    assert await closed_after(*pieces, advance=(60.0, 4.9, 0.1), more=more) == [False, False, True]
+
+
+@pytest.mark.promise("wait:stream")
+async def test_keep_alives_behind_such_a_response_put_off_its_end_no_longer_than_silence_between_events() -> None:
+    """Proves: a server that keeps the connection alive for ever has its calls taken at the idle deadline."""
+    clock, idle_s = FakeClock(), Deadlines().idle_s
+    gates = [asyncio.Event() for _ in range(40)]
+    pieces = (*STOPPED, *[piece for gate in gates for piece in (Stall(until=gate), KEEP_ALIVE)], Stall())
+    running = asyncio.create_task(exchanged(Reply(pieces=pieces), family="anthropic_messages", clock=clock))
+    await asyncio.wait_for(clock.until_waiting(AFTER_FINISH_S), 5)
+    for gate in gates:
+        if running.done():
+            break
+        gate.set()
+        await clock.advance(3.0)
+    event, _ = await asyncio.wait_for(running, 5)
+    assert isinstance(event, ResponseReceived) and event.response.is_closed
+    assert clock.monotonic() == idle_s
+
+
+@pytest.mark.promise("wait:stream", "wait:retry")
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_text_that_only_fell_silent_is_waited_for_as_ever(family: str) -> None:
+    """Proves: what has no end of its own is overdue after the silence between events, not before."""
+    clock, idle_s = FakeClock(), Deadlines().idle_s
+    begun = BEGUN[family].encode()
+    running = asyncio.create_task(exchanged(Reply(pieces=(begun, Stall())), family=family, clock=clock))
+    await clock.until_waiting(idle_s)
+    await clock.advance(idle_s - 0.1)
+    assert not running.done()
+    await clock.advance(0.1)
+    event, _ = await asyncio.wait_for(running, 5)
+    assert isinstance(event, RequestFailed) and event.fault.kind is FaultKind.TIMEOUT
+
+
+async def test_a_connection_that_breaks_behind_such_a_response_is_a_failure() -> None:
+    """Proves: no finish reason came, so more may have been on its way."""
+    gone = Fault(kind=FaultKind.DISCONNECTED, message="gone")
+    event, _ = await exchanged(Reply(pieces=(*STOPPED, gone)), family="anthropic_messages")
+    assert isinstance(event, RequestFailed) and event.fault == gone

@@ -163,7 +163,9 @@ class _Sending:
         except _network_errors() as error:
             raise ProviderFault(_fault_of(error, self._request, before_head=True)) from None
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return HttpReply(status=response.status, headers=headers, chunks=self)
+        chunked = "chunked" in headers.get("transfer-encoding", "").lower()
+        is_delimited = chunked or "content-length" in headers
+        return HttpReply(status=response.status, headers=headers, chunks=self, is_delimited=is_delimited)
 
     async def __aexit__(self, *_: object) -> None:
         response, self._response = self._response, None

@@ -86,6 +86,17 @@ class Watchdog:
     def renew(self) -> None:
         self._due = self._monotonic() + self._seconds
 
+    @property
+    def renewed_s(self) -> float:
+        """When what was expected last came, by the clock's `monotonic`."""
+        return self._due - self._seconds
+
+    def bark(self) -> None:
+        """End the block now: what is expected is not waited for any longer."""
+        if self._task is not None and not self._barked:
+            self._barked = True
+            self._task.cancel()
+
     async def __aenter__(self) -> Self:
         self._task = asyncio.current_task()
         assert self._task is not None, "a watchdog guards a task"
@@ -112,8 +123,7 @@ class Watchdog:
         if self._monotonic() < min(self._due, self._end):
             self._arm()
             return
-        self._barked = True
-        self._task.cancel()
+        self.bark()
 
 
 async def sleep(clock: Clock, *, seconds: float) -> None:

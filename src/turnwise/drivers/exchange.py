@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
-from turnwise.drivers.clock import Clock, Overdue, Watchdog, wait_for_task
+from turnwise.drivers.clock import Clock, Overdue, Timer, Watchdog, wait_for_task
 from turnwise.drivers.decoding import ResponseReader, read_body
 from turnwise.drivers.endpoints import Endpoint
 from turnwise.drivers.hiding import hide_in, hide_in_frames, hide_in_response
@@ -20,12 +20,11 @@ from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 
 ERROR_BYTES = 1024 * 1024  # of an error's body; the largest recorded one has a few KB
+# Before the first byte that tells a body from a stream; more is read as a stream, which has limits.
+BLANK_BYTES = 16 * 1024
 # Late argument pieces and usage come right after the finish reason. A server that leaves the connection open after it
 # (seen in the field: opencode waited 309 s) is not waited for longer than this; nor is one that has reported an error, nor
-# one that has sent a whole body.
-BLANK_BYTES = (
-    16 * 1024
-)  # before the first byte that tells a body from a stream; more is read as a stream, which has limits
+# one that has sent a whole body, or all of a stream but its finish reason.
 AFTER_FINISH_S = 5.0
 BROKE_OFF_STREAM = Fault(kind=FaultKind.DISCONNECTED, message="the stream ended in the middle of its first event")
 BROKE_OFF = Fault(kind=FaultKind.DISCONNECTED, message="the response ended in the middle of its JSON")
@@ -53,6 +52,45 @@ class FirstEvent:
         self._tail = joined[-2:]
 
 
+class Silence:
+    """Ends a response that only lacks its finish reason once nothing has come for a while, keep-alives included.
+
+    It looks at the clock now and then, and at the response after a silence only: reading costs no more for it.
+    """
+
+    def __init__(self, reader: ResponseReader, *, dog: Watchdog, clock: Clock, within_s: float) -> None:
+        self._reader = reader
+        self._dog = dog
+        self._clock = clock
+        self._within_s = within_s
+        self._stirred_s = 0.0  # when something last came that said nothing
+        self._asked_s = -1.0  # which silence was looked at
+        self._timer: Timer | None = None
+
+    def watch(self) -> None:
+        self._timer = self._clock.call_later(self._within_s, self._look)
+
+    def leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def stir(self) -> None:
+        """Bytes came, but no sign of life."""
+        self._stirred_s = self._clock.monotonic()
+
+    def _look(self) -> None:
+        since_s = max(self._stirred_s, self._dog.renewed_s)
+        left_s = since_s + self._within_s - self._clock.monotonic()
+        if left_s <= 0 and since_s != self._asked_s:
+            self._asked_s = since_s
+            if self._reader.finished or self._reader.failed:
+                return  # the watchdog waits for the end
+            if self._reader.is_closed():
+                self._dog.bark()
+                return
+        self._timer = self._clock.call_later(left_s if left_s > 0 else self._within_s, self._look)
+
+
 class Exchange:
     """Does one `SendRequest`. The deadlines count frames: keep-alive comments and half events do not renew them."""
 
@@ -74,6 +112,7 @@ class Exchange:
         self._on_frames = on_frames  # called with what each read brought
         self._limits = limits
         self._reader: ResponseReader | None = None
+        self._silence: Silence | None = None
         self._first = FirstEvent()
         self._refusal: HttpReply | None = None  # an answer that is an error
         self._error: list[bytes] = []  # its body so far
@@ -89,7 +128,8 @@ class Exchange:
 
     async def run(self, request: HttpRequest) -> ResponseReceived | RequestFailed:
         """A `ResponseReceived` may hold a fault that the provider reported after some content; a connection that broke or
-        fell silent is a `RequestFailed`, unless the provider had already said why the response ended."""
+        fell silent is a `RequestFailed`, unless the provider had already said why the response ended, or fell silent where
+        only that word was missing (`Response.is_closed`)."""
         try:
             dog = self._watchdog()
             async with dog, self._transport.send(request) as reply:
@@ -97,9 +137,14 @@ class Exchange:
         except Overdue as overdue:
             if self._refusal is not None:
                 return self._told(self._refusal)
+            if self._reader is not None and self._reader.is_closed():
+                return self._end(self._reader, in_order=True)
             return self._broken(Fault(kind=FaultKind.TIMEOUT, message=f"the provider was silent: {overdue}"))
         except ProviderFault as error:
             return self._broken(error.fault)
+        finally:
+            if self._silence is not None:
+                self._silence.leave()
 
     def _watchdog(self) -> Watchdog:
         """Until the first event of a stream its own deadline counts, and the whole after it: a server may read the prompt for
@@ -154,12 +199,12 @@ class Exchange:
             self._feed(reader, chunk, dog)
             if reader.faulted:
                 break
-        return self._end(reader)
+        return self._end(reader, in_order=reply.is_delimited)
 
     async def _collect_body(self, chunks: AsyncIterator[bytes], *, into: list[bytes], limit_bytes: int) -> None:
         """A body, until it ends, or is whole JSON and nothing but blanks came for a while. It is looked at once after what may
         be its end, and after a silence only, so a long one costs no more for coming in many pieces."""
-        quiet_s = min(AFTER_FINISH_S, self._order.deadlines.idle_s)
+        quiet_s = self._quiet_s
         size = sum(map(len, into))
         may_end = _may_end(into[-1])
         quiet_at_s = self._clock.monotonic() + quiet_s
@@ -204,16 +249,27 @@ class Exchange:
             dog.restart(total_s=self._order.deadlines.total_s)
         if reader.finished or reader.failed:
             if not was_over:
-                dog.expect("end of the stream", within_s=min(AFTER_FINISH_S, self._order.deadlines.idle_s))
+                dog.expect("end of the stream", within_s=self._quiet_s)
         elif before == 0 and reader.heard:
             dog.expect("next event", within_s=self._order.deadlines.idle_s)
+            self._silence = Silence(reader, dog=dog, clock=self._clock, within_s=self._quiet_s)
+            self._silence.watch()
         elif reader.heard > before:
             dog.renew()
+        elif self._silence is not None:
+            self._silence.stir()
         self._tell(frames)
 
-    def _end(self, reader: ResponseReader) -> ResponseReceived | RequestFailed:
+    @property
+    def _quiet_s(self) -> float:
+        return min(AFTER_FINISH_S, self._order.deadlines.idle_s)
+
+    def _end(self, reader: ResponseReader, *, in_order: bool) -> ResponseReceived | RequestFailed:
+        """Take what has come. `in_order`: nothing suggests that more was to come."""
         self._tell(reader.flush())
         response = reader.finish()
+        if response.is_closed and not in_order:
+            response = msgspec.structs.replace(response, is_closed=False)
         fault = response.fault
         if fault is not None and fault.kind is FaultKind.PROTOCOL and self._first.is_torn:
             return self._failed(BROKE_OFF_STREAM)
@@ -231,7 +287,7 @@ class Exchange:
         if reader is None or reader.heard == 0:
             return self._failed(fault)
         if reader.finished or reader.failed:
-            return self._end(reader)
+            return self._end(reader, in_order=False)
         self._tell(reader.flush())
         return self._failed(fault, partial=hide_in_response(reader.finish(), scrub=self._scrub))
 

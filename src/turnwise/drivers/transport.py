@@ -25,11 +25,16 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 class HttpReply(msgspec.Struct, frozen=True, kw_only=True):
     """What comes back: `headers` with lower-case names (the last of equal ones), `chunks` the body after content decoding, as
-    it arrives. Iterating raises ProviderFault when the connection breaks."""
+    it arrives. Iterating raises ProviderFault when the connection breaks.
+
+    `is_delimited`: the server marks the end of the body, by its length or by a last chunk, so that chunks that just end are
+    all of it. A body that ends with its connection (HTTP/1.0) looks the same when the server died.
+    """
 
     status: int
     headers: Mapping[str, str]
     chunks: AsyncIterator[bytes]
+    is_delimited: bool = True
 
 
 class Transport(Protocol):

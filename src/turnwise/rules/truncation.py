@@ -6,7 +6,8 @@ asked for; arguments that stop in mid-JSON, which no finish reason can talk away
 last is cut as well where a cut would not show in it: it came as an object, as free-form text, without arguments, or as `{}`,
 which is what servers make of a call that had not got to its arguments. A stream that ends without any word
 (`cut`) is no proof of the limit, but what had arrived can be gone on from all the same; one that has its API's end mark
-without a finish reason is whole, unless its usage, its length or its arguments say otherwise. A failure of the provider or of the
+without a finish reason, or whose every call and text has its own end, is whole, unless its usage, its length or its arguments
+say otherwise. A failure of the provider or of the
 connection is none of this: that request is made again (promise cut:not-blamed).
 
 Where a prefix can be had: wherever the arguments came as text. Chat Completions and Responses always; Anthropic's stream,
@@ -85,8 +86,11 @@ def find_cut(response: Response, *, limit_tokens: int | None, hands_out_objects:
 
 
 def has_end_mark(response: Response) -> bool:
-    """Whether the server said that this was all of it, though not why."""
-    return response.finish is FinishReason.CUT and any(one.kind == NO_FINISH_REASON for one in response.repairs)
+    """Whether this was all of it, though the server did not say why: it sent its API's end mark, or the response is closed and
+    its connection ended in good order."""
+    if response.finish is not FinishReason.CUT:
+        return False
+    return response.is_closed or any(one.kind == NO_FINISH_REASON for one in response.repairs)
 
 
 def as_ended(response: Response) -> Response:

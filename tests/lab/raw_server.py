@@ -1,0 +1,98 @@
+"""A server on loopback that writes its bytes as a test says: heads, chunks and the end of the connection included."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Literal
+
+import msgspec
+
+Ending = Literal["last chunk", "length", "close", "missing chunk", "short", "reset", "open"]
+"""How a body ends: as HTTP/1.1 marks it (the first two); with the connection alone (HTTP/1.0); with its mark missing, by a close
+(`missing chunk`, `short`) or a reset; or not at all."""
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True):
+    pieces: tuple[bytes, ...]
+    ending: Ending = "last chunk"
+    content_type: str = "text/event-stream"
+
+
+class Served(msgspec.Struct, kw_only=True):
+    """The address, and how many requests have come."""
+
+    url: str
+    requests: int = 0
+
+
+@asynccontextmanager
+async def serving(bodies: Sequence[Body] | Callable[[int], Body]) -> AsyncIterator[Served]:
+    """Each request gets the next body, then the last one again; or what `bodies` makes of its number, from 1."""
+    served = Served(url="")
+    over = asyncio.Event()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            while await _read_request(reader):
+                served.requests += 1
+                number = served.requests
+                body = bodies(number) if callable(bodies) else bodies[min(number, len(bodies)) - 1]
+                if not await _write(writer, body=body, over=over):
+                    return
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+            tasks.discard(task)
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    served.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield served
+    finally:
+        over.set()
+        server.close()
+        if tasks:
+            await asyncio.wait(list(tasks), timeout=5)
+
+
+async def _read_request(reader: asyncio.StreamReader) -> bool:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        return False
+    length = next(
+        int(line.partition(b":")[2]) for line in head.lower().splitlines() if line.startswith(b"content-length")
+    )
+    await reader.readexactly(length)
+    return True
+
+
+async def _write(writer: asyncio.StreamWriter, *, body: Body, over: asyncio.Event) -> bool:
+    """Whether the connection is kept for the next request."""
+    size = sum(map(len, body.pieces))
+    is_chunked = body.ending in ("last chunk", "missing chunk", "reset", "open")
+    version = "HTTP/1.0" if body.ending == "close" else "HTTP/1.1"
+    lengths = {"length": f"content-length: {size}\r\n", "short": f"content-length: {size + 1}\r\n"}
+    framing = "transfer-encoding: chunked\r\n" if is_chunked else lengths.get(body.ending, "")
+    writer.write(f"{version} 200 OK\r\ncontent-type: {body.content_type}\r\n{framing}\r\n".encode())
+    for piece in body.pieces:
+        writer.write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
+        await writer.drain()
+    match body.ending:
+        case "last chunk":
+            writer.write(b"0\r\n\r\n")
+            await writer.drain()
+        case "length":
+            pass
+        case "reset":
+            writer.transport.abort()
+        case "open":
+            await over.wait()
+        case "close" | "missing chunk" | "short":
+            pass
+    return body.ending in ("last chunk", "length")
