@@ -12,6 +12,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from waits import HANG_S
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 PAGE = BENCHMARKS.parent / "docs" / "performance.md"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they read /proc")
@@ -21,7 +23,7 @@ NAMES = ("decode", "growing_call", "loops", "encoding", "import_time")
 
 def command(*args: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, *args]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, cwd=BENCHMARKS)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=HANG_S, check=False, cwd=BENCHMARKS)
 
 
 @pytest.mark.parametrize("name", NAMES)

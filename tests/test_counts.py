@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from waits import HANG_S
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 QUICK = "tool call, async"
 
@@ -18,7 +20,7 @@ QUICK = "tool call, async"
 def command(*args: str, slower: str = "") -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "TURNWISE_COUNTS_SLOWER": slower}
     argv = [sys.executable, str(BENCHMARKS / "counts.py"), *args]
-    return subprocess.run(argv, capture_output=True, text=True, env=env, timeout=120, check=False)
+    return subprocess.run(argv, capture_output=True, text=True, env=env, timeout=HANG_S, check=False)
 
 
 def verdict_of(said: str, name: str) -> str:
@@ -76,7 +78,7 @@ def test_what_cannot_be_counted_is_no_verdict(tmp_path: Path) -> None:
     """Without valgrind, instructions cannot be: exit code 2, and what to do."""
     env = {**os.environ, "PATH": str(tmp_path)}
     argv = [sys.executable, str(BENCHMARKS / "counts.py"), "--way", "instructions", "--only", QUICK]
-    done = subprocess.run(argv, capture_output=True, text=True, env=env, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, env=env, timeout=HANG_S, check=False)
     assert (done.returncode, done.stderr) == (
         2,
         "counts: there is no valgrind here: install it, or count `--way calls`\n",

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.lab import Lab
+from waits import HANG_S
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -44,10 +45,10 @@ def lab() -> Iterator[Lab]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(HANG_S)
     yield lab
     done.set()
-    thread.join(20)
+    thread.join(HANG_S)
 
 
 def examples() -> list[tuple[str, str]]:
@@ -66,7 +67,7 @@ def test_every_python_example_runs(code: str, lab: Lab, tmp_path: Path) -> None:
     path = tmp_path / "example.py"
     path.write_text(program)
     done = subprocess.run(
-        [sys.executable, "-W", "error", path], capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False
+        [sys.executable, "-W", "error", path], capture_output=True, text=True, timeout=HANG_S, cwd=tmp_path, check=False
     )
     assert done.returncode == 0, done.stderr
 

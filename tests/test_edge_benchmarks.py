@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from waits import HANG_S
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SYSTEMS = {
     "journal_append": {"turnwise", "bare SQLite"},
@@ -21,7 +23,7 @@ SYSTEMS = {
 def test_each_benchmark_runs_without_its_peers(name: str) -> None:
     """Tiny sizes: each system has a number for each of its measures, and nothing failed."""
     argv = [sys.executable, f"{name}.py", "--quick", "--only", "turnwise", "--json"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, cwd=BENCHMARKS)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=HANG_S, check=False, cwd=BENCHMARKS)
     assert done.returncode == 0, done.stderr
     records = json.loads(done.stdout)["records"]
     assert {record["system"] for record in records} == SYSTEMS[name]

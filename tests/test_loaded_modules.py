@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-WAIT_S = 30
+from waits import HANG_S
+
 IMPORTED = re.compile(r"^import time:\s+\d+ \|\s+\d+ \|\s+(\S+)$", re.MULTILINE)
 # Of path files of installers; and what Python itself tries (`pickle` does, for Jython).
 PYTHONS = {"_distutils_hack", "_virtualenv", "sitecustomize", "usercustomize", "org"}
@@ -34,7 +35,7 @@ def started(*args: str, folder: Path) -> "subprocess.Popen[str]":
 def imported(*args: str, folder: Path) -> set[str]:
     """The modules that a process has loaded, or tried to, by its end."""
     process = started(*args, folder=folder)
-    _, told = process.communicate(timeout=WAIT_S)
+    _, told = process.communicate(timeout=HANG_S)
     assert process.returncode == 0, told[-2000:]
     return set(IMPORTED.findall(told))
 
@@ -42,7 +43,7 @@ def imported(*args: str, folder: Path) -> set[str]:
 def imported_until_request(args: Sequence[str], *, folder: Path) -> set[str]:
     """The modules that a process has loaded when its first request has wholly arrived: it is killed then."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(WAIT_S)
+        server.settimeout(HANG_S)
         url = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
         process = started(*TURNWISE, *args, "--base-url", url, folder=folder)
         told: list[str] = []
@@ -52,13 +53,13 @@ def imported_until_request(args: Sequence[str], *, folder: Path) -> set[str]:
         try:
             connection, _ = server.accept()
             with connection:
-                connection.settimeout(WAIT_S)
+                connection.settimeout(HANG_S)
                 read_request(connection)
                 process.kill()
         finally:
             process.kill()
-            process.wait(WAIT_S)
-            reader.join(WAIT_S)
+            process.wait(HANG_S)
+            reader.join(HANG_S)
             process.stdout.close()
             process.stderr.close()
     return set(IMPORTED.findall(told[0]))

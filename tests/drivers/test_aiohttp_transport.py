@@ -25,6 +25,7 @@ from turnwise.turn.config import Deadlines, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Fault, FaultKind, Message, StopReason, Text
 from turnwise.wire.profiles import builtin_profiles
+from waits import HANG_S
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 KEY = "sk-secret-0123456789"
@@ -85,7 +86,7 @@ async def turn(url: str, *, deadlines: Deadlines = Deadlines(), stream: bool = T
     async with AiohttpTransport(env={}) as transport:
         runner = Runner(endpoint, transport=transport)
         return await asyncio.wait_for(
-            runner.run(TurnStarted(config=config, input=(Message("user", (Text("hi"),)),))), 10
+            runner.run(TurnStarted(config=config, input=(Message("user", (Text("hi"),)),))), HANG_S
         )
 
 
@@ -406,7 +407,7 @@ async def test_slow_first_event_meets_its_deadline_on_a_real_clock() -> None:
 
     async with served(answer) as url:
         result = await turn(url, deadlines=Deadlines(first_event_s=0.05))
-        await asyncio.wait_for(gone.wait(), 5)
+        await asyncio.wait_for(gone.wait(), HANG_S)
     assert result.fault is not None and result.fault.kind is FaultKind.TIMEOUT
 
 

@@ -7,6 +7,7 @@ import pytest
 from turnwise.drivers.clock import Overdue, SystemClock, Watchdog, wait_for_task
 from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.testing import FakeClock
+from waits import HANG_S
 
 
 async def test_watchdog_ends_what_waits_too_long() -> None:
@@ -29,7 +30,7 @@ async def test_watchdog_ends_what_waits_too_long() -> None:
             event.set()
         await clock.advance(200)
         with pytest.raises(Overdue) as caught:
-            await asyncio.wait_for(task, 5)
+            await asyncio.wait_for(task, HANG_S)
         assert task.cancelling() == 0
         return str(caught.value)
 
@@ -55,7 +56,7 @@ async def test_watchdog_lets_go_of_what_ended_in_time() -> None:
     task = asyncio.create_task(shortened())
     await clock.advance(5)
     with pytest.raises(Overdue, match="no end within 5 s"):
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, HANG_S)
 
 
 async def test_cancelling_from_outside_wins_over_the_deadline() -> None:
@@ -91,7 +92,7 @@ async def test_system_clock_calls_later() -> None:
     clock, called = SystemClock(), asyncio.Event()
     before = clock.monotonic()
     clock.call_later(0.001, called.set)
-    await asyncio.wait_for(called.wait(), 5)
+    await asyncio.wait_for(called.wait(), HANG_S)
     assert clock.monotonic() > before and clock.now() > 1_700_000_000
 
 

@@ -16,6 +16,7 @@ from turnwise.turn.config import Deadlines
 from turnwise.turn.events import RequestFailed, ResponseReceived
 from turnwise.vocab import Fault, FaultKind, Frame, Message, Request, Text, calls_of
 from turnwise.wire.profiles import builtin_profiles
+from waits import HANG_S
 
 KEY = "tw-none-of-the-masked-forms-0123"  # no `sk-`, which the decoders hide by themselves
 ESCAPED = "".join([f"\\u{ord(character):04x}" for character in KEY])
@@ -134,7 +135,7 @@ async def test_error_whose_body_stalls_keeps_its_status_and_waiting_time(said: b
     exchanging = asyncio.create_task(exchanged(reply, clock=clock))
     await clock.until_waiting(ERROR_S)
     await clock.advance(ERROR_S)
-    event, _ = await asyncio.wait_for(exchanging, 5)
+    event, _ = await asyncio.wait_for(exchanging, HANG_S)
     assert isinstance(event, RequestFailed)
     assert (event.fault.kind, event.fault.status, event.fault.retry_after_s) == (FaultKind.OVERLOADED, 503, 7)
     assert ("come back later" in event.fault.message) == bool(said)
@@ -153,7 +154,7 @@ async def test_a_whole_body_on_a_connection_left_open_is_taken(pieces: tuple[byt
     )
     await clock.until_waiting(AFTER_FINISH_S)
     await clock.advance(AFTER_FINISH_S)
-    event, _ = await asyncio.wait_for(running, 5)
+    event, _ = await asyncio.wait_for(running, HANG_S)
     assert isinstance(event, ResponseReceived)
     assert event.response.message.parts == (Text("Hi."),)
 
@@ -169,7 +170,7 @@ async def test_a_body_that_pauses_where_it_could_end_is_waited_for() -> None:
     await clock.advance(AFTER_FINISH_S + 1)
     assert not running.done()
     more.set()
-    event, _ = await asyncio.wait_for(running, 5)
+    event, _ = await asyncio.wait_for(running, HANG_S)
     assert isinstance(event, ResponseReceived)
     assert event.response.message.parts == (Text("Hi."),)
 
@@ -194,7 +195,7 @@ async def test_blanks_behind_a_whole_body_are_no_sign_of_more() -> None:
     more.set()
     await clock.until_waiting(1.0)
     await clock.advance(1.0)
-    event, _ = await asyncio.wait_for(running, 5)
+    event, _ = await asyncio.wait_for(running, HANG_S)
     assert isinstance(event, ResponseReceived)
     assert event.response.message.parts == (Text("Hi."),)
 
@@ -256,7 +257,7 @@ async def test_events_that_say_nothing_are_no_sign_of_life(family: str, begun: b
 @pytest.mark.promise("wait:stream")
 async def test_endless_blanks_where_a_body_or_a_stream_may_begin_are_bounded() -> None:
     """Proves: they are read as a stream, which has its limits, and not gathered without an end."""
-    event, _ = await asyncio.wait_for(exchanged(Reply(headers=JSON, pieces=((b" " * 65_536,) * 2_000))), 30)
+    event, _ = await asyncio.wait_for(exchanged(Reply(headers=JSON, pieces=((b" " * 65_536,) * 2_000))), HANG_S)
     fault = event.fault if isinstance(event, RequestFailed) else event.response.fault
     assert fault is not None and fault.kind is FaultKind.TOO_LARGE
 

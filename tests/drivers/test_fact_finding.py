@@ -14,8 +14,8 @@ from turnwise.turn.commands import InspectCalls, PlannedCall
 from turnwise.turn.config import ToolOffer
 from turnwise.turn.events import CallsInspected
 from turnwise.vocab import ToolCall, ToolSpec
+from waits import HANG_S
 
-WAIT_S = 5
 KEY = "tw-secret-0123456789"
 CALL = ToolCall(id="a", name="read", arguments='{"path":"a"}')
 ORDER = InspectCalls(step=1, calls=(PlannedCall(call=CALL, arguments=CALL.arguments, timeout_s=1.0),))
@@ -67,7 +67,7 @@ async def test_an_inspector_that_stalls_is_not_waited_for() -> None:
     clock = FakeClock()
     finding = asyncio.create_task(find_facts(ORDER, inspector=stalls, clock=clock))
     await clock.advance(INSPECT_S)
-    assert await asyncio.wait_for(finding, WAIT_S) == NOTHING
+    assert await asyncio.wait_for(finding, HANG_S) == NOTHING
 
 
 async def test_a_call_whose_inspector_raises_is_asked_about() -> None:
@@ -91,6 +91,6 @@ async def test_a_call_whose_inspector_raises_is_asked_about() -> None:
         inspect=raises,
         approver=approver,
     )
-    result = await asyncio.wait_for(agent.run("Go."), WAIT_S)
+    result = await asyncio.wait_for(agent.run("Go."), HANG_S)
     assert len(asked) == 1 and "what it touches was not looked at" in asked[0]
     assert (result.text, result.complete) == ("It is read.", True)

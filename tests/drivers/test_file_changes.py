@@ -23,6 +23,7 @@ from turnwise.drivers.workspace.disk import Disk
 from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.recovery import recover_changes
 from turnwise.errors import ToolFault
+from waits import HANG_S
 
 PATCH = """*** Begin Patch
 *** Update File: a.txt
@@ -192,7 +193,11 @@ def test_killed_at_any_step_each_file_is_whole_and_the_next_start_finishes(name:
     }
     program = Path(__file__).with_name("killed_changes.py")
     done = subprocess.run(
-        [sys.executable, program, tmp_path, json.dumps(order)], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, program, tmp_path, json.dumps(order)],
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=True,
     )
     reports = [json.loads(line) for line in done.stdout.splitlines()]
     old, new = ({path: text.decode("latin-1") for path, text in one.items()} for one in (FILES, after(case)))
@@ -228,7 +233,7 @@ def test_a_change_that_somebody_overtook_is_not_finished(tmp_path: Path) -> None
         workspace = Workspace({str(root)!r}, changes=FileChanges(Path({str(store)!r})), disk=Disk(before))
         apply_patch(workspace, PatchArguments(patch={PATCH!r}))
     """
-    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], timeout=60, check=False)
+    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], timeout=HANG_S, check=False)
     assert killed.returncode == -9
     (root / "b.txt").write_bytes(b"of somebody else\n")
     (told,) = recover_changes(store)
@@ -255,7 +260,7 @@ def test_a_real_limit_on_file_size_leaves_the_file_as_it_was(tmp_path: Path) -> 
     """
     before = tree(root)
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=HANG_S, check=True
     )
     assert done.stdout.splitlines() == [
         "`a.txt` cannot be written: File too large; it is as it was",

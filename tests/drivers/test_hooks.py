@@ -27,8 +27,8 @@ from turnwise.turn.commands import PlannedCall, RunHooks
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import HookOutcome, HooksRan
 from turnwise.vocab import Text, ToolCall, ToolResult
+from waits import HANG_S
 
-WAIT_S = 5  # nothing here waits that long unless something is wrong
 CALL = ToolCall(id="a", name="read", arguments='{"path":"a"}')
 PLAN = PlannedCall(call=CALL, arguments=CALL.arguments, timeout_s=1.0)
 BEFORE = RunHooks(step=1, point="before_tool", deadlines=Deadlines(), calls=(PLAN,))
@@ -90,7 +90,7 @@ async def test_a_guard_that_fails_denies() -> None:
         task = asyncio.create_task(hooks.run(BEFORE))
         if function is late:
             await clock.advance(3.0)
-        (outcome,) = await asyncio.wait_for(task, 5)
+        (outcome,) = await asyncio.wait_for(task, HANG_S)
         assert outcome.by == "guard" and outcome.denied is not None and words in outcome.denied
 
 
@@ -102,20 +102,20 @@ async def test_a_function_that_blocks_is_late_and_holds_nobody_up() -> None:
 
     def blocks(_: Looks) -> Says:
         begun.release()
-        over.wait(WAIT_S)
+        over.wait(HANG_S)
         return None
 
     hooks = Hooks([Hook(point="before_tool", function=blocks, name="guard", timeout_s=2.0)], clock=clock)
     try:
         late = asyncio.create_task(hooks.run(BEFORE))
-        assert await asyncio.to_thread(begun.acquire, timeout=WAIT_S)
+        assert await asyncio.to_thread(begun.acquire, timeout=HANG_S)
         await clock.advance(2.0)
-        (outcome,) = await asyncio.wait_for(late, WAIT_S)
+        (outcome,) = await asyncio.wait_for(late, HANG_S)
         cancelled = asyncio.create_task(hooks.run(BEFORE))
-        assert await asyncio.to_thread(begun.acquire, timeout=WAIT_S)
+        assert await asyncio.to_thread(begun.acquire, timeout=HANG_S)
         cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(cancelled, WAIT_S)
+            await asyncio.wait_for(cancelled, HANG_S)
         assert not over.is_set()
     finally:
         over.set()
@@ -217,9 +217,9 @@ async def test_a_cancelled_turn_is_told_to_the_hooks_that_want_to_know() -> None
     )
     began = asyncio.Event()
     task = asyncio.create_task(agent.run("Go.", watch=lambda _: began.set()))
-    await asyncio.wait_for(began.wait(), 5)
+    await asyncio.wait_for(began.wait(), HANG_S)
     agent.interrupt()
-    result = await asyncio.wait_for(task, 5)
+    result = await asyncio.wait_for(task, HANG_S)
     assert result.stop_reason is StopReason.CANCELLED
     assert points == ["cancelled", "ended"]
 

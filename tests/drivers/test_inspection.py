@@ -18,6 +18,7 @@ from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
 from turnwise.turn.verdicts import facts_of
 from turnwise.vocab import ToolCall, ToolSpec
+from waits import HANG_S
 
 
 @pytest.fixture
@@ -194,7 +195,7 @@ class Stuck(os.PathLike[str]):
         self.answer = threading.Event()
 
     def __fspath__(self) -> str:
-        self.answer.wait(30)
+        self.answer.wait(HANG_S)
         return "/"
 
 
@@ -203,7 +204,7 @@ async def test_a_file_system_that_does_not_answer_is_not_waited_for(work: Path) 
     stuck = Stuck()
     tool = Tool(offer=ToolOffer(spec=ToolSpec(name="read", parameters="{}"), effect="read", inspected=True))
     inspect = inspector([tool], workspace=stuck, environment={}, timeout_s=0.05)
-    (found,) = await asyncio.wait_for(inspect([planned("read", '{"path": "a.txt"}')]), 5)
+    (found,) = await asyncio.wait_for(inspect([planned("read", '{"path": "a.txt"}')]), HANG_S)
     stuck.answer.set()
     assert found == CallFacts(
         call_id="1", tool="read", effect="read", unknown="what it touches was not found out within 0.05 s"

@@ -10,6 +10,7 @@ import pytest
 from turnwise.drivers.inspection import inspect_call
 from turnwise.drivers.inspection.repositories import doubt
 from turnwise.rules.permissions import Kind, Policy, judge_permission
+from waits import HANG_S
 
 
 def verdict(command: str, *, work: Path, environment: Mapping[str, str] | None = None) -> Kind:
@@ -118,7 +119,9 @@ def git(script: str, *, at: Path) -> None:
     """Real repositories: what git itself takes as one."""
     alone = {"PATH": os.environ["PATH"], "HOME": str(at), "GIT_CONFIG_NOSYSTEM": "1"}
     identity = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; "
-    subprocess.run(["bash", "-ec", identity + script], cwd=at, env=alone, check=True, capture_output=True, timeout=30)
+    subprocess.run(
+        ["bash", "-ec", identity + script], cwd=at, env=alone, check=True, capture_output=True, timeout=HANG_S
+    )
 
 
 PLAIN = "git init -q . && echo a > a && git add a && git commit -qm x"

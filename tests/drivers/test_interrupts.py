@@ -24,6 +24,7 @@ from turnwise.turn.events import (
     TurnStarted,
 )
 from turnwise.vocab import Message, StopReason, Text, ToolResult, ToolSpec, text_of
+from waits import HANG_S
 
 BEGIN = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"The answer"}}]}\n\n'
 
@@ -65,7 +66,7 @@ async def test_an_exclusive_call_behind_others_is_told_that_it_never_began() -> 
         running = asyncio.create_task(runner.run(started(*tools), journal=pen))
         await at_work.wait()
         runner.interrupt()
-        result = await asyncio.wait_for(running, 5)
+        result = await asyncio.wait_for(running, HANG_S)
         last = journal.events("t")[-1]
     ids = [part.call_id for part in result.messages[-1].parts if isinstance(part, ToolResult)]
     assert last == Interrupted(kind="cancel", started=(ids[0],))
@@ -87,7 +88,7 @@ async def test_text_that_had_arrived_is_in_the_cancelled_answer_and_in_the_journ
         await clock.until_waiting(90)
         await clock.advance(1)
         runner.interrupt()
-        result = await asyncio.wait_for(running, 5)
+        result = await asyncio.wait_for(running, HANG_S)
         last = journal.events("t")[-1]
     assert transport.open == 0
     assert isinstance(last, Interrupted) and last.partial is not None and text_of(last.partial.message) == "The answer"
@@ -103,7 +104,7 @@ async def test_the_limit_of_wall_time_ends_a_turn_in_the_middle_of_a_response() 
     running = asyncio.create_task(runner.run(started(limits=MaxWallTime(7))))
     await clock.until_waiting(90)
     await clock.advance(7)
-    result = await asyncio.wait_for(running, 5)
+    result = await asyncio.wait_for(running, HANG_S)
     assert (result.stop_reason, result.complete, result.origin) == (StopReason.TIME_LIMIT, False, "local")
     assert "The answer" in result.text
     assert clock.delays == []
@@ -126,7 +127,7 @@ async def test_events_say_when_they_came_and_a_turn_in_time_leaves_no_timer() ->
         running = asyncio.create_task(runner.run(started(*tools, limits=MaxWallTime(600)), journal=pen))
         await clock.until_waiting(3)
         await clock.advance(3)
-        result = await asyncio.wait_for(running, 5)
+        result = await asyncio.wait_for(running, HANG_S)
         events = journal.events("t")
     assert result.complete
     assert times(events) == [("ResponseReceived", 0.0), ("ToolsFinished", 3.0), ("ResponseReceived", 3.0)]
@@ -161,16 +162,16 @@ async def test_what_is_left_behind_changes_nothing_when_it_ends_at_last(ended_by
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         runner = Runner(model.endpoint, transport=model, prepare_step=prepare, watch=seen.append, settle_s=0)
         running = asyncio.create_task(runner.run(started(prepares_steps=True), journal=pen))
-        await asyncio.wait_for(at_work.wait(), 5)
+        await asyncio.wait_for(at_work.wait(), HANG_S)
         if ended_by == "interrupt":
             runner.interrupt()
         else:
             running.cancel()
-        await asyncio.wait([running], timeout=5)
+        await asyncio.wait([running], timeout=HANG_S)
         assert running.cancelled() == (ended_by == "cancelled task")
         result, before = runner.result, (journal.entries("t"), list(seen))
         over.set()
-        await asyncio.wait_for(back.wait(), 5)
+        await asyncio.wait_for(back.wait(), HANG_S)
         assert (journal.entries("t"), seen) == before
     assert runner.result is result and result is not None and result.stop_reason is StopReason.CANCELLED
     assert [type(one) for one in seen] == [StepStarted, TurnFinished]
@@ -195,12 +196,12 @@ async def test_a_command_that_ends_in_spite_of_its_cancellation_counts(ended_by:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         runner = Runner(model.endpoint, transport=model, prepare_step=prepare, clock=FakeClock())
         running = asyncio.create_task(runner.run(started(prepares_steps=True), journal=pen))
-        await asyncio.wait_for(at_work.wait(), 5)
+        await asyncio.wait_for(at_work.wait(), HANG_S)
         if ended_by == "interrupt":
             runner.interrupt()
         else:
             running.cancel()
-        await asyncio.wait([running], timeout=5)
+        await asyncio.wait([running], timeout=HANG_S)
         events = journal.events("t")
     assert events[1:] == [StepPrepared(instruction="be brief"), Interrupted(kind="cancel", sent=False)]
     assert runner.result is not None and runner.result.stop_reason is StopReason.CANCELLED
@@ -218,6 +219,6 @@ async def test_a_prepare_step_that_cancels_itself_ends_the_turn_as_cancelled() -
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         runner = Runner(model.endpoint, transport=model, prepare_step=prepare)
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(runner.run(started(prepares_steps=True), journal=pen), 5)
+            await asyncio.wait_for(runner.run(started(prepares_steps=True), journal=pen), HANG_S)
         assert journal.events("t")[1:] == [Interrupted(kind="cancel")]
     assert runner.result is not None and runner.result.stop_reason is StopReason.CANCELLED

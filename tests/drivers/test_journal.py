@@ -22,6 +22,7 @@ from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.events import RequestFailed, ResponseReceived, TurnStarted
 from turnwise.turn.snapshot import session_messages
 from turnwise.vocab import NO_USAGE, Fault, FaultKind, FinishReason, Message, Response, StopReason, Text
+from waits import HANG_S
 
 CONFIG = TurnConfig(session_id="s1", turn_id="t1", model="m")
 STARTED = TurnStarted(config=CONFIG, input=(Message("user", (Text("grüß dich"),)),))
@@ -189,7 +190,7 @@ def test_processes_write_at_once(tmp_path: Path) -> None:
     path = tmp_path / "j.db"
     children = [writer(path, name, count=200, hang=False) for name in "abc"]
     for child in children:
-        child.communicate(timeout=60)
+        child.communicate(timeout=HANG_S)
     assert [child.returncode for child in children] == [0, 0, 0]
     with Journal.open(path, clock=SystemClock()) as journal:
         assert [len(journal.entries(f"t{name}")) for name in "abc"] == [201, 201, 201]
@@ -204,7 +205,7 @@ def test_killed_process_leaves_a_readable_session(tmp_path: Path) -> None:
         with pytest.raises(CallerError, match="running already"):
             begin(journal, "sa", "t2")
         os.kill(child.pid, signal.SIGKILL)
-        child.communicate(timeout=60)
+        child.communicate(timeout=HANG_S)
         session = journal.last_session("/here")
         assert session is not None and [turn.status for turn in session.turns] == ["lost"]
         assert len(journal.entries("ta")) == 4
@@ -217,7 +218,7 @@ def test_killed_process_leaves_a_readable_session(tmp_path: Path) -> None:
 def test_threads_share_a_journal() -> None:
     """Each thread's turns are whole and its own: nobody begins inside another's transaction or is rolled back with it."""
     problems: list[BaseException] = []
-    together = threading.Barrier(8, timeout=10)
+    together = threading.Barrier(8, timeout=HANG_S)
 
     def live(journal: Journal, name: str) -> None:
         try:

@@ -17,6 +17,7 @@ from turnwise.drivers.prices import Prices
 from turnwise.drivers.transport import HttpRequest
 from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.testing import Reply, ScriptedTransport
+from waits import HANG_S
 
 NOW = 1_795_305_600.0  # 2026-11-22
 ROW = PriceRow(
@@ -186,7 +187,7 @@ def test_the_next_process_does_not_read_the_table(path: Path) -> None:
         f"prices.find('deepseek-reasoner', profile='deepseek', at_s={NOW} + 86400 / 2)\n"
         "print('genai_prices' in sys.modules)"
     )
-    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=HANG_S)
     assert ran.stdout.splitlines() == [*map(repr, rows), "False", "True"]
 
 
@@ -213,5 +214,5 @@ def test_a_system_without_user_ids_keeps_nothing(path: Path) -> None:
         "kept.keep('m', KeptRow(), provider='p')\n"
         f"print(KeptPrices(Path({str(path)!r}), edition=lambda: 'e').find('m', provider='p', at_s=0))\n"
     )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG_S, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "None\n", "")

@@ -16,6 +16,7 @@ from turnwise.testing import FakeClock, ScriptedTransport
 from turnwise.turn.approvals import Approval
 from turnwise.turn.config import ChildReport, TurnResult
 from turnwise.vocab import NO_USAGE, StopReason, ToolCall
+from waits import HANG_S
 
 DONE = TurnResult(
     text="done", stop_reason=StopReason.ANSWERED, complete=True, steps=1, requests=1, usage=NO_USAGE, messages=()
@@ -66,7 +67,7 @@ async def test_a_child_that_still_waits_for_an_answer_is_not_silent() -> None:
     await clock.advance(200.0)  # longer than it may be silent
     assert not run.done()
     answered["long"].set()
-    assert await asyncio.wait_for(run, 1) == "done"
+    assert await asyncio.wait_for(run, HANG_S) == "done"
 
 
 @pytest.mark.promise("wait:child", "end:budget")

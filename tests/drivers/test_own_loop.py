@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.drivers.own_loop import quickest_loop, run_to_end
+from waits import HANG_S
 
 kept: list[object] = []  # what is left behind must not be collected, and loudly closed, in another test
 
@@ -36,7 +37,7 @@ def test_what_ignores_its_cancellation_is_left_behind() -> None:
     async def main() -> str:
         generator = numbers()
         kept.extend(
-            [generator, asyncio.create_task(stubborn()), asyncio.create_task(asyncio.to_thread(release.wait, 30))]
+            [generator, asyncio.create_task(stubborn()), asyncio.create_task(asyncio.to_thread(release.wait, HANG_S))]
         )
         await anext(generator)
         return "the answer"

@@ -14,6 +14,7 @@ from turnwise.drivers.settings import Layer
 from turnwise.errors import CallerError
 from turnwise.rules.pricing import OwnCost, PriceRow, TokenPrices
 from turnwise.wire.profiles import builtin_profiles
+from waits import HANG_S
 
 NOW = 1_795_305_600.0  # 2026-11-22
 NOTHING = Prices()
@@ -270,6 +271,6 @@ def test_the_package_is_imported_when_a_price_is_asked_for() -> None:
         "Prices().find('gpt-5', profile='openai', at_s=0); assert 'genai_prices' in sys.modules"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", code], check=False, env=os.environ, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code], check=False, env=os.environ, capture_output=True, text=True, timeout=HANG_S
     )
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -14,6 +14,7 @@ from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Interrupted, RequestFailed, TurnStarted, WaitOver
 from turnwise.turn.snapshot import replay
 from turnwise.vocab import Fault, FaultKind, Message, StopReason, Text, TextDelta
+from waits import HANG_S
 
 BEGIN = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Lost"}}]}\n\n'
 WHOLE = (
@@ -40,9 +41,9 @@ async def test_watchers_hear_which_attempt_was_given_up_and_the_journal_how_long
     with Journal.open(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         running = asyncio.create_task(runner.run(started(), journal=pen))
-        await asyncio.wait_for(clock.until_waiting(0.312), 5)
+        await asyncio.wait_for(clock.until_waiting(0.312), HANG_S)
         await clock.advance(0.312)
-        result = await asyncio.wait_for(running, 5)
+        result = await asyncio.wait_for(running, HANG_S)
         events = list(journal.events("t"))
     assert (result.text, result.requests, len(transport.requests)) == ("Kept", 2, 2)
     told = [
@@ -73,9 +74,9 @@ async def test_a_cancelled_wait_ends_at_once() -> None:
     with Journal.open(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         running = asyncio.create_task(runner.run(started(), journal=pen))
-        await asyncio.wait_for(clock.until_waiting(100.0), 5)
+        await asyncio.wait_for(clock.until_waiting(100.0), HANG_S)
         runner.interrupt()
-        result = await asyncio.wait_for(running, 5)
+        result = await asyncio.wait_for(running, HANG_S)
         last = journal.events("t")[-1]
     assert (result.stop_reason, clock.monotonic(), clock.delays) == (StopReason.CANCELLED, 0, [])
     assert (last, len(transport.requests), transport.open) == (Interrupted(kind="cancel"), 1, 0)

@@ -40,6 +40,7 @@ from turnwise.vocab import (
     ToolSpec,
     text_of,
 )
+from waits import HANG_S
 
 FAMILIES = ["openai_chat", "openai_responses", "anthropic_messages", "gemini"]
 DEADLINES = Deadlines()
@@ -132,7 +133,7 @@ async def test_parallel_calls_run_together_before_the_one_follow_up(family: str)
     model = ScriptedModel([[call("meet", who=who) for who in "abc"], "done"], family=family)
     runner = Runner(model.endpoint, transport=model, tools=[tool])
 
-    result = await asyncio.wait_for(runner.run(started(model, tool)), 5)
+    result = await asyncio.wait_for(runner.run(started(model, tool)), HANG_S)
 
     assert (result.requests, len(model.requests)) == (2, 2)
     assert sorted(order) == ["a", "b", "c"]
@@ -333,7 +334,7 @@ async def test_interrupt_cancels_the_tools_and_keeps_the_finished_results() -> N
         await at_work.wait()
         await finished.wait()
         runner.interrupt()
-        result = await asyncio.wait_for(running, 5)
+        result = await asyncio.wait_for(running, HANG_S)
 
         last = journal.events("turn-1")[-1]
     assert isinstance(last, Interrupted) and texts(last.results) == ["quick result"]
@@ -376,7 +377,7 @@ async def _run_with_clock(*replies: Reply, advance: list[tuple[float, float]], d
     for until, seconds in advance:
         await clock.until_waiting(until)
         await clock.advance(seconds)
-    result = await asyncio.wait_for(running, 5)
+    result = await asyncio.wait_for(running, HANG_S)
     assert transport.open == 0
     return result
 
@@ -410,7 +411,7 @@ async def test_keep_alives_do_not_put_off_the_idle_deadline() -> None:
     await clock.advance(29)
     assert not running.done()
     await clock.advance(1)
-    result = await asyncio.wait_for(running, 5)
+    result = await asyncio.wait_for(running, HANG_S)
     assert result.fault == Fault(kind=FaultKind.TIMEOUT, message="the provider was silent: no next event within 90 s")
 
 
@@ -429,7 +430,7 @@ async def test_total_deadline_ends_a_stream_that_drips() -> None:
         await clock.advance(60)
         gate.set()
     await clock.advance(60)
-    result = await asyncio.wait_for(running, 5)
+    result = await asyncio.wait_for(running, HANG_S)
     assert result.fault == Fault(kind=FaultKind.TIMEOUT, message="the provider was silent: no end within 150 s")
 
 
@@ -521,7 +522,7 @@ async def test_answer_that_is_there_when_the_interrupt_comes_counts() -> None:
 
     model = ScriptedModel(["the answer"])
     runner = Runner(model.endpoint, transport=model, watch=watch)
-    result = await asyncio.wait_for(runner.run(started(model)), 5)
+    result = await asyncio.wait_for(runner.run(started(model)), HANG_S)
     assert (result.text, result.stop_reason) == ("the answer", StopReason.ANSWERED)
 
 

@@ -14,8 +14,7 @@ import pytest
 from sandboxes import CONFINING, PYTHON, sandbox_called, script
 from turnwise.drivers.workspace.shell import BashArguments, Shell
 from turnwise.errors import ToolFault
-
-BOUND_S = 20.0
+from waits import HANG_S
 
 
 @pytest.fixture(params=CONFINING)
@@ -28,7 +27,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Shell:
 async def run(shell: Shell, command: str) -> str:
     """What it says, whether it fails or not: here only its effects count."""
     try:
-        return await asyncio.wait_for(shell.run(BashArguments(command=command, timeout_s=15)), BOUND_S)
+        return await asyncio.wait_for(shell.run(BashArguments(command=command, timeout_s=int(HANG_S))), HANG_S)
     except ToolFault as fault:
         return str(fault)
 

@@ -24,8 +24,8 @@ from turnwise.turn.config import Effect, ScriptLimits, ToolOffer, TurnConfig, Tu
 from turnwise.turn.events import Event, ScriptCalled, TurnStarted
 from turnwise.turn.snapshot import fold_session, replay
 from turnwise.vocab import Message, Part, StopReason, Text, ToolResult, ToolSpec, text_of
+from waits import HANG_S
 
-BOUND_S = 20.0
 BIG = "".join([f"line {number:>6} of a large file\n" for number in range(10_000)])  # 280,000 characters
 
 
@@ -86,7 +86,7 @@ class Bench:
         with Journal.open(None, clock=FakeClock()) as own:
             pen = (journal or own).begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
             started = TurnStarted(config=config, input=(Message("user", (Text("go"),)),))
-            async with asyncio.timeout(BOUND_S):
+            async with asyncio.timeout(HANG_S):
                 result = await runner.run(started, journal=pen)
             self.events = tuple((journal or own).events("t"))
         return result
@@ -126,7 +126,7 @@ def kill_workers() -> None:
 
 async def computing(bench: Bench) -> None:
     """Returns once the program has written and its interpreter is at work again."""
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(HANG_S):
         while True:
             await asyncio.sleep(0)
             if bench.ran == ["write a"] and list(workers()):
@@ -346,7 +346,7 @@ async def test_a_program_sleeps_as_long_as_it_says(program: str, seconds: list[f
     bench = Bench()
     bench.clock = clock = FakeClock()
     running = asyncio.create_task(bench.program(program))
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(HANG_S):
         for one in seconds:
             await clock.until_waiting(one)
             await clock.advance(one)
@@ -413,7 +413,7 @@ async def test_cancel_in_the_middle_of_a_call_says_what_had_run() -> None:
 
     def cancel() -> None:
         loop.call_soon_threadsafe(bench.runner.interrupt)
-        waiting.wait(BOUND_S)
+        waiting.wait(HANG_S)
 
     waiting, bench.inside = threading.Event(), cancel
     programs = ['write(path="a")\nread("b")\nwrite(path="c")', 'write(path="d")']

@@ -20,6 +20,7 @@ from turnwise.testing import FakeClock
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
 from turnwise.vocab import File, Text, ToolCall, ToolResult, ToolSpec
+from waits import HANG_S
 
 
 def planned(name: str, *, arguments: str = "{}", exclusive: bool = False, free_form: bool = False) -> PlannedCall:
@@ -46,7 +47,7 @@ def tool_run(
 
 async def one(function: Callable[[Arguments], object], *, arguments: str = "{}", free_form: bool = False) -> ToolResult:
     run, _ = tool_run(FakeClock(), [planned("it", arguments=arguments, free_form=free_form)], it=function)
-    (result,) = await asyncio.wait_for(run.run(), 5)
+    (result,) = await asyncio.wait_for(run.run(), HANG_S)
     return result
 
 
@@ -254,7 +255,7 @@ async def test_whatever_a_tool_raises_is_its_result(
         text = "RuntimeError: coroutine raised StopIteration"  # Python's own rule (PEP 479)
     calls = [planned("sibling"), planned("it", exclusive=exclusive)]
     run, _ = tool_run(FakeClock(), calls, sibling=lambda _: "fine", it=fail_later if awaited else fail)
-    results = await asyncio.wait_for(run.run(), 5)
+    results = await asyncio.wait_for(run.run(), HANG_S)
     assert [(said(result), result.is_error) for result in results] == [("fine", False), (text, True)]
 
 
@@ -272,7 +273,7 @@ async def test_tool_that_cancels_its_own_task_has_a_result(exclusive: bool) -> N
 
     calls = [planned("it", exclusive=exclusive), planned("sibling")]
     run, _ = tool_run(FakeClock(), calls, sibling=lambda _: "fine", it=cancel)
-    results = await asyncio.wait_for(run.run(), 5)
+    results = await asyncio.wait_for(run.run(), HANG_S)
     assert [said(result) for result in results] == ["`it` cancelled itself", "fine"]
 
 
@@ -284,12 +285,12 @@ async def test_arguments_arrive_decoded() -> None:
 
 async def test_plain_function_runs_in_its_own_thread_and_may_give_an_awaitable() -> None:
     """Blocking code does not block the loop; parallel ones do not queue up behind a pool."""
-    together = threading.Barrier(40, timeout=5)
+    together = threading.Barrier(40, timeout=HANG_S)
     calls = [
         msgspec.structs.replace(planned("wait"), call=ToolCall(id=str(number), name="wait")) for number in range(40)
     ]
     run, _ = tool_run(FakeClock(), calls, wait=lambda _: f"thread {together.wait() >= 0}")
-    results = await asyncio.wait_for(run.run(), 10)
+    results = await asyncio.wait_for(run.run(), HANG_S)
     assert {said(result) for result in results} == {"thread True"}
 
     async def later() -> str:
@@ -302,11 +303,11 @@ async def test_plain_function_runs_in_its_own_thread_and_may_give_an_awaitable()
 async def test_stuck_thread_is_abandoned_at_its_deadline() -> None:
     """It cannot be stopped, and the result says so; the step goes on without it."""
     clock, release = FakeClock(), threading.Event()
-    run, seen = tool_run(clock, [planned("stuck")], stuck=lambda _: release.wait(30))
+    run, seen = tool_run(clock, [planned("stuck")], stuck=lambda _: release.wait(HANG_S))
     running = asyncio.create_task(run.run())
     await clock.until_waiting(10)
     await clock.advance(10)
-    (result,) = await asyncio.wait_for(running, 5)
+    (result,) = await asyncio.wait_for(running, HANG_S)
     release.set()
     assert (said(result), result.is_error) == ("timed out after 10 s, may still be running", True)
     assert seen == ["start stuck", "finish stuck"]
@@ -329,7 +330,7 @@ async def test_tool_that_ignores_its_cancellation_is_abandoned() -> None:
     running = asyncio.create_task(run.run())
     await clock.until_waiting(10)
     await clock.advance(10.5)
-    (result,) = await asyncio.wait_for(running, 5)
+    (result,) = await asyncio.wait_for(running, HANG_S)
     assert said(result) == "timed out after 10 s, may still be running"
     release.set()
     await clock.advance(0)
@@ -353,7 +354,7 @@ async def test_abandoned_tool_is_kept_until_it_ends() -> None:
     running = asyncio.create_task(run.run())
     await clock.until_waiting(10)
     await clock.advance(10.5)
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, HANG_S)
     gc.collect()
     release = waiting[0]()
     assert release is not None

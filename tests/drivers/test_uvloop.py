@@ -9,6 +9,7 @@ from typing import TypeVar
 import pytest
 
 from turnwise.drivers.workspace.processes import run_group
+from waits import HANG_S
 
 uvloop = pytest.importorskip("uvloop", reason="the extra `uvloop` is not installed")
 Outcome = TypeVar("Outcome")
@@ -16,14 +17,14 @@ Outcome = TypeVar("Outcome")
 
 def in_uvloop(main: Coroutine[object, object, Outcome]) -> Outcome:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(asyncio.wait_for(main, 20))
+        return runner.run(asyncio.wait_for(main, HANG_S))
 
 
 def test_a_command_gets_its_input_and_gives_its_output(tmp_path: Path) -> None:
     """As hooks are run."""
     said: list[bytes] = []
     command = ["/bin/sh", "-c", "tr a-z A-Z; exit 3"]
-    running = run_group(command, cwd=tmp_path, env={}, timeout_s=10, on_output=said.append, given=b"hello")
+    running = run_group(command, cwd=tmp_path, env={}, timeout_s=HANG_S, on_output=said.append, given=b"hello")
     assert (in_uvloop(running), b"".join(said)) == (3, b"HELLO")
 
 
@@ -52,7 +53,7 @@ def test_a_command_holds_no_descriptor_of_ours(tmp_path: Path) -> None:
         ["/bin/sh", "-c", "for n in /proc/self/fd/*; do echo ${n##*/}; done"],
         cwd=tmp_path,
         env={},
-        timeout_s=10,
+        timeout_s=HANG_S,
         on_output=said.append,
         descriptors=[reader],
     )

@@ -7,6 +7,7 @@ import pytest
 
 from turnwise.drivers.watching import Backlog, FrameSeen, Seen, StepStarted, Watchers
 from turnwise.vocab import Frame, TextDelta
+from waits import HANG_S
 
 FRAMES: list[Frame] = [TextDelta("a"), TextDelta("b")]
 SEEN: list[Seen] = [FrameSeen(1, frame) for frame in FRAMES]
@@ -54,7 +55,7 @@ async def test_backlog_gives_what_is_there_at_once_and_ends_when_it_is_closed() 
     backlog = Backlog()
     backlog.put(SEEN[:1])
     backlog.put(SEEN[1:])
-    assert await asyncio.wait_for(backlog.take(), timeout=5) == SEEN
+    assert await asyncio.wait_for(backlog.take(), timeout=HANG_S) == SEEN
 
     waiting = asyncio.create_task(backlog.take())
     await asyncio.sleep(0)
@@ -62,5 +63,5 @@ async def test_backlog_gives_what_is_there_at_once_and_ends_when_it_is_closed() 
     backlog.put([StepStarted(1)])
     backlog.put([StepStarted(2)])
     backlog.close()
-    assert await asyncio.wait_for(waiting, timeout=5) == [StepStarted(1), StepStarted(2)]
-    assert await asyncio.wait_for(backlog.take(), timeout=5) == []
+    assert await asyncio.wait_for(waiting, timeout=HANG_S) == [StepStarted(1), StepStarted(2)]
+    assert await asyncio.wait_for(backlog.take(), timeout=HANG_S) == []

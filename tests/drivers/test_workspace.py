@@ -19,6 +19,7 @@ from turnwise.drivers.workspace.searching import SearchArguments, search
 from turnwise.drivers.workspace.walking import PYTHON, WORKER
 from turnwise.errors import CallerError, ToolFault
 from turnwise.rules.schema import fault_of_schema
+from waits import HANG_S
 
 
 class Hands:
@@ -328,5 +329,5 @@ def test_search_worker_ends_by_itself(tmp_path: Path) -> None:
         "max_bytes": 1000,
     }
     worker = [*PYTHON, str(WORKER)]
-    ended = subprocess.run(worker, input=msgspec.json.encode(order), cwd=tmp_path, timeout=10, check=False)
+    ended = subprocess.run(worker, input=msgspec.json.encode(order), cwd=tmp_path, timeout=HANG_S, check=False)
     assert ended.returncode == -signal.SIGALRM

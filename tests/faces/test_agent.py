@@ -28,6 +28,7 @@ from turnwise.drivers.workspace import workspace_tools
 from turnwise.lab import Lab
 from turnwise.testing import ScriptedModel, call
 from turnwise.vocab import TextDelta, ToolResult, calls_of, text_of
+from waits import HANG_S
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 each_family = pytest.mark.parametrize("family", FAMILIES)
@@ -227,7 +228,7 @@ async def test_the_stream_gives_every_event_and_the_result_last() -> None:
 
 async def test_leaving_the_stream_early_cancels_the_turn() -> None:
     """After the first piece nothing goes on in the background: the stalled request is given up."""
-    async with Lab() as lab, asyncio.timeout(10):
+    async with Lab() as lab, asyncio.timeout(HANG_S):
         stream = agent_for(lab, "fault-stall").stream("Hi.")
         async for event in stream:
             if isinstance(event, FrameSeen):
@@ -239,7 +240,7 @@ async def test_leaving_the_stream_early_cancels_the_turn() -> None:
 @pytest.mark.promise("end:reason")
 async def test_an_interrupted_run_has_a_result_that_says_so() -> None:
     """`interrupt` in the middle of a stalled stream: cancelled, with a text."""
-    async with Lab() as lab, asyncio.timeout(10):
+    async with Lab() as lab, asyncio.timeout(HANG_S):
         agent = agent_for(lab, "fault-stall")
         result = await agent.run("Hi.", watch=lambda seen: agent.interrupt() if isinstance(seen, FrameSeen) else None)
     assert (result.stop_reason, result.complete) == (StopReason.CANCELLED, False)
@@ -280,7 +281,7 @@ async def test_run_sync_returns_though_a_tool_left_a_task_that_ignores_its_cance
 
     loop = asyncio.get_running_loop()
     returned: asyncio.Future[RunResult] = loop.create_future()
-    async with Lab() as lab, asyncio.timeout(10):
+    async with Lab() as lab, asyncio.timeout(HANG_S):
         agent = agent_for(lab, "parallel-calls", tools=[read])
         # not `to_thread`: this test's own loop would wait for a thread that hangs
         threading.Thread(

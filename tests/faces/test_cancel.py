@@ -16,6 +16,7 @@ from turnwise.rules.permissions import Policy
 from turnwise.testing import FakeClock
 from turnwise.turn.approvals import Approval
 from turnwise.vocab import ToolResult, calls_of
+from waits import HANG_S
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 DELEGATES = parse_script(
@@ -67,7 +68,7 @@ async def deafly(over: asyncio.Event) -> None:
 async def cancelled(agent: Agent, *, clock: FakeClock, reached: asyncio.Event, **options: object) -> RunResult:
     """Start it, cancel it once the state is reached, and give it one second."""
     task = asyncio.create_task(agent.run("Go.", **options))  # pyright: ignore[reportArgumentType]
-    await asyncio.wait_for(reached.wait(), 10)
+    await asyncio.wait_for(reached.wait(), HANG_S)
     began = clock.monotonic()
     agent.interrupt("cancel")
     for _ in range(100):
@@ -140,7 +141,7 @@ async def test_while_a_tool_runs(family: str, kind: str) -> None:
     def blocking(path: str) -> str:
         """Read."""
         loop.call_soon_threadsafe(reached.set)
-        leave.wait(30)
+        leave.wait(HANG_S)
         return path
 
     function = {"obedient": obedient, "deaf": stubborn, "thread": blocking}[kind]

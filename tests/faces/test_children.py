@@ -20,6 +20,7 @@ from turnwise.testing import FakeClock
 from turnwise.turn.approvals import Approval
 from turnwise.turn.config import Deadlines
 from turnwise.vocab import Message, ToolResult, text_of
+from waits import HANG_S
 
 CENT = Decimal("0.01")
 A_CENT = Prices(user=read_prices({"*": {"request": "0.01"}}, named="m", source="test"))
@@ -89,7 +90,7 @@ async def run_while(clock: FakeClock, agent: Agent, *, step_s: float, **options:
         if task.done():
             break
         await clock.advance(step_s)
-    return await asyncio.wait_for(task, 5)
+    return await asyncio.wait_for(task, HANG_S)
 
 
 @pytest.mark.promise("wait:child")
@@ -255,9 +256,9 @@ async def test_cancel_reaches_the_deepest_child_within_a_second() -> None:
     middle = agent_of(lab, "middle-one", agents={"leaf": leaf})
     root = agent_of(lab, "delegates", agents={"middle": middle})
     task = asyncio.create_task(root.run("Go."))
-    await asyncio.wait_for(at_work.wait(), 5)
+    await asyncio.wait_for(at_work.wait(), HANG_S)
     root.interrupt("cancel")
-    result = await asyncio.wait_for(task, 5)
+    result = await asyncio.wait_for(task, HANG_S)
     assert ended.is_set()
     assert result.stop_reason is StopReason.CANCELLED
     assert said_by(result).startswith("Cancelled by the user")

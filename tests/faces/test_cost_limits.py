@@ -23,6 +23,7 @@ from turnwise.lab.received import Received
 from turnwise.lab.script import Script, parse_script
 from turnwise.rules.pricing import ZERO
 from turnwise.testing import FakeClock
+from waits import HANG_S
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 each_family = pytest.mark.parametrize("family", FAMILIES)
@@ -188,7 +189,7 @@ async def test_requests_that_broke_off_count_as_they_were_projected(usd: str, re
         if task.done():
             break
         await clock.advance(5.0)
-    result = await asyncio.wait_for(task, 5)
+    result = await asyncio.wait_for(task, HANG_S)
     assert (result.requests, lab.count(), result.stop_reason) == (requests, requests, StopReason.PROVIDER_FAILED)
     assert (result.cost.usd, result.cost.unknown, result.cost_usd) == (ZERO, requests, None)
 

@@ -16,8 +16,8 @@ from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
 from turnwise.rules.pricing import Cost
 from turnwise.turn.approvals import Approval
+from waits import HANG_S
 
-BOUND_S = 20.0
 CENT = Decimal("0.01")
 BY_REQUEST = Prices(user=read_prices({"*": {"request": "0.01"}}, named="the test", source="the test"))
 TOGETHER = 'print(*await asyncio.gather(*[task(agent="one", prompt="do %d" % n) for n in range(3)]), sep="\\n")'
@@ -68,7 +68,7 @@ async def test_what_they_spend_stands_in_the_ledger_with_their_path(family: str)
             journal=journal,
             prices=BY_REQUEST,
         )
-        result = await asyncio.wait_for(root.run("Go."), BOUND_S)
+        result = await asyncio.wait_for(root.run("Go."), HANG_S)
         (bill,) = journal.ledger.bills_by_request(Span())
         turn = journal.find_session(result.session).turns[0].id
         sessions = {call: found.row.id for call, found in journal.children(turn)}
@@ -98,7 +98,7 @@ async def test_they_draw_on_the_limits_of_the_root(program: str) -> None:
     for most in range(2, 12):
         for limits in (MaxRequests(most), MaxCost(most * CENT)):
             lab.reset()
-            result = await asyncio.wait_for(root_of(lab, child, limits=limits, prices=BY_REQUEST).run("Go."), BOUND_S)
+            result = await asyncio.wait_for(root_of(lab, child, limits=limits, prices=BY_REQUEST).run("Go."), HANG_S)
             assert lab.count() == result.requests + sum(one.requests for one in result.children) <= most
             assert result.cost == Cost(usd=lab.count() * CENT, requests=lab.count())
             assert (result.requests, result.written_locally) == (2, False), limits
@@ -118,7 +118,7 @@ async def test_what_they_ask_is_asked_at_the_root() -> None:
     lab = Lab([WRITES, programs('print(task(agent="one", prompt="write").upper())')])
     child = agent_of(lab, "writes", tools=[put], policy=ATTENDED)
     root = root_of(lab, child, policy=ATTENDED, approver=approver)
-    result = await asyncio.wait_for(root.run("Go."), BOUND_S)
+    result = await asyncio.wait_for(root.run("Go."), HANG_S)
     assert asked == [(("one",), "put")]
     assert "WROTE X" in said_by(result)
 
@@ -142,9 +142,9 @@ async def test_cancel_ends_them() -> None:
     lab = Lab([programs('print(task(agent="one", prompt="search"))')])
     root = root_of(lab, agent_of(lab, "never-stops", tools=[search]))
     task = asyncio.create_task(root.run("Go."))
-    await asyncio.wait_for(at_work.wait(), BOUND_S)
+    await asyncio.wait_for(at_work.wait(), HANG_S)
     root.interrupt("cancel")
-    result = await asyncio.wait_for(task, BOUND_S)
+    result = await asyncio.wait_for(task, HANG_S)
     assert ended.is_set()
     assert result.stop_reason is StopReason.CANCELLED
     assert "in the middle of this program. No call had run, and `task` may have run in part." in said_by(result)
@@ -156,6 +156,6 @@ async def test_one_that_fails_raises_in_the_program() -> None:
     """Proves: a sub-agent whose provider is gone is an error that the program can catch; what it spent counts."""
     program = 'try:\n    task(agent="one", prompt="go")\nexcept RuntimeError as error:\n    print("caught", error)'
     lab = Lab([programs(program)])
-    result = await asyncio.wait_for(root_of(lab, agent_of(lab, "fault-401")).run("Go."), BOUND_S)
+    result = await asyncio.wait_for(root_of(lab, agent_of(lab, "fault-401")).run("Go."), HANG_S)
     assert said_by(result).startswith("caught") and "stop reason: provider_failed" in said_by(result)
     assert [one.requests for one in result.children] == [1] and len(result.ledger) == lab.count() == 3

@@ -11,6 +11,7 @@ from turnwise.drivers.watching import FrameSeen, RequestFinished, Seen, ToolFini
 from turnwise.lab import Lab
 from turnwise.testing import ScriptedModel, call
 from turnwise.vocab import ToolCallDelta
+from waits import HANG_S
 
 BASES = {"openai_chat": "/v1", "openai_responses": "/v1", "anthropic_messages": "", "gemini": "/v1beta"}
 each_family = pytest.mark.parametrize("family", BASES)
@@ -72,7 +73,7 @@ async def test_a_watcher_that_cancels_the_run_is_obeyed_at_once(kind: type[Seen]
 
     running = asyncio.create_task(bench.agent.run("Go.", watch=watch))
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, HANG_S)
     assert (len(bench.ran), len(bench.model.requests)) == (ran, requests)
 
 
@@ -85,7 +86,7 @@ async def test_a_prepare_step_that_cancels_the_run_lets_no_request_leave() -> No
     bench = Bench("m", prepare_step=prepare)
     running = asyncio.create_task(bench.agent.run("Go."))
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, HANG_S)
     assert (bench.ran, bench.model.requests) == ([], [])
 
 

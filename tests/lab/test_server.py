@@ -11,9 +11,10 @@ from lab.asking import body_of, path_of
 from turnwise.errors import CallerError
 from turnwise.lab import Lab, ScriptError
 from turnwise.lab.faults import ENDLESS_BYTES, HTML, RANDOM_BYTES
+from waits import HANG_S
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
-BOUND = aiohttp.ClientTimeout(total=20)  # every wait has an end
+BOUND = aiohttp.ClientTimeout(total=HANG_S)  # every wait has an end
 
 
 async def post(

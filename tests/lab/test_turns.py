@@ -16,6 +16,7 @@ from turnwise.turn.config import Deadlines, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Message, OutputSchema, StopReason, Text
 from turnwise.wire.profiles import builtin_profiles
+from waits import HANG_S
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 WAYS = [(family, stream) for family in FAMILIES for stream in (True, False)]
@@ -36,7 +37,7 @@ async def turn(lab: Lab, model: str, *, family: str, stream: bool, folder: Path,
         tools=tuple([tool.offer for tool in tools]),
         stream=stream,
         max_steps=MAX_STEPS,
-        deadlines=Deadlines(first_event_s=5, idle_s=5, total_s=20),
+        deadlines=Deadlines(first_event_s=HANG_S, idle_s=HANG_S, total_s=HANG_S),
         family=family,
         profile=profile.name,
     )
@@ -183,7 +184,7 @@ async def test_every_fault_ends_the_turn_with_a_reason_and_a_text(family: str, s
 async def test_a_stall_ends_by_our_own_deadline(tmp_path: Path) -> None:
     """Proves: a stream that goes silent, and one that never speaks, end the turn (promise wait:stream)."""
     async with Lab() as lab:
-        soon = Deadlines(first_event_s=0.2, idle_s=0.2, total_s=5)
+        soon = Deadlines(first_event_s=0.2, idle_s=0.2, total_s=HANG_S)
         for name in ("fault-stall", "fault-silence"):
             result = await turn(lab, name, family="openai_chat", stream=True, folder=tmp_path, deadlines=soon)
             assert result.stop_reason is StopReason.PROVIDER_FAILED and result.fault is not None

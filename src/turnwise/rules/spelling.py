@@ -9,6 +9,7 @@ from collections import deque
 _HEX = "[0-9a-fA-F]"
 _HIGH, _LOW = f"[dD][89abAB]{_HEX}{{2}}", f"[dD][c-fC-F]{_HEX}{{2}}"
 ESCAPE = re.compile(rf"\\(?:u({_HIGH})\\u({_LOW})|u({_HEX}{{4}})|.)", re.DOTALL)
+_RESPELT = re.compile(rf"\\(?:u({_HIGH})\\u({_LOW})|u({_HEX}{{4}})|[\\/])")  # each other escape stays as it is
 _HALF = re.compile(
     rf"\\(?:u{_HIGH}\\u{_LOW}|(?P<half>(?:u{_HIGH}(?:\\(?:u{_HEX}{{0,3}})?)?|u{_HEX}{{0,3}})?\Z)|u{_HEX}{{4}}|.)",
     re.DOTALL,
@@ -20,7 +21,7 @@ _LONGEST_HALF = len("\\ud83d\\ude0")
 
 def plainly(text: str) -> str:
     """The JSON text with every character as itself where JSON allows that, else by its shortest escape."""
-    return ESCAPE.sub(_plain, text) if "\\" in text else text
+    return _RESPELT.sub(_plain, text) if "\\" in text else text
 
 
 def without_half_escape(text: str) -> str:

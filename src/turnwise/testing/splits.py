@@ -25,5 +25,5 @@ def random_splits(stream: bytes, *, seed: int, count: int = SPLITS_AT_RANDOM) ->
     chance = random.Random(seed)
     for i in range(count):
         pieces = max(1, len(stream) // (4 << (i % 8)))
-        cuts = sorted(chance.randrange(len(stream) + 1) for _ in range(pieces))
+        cuts = sorted(chance.choices(range(len(stream) + 1), k=pieces))
         yield [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]

@@ -15,8 +15,9 @@ import pytest
 
 from turnwise.faces.cli.main import main
 from turnwise.lab import Lab, Script, parse_script
+from waits import HANG_S
 
-WAIT_S = 30  # no test waits that long unless something is wrong
+WAIT_S = HANG_S  # no test waits that long unless something is wrong
 BEGUN: list[subprocess.Popen[str]] = []  # by the test at hand; what it left running is ended after it
 TURNWISE = (sys.executable, "-m", "turnwise")
 

@@ -275,7 +275,7 @@ def test_the_asks_of_sub_agents_come_one_after_the_other_with_their_path(lab: La
 @pytest.mark.promise("wait:ask", "wait:child")
 def test_the_asks_of_sub_agents_run_out_of_time_also_while_they_wait_for_their_turn(lab: Lab, folder: Path) -> None:
     """The one that was never shown, too: each child is denied, and the run goes on."""
-    with at_terminal("run", "Go.", "--ask-timeout", "3", *at(lab, "delegates"), cwd=folder) as person:
+    with at_terminal("run", "Go.", "--ask-timeout", "5", *at(lab, "delegates"), cwd=folder) as person:
         person.sees("? bash wants to run (asked by general):")
         person.sees("no answer in time to general › bash: denied")
         person.sees("no answer in time to general › bash: denied")

@@ -62,7 +62,7 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import journal_path
 from turnwise.drivers.workspace import workspace_tools
 with Journal.open(journal_path(os.environ), clock=SystemClock()) as journal:
-    limits = ScriptLimits(cpu_s=0.5)
+    limits = ScriptLimits(cpu_s=1.0)
     tools = workspace_tools(os.getcwd())
     agent = Agent(sys.argv[1], base_url=sys.argv[2], tools=tools, script=True, script_limits=limits, journal=journal)
     agent.run_sync("Go.")
