@@ -7,13 +7,13 @@ here; every other event is read one level deep. `numbering.py` tells which event
 import re
 from typing import NamedTuple
 
-from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Mended, Repair, TextDelta, ToolCallDelta
+from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Mended, Repair, ToolCallDelta
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.healing import is_utf8, skipped
 from turnwise.wire.json_fields import UNREADABLE, Fields, each_alone, read_fields
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_responses.body import read_body
-from turnwise.wire.openai_responses.deltas import DELTAS, Delta, DeltaFrame, decode_delta, decode_deltas
+from turnwise.wire.openai_responses.deltas import DECODERS, DELTAS, Delta, DeltaFrame, decode_delta
 from turnwise.wire.openai_responses.fields import count_at, text_at
 from turnwise.wire.openai_responses.healing import check_text, heal
 from turnwise.wire.openai_responses.items import Item, TooManyItems
@@ -33,9 +33,6 @@ class Usual(NamedTuple):
     frame: DeltaFrame
     named: Item | None
 
-
-NO_USUAL = Usual(Delta(type="", output_index=-2), TextDelta(""), None)
-"""Before there is a delta: no event is like it."""
 
 _ITEMS_AND_END = frozenset([ADDED, ITEM_DONE, *TERMINAL_EVENTS])
 
@@ -60,17 +57,17 @@ class ResponsesStreamDecoder:
         self._begins_with = b""  # its first byte that is no space
         self._bytes_left = limits.stream_bytes
         self._events = 0  # those that said something
-        self._silent = False
+        self._silent = False  # what follows cannot be read, or is no part of the response
         self._response = OpenResponse()
         self._numbering = Numbering()
         self._previous = b""  # the value of the event before
-        self._usual = NO_USUAL
+        self._usual: Usual | None = None
         self._profile = profile
 
     # ---- bytes -> events
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        if self._silent or self._response.is_over:
+        if self._silent:
             return []
         self._bytes_left -= len(chunk)
         if self._bytes_left < 0:
@@ -88,7 +85,7 @@ class ResponsesStreamDecoder:
         return frames
 
     def finish(self) -> list[Frame]:
-        if self._silent or self._response.is_over:
+        if self._silent:
             return []
         frames: list[Frame] = []
         try:
@@ -98,7 +95,7 @@ class ResponsesStreamDecoder:
             return [*frames, *self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
         if not self._events:
             return [*frames, *self._read_no_stream()]
-        if not self._response.is_over:
+        if not self._silent:
             self._response.close(frames)
         return frames
 
@@ -127,45 +124,40 @@ class ResponsesStreamDecoder:
 
     def _read_run(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
         """Nearly all of a stream are deltas that go where the one before went."""
-        last = values[-1]
         if len(values) >= TOGETHER:
-            if self._usual is NO_USUAL:  # the first one tells where they go
+            if self._usual is None:  # the first one tells where they go
                 self._read_values(values[:1], name, frames)
-                self._previous, values = values[0], values[1:]
-            if self._read_together(values, frames):
-                self._previous = last
+                values = values[1:]
+            if self._usual is not None and self._read_together(values, self._usual, frames):
+                self._previous = values[-1]
                 return
         self._read_values(values, name, frames)
-        self._previous = last
 
-    def _read_together(self, values: list[bytes], frames: list[Frame]) -> bool:
+    def _read_together(self, values: list[bytes], usual: Usual, frames: list[Frame]) -> bool:
         """False where not all of them go where the one before went, and nothing was taken."""
-        usual, like, named = self._usual
         together = each_alone(values)
         try:
-            deltas = decode_deltas(together)
+            pieces = DECODERS[usual.delta.type].several(together)
         except UNREADABLE:
             return False
-        if not is_utf8(together):  # the decoder passes over keys that it does not know, broken ones too
+        if not (together.isascii() or is_utf8(together)):  # the decoder passes over what is broken in other fields
             return False
-        kind, index, content_index, id = usual.type, usual.output_index, usual.content_index, usual.item_id
+        like, named, number = usual.frame, usual.named, self._numbering.next
+        index, content_index, id = usual.delta.output_index, usual.delta.content_index, usual.delta.item_id
         announced = self._response.items.announced
+        expected = -1 if number is None else number - 1
         texts = [
-            delta.delta
-            for (delta,) in deltas
-            if delta.type == kind
-            and delta.output_index == index
-            and delta.content_index == content_index
-            and (delta.item_id == id or announced.get(delta.item_id) is named)
+            piece.delta
+            for (piece,) in pieces
+            if (number is None or piece.sequence_number == (expected := expected + 1))
+            and piece.output_index == index
+            and (piece.item_id == id or announced.get(piece.item_id) is named)
+            and piece.content_index == content_index
         ]
-        count = len(texts)
-        if not count == len(deltas) == len(values):
+        if not len(texts) == len(pieces) == len(values):
             return False
-        number = self._numbering.next
         if number is not None:
-            if [delta.sequence_number for (delta,) in deltas] != list(range(number, number + count)):
-                return False
-            self._numbering.advance(number + count)
+            self._numbering.advance(number + len(texts))
         block = like.block
         if not isinstance(like, ToolCallDelta):
             frame = type(like)
@@ -177,51 +169,52 @@ class ResponsesStreamDecoder:
         return True
 
     def _read_values(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
+        usual = self._usual
         if name in _ITEMS_AND_END:  # long ones, that are no deltas by their name
-            self._usual = NO_USUAL
-            for value in values:
-                self._read(value, name, frames)
-                self._previous = value
-            return
-        usual, like, named = self._usual
-        number = self._numbering.next
-        announced = self._response.items.announced
-        for at, value in enumerate(values):
-            try:
-                delta = decode_delta(value) if is_utf8(value) else None
-            except UNREADABLE:
-                delta = None  # a field of another type, or no clean JSON: the slow path tells
-            if (
-                delta is not None
-                and delta.type == usual.type
-                and delta.output_index == usual.output_index
-                and delta.content_index == usual.content_index
-                and (number is None or delta.sequence_number == number)
-                and (delta.item_id == usual.item_id or announced.get(delta.item_id) is named)
-            ):
-                if number is not None:
-                    number += 1
-                    self._numbering.advance(number)
-                if isinstance(like, ToolCallDelta):
-                    frames.append(ToolCallDelta(block=like.block, arguments=delta.delta, free_form=like.free_form))
-                else:
-                    frames.append(type(like)(delta.delta, like.block))
-            else:
-                self._previous = values[at - 1] if at else self._previous
-                self._read_other(value, delta, name, frames)
-                usual, like, named = self._usual
-                number = self._numbering.next
-                announced = self._response.items.announced
+            self._usual = usual = None
+        for value in values:
+            if usual is None or not self._takes_usual(value, usual, frames):
+                self._usual = None
+                self._read_other(value, name, frames)
+                usual = self._usual
+            self._previous = value
 
-    def _read_other(self, value: bytes, delta: Delta | None, name: str, frames: list[Frame]) -> None:
+    def _takes_usual(self, value: bytes, usual: Usual, frames: list[Frame]) -> bool:
+        """False where it does not go where the one before went, and nothing was taken."""
+        like, delta, number = usual.frame, usual.delta, self._numbering.next
+        try:
+            piece = DECODERS[delta.type].one(value)
+        except UNREADABLE:
+            return False
+        if not (
+            piece.output_index == delta.output_index
+            and piece.content_index == delta.content_index
+            and (number is None or piece.sequence_number == number)
+            and (piece.item_id == delta.item_id or self._response.items.announced.get(piece.item_id) is usual.named)
+            and (value.isascii() or is_utf8(value))
+        ):
+            return False
+        if number is not None:
+            self._numbering.advance(number + 1)
+        if isinstance(like, ToolCallDelta):
+            frames.append(ToolCallDelta(block=like.block, arguments=piece.delta, free_form=like.free_form))
+        else:
+            frames.append(type(like)(piece.delta, like.block))
+        return True
+
+    def _read_other(self, value: bytes, name: str, frames: list[Frame]) -> None:
         """An event that does not go where the one before went."""
-        self._usual = NO_USUAL
-        if delta is None or self._response.is_over:
+        if self._silent or name in _ITEMS_AND_END:
             self._read(value, name, frames)
-        elif delta.type in DELTAS and delta.output_index >= 0:
+            return
+        try:
+            delta = decode_delta(value) if is_utf8(value) else None
+        except UNREADABLE:
+            delta = None  # a field of another type, or no clean JSON
+        if delta is not None and delta.type in DELTAS and delta.output_index >= 0:
             if self._is_in_place(delta.sequence_number, delta.type, value, frames):
                 self._take_delta(delta, frames)
-        elif self._is_no_news(delta, value):
+        elif delta is not None and self._is_no_news(delta, value):
             self._is_in_place(delta.sequence_number, delta.type, value, frames)
         else:
             self._read(value, name, frames)
@@ -244,7 +237,7 @@ class ResponsesStreamDecoder:
 
     def _read(self, value: bytes, name: str, frames: list[Frame]) -> None:
         """An event that the fast path does not know."""
-        if self._response.is_over or value.strip() == b"[DONE]":
+        if self._silent or value.strip() == b"[DONE]":
             return
         try:
             check_text(value)
@@ -268,6 +261,7 @@ class ResponsesStreamDecoder:
                 repair = Repair("event_left_out", name or "stream", f"not this API's shape: {error}")
                 self._response.lose(repair, frames)
         self._events += len(frames) > before
+        self._silent = self._response.is_over
 
     def _is_in_place(self, number: int | None, kind: str, value: bytes, frames: list[Frame]) -> bool:
         """Take the event's number; false where the event has to be passed over."""
