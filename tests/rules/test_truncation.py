@@ -1,20 +1,29 @@
 """Truncation is seen whatever the finish reason claims, and what has a prefix is told from what has none."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
-from turnwise.rules.truncation import Cut, CutCall, find_cut, hands_out_objects
+from recordings import decode, rows
+from turnwise.rules.truncation import Cut, CutCall, find_cut, hands_out_objects, limit_hit, spent_unseen
 from turnwise.vocab import (
     ArgumentsState,
     Fault,
     FaultKind,
+    File,
     FinishReason,
     Message,
+    Opaque,
     Part,
+    ProviderItem,
     Reasoning,
+    Request,
     Response,
+    Settings,
     Text,
     ToolCall,
+    ToolSpec,
     Usage,
 )
 
@@ -144,3 +153,101 @@ def test_who_hands_out_objects() -> None:
         ("gemini", True),
         ("gemini", False),
     ]
+
+
+NEEDS_PATH = '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}'
+OFFERED = Request(model="m", messages=(), tools=(ToolSpec(name="write", parameters=NEEDS_PATH), ToolSpec(name="read")))
+MISSES = ToolCall(id="8", name="write", arguments='{"content":"abcdef"}')  # the 20 characters that arrived
+SEALED = Opaque("anthropic_messages", '{"signature":"s"}')
+
+
+def spent(*parts: Part, output: int = 8_000, reasoning: int = 0, finish: FinishReason = CALLS) -> Response:
+    usage = Usage(input_tokens=5, output_tokens=output, reasoning_tokens=reasoning)
+    return Response(message=Message("assistant", parts), finish=finish, usage=usage)
+
+
+def found(response: Response, request: Request = OFFERED) -> Cut | None:
+    return find_cut(response, limit_tokens=32_000, hands_out_objects=False, request=request)
+
+
+@pytest.mark.promise("cut:never-run", "cut:named")
+@pytest.mark.parametrize("finish", [STOP, CALLS, NONE])
+def test_8_000_tokens_are_not_the_20_characters_that_arrived(finish: FinishReason) -> None:
+    """Proves: a cut that an object, a false finish word and a server's own cap hide is told by the usage; reasoning that is
+    counted, or that arrived, explains as many tokens as it has."""
+    cut = cut_calls(MISSES, None, limited=True)
+    assert found(spent(MISSES, finish=finish)) == cut
+    assert found(spent(Text("I write it."), WHOLE, MISSES, finish=finish)) == cut
+    assert found(spent(MISSES, reasoning=4_000, finish=finish)) == cut
+    assert found(spent(MISSES, reasoning=7_500, finish=finish)) is None
+    assert found(spent(Reasoning("x" * 12_000), MISSES, finish=finish)) == cut
+    assert found(spent(Reasoning("x" * 20_000), MISSES, finish=finish)) is None
+    assert found(spent(MISSES, output=900, finish=finish)) is None
+    assert limit_hit(spent(MISSES), limit_tokens=32_000) == 8_000
+
+
+@pytest.mark.promise("cut:never-run")
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (Reasoning("", SEALED), MISSES),
+        (Reasoning("I shall write. " * 20, SEALED), MISSES),  # a summary
+        (msgspec.structs.replace(MISSES, opaque=Opaque("gemini", '{"thoughtSignature":"s"}')),),
+        (ProviderItem("anthropic_messages", "server_tool_use", "{}"), MISSES),
+        (File(media_type="image/png", data=b"x"), MISSES),
+    ],
+)
+def test_usage_proves_nothing_where_reasoning_or_other_output_may_be_hidden(parts: tuple[Part, ...]) -> None:
+    """Proves: sealed and summarised reasoning, and what tools of the server made, are tokens that nobody sees. Counted apart,
+    the reasoning is no riddle any more."""
+    assert found(spent(*parts)) is None
+    if not any(isinstance(part, ProviderItem | File) for part in parts):
+        assert found(spent(*parts, reasoning=500)) == cut_calls(spent_call(parts), None, limited=True)
+
+
+def spent_call(parts: tuple[Part, ...]) -> ToolCall:
+    (call,) = [part for part in parts if isinstance(part, ToolCall)]
+    return call
+
+
+@pytest.mark.promise("cut:never-run")
+def test_usage_proves_nothing_of_a_model_that_was_asked_to_reason_and_shows_nothing_of_it() -> None:
+    """Proves: by the settings or by a field of the body. Responses names each item, which seals nothing."""
+    for settings in (Settings(reasoning_effort="high"), Settings(reasoning_tokens=4_000)):
+        assert found(spent(MISSES), msgspec.structs.replace(OFFERED, settings=settings)) is None
+    thinks = msgspec.structs.replace(OFFERED, extra=Opaque("openai_chat", '{"enable_thinking":true}'))
+    assert found(spent(MISSES), thinks) is None
+    plain = msgspec.structs.replace(OFFERED, settings=Settings(reasoning_effort="none"))
+    named = msgspec.structs.replace(MISSES, opaque=Opaque("openai_responses", '{"id":"fc_1"}'))
+    assert found(spent(named), plain) == cut_calls(named, None, limited=True)
+
+
+@pytest.mark.promise("cut:never-run")
+def test_usage_tells_of_no_call_that_fits_and_of_no_text() -> None:
+    """Proves: what was hidden is a guess; a call that is sound as it came runs, and words that ended stay whole."""
+    fits = msgspec.structs.replace(MISSES, arguments='{"path":"a"}')
+    assert found(spent(fits)) is None
+    assert found(spent(Text("Done."), finish=STOP)) is None
+    assert found(spent(MISSES, Text("That is written."))) is None
+    assert found(spent(msgspec.structs.replace(MISSES, state=ArgumentsState.LOST))) is None
+
+
+def test_no_recorded_response_has_spent_tokens_that_nobody_sees(corpus: Path) -> None:
+    """Proves: of all recorded streams, sealed reasoning included."""
+    assert [row.file for row in rows(corpus) if spent_unseen(decode(row))] == []
+
+
+@pytest.mark.parametrize(
+    ("output", "text", "asked", "hit"),
+    [
+        (8_000, "x" * 20, 32_000, 8_000),
+        (31_900, "x" * 20, 32_000, 32_000),
+        (40_000, "x" * 20, 32_000, 32_000),
+        (4_096, "x" * 16_000, None, 4_096),
+        (1, "x" * 2_000, 32_000, 32_000),  # Anthropic's first count, where the last did not come
+        (0, "x", 32_000, 32_000),
+    ],
+)
+def test_the_limit_that_was_met_is_the_servers_own(output: int, text: str, asked: int | None, hit: int) -> None:
+    """Proves: the tokens that were used, where they are fewer than were asked for, and what arrived can have them."""
+    assert limit_hit(spent(Text(text), output=output, finish=LENGTH), limit_tokens=asked) == hit

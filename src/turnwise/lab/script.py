@@ -139,6 +139,7 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     piece: int = 24  # characters that its streams send at a time
     together: bool = False  # writes its calls side by side, as vLLM and others may, so that a limit cuts each of them
     limit: int | None = None
+    objects: bool = False  # hands out what was whole of a cut call as an object, whatever its API does
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -145,7 +145,8 @@ def writer_reply(
     pens = pen.shared(len(wanted)) if writer.together else [pen] * len(wanted)
     for number, (call, own) in enumerate(zip(wanted, pens, strict=True), start=1):
         raw = family in ("openai_chat", "openai_responses") or (streamed and call.name in conversation.eager)
-        held = family == "anthropic_messages" and streamed
+        raw = raw and not writer.objects
+        held = family == "anthropic_messages" and streamed and not writer.objects
         part = cut_call(call, id=f"call_{made}_{number}", pen=own, raw=raw, held=held)
         if part is not None:
             parts.append(signed(part, parts=parts) if family == "gemini" else part)

@@ -2,7 +2,10 @@
 
 Witnesses, each enough by itself: the finish reason `length` (assembly makes it that where OpenRouter's
 `native_finish_reason` or a Responses `incomplete_details` says so beside a word that does not); as many output tokens as were
-asked for; arguments that stop in mid-JSON, which no finish reason can talk away. With either of the first two, the call written
+asked for; arguments that stop in mid-JSON, which no finish reason can talk away. A server whose own cap is below what was asked
+for, and that hands out an object under a false finish word, shows none of these. There the usage tells: 8,000 tokens, less those
+of reasoning, are not the 20 characters that arrived (`spent_unseen`). It tells only of a call that does not fit its tool as it
+came, and nothing where reasoning may be hidden and is not counted apart. With any of these but mid-JSON, the call written
 last is cut as well where a cut would not show in it: it came as an object, as free-form text, without arguments, or as `{}`,
 which is what servers make of a call that had not got to its arguments. A stream that ends without any word
 (`cut`) is no proof of the limit, but what had arrived can be gone on from all the same; one that has its API's end mark
@@ -18,8 +21,21 @@ keys that happened to be whole, and its JSON is no beginning of what the model w
 
 import msgspec
 
-from turnwise.rules.schema import decode_strictly
-from turnwise.vocab import NO_FINISH_REASON, ArgumentsState, FinishReason, Response, Text, ToolCall, calls_of, text_of
+from turnwise.rules.budget import BYTES_A_TOKEN
+from turnwise.rules.schema import decode_strictly, schema_errors
+from turnwise.vocab import (
+    NO_FINISH_REASON,
+    ArgumentsState,
+    FinishReason,
+    Reasoning,
+    Refusal,
+    Request,
+    Response,
+    Text,
+    ToolCall,
+    calls_of,
+    text_of,
+)
 
 # Ends after which nothing is gone on from: the request failed, or the answer may not be had.
 NO_CUT = frozenset({FinishReason.ERROR, FinishReason.REFUSAL, FinishReason.CONTENT_FILTER, FinishReason.PAUSE})
@@ -44,6 +60,14 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
+# Tokens of output that nothing arrived for. What a server adds to a call (names, markup) is a few dozen.
+UNSEEN_TOKENS = 1000
+UNSEEN_TIMES = 2  # and of what arrived, at one byte a token
+# A response that met a limit has used nearly all of it: what ends a response may count or not.
+NEARLY_PERCENT = 95
+# A cap is a few hundred tokens at the least, and a token has no more bytes than this on average, in any text.
+LEAST_CAP_TOKENS = 100
+MOST_BYTES_A_TOKEN = 16
 # At the four characters that a token of prose or code has.
 HALF_LIMIT_CHARACTERS_A_TOKEN = 2
 
@@ -57,21 +81,30 @@ def fills_half(cut: Cut, *, limit_tokens: int | None) -> bool:
     return max(map(len, pieces)) >= limit_tokens * HALF_LIMIT_CHARACTERS_A_TOKEN
 
 
-def find_cut(response: Response, *, limit_tokens: int | None, hands_out_objects: bool) -> Cut | None:
+def find_cut(
+    response: Response,
+    *,
+    limit_tokens: int | None,
+    hands_out_objects: bool,
+    request: Request | None = None,
+) -> Cut | None:
     """What the limit cut of `response`; None if nothing. `limit_tokens` is what was asked for, `hands_out_objects` says
     that this endpoint's arguments come as objects in this mode. That a call came in such a way all the same, or without
-    arguments, assembly says (`Response.may_hide_cut`): servers of any family do."""
+    arguments, assembly says (`Response.may_hide_cut`): servers of any family do. The usage tells of a hidden cut only
+    with the `request`."""
     if response.fault is not None or response.finish in NO_CUT:
         return None
     limited = response.finish is FinishReason.LENGTH or _at_limit(response, limit_tokens=limit_tokens)
     calls = calls_of(response.message)
+    by_usage = request is not None and bool(calls) and _hides_cut(response, call=calls[-1], request=request)
+    limited = limited or by_usage
     last = _last_written(response) if limited else None
     cut = [
         CutCall(call=call, prefix=_prefix(call))
         for call in calls
         if call.state is ArgumentsState.TRUNCATED
         or (limited and call.id in response.may_hide_cut)
-        or (limited and call is last and (hands_out_objects or _says_nothing(call)))
+        or (limited and call is last and (by_usage or hands_out_objects or _says_nothing(call)))
         if call.state is not ArgumentsState.LOST  # a fault of the connection, whatever else
     ]
     if cut or (calls and not limited):
@@ -109,6 +142,85 @@ def hands_out_objects(family: str, *, streamed: bool) -> bool:
 def _at_limit(response: Response, *, limit_tokens: int | None) -> bool:
     usage = response.usage
     return limit_tokens is not None and usage is not None and usage.output_tokens >= limit_tokens
+
+
+def spent_unseen(response: Response) -> bool:
+    """Whether far more tokens were generated than what arrived can have, by the provider's own count.
+
+    No tokenizer makes more tokens than bytes. Whatever else a provider may count as output and not show is no proof: files,
+    what a tool on the server wrote, reasoning that is sealed or summarised and not counted apart. Reasoning that arrived is
+    estimated where it is not counted, and generously.
+    """
+    usage = response.usage
+    if usage is None or usage.output_tokens < UNSEEN_TOKENS:
+        return False
+    seen = reasoned = 0
+    for part in response.message.parts:
+        match part:
+            case Text() | Refusal():
+                seen += _bytes(part.text)
+            case ToolCall():
+                seen += _bytes(part.name) + _bytes(part.arguments)
+            case Reasoning():
+                reasoned += _bytes(part.text)
+            case _:
+                return False
+        if part.opaque is not None and not usage.reasoning_tokens and not _names_item(part):
+            return False
+    told = usage.reasoning_tokens
+    doubt = 0 if told else reasoned // BYTES_A_TOKEN // 4
+    spent = usage.output_tokens - (told or reasoned // BYTES_A_TOKEN)
+    return spent - seen >= UNSEEN_TOKENS + doubt and spent >= UNSEEN_TIMES * seen
+
+
+def _names_item(part: Text | Refusal | ToolCall | Reasoning) -> bool:
+    """Whether its provider data is the id that Responses gives every item, and not a seal on reasoning."""
+    return part.opaque is not None and part.opaque.family == "openai_responses" and not isinstance(part, Reasoning)
+
+
+def limit_hit(response: Response, *, limit_tokens: int | None) -> int | None:
+    """The limit that cut `response`: what was asked for, or fewer tokens, where the server has a cap of its own."""
+    used = 0 if response.usage is None else response.usage.output_tokens
+    arrived = sum([_bytes(part.text) for part in response.message.parts if isinstance(part, Text | Reasoning)])
+    arrived += sum([_bytes(call.arguments) for call in calls_of(response.message)])
+    # A count that what arrived cannot have is none (Anthropic's first one, where the last did not come).
+    if used < LEAST_CAP_TOKENS or used * MOST_BYTES_A_TOKEN < arrived:
+        return limit_tokens
+    if limit_tokens is not None and used * 100 >= limit_tokens * NEARLY_PERCENT:
+        return limit_tokens
+    return used
+
+
+def _hides_cut(response: Response, *, call: ToolCall, request: Request) -> bool:
+    return (
+        spent_unseen(response) and not _hides_reasoning(response, request=request) and _misfits(call, request=request)
+    )
+
+
+def _hides_reasoning(response: Response, *, request: Request) -> bool:
+    """Whether reasoning was asked for and nothing of it shows, in parts or in the usage."""
+    settings, extra = request.settings, "" if request.extra is None else request.extra.json
+    wanted = settings.reasoning_tokens or settings.reasoning_effort not in (None, "none")
+    if not (wanted or "reason" in extra or "think" in extra):
+        return False
+    counted = response.usage is not None and response.usage.reasoning_tokens > 0
+    return not counted and not any(isinstance(part, Reasoning) for part in response.message.parts)
+
+
+def _misfits(call: ToolCall, *, request: Request) -> bool:
+    """Whether its arguments are an object that does not fit the tool."""
+    spec = next((tool for tool in request.tools if tool.name == call.name), None)
+    if spec is None or call.free_form or spec.free_form or call.state is not ArgumentsState.COMPLETE:
+        return False
+    try:
+        value = decode_strictly(call.arguments)
+    except ValueError:
+        return False
+    return bool(schema_errors(spec.parameters, value=value))
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _last_written(response: Response) -> ToolCall | None:

@@ -225,7 +225,7 @@ class Turn(Scripting, kw_only=True):
             return self._summarised(response)
         if self.asking is None or self.request is None:
             raise TurnwiseBug("a response without a request")
-        asking = self.asking
+        asking = self._under_cap(response, asking=self.asking)
         self.repairs += response.repairs
         if reasoning := reasoning_of(response.message):
             self.reasonings.append(reasoning)
@@ -234,15 +234,17 @@ class Turn(Scripting, kw_only=True):
         if response.fault is not None and self.asked_again is not None:
             return self._without_reply(response.fault)
         objects = hands_out_objects(self.config.family, streamed=self.config.stream)
-        cut = find_cut(response, limit_tokens=asking.limit_tokens, hands_out_objects=objects)
+        cut = find_cut(response, limit_tokens=asking.limit_tokens, hands_out_objects=objects, request=self.request)
         retried, self.asked_again = self.asked_again is not None, None
         if cut is None:
             return self._adopt(as_ended(response), asking=asking)
+        if cut.limited:
+            self.asking = asking = self._met_limit(response, asking=asking)
         if self.config.recover != "off" and ate_all(response, cut=cut):
             return self._reasoning_ate_all(response)
         worth = self.guarding.spare(cut)
         found = begin(response, cut=worth, asking=asking, request=self.request, offers=self.offers, config=self.config)
-        if isinstance(found, Settled) and not retried and worth == cut:
+        if isinstance(found, Settled) and not retried and worth == cut and self.cap_tokens is None:
             more = roomier(found, cut=cut, request=self.request, limit_tokens=asking.limit_tokens, config=self.config)
             if more is not None and self._affords(answers=asking.forced):
                 self.asked_again = found

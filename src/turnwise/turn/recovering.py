@@ -4,6 +4,7 @@ import msgspec
 
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.budget import ATE_ALL
+from turnwise.rules.truncation import limit_hit
 from turnwise.turn.asking import Asking, limit_of
 from turnwise.turn.calls import adopt
 from turnwise.turn.commands import Command
@@ -24,6 +25,28 @@ from turnwise.vocab import Fault, Response, Settings, calls_of, text_of
 
 class Recovering(Requesting, kw_only=True):
     """Recovery of a response before the turn takes it in."""
+
+    cap_tokens: int | None = None  # the server's own limit of output, where it is below what was asked for
+
+    def _under_cap(self, response: Response, *, asking: Asking) -> Asking:
+        """What `response` is judged by: a server that ends at its own cap, whatever it calls that, ends there again. Exactly
+        there; more tokens show that it was none."""
+        cap, used = self.cap_tokens, 0 if response.usage is None else response.usage.output_tokens
+        if cap is not None and used > cap:
+            self.cap_tokens = cap = None
+        if cap is None or (asking.limit_tokens is not None and asking.limit_tokens <= cap):
+            return asking
+        return msgspec.structs.replace(asking, limit_tokens=cap)
+
+    def _met_limit(self, response: Response, *, asking: Asking) -> Asking:
+        """The same once the limit has cut it: the model is told of the limit that it met, and is not asked for more than that
+        server gives."""
+        hit = limit_hit(response, limit_tokens=asking.limit_tokens)
+        if hit == asking.limit_tokens:
+            return asking
+        if asking.limit_tokens is not None:
+            self.cap_tokens = hit
+        return msgspec.structs.replace(asking, limit_tokens=hit)
 
     def _adopt(self, response: Response, *, asking: Asking) -> Command:
         """Take the response in: the floor above does."""
