@@ -211,6 +211,21 @@ def test_a_stream_that_a_proxy_sent_twice_is_one(write: Any) -> None:
         assert read(stream) == once
 
 
+def test_a_long_stream_that_came_twice_is_one_and_another_like_it_is_not() -> None:
+    """Chunks that differ in one string are told apart by the strings together: at the end of their run it is known."""
+    words = [chunk({"text": f"word {number} "}) for number in range(60)]
+    end = chunk({"text": "."}, finish="STOP")
+    once = read(sse(*words, end))
+    for size in (400, 10**6):
+        stream = sse(*words, end) * 2
+        pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+        assert read_stream(pieces, family=FAMILY, profile=PROFILE) == once
+    assert read(sse(*words, end, *words[:50])) == once
+    other = [*words[:40], chunk({"text": "word fourty "}), *words[41:]]
+    both = "".join([f"word {number} " for number in range(60)]) + "."
+    assert text_of(read(sse(*words, end, *other, end)).message) == both + both.replace("word 40 ", "word fourty ")
+
+
 def test_a_body_that_came_twice_is_one() -> None:
     """Glued, as a proxy writes it."""
     body = json.dumps(chunk({"text": "hi"}, finish="STOP")).encode()

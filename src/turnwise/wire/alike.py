@@ -37,6 +37,11 @@ class Alike(Generic[Rest]):
     def may_learn(self) -> bool:
         return self._credit > 0
 
+    @property
+    def around(self) -> tuple[bytes, bytes]:
+        """What stands before and behind the string, with its quotes."""
+        return self._head, self._tail
+
     def strings(self, texts: Sequence[bytes], *, start: int) -> list[str]:
         """Those of the chunks from `start` on, as long as they are alike and no piece is empty."""
         head, tail, begin, end = self._head, self._tail, self._start, self._end

@@ -5,36 +5,95 @@ counts, unless the chunks from it on repeat the response from its beginning, byt
 """
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Sequence
+from zlib import crc32
+
+from turnwise.wire.json_fields import UNREADABLE, read_string
+
+
+class _Run:
+    """Chunks that follow each other and are alike but for one string. `around` it stand the same bytes, with its quotes."""
+
+    __slots__ = ("around", "count", "sum")
+
+    def __init__(self, around: tuple[bytes, bytes]) -> None:
+        self.around = around
+        self.count = 0
+        self.sum = 0  # of the strings, joined
+
+    def add(self, strings: Sequence[str]) -> None:
+        self.count += len(strings)
+        self.sum = crc32("".join(strings).encode(), self.sum)
+
+    def string_of(self, text: bytes) -> str | None:
+        """The string of a chunk that is like those of the run; None where the text is none."""
+        head, tail = self.around
+        if not (text.startswith(head) and text.endswith(tail)):
+            return None
+        try:
+            return read_string(text[len(head) - 1 : 1 - len(tail)])
+        except UNREADABLE:
+            return None
 
 
 class Repeats:
-    """Keeps a mark of each chunk, and holds back those that repeat the response until that is refuted. A mark is 8 bytes."""
+    """Keeps the sums of the chunks in order, and holds back those that repeat the response until that is refuted.
 
-    __slots__ = ("_held", "_marks")
+    Chunks that are alike come fast, so a run of them has one sum: whether it was repeated is known at its end.
+    """
+
+    __slots__ = ("_held", "_place", "_repeated", "_runs", "_sums")
 
     def __init__(self) -> None:
-        self._marks = array("q")
+        self._sums = array("Q")  # of single chunks; 0 stands for a run
+        self._runs: dict[int, _Run] = {}
         self._held: list[bytes] = []
+        self._place = 0  # of the sum that the next chunk has to have ...
+        self._repeated: _Run | None = None  # ... and what has come of it, if it is a run's
 
     def note(self, text: bytes) -> None:
         """The chunk is part of the response."""
-        self._marks.append(hash(text))
+        self._sums.append(_sum_of(text))
 
-    def note_all(self, texts: Iterable[bytes]) -> None:
-        self._marks.extend(map(hash, texts))
+    def note_alike(self, strings: Sequence[str], *, around: tuple[bytes, bytes]) -> None:
+        """So are the chunks that have these strings between the same two pieces."""
+        last = self._runs.get(len(self._sums) - 1)
+        if last is None or last.around != around:
+            last = self._runs[len(self._sums)] = _Run(around)
+            self._sums.append(0)
+        last.add(strings)
 
     def hold(self, text: bytes) -> bool:
         """Whether the chunk repeats the response, together with those that are held; it is held then too."""
-        held, marks = self._held, self._marks
-        if len(held) == len(marks) or hash(text) != marks[len(held)]:
+        if not self._sums or not self._goes_on_with(text):
             return False
-        held.append(text)
-        if len(held) == len(marks):
-            held.clear()  # all of it was repeated; a third time may follow
+        self._held.append(text)
+        if self._place == len(self._sums):
+            self.release()  # all of it was repeated; a third time may follow
         return True
 
     def release(self) -> list[bytes]:
-        """What was held and turned out not to be a repetition."""
+        """What was held: it was no repetition."""
         held, self._held = self._held, []
+        self._place, self._repeated = 0, None
         return held
+
+    def _goes_on_with(self, text: bytes) -> bool:
+        run = self._runs.get(self._place)
+        if run is None:
+            is_same = _sum_of(text) == self._sums[self._place]
+            self._place += is_same
+            return is_same
+        string = run.string_of(text)
+        if string is None:
+            return False
+        repeated = self._repeated = self._repeated or _Run(run.around)
+        repeated.add([string])
+        if repeated.count == run.count:
+            self._place, self._repeated = self._place + 1, None
+            return repeated.sum == run.sum
+        return True
+
+
+def _sum_of(text: bytes) -> int:
+    return len(text) << 32 | crc32(text)

@@ -119,7 +119,6 @@ class ChunkReader:
         is_alone = end == 1  # then the whole is decoded as quickly as its piece is found
         while at < end and self._goes_on:
             if not is_alone and self._alike.rest is not None and (count := self._read_alike(texts, at, frames)):
-                self._repeats.note_all(texts[at : at + count])
                 at += count
                 continue
             text = texts[at]
@@ -213,8 +212,10 @@ class ChunkReader:
                 frames += [TextDelta(string, block) for string in strings]
             else:
                 frames += [ReasoningDelta(string, block) for string in strings]
-        if strings and rest.usage is not None:
-            self._usage.add(rest.usage)
+        if strings:
+            self._repeats.note_alike(strings, around=self._alike.around)
+            if rest.usage is not None:
+                self._usage.add(rest.usage)
         self._number += len(strings)
         self._hits += len(strings)
         return len(strings)
