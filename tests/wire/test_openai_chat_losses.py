@@ -125,6 +125,20 @@ def test_a_call_whose_only_chunk_has_invalid_utf8_is_not_complete() -> None:
     assert states(response) == [ArgumentsState.LOST]
 
 
+@pytest.mark.promise("assembly:lost-piece")
+@pytest.mark.parametrize("index", [{}, {"index": 0}], ids=["no index", "one index"])
+def test_arguments_of_a_lost_call_are_not_given_to_the_next(index: dict[str, int]) -> None:
+    """Proves: where the beginning of a call is lost and its pieces have no index of their own, the name and the id that come
+    next are another call's; its arguments would be the first one's."""
+    pieces = [
+        b'data: {"choices":[{"delta":{"tool_ca\n\n',
+        line(call(**index, function={"arguments": '{"all":true}'})),
+        line(call(**index, id="call_2", function={"name": "remove", "arguments": ""})),
+        line(ENDED),
+    ]
+    assert states(read(*pieces, b"data: [DONE]\n\n")) == [ArgumentsState.LOST]
+
+
 def test_an_event_that_the_connection_cut_off_leaves_nothing_complete() -> None:
     """Proves: the rest of an event at the end of the stream may have been a piece, also behind a finish reason."""
     whole = {"index": 0, "id": "call_1", "function": {"name": "remove", "arguments": '{"path":"/srv"}'}}

@@ -126,9 +126,7 @@ class SseParser:
         self._started = False
         self._has_fields = False  # what arrives has lines of the format; an error page has none
         self._early: list[bytes] = []  # lines that may be the rest of a torn event, while there are none
-        self._after_bare = (
-            False  # the last line was `data` without a colon, so the rest of it would look like a comment
-        )
+        self._after_bare = False  # the last line was `data`, or its end: a rest that begins with a colon is no comment
         self._after_cr = False
         self._limit = limits.line_bytes
         self._alone_bytes = min(ALONE_BYTES, self._limit)
@@ -347,14 +345,15 @@ class SseParser:
                 return None
         if not any(mark in line for mark in JSON_MARKS):
             return None  # a comment, an unknown field, or a bare word
-        if line.startswith(_OTHER_FIELDS) and b"data:" not in line and not (was_bare and line.startswith(b":")):
+        is_glued = b"data: {" in line or b"data:{" in line
+        if line.startswith(_OTHER_FIELDS) and not is_glued and not (was_bare and line.startswith(b":")):
             return None
         if line.startswith(b"error: {") and not self._data:  # llama.cpp writes errors so
             self._name = "error"
             return line[7:]
         if self._has_fields:
             return line
-        if len(self._early) < MAX_EARLY:
+        if len(self._early) < MAX_EARLY and sum(map(len, self._early)) + len(line) <= self._limit:
             self._early.append(line)
         return None
 

@@ -469,7 +469,7 @@ class MessagesStreamDecoder:
         What is lost is told behind what could be read, because the block that it began may miss something too.
         """
         if self._is_over or payload.strip() == b"[DONE]":
-            return  # Chat Completions' end mark, which some gateways add
+            return  # Chat Completions' end mark, which some gateways add; and what follows the end
         if not self._seen and not name and is_noise(payload):
             return  # no event of this format: finish() says what it was instead
         text, is_replaced = decode_text(payload)
@@ -482,7 +482,7 @@ class MessagesStreamDecoder:
             frames.append(_mended("unreadable_json", where, "read with looser types"))
         for fields in found:
             self._read_loosely(fields, name, frames, is_replaced=is_replaced)
-        if end < len(text) or not found:
+        if (end < len(text) or not found) and not self._is_over:
             self._leave_out(text[end:] or text, name, frames, is_json=end == len(text) and bool(values))
 
     def _read_loosely(self, fields: dict[str, object], name: str, frames: list[Frame], *, is_replaced: bool) -> None:
