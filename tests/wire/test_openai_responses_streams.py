@@ -1,7 +1,6 @@
 """The Responses event stream: what arrives is read whole, whatever an endpoint or the network does to it."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,58 +40,7 @@ from turnwise.vocab import (
 from turnwise.wire.faults import too_large
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 from turnwise.wire.openai_responses import FAMILY
-from turnwise.wire.profiles import builtin_profiles
-
-PROFILE = builtin_profiles()["openai_responses"]
-USAGE = (
-    '{"input_tokens":12,"input_tokens_details":{"cached_tokens":4,"cache_write_tokens":2},'
-    '"output_tokens":7,"output_tokens_details":{"reasoning_tokens":3},"total_tokens":19}'
-)
-
-
-def event(kind: str, **fields: object) -> bytes:
-    body = json.dumps({"type": kind, **fields}, separators=(",", ":"))
-    return f"event: {kind}\ndata: {body}\n\n".encode()
-
-
-def begin() -> bytes:
-    return event("response.created", response={"id": "resp_1", "model": "gpt-5", "status": "in_progress", "output": []})
-
-
-def end(status: str = "completed", *, output: list[object] | None = None, **fields: object) -> bytes:
-    response = {"id": "resp_1", "model": "gpt-5", "status": status, "output": output or [], **fields}
-    return event(f"response.{status}", response=response | {"usage": json.loads(USAGE)})
-
-
-def call_events(index: int, *, arguments: str, name: str = "read", pieces: int = 2) -> Iterator[bytes]:
-    """The events of one call: begun, in pieces, and its final form."""
-    item = {"id": f"fc_{index}", "type": "function_call", "call_id": f"call_{index}", "name": name}
-    yield event(
-        "response.output_item.added", output_index=index, item=item | {"arguments": "", "status": "in_progress"}
-    )
-    size = max(1, len(arguments) // pieces)
-    for i in range(0, len(arguments), size):
-        yield event(
-            "response.function_call_arguments.delta",
-            item_id=f"fc_{index}",
-            output_index=index,
-            delta=arguments[i : i + size],
-            obfuscation="x" * i,
-        )
-    yield event("response.function_call_arguments.done", output_index=index, arguments=arguments)
-    yield event(
-        "response.output_item.done", output_index=index, item=item | {"arguments": arguments, "status": "completed"}
-    )
-
-
-def call(index: int, *, arguments: str, status: str = "completed") -> ToolCall:
-    opaque = Opaque("openai_responses", f'{{"id":"fc_{index}","status":"{status}"}}')
-    return ToolCall(id=f"call_{index}", name="read", arguments=arguments, opaque=opaque)
-
-
-def read(*events: bytes) -> Response:
-    return assemble(decode_stream(FAMILY, [b"".join(events)], profile=PROFILE))
-
+from wire.openai_responses_streams import PROFILE, USAGE, begin, call, call_events, end, event, read
 
 EVERYTHING = [
     begin(),
@@ -434,6 +382,18 @@ def test_a_refusal_alone_finishes_as_one() -> None:
     item = {"id": "m", "type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
     response = read(begin(), event("response.output_item.done", output_index=0, item=item), end())
     assert (response.finish, response.provider_finish) == (FinishReason.REFUSAL, "completed")
+
+
+def test_the_event_name_says_what_the_data_leaves_out() -> None:
+    """Events without a `type` of their own, as a server writes them that trusts the SSE name."""
+    events = EVERYTHING
+    untyped = [piece.replace(b'data: {"type":"' + _name_of(piece) + b'",', b"data: {") for piece in events]
+    assert untyped != events
+    assert read(*untyped) == WHOLE
+
+
+def _name_of(piece: bytes) -> bytes:
+    return piece[len(b"event: ") : piece.index(b"\n")]
 
 
 def test_a_second_beginning_discards_the_first_but_a_changing_id_does_not() -> None:

@@ -63,7 +63,7 @@ class OpenResponse:
         self._fault: Fault | None = None
         self._usage = UsageReader()
         self._unplaced: Repair | None = None  # a loss while nothing was open: what comes next tells what it was
-        self._losses = 0
+        self._losses = 0  # how many there were
         self._newest_loss: Repair | None = None
 
     # ---- events
@@ -114,10 +114,6 @@ class OpenResponse:
         return self.started is not None and id is not None and id != self.started and not self.is_over
 
     # ---- losses
-
-    @property
-    def has_unplaced_loss(self) -> bool:
-        return self._unplaced is not None
 
     def lose(self, repair: Repair, frames: list[Frame]) -> None:
         """An event is missing. It may have been a piece of what is open, or of what begins next."""
@@ -193,7 +189,7 @@ class OpenResponse:
     def _take_whole(self, fields: Fields, kind: str, frames: list[Frame], *, is_certain: bool) -> None:
         """The provider says the whole of one content. An empty whole takes nothing away."""
         source = object_at(fields, "part") if kind in _OF_PARTS else fields
-        piece, key = _WHOLES.get(text_at(source, "type") or "", ("", ""))
+        piece, key = _WHOLES.get((text_at(source, "type") or "") if kind in _OF_PARTS else kind, ("", ""))
         if not piece:
             return
         delta, of = _delta_of(fields, piece), DELTAS[piece]
