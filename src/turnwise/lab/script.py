@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Literal
@@ -223,6 +224,11 @@ def load_scripts(folder: Path) -> dict[str, Script]:
 
 def builtin_scripts() -> dict[str, Script]:
     """The scripts that ship with turnwise, by name."""
+    return dict(_read_builtin_scripts())
+
+
+@cache  # each `Lab` asks for them, and reading them takes longer than most turns
+def _read_builtin_scripts() -> dict[str, Script]:
     folder = resources.files("turnwise.lab").joinpath("scripts")
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
     return {
