@@ -276,13 +276,13 @@ async def closed_after(*pieces: bytes | Stall | Fault, advance: tuple[float, ...
     """Whether the exchange had ended after each of these times; `more` is set after the first. The last has to be an end."""
     clock = FakeClock()
     running = asyncio.create_task(exchanged(Reply(pieces=pieces), family="anthropic_messages", clock=clock))
-    await asyncio.wait_for(clock.until_waiting(AFTER_FINISH_S), 5)
+    await asyncio.wait_for(clock.until_waiting(AFTER_FINISH_S), HANG_S)
     ends: list[bool] = []
     for seconds in advance:
         await clock.advance(seconds)
         ends.append(running.done())
         more.set()
-    event, _ = await asyncio.wait_for(running, 5)
+    event, _ = await asyncio.wait_for(running, HANG_S)
     assert isinstance(event, ResponseReceived), event
     assert event.response.is_closed and [call.arguments for call in calls_of(event.response.message)] == ['{"path":1}']
     return ends
@@ -308,13 +308,13 @@ async def test_keep_alives_behind_such_a_response_put_off_its_end_no_longer_than
     gates = [asyncio.Event() for _ in range(40)]
     pieces = (*STOPPED, *[piece for gate in gates for piece in (Stall(until=gate), KEEP_ALIVE)], Stall())
     running = asyncio.create_task(exchanged(Reply(pieces=pieces), family="anthropic_messages", clock=clock))
-    await asyncio.wait_for(clock.until_waiting(AFTER_FINISH_S), 5)
+    await asyncio.wait_for(clock.until_waiting(AFTER_FINISH_S), HANG_S)
     for gate in gates:
         if running.done():
             break
         gate.set()
         await clock.advance(3.0)
-    event, _ = await asyncio.wait_for(running, 5)
+    event, _ = await asyncio.wait_for(running, HANG_S)
     assert isinstance(event, ResponseReceived) and event.response.is_closed
     assert clock.monotonic() == idle_s
 
@@ -330,7 +330,7 @@ async def test_a_text_that_only_fell_silent_is_waited_for_as_ever(family: str) -
     await clock.advance(idle_s - 0.1)
     assert not running.done()
     await clock.advance(0.1)
-    event, _ = await asyncio.wait_for(running, 5)
+    event, _ = await asyncio.wait_for(running, HANG_S)
     assert isinstance(event, RequestFailed) and event.fault.kind is FaultKind.TIMEOUT
 
 

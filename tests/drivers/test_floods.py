@@ -19,8 +19,8 @@ from turnwise.turn.config import Deadlines, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import FaultKind, Message, StopReason, Text
 from turnwise.wire.profiles import builtin_profiles
+from waits import HANG_S
 
-BOUND_S = 30.0
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 INTERIM = {
     "100": b"HTTP/1.1 100 Continue\r\n\r\n",
@@ -57,7 +57,7 @@ def raw_server(talk: Callable[[Raw, socket.socket], None]) -> Iterator[Raw]:
 
         def one(connection: socket.socket) -> None:
             with connection:
-                connection.settimeout(BOUND_S)
+                connection.settimeout(HANG_S)
                 connection.recv(65536)
                 talk(raw, connection)
 
@@ -76,7 +76,7 @@ def raw_server(talk: Callable[[Raw, socket.socket], None]) -> Iterator[Raw]:
             yield raw
         finally:
             listener.shutdown(socket.SHUT_RDWR)
-            thread.join(BOUND_S)
+            thread.join(HANG_S)
 
 
 async def turn(url: str, *, deadlines: Deadlines = Deadlines(), time_s: float | None = None) -> TurnResult:  # noqa: B008
@@ -86,7 +86,7 @@ async def turn(url: str, *, deadlines: Deadlines = Deadlines(), time_s: float | 
     async with AiohttpTransport(env={}) as transport:
         runner = Runner(endpoint, transport=transport)
         started = TurnStarted(config=config, input=(Message("user", (Text("hi"),)),))
-        return await asyncio.wait_for(runner.run(started), BOUND_S)
+        return await asyncio.wait_for(runner.run(started), HANG_S)
 
 
 async def bodies(url: str, *, times: int) -> list[bytes]:
@@ -95,7 +95,7 @@ async def bodies(url: str, *, times: int) -> list[bytes]:
 
 
 async def body(transport: AiohttpTransport, url: str) -> bytes:
-    async with transport.send(HttpRequest(url=url, headers=(), body=b"{}", connect_s=BOUND_S)) as reply:
+    async with transport.send(HttpRequest(url=url, headers=(), body=b"{}", connect_s=HANG_S)) as reply:
         return b"".join([chunk async for chunk in reply.chunks])
 
 
@@ -110,7 +110,7 @@ def test_interim_responses_without_end_end_the_request(interim: bytes) -> None:
 
     with raw_server(talk) as raw:
         result = run_to_end(turn(raw.url), new_loop=quickest_loop)
-        assert raw.was_closed.wait(BOUND_S)
+        assert raw.was_closed.wait(HANG_S)
     assert result.fault is not None and result.stop_reason is StopReason.PROVIDER_FAILED
     said = f"`{raw.url.removeprefix('http://')}` sent more than 1000 interim responses and no answer"
     assert (result.fault.kind, result.fault.message) == (FaultKind.PROTOCOL, said)
@@ -147,7 +147,7 @@ def test_a_head_that_stops_in_the_middle_meets_the_deadline_of_the_first_event(b
     deadlines = Deadlines(first_event_s=0.2)
     with raw_server(talk) as raw:
         result = run_to_end(turn(raw.url, deadlines=deadlines), new_loop=quickest_loop)
-        assert raw.was_closed.wait(BOUND_S)
+        assert raw.was_closed.wait(HANG_S)
     assert result.fault is not None and result.fault.kind is FaultKind.TIMEOUT
 
 
@@ -175,7 +175,7 @@ def test_turns_time_holds_while_a_server_sends_what_is_no_event(beginning: bytes
 
     with raw_server(talk) as raw:
         result = run_to_end(turn(raw.url, time_s=0.2), new_loop=quickest_loop)
-        assert raw.was_closed.wait(BOUND_S)
+        assert raw.was_closed.wait(HANG_S)
     assert (result.stop_reason, result.requests) == (StopReason.TIME_LIMIT, 1)
 
 
@@ -200,7 +200,7 @@ def test_an_endless_head_is_no_http(beginning: bytes, flood: bytes) -> None:
 
     with raw_server(talk) as raw:
         result = run_to_end(turn(raw.url), new_loop=quickest_loop)
-        assert raw.was_closed.wait(BOUND_S)
+        assert raw.was_closed.wait(HANG_S)
     assert result.fault is not None and result.fault.kind is FaultKind.PROTOCOL
     assert result.fault.message.endswith("did not answer in HTTP")
 
@@ -217,7 +217,7 @@ def test_what_follows_an_answer_is_not_kept(flood: bytes) -> None:
     async def run(raw: Raw) -> list[bytes]:
         async with AiohttpTransport(env={}) as transport:
             first = await body(transport, raw.url)
-            assert await asyncio.to_thread(raw.was_closed.wait, BOUND_S)
+            assert await asyncio.to_thread(raw.was_closed.wait, HANG_S)
             return [first, await body(transport, raw.url)]
 
     with raw_server(talk) as raw:

@@ -18,8 +18,8 @@ from turnwise.drivers.sandbox import find_sandbox
 from turnwise.drivers.sandbox.scratch import Scratch
 from turnwise.drivers.workspace.recovery import recover_changes
 from turnwise.errors import CallerError
+from waits import HANG_S
 
-WAIT_S = 30.0
 MAKE = "from turnwise.drivers.sandbox.scratch import Scratch; scratch = Scratch(); made = scratch.root"
 MAKE_CHANGES = (
     "from turnwise.drivers.workspace.changes import FileChanges; changes = FileChanges(); made = changes._root()"
@@ -52,13 +52,13 @@ def living(code: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
         yield process, Path(process.stdout.readline().strip())
     finally:
         process.kill()
-        process.communicate(timeout=WAIT_S)
+        process.communicate(timeout=HANG_S)
 
 
 def left_by_a_killed_process(code: str = MAKE) -> Path:
     with living(code) as (process, made):
         process.kill()
-        assert process.wait(WAIT_S) == -signal.SIGKILL
+        assert process.wait(HANG_S) == -signal.SIGKILL
     return made
 
 
@@ -74,7 +74,7 @@ def test_folder_of_a_killed_process_goes_at_the_next_start(place: Path) -> None:
     assert (left / "tmp").is_dir()
     with living(MAKE) as (process, made):
         assert not left.exists() and made.is_dir()
-        process.communicate("\n", timeout=WAIT_S)
+        process.communicate("\n", timeout=HANG_S)
     assert (process.returncode, list(place.iterdir())) == (0, [])
 
 
@@ -93,7 +93,7 @@ def test_a_copy_of_the_process_does_not_take_the_folder_along(place: Path) -> No
     code = f"{MAKE}\nimport os, sys\npid = os.fork()\nif pid == 0: sys.exit()\nos.waitpid(pid, 0)"
     with living(code) as (process, made):
         assert made.is_dir()
-        process.communicate("\n", timeout=WAIT_S)
+        process.communicate("\n", timeout=HANG_S)
     assert not made.exists()
 
 
@@ -226,7 +226,7 @@ change = Change(path=place / "a.txt", base=place, shown="a.txt", before=None, af
 apply([change], disk=Killed(), store=changes)
 """
     with living(code) as (process, made):
-        assert process.wait(WAIT_S) == -signal.SIGKILL
+        assert process.wait(HANG_S) == -signal.SIGKILL
     assert made.is_dir() and [path.suffix for path in work.iterdir()] == [".tmp"]
     with living(MAKE_CHANGES):
         assert not made.exists() and list(work.iterdir()) == []

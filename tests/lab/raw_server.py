@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from waits import HANG_S
+
 Ending = Literal["last chunk", "length", "close", "missing chunk", "short", "reset", "open"]
 """How a body ends: as HTTP/1.1 marks it (the first two); with the connection alone (HTTP/1.0); with its mark missing, by a close
 (`missing chunk`, `short`) or a reset; or not at all."""
@@ -57,7 +59,7 @@ async def serving(bodies: Sequence[Body] | Callable[[int], Body]) -> AsyncIterat
         over.set()
         server.close()
         if tasks:
-            await asyncio.wait(list(tasks), timeout=5)
+            await asyncio.wait(list(tasks), timeout=HANG_S)
 
 
 async def _read_request(reader: asyncio.StreamReader) -> bool:
