@@ -50,11 +50,6 @@ def of_another_shape(piece: bytes) -> bytes:
     return b'data: {"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[3]}}\n\n'
 
 
-def without_value(piece: bytes) -> bytes:
-    """A newline before the first brace: the event's name says that it was a piece."""
-    return piece.replace(b"data: ", b"data: \n")
-
-
 BREAKS: list[Callable[[bytes], bytes]] = [
     with_newline,
     without_brace,
@@ -62,7 +57,6 @@ BREAKS: list[Callable[[bytes], bytes]] = [
     with_bad_key,
     with_half_a_character,
     of_another_shape,
-    without_value,
 ]
 
 

@@ -45,6 +45,8 @@ from turnwise.wire.openai_responses.words import FINISH_REASONS, TERMINAL_EVENTS
 
 REPLACED = "\ufffd"  # stands for bytes that are no UTF-8
 
+TORN = 2  # events that a torn one comes as
+
 ADDED, ITEM_DONE, CREATED = "response.output_item.added", "response.output_item.done", "response.created"
 
 
@@ -62,7 +64,7 @@ class OpenResponse:
         self._has_refusal = False
         self._fault: Fault | None = None
         self._usage = UsageReader()
-        self._unplaced: Repair | None = None  # a loss while nothing was open: what comes next tells what it was
+        self._unplaced: list[Repair] = []  # losses while nothing was open: what comes next tells what they were
         self._losses = 0  # how many there were
         self._newest_loss: Repair | None = None
 
@@ -72,7 +74,7 @@ class OpenResponse:
         if self.is_over:
             return
         if kind in TERMINAL_EVENTS:
-            self._tell_loss(frames)
+            self._tell_losses(frames)
             self._end(object_at(fields, "response"), TERMINAL_EVENTS[kind], frames, is_certain=is_certain)
             return
         count, before = len(self.items.all), len(frames)
@@ -87,9 +89,9 @@ class OpenResponse:
             _EVENTS[kind](self, fields, frames)
         elif kind == "error" or ("error" in fields and not kind):
             self._fail(fields, frames)
-        if self._unplaced is not None:
+        if self._unplaced:
             is_next = follows and kind in (ADDED, ITEM_DONE)
-            self._place_loss(frames, before=before, is_new=len(self.items.all) > count, is_next=is_next)
+            self._place_losses(frames, before=before, is_new=len(self.items.all) > count, is_next=is_next)
 
     def take_delta(self, delta: Delta, frames: list[Frame]) -> None:
         """A piece, whose type is one of `DELTAS`."""
@@ -97,12 +99,12 @@ class OpenResponse:
             return
         before = len(frames)
         self._take_piece(delta, frames)
-        if self._unplaced is not None:
-            self._place_loss(frames, before=before, is_new=False, is_next=False)
+        if self._unplaced:
+            self._place_losses(frames, before=before, is_new=False, is_next=False)
 
     def close(self, frames: list[Frame]) -> None:
         """The stream ended without a terminal event. A content that was said as a whole has its own end."""
-        self._tell_loss(frames)
+        self._tell_losses(frames)
         self._keep_unfinished(frames)
         for item in self.items.all:
             if not item.done:
@@ -117,30 +119,28 @@ class OpenResponse:
 
     def lose(self, repair: Repair, frames: list[Frame]) -> None:
         """An event is missing. It may have been a piece of what is open, or of what begins next."""
-        self._tell_loss(frames)
         self._losses += 1
         self._newest_loss = repair
         if self.items.open_blocks:
             frames.append(Lost(repair))
-        else:
-            self._unplaced = repair
-
-    def _tell_loss(self, frames: list[Frame]) -> None:
-        if self._unplaced is not None:
-            frames.append(Lost(self._unplaced))
-            self._unplaced = None
-
-    def _place_loss(self, frames: list[Frame], *, before: int, is_new: bool, is_next: bool) -> None:
-        """Tell the loss behind the event that came next: it reaches the block that this event began. An item that begins at
-        the next index, after all others have ended, shows that no item is missing."""
-        if self._unplaced is None or not (is_new or len(frames) > before):
             return
+        if len(self._unplaced) >= TORN:
+            self._tell_losses(frames)
+        self._unplaced.append(repair)
+
+    def _tell_losses(self, frames: list[Frame]) -> None:
+        frames += [Lost(repair) for repair in self._unplaced]
+        self._unplaced.clear()
+
+    def _place_losses(self, frames: list[Frame], *, before: int, is_new: bool, is_next: bool) -> None:
+        """Tell the losses behind the event that came next: they reach the block that this event began. An item that begins at
+        the next index, after all others have ended, shows that no item is missing."""
         if is_new and is_next:
-            frames.append(Mended(self._unplaced))
+            frames += [Mended(repair) for repair in self._unplaced]
+            self._unplaced.clear()
             self.items.all[-1].losses = self._losses
-        else:
-            frames.append(Lost(self._unplaced))
-        self._unplaced = None
+        elif is_new or len(frames) > before:
+            self._tell_losses(frames)
 
     # ---- pieces
 
@@ -158,7 +158,7 @@ class OpenResponse:
         self._has_refusal = self._has_refusal or delta.type == "response.refusal.delta"
         has_begun = item.block_of(content) in self.items.open_blocks
         self._add_piece(item, content, delta.type, delta.delta, frames)
-        if self._newest_loss is not None and self._unplaced is None and not has_begun and item.losses < self._losses:
+        if self._newest_loss is not None and not self._unplaced and not has_begun and item.losses < self._losses:
             frames.append(Lost(self._newest_loss))  # what was lost may have been this block's first piece
         return item
 
