@@ -99,12 +99,15 @@ def test_a_break_between_two_tokens_of_json_loses_nothing() -> None:
 
 @pytest.mark.promise("assembly:lost-piece")
 def test_a_call_is_open_until_the_response_ends() -> None:
-    """Proves: a piece may come late in this family, so a loss behind a call's end reaches the call, and a later one that is
-    whole in one chunk stays complete."""
-    whole = {"index": 1, "id": "call_2", "function": {"name": "list", "arguments": '{"all":true}'}}
+    """Proves: a piece may come late in this family, so a loss behind a call's end reaches the call. A call that a name begins
+    after the loss stays complete."""
+    later = [
+        line(call(index=1, id="call_2", function={"name": "list", "arguments": ""})),
+        line(call(index=1, function={"arguments": '{"all":true}'})),
+    ]
     first = {"index": 0, "id": "call_1", "function": {"name": "remove", "arguments": '{"path":"/srv"}'}}
     broken = b'data: {"choices":[{"delta":{"tool_ca\n\n'
-    response = read(line(call(**first)), broken, line(call(**whole)), line(ENDED), b"data: [DONE]\n\n")
+    response = read(line(call(**first)), broken, *later, line(ENDED), b"data: [DONE]\n\n")
     assert states(response) == [ArgumentsState.LOST, ArgumentsState.COMPLETE]
     assert response.lost
 

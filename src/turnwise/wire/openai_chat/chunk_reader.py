@@ -224,11 +224,10 @@ class ChunkReader:
 
     def _restate(self, message: Delta, chunk: Chunk, frames: list[Frame]) -> None:
         """Begin anew with a message that says again what was lost."""
-        if self._said or self._called:
-            frames.append(Started(chunk.id or None, chunk.model or None))
-            if self._told_usage is not None:
-                frames.append(UsageReported(self._told_usage))
-            self._begin()
+        frames.append(Started(chunk.id or None, chunk.model or None))
+        if self._told_usage is not None:
+            frames.append(UsageReported(self._told_usage))
+        self._begin()
         self._finish = None
         self._lost = False
         self._read_message(message, frames)
