@@ -28,8 +28,8 @@ class Served(msgspec.Struct, kw_only=True):
 
 
 @asynccontextmanager
-async def serving(bodies: Sequence[Body] | Callable[[int], Body]) -> AsyncIterator[Served]:
-    """Each request gets the next body, then the last one again; or what `bodies` makes of its number, from 1."""
+async def serving(bodies: Sequence[Body] | Callable[[bytes], Body]) -> AsyncIterator[Served]:
+    """Each request gets the next body, then the last one again; or what `bodies` makes of the request's own."""
     served = Served(url="")
     over = asyncio.Event()
     tasks: set[asyncio.Task[None]] = set()
@@ -39,10 +39,9 @@ async def serving(bodies: Sequence[Body] | Callable[[int], Body]) -> AsyncIterat
         assert task is not None
         tasks.add(task)
         try:
-            while await _read_request(reader):
+            while (asked := await _read_request(reader)) is not None:
                 served.requests += 1
-                number = served.requests
-                body = bodies(number) if callable(bodies) else bodies[min(number, len(bodies)) - 1]
+                body = bodies(asked) if callable(bodies) else bodies[min(served.requests, len(bodies)) - 1]
                 if not await _write(writer, body=body, over=over):
                     return
         except ConnectionError:
@@ -62,16 +61,15 @@ async def serving(bodies: Sequence[Body] | Callable[[int], Body]) -> AsyncIterat
             await asyncio.wait(list(tasks), timeout=HANG_S)
 
 
-async def _read_request(reader: asyncio.StreamReader) -> bool:
+async def _read_request(reader: asyncio.StreamReader) -> bytes | None:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
-        return False
+        return None
     length = next(
         int(line.partition(b":")[2]) for line in head.lower().splitlines() if line.startswith(b"content-length")
     )
-    await reader.readexactly(length)
-    return True
+    return await reader.readexactly(length)
 
 
 async def _write(writer: asyncio.StreamWriter, *, body: Body, over: asyncio.Event) -> bool:

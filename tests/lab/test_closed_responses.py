@@ -4,6 +4,7 @@ The server's own count of requests tells what the turn made of them.
 """
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -12,6 +13,7 @@ from turnwise.drivers.aiohttp_transport import AiohttpTransport
 from turnwise.drivers.endpoints import Endpoint
 from turnwise.drivers.runner import Runner
 from turnwise.drivers.tools import Arguments, Tool
+from turnwise.drivers.watching import Seen
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import Deadlines, ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted
@@ -174,7 +176,14 @@ OFFER = ToolOffer(
 )
 
 
-async def turn(served: Served, *, family: str) -> tuple[TurnResult, list[object]]:
+async def turn(
+    served: Served,
+    *,
+    family: str,
+    stream: bool = True,
+    watch: Callable[[Seen], None] | None = None,
+    max_steps: int = 20,
+) -> tuple[TurnResult, list[object]]:
     """The result, and the arguments of each run of the tool."""
     profile = builtin_profiles()[family]
     ran: list[object] = []
@@ -188,6 +197,8 @@ async def turn(served: Served, *, family: str) -> tuple[TurnResult, list[object]
         turn_id="t",
         model="m",
         deadlines=SOON,
+        stream=stream,
+        max_steps=max_steps,
         retry=QUICKLY,
         tools=(OFFER,),
         recover="continue",
@@ -196,7 +207,7 @@ async def turn(served: Served, *, family: str) -> tuple[TurnResult, list[object]
     )
     async with AiohttpTransport(env={}) as transport:
         tool = Tool(offer=OFFER, function=read)
-        runner = Runner(Endpoint(profile=profile, base_url=served.url), transport=transport, tools=[tool])
+        runner = Runner(Endpoint(profile=profile, base_url=served.url), transport=transport, tools=[tool], watch=watch)
         result = await runner.run(TurnStarted(config=config, input=(Message("user", (Text("Please."),)),)))
         return result, ran
 
