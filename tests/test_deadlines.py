@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from turnwise.drivers.children import IDLE_S
 from turnwise.drivers.exchange import AFTER_FINISH_S, ERROR_S
 from turnwise.rules.circuit import CircuitPolicy
 from turnwise.rules.retries import RetryPolicy
@@ -17,7 +18,7 @@ PAGE = (Path(__file__).resolve().parents[1] / "docs" / "deadlines.md").read_text
 def test_every_default_stands_in_the_tables() -> None:
     """A field without a row, or with another figure, fails."""
     rows = re.findall(r"^\| [^|]+ \| `(\w+)` \| ([\d.]+)[^|]* \|", PAGE, re.MULTILINE)
-    of_endpoint = {"first_event_s": Profile(name="p", family="openai_chat").first_event_s}
+    of_endpoint = {"first_event_s": Profile(name="p", family="openai_chat").first_event_s, "child_idle_s": IDLE_S}
     named = [
         (field, f"{of_endpoint.get(field, value):g}")
         for defaults in (Deadlines(), RetryPolicy())

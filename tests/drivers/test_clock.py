@@ -1,6 +1,7 @@
 """Deadlines and ids: what ends a wait, and that it ends nothing else."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -57,6 +58,62 @@ async def test_watchdog_lets_go_of_what_ended_in_time() -> None:
     await clock.advance(5)
     with pytest.raises(Overdue, match="no end within 5 s"):
         await asyncio.wait_for(task, HANG_S)
+
+
+@pytest.mark.parametrize("last_first", [False, True], ids=["in order", "last first"])
+async def test_watchdog_sees_first_what_came_before_its_deadline(last_first: bool) -> None:
+    """Proves: where a late loop finds a deadline and what renews it at once, in either order, the deadline has not passed."""
+    clock = FakeClock()
+
+    async def guarded() -> str:
+        async with Watchdog(clock, total_s=None) as dog:
+            dog.expect("piece", within_s=10.0)
+            for _ in range(3):
+                await clock.sleep(9.0)
+                dog.expect("piece", within_s=10.0)
+            return "whole"
+
+    task = asyncio.create_task(guarded())
+    for _ in range(3):
+        await clock.leap(60.0, last_first=last_first)
+    assert await asyncio.wait_for(task, 5) == "whole"
+    assert clock.delays == []
+
+
+async def test_a_paused_watchdog_ends_nothing_until_something_is_expected_again() -> None:
+    """Proves: it sets no timer meanwhile, and the next expectation has its whole time."""
+    clock, goes_on = FakeClock(), asyncio.Event()
+
+    async def guarded() -> None:
+        async with Watchdog(clock, total_s=None) as dog:
+            dog.expect("first", within_s=5.0)
+            dog.pause()
+            await goes_on.wait()
+            dog.expect("next", within_s=7.0)
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(guarded())
+    await clock.advance(1_000.0)
+    assert not task.done()
+    goes_on.set()
+    await clock.advance(6.0)
+    assert not task.done()
+    await clock.advance(1.0)
+    with pytest.raises(Overdue, match="no next within 7 s"):
+        await asyncio.wait_for(task, 5)
+
+
+async def test_a_leap_fires_all_that_is_due_before_anything_else_runs() -> None:
+    """Proves: in order of their time or the last one first, what they set goes off too, and cancelled ones do not."""
+    for last_first in (False, True):
+        clock, order = FakeClock(now=0), list[str]()
+        for name, delay_s in (("b", 2.0), ("a", 1.0), ("c", 30.0)):
+            clock.call_later(delay_s, partial(order.append, name))
+        clock.call_later(1.5, partial(order.append, "never")).cancel()
+        clock.call_later(3.0, partial(clock.call_later, 0.0, partial(order.append, "after")))
+        await clock.leap(5.0, last_first=last_first)
+        assert order == (["b", "a", "after"] if last_first else ["a", "b", "after"])
+        assert (clock.now(), clock.monotonic(), clock.delays) == (5, 5, [25])
 
 
 async def test_cancelling_from_outside_wins_over_the_deadline() -> None:

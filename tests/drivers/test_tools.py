@@ -392,3 +392,31 @@ async def test_cancelled_run_keeps_what_had_finished() -> None:
     assert settled.is_set()
     assert [said(result) for result in run.finished] == ["done"]
     assert seen == ["start slow", "start fast", "finish fast"]
+
+
+@pytest.mark.promise("wait:tool")
+@pytest.mark.parametrize("last_first", [False, True], ids=["in order", "last first"])
+@pytest.mark.parametrize("leap_s", [10.0, 60.0])
+async def test_a_tool_that_ends_by_its_own_deadline_brings_what_it_has(leap_s: float, last_first: bool) -> None:
+    """Proves: where both deadlines fall together, or a late loop finds them at once, the tool's own counts first; one that
+    does not keep it is ended after its grace."""
+    clock = FakeClock()
+
+    async def keeps(_: Arguments) -> str:
+        await clock.sleep(10.0)
+        return "timed out after 10 s, and this is what came"
+
+    async def does_not(_: Arguments) -> str:
+        await clock.sleep(1_000.0)
+        return "never"
+
+    for function, expected in ((keeps, "this is what came"), (does_not, "timed out after 10 s and was stopped")):
+        tool = Tool(offer=ToolOffer(spec=ToolSpec(name="it")), function=function, grace_s=5.0)
+        run = ToolRun(
+            (planned("it"),), tools={"it": tool}, clock=clock, on_start=lambda _: None, on_finish=lambda _: None
+        )
+        task = asyncio.create_task(run.run())
+        await clock.leap(leap_s, last_first=last_first)
+        await clock.advance(6.0)
+        (result,) = await asyncio.wait_for(task, 5)
+        assert said(result).endswith(expected)

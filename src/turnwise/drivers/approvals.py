@@ -38,15 +38,16 @@ async def ask(
     clock: Clock,
     path: tuple[str, ...] = (),
     scrub: Callable[[str], str] = str,
+    over: "asyncio.Future[None] | None" = None,
 ) -> Asked:
-    """The answers that came in time. An approver that raises, or answers nonsense or what was not asked, has not answered;
-    what it raised is logged, through `scrub`."""
+    """The answers that came in time; `over` ends that time before the deadline does. An approver that raises, or answers nonsense
+    or what was not asked, has not answered; what it raised is logged, through `scrub`."""
     if approver is None:
         return Asked()
     asking = Asking(asks=order.asks, deadline_s=order.deadline_s, path=path)
     task = asyncio.create_task(_answers(approver, asking, scrub=scrub))
     try:
-        ended = await wait_for_task(task, clock=clock, timeout_s=order.deadline_s)
+        ended = await wait_for_task(task, clock=clock, timeout_s=order.deadline_s, over=over)
     except asyncio.CancelledError:
         task.cancel()
         await wait_for_task(task, clock=clock, timeout_s=SETTLE_S)

@@ -6,7 +6,8 @@ has and why it ended. What it spent is reported even if it was cancelled.
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+import contextlib
+from collections.abc import Awaitable, Generator, Sequence
 
 import msgspec
 
@@ -14,24 +15,37 @@ from turnwise.drivers.approvals import Approver, Asking
 from turnwise.drivers.clock import Clock, Overdue, Watchdog, wait_for_task
 from turnwise.drivers.runner import Runner
 from turnwise.drivers.tools import ChildOrder
-from turnwise.drivers.watching import ChildSeen, RequestFinished, RequestStarted, Seen, Watch
+from turnwise.drivers.watching import (
+    AttemptDiscarded,
+    ChildSeen,
+    RequestFinished,
+    RequestStarted,
+    Seen,
+    ToolFinished,
+    ToolStarted,
+    Watch,
+)
 from turnwise.errors import ToolFault
+from turnwise.rules.limits import Limit, MaxWallTime
 from turnwise.rules.pricing import add
 from turnwise.turn.approvals import Approval
-from turnwise.turn.config import ChildReport, TurnConfig, TurnResult
+from turnwise.turn.config import ChildReport, Deadlines, TurnConfig, TurnResult
 from turnwise.vocab import NO_USAGE, StopReason, Usage
+from turnwise.wire.profiles import Profile
 
-IDLE_S = 300.0  # as long as a person may take to answer
-ASKING_SLACK_S = 1.0  # an ask ends by its own deadline first
 NO_ANSWER = frozenset({StopReason.PROVIDER_FAILED, StopReason.WAITING, StopReason.JOURNAL_FAILED})
+IDLE_S = 300.0
+PATIENCE = 25  # passes of the event loop: a request of the child's ends by its own deadline first, and is sent again
 OUR_SHARE = 0.9  # of the time that the parent gives a cancelled tool
 
 
 def as_child(config: TurnConfig, *, order: ChildOrder) -> TurnConfig:
-    """The configuration of the turn that `order` starts: within what its parent grants, and attended only if somebody is."""
-    limits, place, policy = config.limits, order.place, config.policy
-    if order.grant is not None:
-        limits = order.grant if limits is None else limits | order.grant
+    """The configuration of the turn that `order` starts: within what its parent grants, in its time, and attended only if
+    somebody is."""
+    place, policy, deadlines = order.place, config.policy, config.deadlines
+    limits: Limit = MaxWallTime(order.timeout_s)
+    for one in (order.grant, config.limits):
+        limits = limits if one is None else one | limits
     if policy is not None and order.approver is None:
         policy = msgspec.structs.replace(policy, attended=False)
     return msgspec.structs.replace(
@@ -39,6 +53,7 @@ def as_child(config: TurnConfig, *, order: ChildOrder) -> TurnConfig:
         limits=limits,
         max_subagents=_smaller(config.max_subagents, None if place is None else place.subagents),
         policy=policy,
+        deadlines=msgspec.structs.replace(deadlines, ask_s=min(deadlines.ask_s, order.ask_s)),
     )
 
 
@@ -46,8 +61,21 @@ def _smaller(own: int | None, granted: int | None) -> int | None:
     return min([most for most in (own, granted) if most is not None], default=None)
 
 
+def idle_s_of(deadlines: Deadlines, *, profile: Profile, stream: bool) -> float:
+    """How long a child may show nothing: as it was set, else IDLE_S, or as long as one of its requests may take to begin, to go
+    on, or (without a stream) to end. A request has its own deadline, and that one comes first."""
+    if deadlines.child_idle_s is not None:
+        return deadlines.child_idle_s
+    first_s = profile.first_event_s if deadlines.first_event_s is None else deadlines.first_event_s
+    return max(IDLE_S, *((first_s, deadlines.idle_s) if stream else (deadlines.total_s,)))
+
+
 class Minder:
-    """Minds one child on behalf of its parent: passes on what it shows and asks, keeps its deadlines, counts what it spends."""
+    """Minds one child on behalf of its parent: passes on what it shows and asks, ends its silence, counts what it spends.
+
+    The child's time is a limit of its own turn, which ends by it. What the child waits for (a person's answer, a tool, the time
+    before a retry) has a deadline in that turn, so its silence meanwhile is none: nothing here counts beside it.
+    """
 
     def __init__(self, order: ChildOrder, *, name: str, session_id: str, clock: Clock, idle_s: float = IDLE_S) -> None:
         self._order = order
@@ -58,7 +86,7 @@ class Minder:
         self._requests = 0
         self._usage: Usage = NO_USAGE
         self._dog: Watchdog | None = None
-        self._asking: list[float] = []  # when each ask at hand ends by itself
+        self._waits = 0  # asks below it, and tools of its own, at hand
         self.path = (*order.path, name)
         self.settle_s = order.settle_s * OUR_SHARE
 
@@ -69,31 +97,43 @@ class Minder:
 
     async def _approve(self, asking: Asking) -> Sequence[Approval]:
         assert self._order.approver is not None
-        ends_s = self._clock.monotonic() + asking.deadline_s + ASKING_SLACK_S
-        self._asking.append(ends_s)
-        self._expect()
+        self._wait(1)
         try:
             return await self._order.approver(asking)
         finally:
-            self._asking.remove(ends_s)
-            self._expect()
+            self._wait(-1)
 
-    def _expect(self) -> None:
-        """What has to come next. Sub-agents of the child's may ask side by side: the answer to one is not all that is due."""
+    def _wait(self, more: int) -> None:
+        """Sub-agents of the child's may ask side by side: the answer to one is not all that is waited for."""
+        self._waits += more
+        self._expect()
+
+    def _expect(self, *, later_s: float = 0.0) -> None:
         if self._dog is None:
             return
-        if self._asking:
-            self._dog.expect("answer of the user", within_s=max(self._asking) - self._clock.monotonic())
+        if self._waits:
+            self._dog.pause()
         else:
-            self._dog.expect("sign of life", within_s=self._idle_s)
+            self._dog.expect("sign of life", within_s=self._idle_s + later_s)
 
     @property
     def watch(self) -> Watch:
         return self._saw
 
     def _saw(self, seen: Seen) -> None:
-        if self._dog is not None:
-            self._dog.renew()
+        match seen:
+            case ToolStarted():
+                self._wait(1)
+            case ToolFinished():
+                self._wait(-1)
+            case AttemptDiscarded(retry_in_s=retry_in_s):
+                self._expect(later_s=retry_in_s)
+            case RequestStarted():
+                self._expect()
+            case _ if self._dog is not None:
+                self._dog.renew()
+            case _:
+                pass
         self._count(seen)
         if self._order.watch is not None:
             inner = seen if isinstance(seen, ChildSeen) else ChildSeen(self._order.call.id, self.path, seen)
@@ -118,10 +158,11 @@ class Minder:
         result: TurnResult | None = None
         try:
             try:
-                async with Watchdog(self._clock, total_s=self._order.timeout_s) as dog:
-                    self._dog = dog
-                    dog.expect("sign of life", within_s=self._idle_s)
-                    result = await asyncio.shield(task)
+                with self._ends_in_order(runner):
+                    async with Watchdog(self._clock, total_s=None, patience=PATIENCE) as dog:
+                        self._dog = dog
+                        self._expect()
+                        result = await asyncio.shield(task)
             except Overdue as overdue:
                 stopped = f"it was stopped: {overdue}"
                 self._dog = None
@@ -145,6 +186,22 @@ class Minder:
         if result is None:
             raise ToolFault(f"the sub-agent `{self._name}` did not end in time and was left behind")
         return self._said(result, stopped=stopped)
+
+    @contextlib.contextmanager
+    def _ends_in_order(self, runner: Runner) -> Generator[None]:
+        """Where the parent finds first that its time is up, the child's is too, and it ends as it would have."""
+        over = self._order.over
+
+        def end(_: object) -> None:
+            runner.time_is_up()
+
+        if over is not None:
+            over.add_done_callback(end)
+        try:
+            yield
+        finally:
+            if over is not None:
+                over.remove_done_callback(end)
 
     def _report(self, result: TurnResult | None) -> None:
         """What it spent, its own children's part included."""

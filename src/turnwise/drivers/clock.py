@@ -1,6 +1,7 @@
 """Time, handed in: what asks for it takes a `Clock`, so tests can own it (`turnwise.testing.FakeClock`)."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -45,24 +46,32 @@ class Overdue(Exception):
         self.seconds = seconds
 
 
+# Passes of the event loop between a deadline and its end. On a busy machine the loop finds all at once what was due one after the
+# other: what has arrived by then gets to be seen first, whatever came first in the loop.
+PATIENCE = 5
+
+
 class Watchdog:
     """Ends the block it guards with `Overdue` when what was expected did not come in time.
 
-    `expect` names what has to come next; `renew` says that it came and must come again. Renewing only writes a number: the one
-    timer looks at it when it fires, so a stream of 100,000 frames sets a handful of timers. `total_s` bounds the block.
-    Cancelling from outside wins over the deadline, as with `asyncio.timeout`.
+    `expect` names what has to come next; `renew` says that it came and must come again; `pause` that nothing is due. Renewing
+    only writes a number: the one timer looks at it when it fires, so a stream of 100,000 frames sets a handful of timers.
+    `total_s` bounds the block; None: what it guards has its own end. A watchdog that guards what others guard from within has
+    more `patience`, so that they bark first. Cancelling from outside wins over the deadline, as with
+    `asyncio.timeout`.
     """
 
-    def __init__(self, clock: Clock, *, total_s: float) -> None:
+    def __init__(self, clock: Clock, *, total_s: float | None, patience: int = PATIENCE) -> None:
         self._clock = clock
         self._monotonic = clock.monotonic
-        self._total_s = total_s
-        self._end = self._monotonic() + total_s
+        self._total_s = math.inf if total_s is None else total_s
+        self._end = self._monotonic() + self._total_s
         self._what = ""
-        self._seconds = total_s
+        self._seconds = self._total_s
         self._due = self._end
         self._timer: Timer | None = None
-        self._armed_for = 0.0
+        self._armed_for = math.inf
+        self._patience = self._passes = patience
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._barked = False
@@ -71,17 +80,13 @@ class Watchdog:
         self._what = what
         self._seconds = within_s
         self._due = self._monotonic() + within_s
-        if self._timer is not None and min(self._due, self._end) < self._armed_for:
-            self._timer.cancel()
-            self._arm()
+        self._arm_earlier()
 
     def restart(self, *, total_s: float) -> None:
         """Bound what is left of the block by `total_s`, from now on."""
         self._total_s = total_s
         self._end = self._monotonic() + total_s
-        if self._timer is not None and min(self._due, self._end) < self._armed_for:
-            self._timer.cancel()
-            self._arm()
+        self._arm_earlier()
 
     def renew(self) -> None:
         self._due = self._monotonic() + self._seconds
@@ -97,6 +102,10 @@ class Watchdog:
             self._barked = True
             self._task.cancel()
 
+    def pause(self) -> None:
+        """Nothing is expected until `expect` says so; what is waited for has a deadline of its own."""
+        self._due = self._seconds = math.inf
+
     async def __aenter__(self) -> Self:
         self._task = asyncio.current_task()
         assert self._task is not None, "a watchdog guards a task"
@@ -107,23 +116,36 @@ class Watchdog:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        assert self._task is not None and self._timer is not None
-        self._timer.cancel()
+        assert self._task is not None
+        if self._timer is not None:
+            self._timer.cancel()
         if self._barked and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             if self._end <= self._due:
                 raise Overdue("end", self._total_s) from None
             raise Overdue(self._what, self._seconds) from None
 
+    def _arm_earlier(self) -> None:
+        if self._task is None or min(self._due, self._end) >= self._armed_for:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._arm()
+
     def _arm(self) -> None:
-        self._armed_for = min(self._due, self._end)
-        self._timer = self._clock.call_later(max(0.0, self._armed_for - self._monotonic()), self._look)
+        self._armed_for, self._passes = min(self._due, self._end), self._patience
+        self._timer = None
+        if self._armed_for < math.inf:
+            self._timer = self._clock.call_later(max(0.0, self._armed_for - self._monotonic()), self._look)
 
     def _look(self) -> None:
         assert self._task is not None
         if self._monotonic() < min(self._due, self._end):
             self._arm()
-            return
-        self.bark()
+        elif self._passes:
+            self._passes -= 1
+            self._timer = asyncio.get_running_loop().call_soon(self._look)
+        else:
+            self.bark()
 
 
 async def sleep(clock: Clock, *, seconds: float) -> None:
@@ -136,20 +158,23 @@ async def sleep(clock: Clock, *, seconds: float) -> None:
         timer.cancel()
 
 
-async def wait_for_task(task: "asyncio.Task[object]", *, clock: Clock, timeout_s: float) -> bool:
-    """Wait until the task is done, at most `timeout_s`; true if it is. The task is not cancelled."""
+async def wait_for_task(
+    task: "asyncio.Task[object]", *, clock: Clock, timeout_s: float, over: "asyncio.Future[None] | None" = None
+) -> bool:
+    """Wait until the task is done, at most `timeout_s`, or until `over`, which may be set before; true if it is. The task is not
+    cancelled."""
     if task.done():
         return True
-    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    ended = asyncio.get_running_loop().create_future() if over is None else over
 
     def end(_: object = None) -> None:
-        if not over.done():
-            over.set_result(None)
+        if not ended.done():
+            ended.set_result(None)
 
     timer = clock.call_later(timeout_s, end)
     task.add_done_callback(end)
     try:
-        await over
+        await ended
     finally:
         timer.cancel()
         task.remove_done_callback(end)

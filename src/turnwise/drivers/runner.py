@@ -14,7 +14,7 @@ from turnwise.drivers.approvals import Approver, ask
 from turnwise.drivers.body_hash import BodyHash
 from turnwise.drivers.bookkeeping import Bookkeeper, PriceFinder
 from turnwise.drivers.circuits import Circuits
-from turnwise.drivers.clock import Clock, SystemClock, sleep
+from turnwise.drivers.clock import Clock, SystemClock, Timer, sleep
 from turnwise.drivers.endpoints import Addressing, Endpoint
 from turnwise.drivers.exchange import Exchange
 from turnwise.drivers.fact_finding import Inspector, find_facts
@@ -38,7 +38,7 @@ from turnwise.drivers.watching import (
     Watchers,
 )
 from turnwise.errors import CallerError, JournalFailed
-from turnwise.rules.limits import wall_time_s
+from turnwise.rules.limits import kept_s, wall_time_s
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import (
     Ask,
@@ -56,6 +56,7 @@ from turnwise.turn.commands import (
 from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.endings import has_lost, unrecorded
 from turnwise.turn.events import (
+    Asked,
     Event,
     HookOutcome,
     HooksRan,
@@ -200,6 +201,11 @@ class Runner:
         if self._running is not None:
             self._running.interrupt(kind)
 
+    def time_is_up(self) -> None:
+        """End the turn at hand as its own limit of time does: what has a deadline of its own ends first. Without one, nothing."""
+        if self._running is not None:
+            self._running.time_is_up()
+
     def say(self, message: Message) -> bool:
         """Give the turn at hand a word in between: its next request carries it. False: there is none, or it has ended.
 
@@ -258,7 +264,14 @@ class _Running:
             watch=self._tell,
             ledger=self.books.ledger,
             journal=None if journal is None else journal.journal,
+            ask_s=config.deadlines.ask_s,
         )
+        limits = config.limits
+        self._time_s = None if limits is None else wall_time_s(limits)
+        self._alarm: Timer | None = None  # at the end of that time
+        self._has_rung = False  # while something was at hand that ends first
+        self._behind_s = 0.0  # that a late event loop took from the turn
+        self._ask_over: asyncio.Future[None] | None = None  # the time of the asks at hand
         self.result: TurnResult | None = None
         self._unanswered: dict[str, ToolCall] = {}  # calls whose result the watcher has not seen, by id
 
@@ -266,6 +279,50 @@ class _Running:
         if not self._interrupted.done():
             self._is_stopping = True
             self._interrupted.set_result(kind)
+
+    def time_is_up(self) -> None:
+        """The turn's time is over. What has a deadline before that ends first and leaves time for the answer, in whatever order
+        a late event loop finds the two."""
+        if self._ask_over is not None:
+            self._has_rung = True
+            if not self._ask_over.done():
+                self._ask_over.set_result(None)
+        elif self._tool_run is not None and self._tool_run.end_children():
+            if not self._has_rung:  # their parent may find it as well
+                self._set_last_alarm()
+            self._has_rung = True
+        else:
+            self.interrupt("deadline")
+
+    def _set_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._time_s is not None:
+            self._alarm = self._clock.call_later(max(self._time_s - self._now_s(), 0.0), self.time_is_up)
+
+    def _set_last_alarm(self) -> None:
+        """Sub-agents that end in good order have the time that was kept for the answer."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        left_s = kept_s(self._time_s or 0.0, longest_request_s=0.0)
+        self._alarm = self._clock.call_later(left_s, lambda: self.interrupt("deadline"))
+
+    def _now_s(self) -> float:
+        """Since the turn began, but for what a late event loop took."""
+        return self._clock.monotonic() - self._began_s - self._behind_s
+
+    def _ended_at(self, due_s: float) -> None:
+        """Something that the answer comes after was over at `due_s`. Where the loop looks so late that the time of the answer
+        is gone, the turn's clock is set back to that, once a turn: the answer has the time that was kept for it."""
+        if self._time_s is None:
+            return
+        late_s, kept = self._now_s() - due_s, kept_s(self._time_s, longest_request_s=0.0)
+        is_late = late_s > 0.0 and self._now_s() > self._time_s - kept
+        if is_late and not self._behind_s:
+            self._behind_s = late_s
+        if is_late or self._has_rung:
+            self._has_rung = False
+            self._set_alarm()
 
     def say(self, message: Message) -> bool:
         """The chair takes it at once; the command at hand goes on."""
@@ -286,15 +343,13 @@ class _Running:
         self._turn = turn
         self._told = len(turn.added)
         self._write(started)
-        limits = started.config.limits
-        time_s = None if limits is None else wall_time_s(limits)
-        alarm = None if time_s is None else self._clock.call_later(time_s, lambda: self.interrupt("deadline"))
+        self._set_alarm()
         try:
             return await self._go_on(turn, command)
         finally:
             self._watchers.leave()
-            if alarm is not None:
-                alarm.cancel()
+            if self._alarm is not None:
+                self._alarm.cancel()
             await self._scripts.close()
 
     async def _go_on(self, turn: Turn, command: Command) -> TurnResult:
@@ -414,7 +469,7 @@ class _Running:
     def _stamp(self, event: Event) -> Event:
         if isinstance(event, TurnStarted | Interrupted):
             return event
-        return msgspec.structs.replace(event, at_s=round(self._clock.monotonic() - self._began_s, 3))
+        return msgspec.structs.replace(event, at_s=round(self._now_s(), 3))
 
     async def _do(self, command: Doable) -> Event:
         match command:
@@ -439,13 +494,7 @@ class _Running:
             case RunHooks():
                 return await self._hook(command)
             case Ask():
-                return await ask(
-                    command,
-                    approver=self._means.approver,
-                    clock=self._clock,
-                    path=self._means.path,
-                    scrub=self._means.endpoint.scrub,
-                )
+                return await self._ask(command)
             case _:
                 assert_never(command)
 
@@ -462,6 +511,23 @@ class _Running:
         if self._means.run_hooks is None:
             return HooksRan()
         return HooksRan(outcomes=tuple(await self._means.run_hooks(command)))
+
+    async def _ask(self, command: Ask) -> Asked:
+        began_s = self._now_s()
+        self._ask_over = asyncio.get_running_loop().create_future()
+        try:
+            asked = await ask(
+                command,
+                approver=self._means.approver,
+                clock=self._clock,
+                path=self._means.path,
+                scrub=self._means.endpoint.scrub,
+                over=self._ask_over,
+            )
+        finally:
+            self._ask_over = None
+        self._ended_at(began_s + command.deadline_s)
+        return asked
 
     async def _send(self, command: SendRequest) -> ResponseReceived | RequestFailed:
         endpoint, number = self._means.endpoint, command.number
@@ -546,9 +612,12 @@ class _Running:
             whole_bytes=command.whole_bytes,
             around=self._around,
         )
+        began_s = self._now_s()
         results = await self._tool_run.run()
         children = self._tool_run.children
         self._tool_run = None
+        if children or self._has_rung:
+            self._ended_at(began_s + max([planned.timeout_s for planned in command.calls]))
         return ToolsFinished(results=results, children=children)
 
     async def _run_script(self, command: RunScript) -> ScriptCalled | ScriptFinished:

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import inspect
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import groupby
 from typing import cast
@@ -10,7 +11,7 @@ from typing import cast
 import msgspec
 
 from turnwise.drivers.approvals import Approver
-from turnwise.drivers.clock import Clock, wait_for_task
+from turnwise.drivers.clock import Clock, Timer, wait_for_task
 from turnwise.drivers.grants import judged_paths
 from turnwise.drivers.journal import Journal
 from turnwise.drivers.ledger import Ledger
@@ -41,7 +42,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     of the bounds on the tree, `timeout_s` the
     seconds that it may take, `settle_s` those that it has to end in when it is cancelled. `path` names the sub-agents that lead
     to the one that calls; `approver`, `watch`, `ledger` and `journal` are its parent's. `report` is told what was spent,
-    always."""
+    always. No ask below it waits longer than `ask_s`; `over` is set where its parent finds first that its time is up."""
 
     call: ToolCall
     arguments: Arguments
@@ -56,6 +57,8 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger | None = None
     journal: Journal | None = None
     place: Place | None = None
+    ask_s: float = math.inf
+    over: "asyncio.Future[None] | None" = None
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +70,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     watch: Callable[[Seen], object] | None = None
     ledger: Ledger | None = None
     journal: Journal | None = None
+    ask_s: float = math.inf
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,12 +78,14 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
     `function` takes the decoded arguments (free-form tools: `{"input": text}`) and returns a str, something JSON-able, a
     `Text` or `File` part, or a list of those; or an awaitable of it. A function that is not `async def` runs in a thread
-    of its own, so it may block. None for client-side tools. `start` is what a sub-agent has in its place.
+    of its own, so it may block. None for client-side tools. `start` is what a sub-agent has in its place. One that ends by a
+    deadline of its own, with what it has, is given `grace_s` for that once its time is up.
     """
 
     offer: ToolOffer
     function: Callable[[Arguments], object] | None = None
     start: Callable[[ChildOrder], Awaitable[object]] | None = None
+    grace_s: float = 0.0
 
     @property
     def name(self) -> str:
@@ -111,6 +117,8 @@ class ToolRun:
         self._result_of = functools.partial(result_of, whole_bytes=whole_bytes)
         self._around = around
         self._children: list[ChildReport] = []
+        self._over: asyncio.Future[None] | None = None  # the time of the sub-agents
+        self._at_work = 0  # sub-agents
         self._results: dict[int, ToolResult] = {}
         self._started: list[str] = []
 
@@ -128,6 +136,14 @@ class ToolRun:
     def started(self) -> tuple[str, ...]:
         """The ids of the calls that have begun."""
         return tuple(self._started)
+
+    def end_children(self) -> bool:
+        """The time of the sub-agents at work is up: they end in good order. False: there are none."""
+        if self._over is None or not self._at_work:
+            return False
+        if not self._over.done():
+            self._over.set_result(None)
+        return True
 
     async def run(self) -> tuple[ToolResult, ...]:
         """Neighbours run together; an exclusive call runs alone, after those before it and before those after it.
@@ -152,15 +168,23 @@ class ToolRun:
         self._on_start(planned.call)
         tool = self._tools.get(planned.call.name)
         if tool is not None and tool.start is not None:
-            result = await self._within_deadline(self._child(tool.start, planned), planned, grace_s=2 * self._settle_s)
+            self._at_work += 1
+            try:
+                result = await self._within_deadline(self._child(tool.start, planned), planned, timeout_s=None)
+            finally:
+                self._at_work -= 1
         elif tool is None or tool.function is None:
             result = error_result(planned.call, f"there is no tool `{planned.call.name}` here")
         elif planned.paths:
             # the hand that opens a path looks again whether it still leads where it was judged to lead
             with judged_paths(planned.paths):
-                result = await self._within_deadline(tool.function, planned)
+                result = await self._within_deadline(
+                    tool.function, planned, timeout_s=planned.timeout_s, grace_s=tool.grace_s
+                )
         else:
-            result = await self._within_deadline(tool.function, planned)
+            result = await self._within_deadline(
+                tool.function, planned, timeout_s=planned.timeout_s, grace_s=tool.grace_s
+            )
         self._results[place] = result
         self._on_finish(result)
 
@@ -168,6 +192,7 @@ class ToolRun:
         self, start: Callable[[ChildOrder], Awaitable[object]], planned: PlannedCall
     ) -> Callable[[Arguments], object]:
         around = self._around
+        over = self._over = self._over or asyncio.get_running_loop().create_future()
 
         async def run(arguments: Arguments) -> object:
             return await start(
@@ -185,25 +210,45 @@ class ToolRun:
                     report=self._children.append,
                     ledger=around.ledger,
                     journal=around.journal,
+                    ask_s=around.ask_s,
+                    over=over,
                 )
             )
 
         return run
 
     async def _within_deadline(
-        self, function: Callable[[Arguments], object], planned: PlannedCall, *, grace_s: float = 0.0
+        self,
+        function: Callable[[Arguments], object],
+        planned: PlannedCall,
+        *,
+        timeout_s: float | None,
+        grace_s: float = 0.0,
     ) -> ToolResult:
-        """A sub-agent keeps its deadline itself, and has a moment of grace to bring what it has."""
+        """Without `timeout_s` it keeps its deadline itself, as a sub-agent does: two clocks would have no order. `grace_s` begins
+        when the deadline was seen to have passed, however late that is."""
         over: asyncio.Future[ToolResult | None] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._call_into(over, function, planned), name=f"tool {planned.call.name}")
-        timer = self._clock.call_later(planned.timeout_s + grace_s, lambda: over.done() or over.set_result(None))
+        timer: Timer | None = None
+
+        def end() -> None:
+            if not over.done():
+                over.set_result(None)
+
+        def begin_grace() -> None:
+            nonlocal timer
+            timer = self._clock.call_later(grace_s, end)
+
+        if timeout_s is not None:
+            timer = self._clock.call_later(timeout_s, begin_grace if grace_s else end)
         try:
             result = await over
         except asyncio.CancelledError:
             await self._stop(task)
             raise
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
         if result is not None:
             return result
         stopped = await self._stop(task) and is_async(function)  # a thread cannot be stopped

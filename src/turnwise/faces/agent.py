@@ -12,7 +12,7 @@ import msgspec
 
 from turnwise.drivers.approvals import Approver
 from turnwise.drivers.catalogue import find_limits, limits_over
-from turnwise.drivers.children import Minder, as_child
+from turnwise.drivers.children import Minder, as_child, idle_s_of
 from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.endpoints import Endpoint
@@ -355,7 +355,7 @@ class Agent:
             name=name,
             session_id=session_id,
             clock=self._clock,
-            idle_s=self._config.deadlines.child_idle_s,
+            idle_s=idle_s_of(self._config.deadlines, profile=self._model.profile, stream=self._config.stream),
         )
         tools = self._with_script(self._tools)
         config = self._config_of_run(

@@ -139,6 +139,11 @@ Leaf = MaxSteps | MaxRequests | MaxTokens | MaxWallTime | MaxCost
 Limit = Leaf | AnyOf | AllOf
 
 
+def kept_s(left_s: float, *, longest_request_s: float) -> float:
+    """The seconds of `left_s` that are kept for the answer's request, before something that may take all of them."""
+    return max(longest_request_s, min(ANSWER_S, left_s / 10))
+
+
 def is_over(limit: Limit, *, spent: Spent) -> bool:
     """Whether more was spent than `limit` allows. Once true it stays true, however much more is spent."""
     match limit:

@@ -70,6 +70,21 @@ class FakeClock:
         self._move_to(end)
         await _let_others_run()
 
+    async def leap(self, seconds: float, *, last_first: bool = False) -> None:
+        """Move time as the event loop of a busy machine sees it: all that is due by then fires at once, the last timer before the
+        first one if you like, and only afterwards what it woke gets to run."""
+        await _let_others_run()
+        self._move_to(self._monotonic + seconds)
+        while self._timers and self._timers[0][0] <= self._monotonic:
+            due = [heapq.heappop(self._timers)]
+            while self._timers and self._timers[0][0] <= self._monotonic:
+                due.append(heapq.heappop(self._timers))
+            for _, _, timer in reversed(due) if last_first else due:
+                if not timer.cancelled:
+                    timer.callback()
+            await _let_others_run()
+        await _let_others_run()
+
     async def until_waiting(self, delay_s: float) -> None:
         """Return once a timer is due in exactly `delay_s` seconds: what sets it has come so far."""
         while delay_s not in self.delays:

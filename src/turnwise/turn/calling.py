@@ -13,7 +13,7 @@ from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.limits import Limit, MaxRequests, most_usd
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.pricing import ZERO
-from turnwise.rules.shares import Share, shares_of
+from turnwise.rules.shares import NOTHING_LEFT, Share, shares_of
 from turnwise.rules.subagents import Bounds, Place, no_place, paid, places_of
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.asking import Asking
@@ -112,7 +112,14 @@ class Calling(Retrying, kw_only=True):
         self.asks = asks
         if all(ask.call.id in approved for ask in asks):
             return self._asked(self.approved)
-        return Ask(step=self.step, asks=self._unanswered(asks), deadline_s=self.config.deadlines.ask_s)
+        return Ask(
+            step=self.step, asks=self._unanswered(asks), deadline_s=self._before_answer(self.config.deadlines.ask_s)
+        )
+
+    def _before_answer(self, seconds: float) -> float:
+        """So many, or fewer where the turn's time would be up: one deadline comes before the other, with the answer between."""
+        most_s = self.pacing.most_s(self._left_s)
+        return seconds if most_s is None else min(seconds, most_s)
 
     def _unanswered(self, asks: Sequence[OneAsk]) -> tuple[OneAsk, ...]:
         approved = {approval.call_id for approval in self.approved}
@@ -152,7 +159,7 @@ class Calling(Retrying, kw_only=True):
             Sifted(
                 planned=tuple(
                     [
-                        _placed(plan, place=places.get(plan.call.id), limit=share.limit)
+                        self._placed(plan, place=places.get(plan.call.id), limit=share.limit)
                         for plan in self.planned
                         if plan.call.id not in texts
                     ]
@@ -169,10 +176,22 @@ class Calling(Retrying, kw_only=True):
         """The share of the turn's limits that each of the first so many of these children has."""
         if self.config.limits is None or not children:
             return Share(None), len(children)
+        if self._before_answer(1.0) <= 0.0:
+            return NOTHING_LEFT, 0
         spent = self._spent + self.pacing.answer(prompt_tokens=self._prompt_tokens, price=self._price)
         plans = [plan for plan in self.planned if plan.call.id in children]
         least_usd = [_least_usd(plan, offer=self.offers[plan.call.name]) for plan in plans]
         return shares_of(self.config.limits, spent=spent, among=len(children), least_usd=least_usd)
+
+    def _placed(self, plan: PlannedCall, *, place: Place | None, limit: Limit | None) -> PlannedCall:
+        """The call with what its sub-agent may spend; another call as it is."""
+        if place is None:
+            return plan
+        if place.requests is not None:
+            own = MaxRequests(place.requests)
+            limit = own if limit is None else limit | own
+        timeout_s = self._before_answer(plan.timeout_s)
+        return msgspec.structs.replace(plan, place=place, grant=limit, timeout_s=timeout_s)
 
     # after they ran
 
@@ -229,16 +248,6 @@ class Calling(Retrying, kw_only=True):
         if sifted.pending:
             waiting = {call.id for call in (*self.pending, *sifted.pending)}
             self.pending = tuple([call for call in self.calls if call.id in waiting])
-
-
-def _placed(plan: PlannedCall, *, place: Place | None, limit: Limit | None) -> PlannedCall:
-    """The call with what its sub-agent may spend; another call as it is."""
-    if place is None:
-        return plan
-    if place.requests is not None:
-        own = MaxRequests(place.requests)
-        limit = own if limit is None else limit | own
-    return msgspec.structs.replace(plan, place=place, grant=limit)
 
 
 class _Task(msgspec.Struct):

@@ -20,6 +20,7 @@ from turnwise.rules.limits import (
     binding,
     forecast,
     is_over,
+    kept_s,
     output_tokens_left,
     pace,
     pace_of_steps,
@@ -29,6 +30,7 @@ from turnwise.rules.pricing import ZERO, PriceRow
 from turnwise.rules.projection import projected_usd
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import (
+    Asked,
     Event,
     Interrupted,
     MessageArrived,
@@ -65,6 +67,9 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 return self._took_in(usage, at_s=event.at_s, messages=messages)
             case TurnStarted() | Interrupted() | MessageArrived():
                 return self  # the command at hand goes on, and its time with it
+            case Asked(at_s=at_s) if at_s > self.at_s:
+                # A person's time says nothing of how long the next step takes.
+                return replace(self, at_s=at_s, step_s=self.step_s + at_s - self.at_s)
             case _:
                 return self if event.at_s <= self.at_s else replace(self, at_s=event.at_s)
 
@@ -191,6 +196,10 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             usd = projected_usd(price, input_tokens=prompt_tokens, output_tokens=ANSWER_TOKENS)
         answer = self._forecast(prompt_tokens).answer
         return replace(answer, output_tokens=ANSWER_TOKENS, cost_usd=usd)
+
+    def most_s(self, left_s: float | None) -> float | None:
+        """How long something may take that the answer comes after, where the turn has `left_s`; None where nothing limits it."""
+        return None if left_s is None else max(left_s - kept_s(left_s, longest_request_s=self.longest_request_s), 0.0)
 
     def at_stake(self, request: Request, *, own: int, prompt_tokens: int, price: PriceRow, is_billed: bool) -> Decimal:
         """What a request is projected to cost, with an output like the longest so far within its own limit; its last `own`

@@ -8,7 +8,7 @@ from turnwise.drivers.workspace.offers import make_tool
 from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.shell import MAX_S, BashArguments, Shell
 
-SPARE_S = 5.0  # `bash` and `search` end by their own deadline, with what they have; the turn's comes after it
+GRACE_S = 5.0  # `bash`, `list` and `search` end by their own deadline, with what they have
 
 
 def workspace_tools(
@@ -80,7 +80,8 @@ def workspace_tools(
             function=list_folder,
             effect="read",
             idempotent=True,
-            timeout_s=listing.LIST_S + SPARE_S,
+            timeout_s=listing.LIST_S,
+            grace_s=GRACE_S,
         ),
         make_tool(
             "search",
@@ -89,7 +90,8 @@ def workspace_tools(
             function=search,
             effect="read",
             idempotent=True,
-            timeout_s=searching.SEARCH_S + SPARE_S,
+            timeout_s=searching.SEARCH_S,
+            grace_s=GRACE_S,
         ),
         make_tool(
             "bash",
@@ -98,6 +100,7 @@ def workspace_tools(
             function=bash,
             effect="execute",
             exclusive=True,
-            timeout_s=MAX_S + SPARE_S,
+            timeout_s=MAX_S,
+            grace_s=GRACE_S,
         ),
     )

@@ -25,6 +25,7 @@ def make_tool(
     exclusive: bool = False,
     idempotent: bool = False,
     timeout_s: float | None = None,
+    grace_s: float = 0.0,
 ) -> Tool:
     """A plain `function` runs in a thread, an `async def` one in the event loop."""
 
@@ -45,7 +46,7 @@ def make_tool(
     offer = ToolOffer(
         spec=spec, exclusive=exclusive, idempotent=idempotent, effect=effect, timeout_s=timeout_s, inspected=True
     )
-    return Tool(offer=offer, function=run_async if inspect.iscoroutinefunction(function) else run)
+    return Tool(offer=offer, function=run_async if inspect.iscoroutinefunction(function) else run, grace_s=grace_s)
 
 
 @functools.cache  # a run and its sub-agents have the same tools
