@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from turnwise.drivers.permission_files import _KEYS as PERMISSION_KEYS
 from turnwise.drivers.permission_files import policy_of, read_rules
 from turnwise.drivers.settings import Layer, Source, read_layers
 from turnwise.errors import CallerError
@@ -136,6 +137,18 @@ def test_the_policy_of_a_folder_has_all_rules_in_the_order_of_their_sources(tmp_
         unattended="allow",
         trusts_project=True,
     )
+
+
+@pytest.mark.parametrize("key", sorted(PERMISSION_KEYS))
+def test_a_project_may_say_nothing_of_permissions_but_rules(key: str) -> None:
+    """For every key of the table that there is: whatever a new one means, a folder from elsewhere cannot say it, unless this
+    test learns that it may. Rules of a project that is not trusted only narrow what is allowed."""
+    given = layer(source="project", **{key: []})
+    if key == "rules":
+        policy_of([given], workspace=Path("/p"), home=Path("/h"), attended=True)
+        return
+    with pytest.raises(CallerError, match="a project cannot say this"):
+        policy_of([given], workspace=Path("/p"), home=Path("/h"), attended=True)
 
 
 @pytest.mark.parametrize("trusted", [[], ["/p/other"], ["/p/proj"], ["/p/project/below"]])

@@ -1,12 +1,25 @@
 """The files of settings: which are read, in which order, and what is said of a bad one."""
 
 import os
+from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from turnwise.drivers.catalogue import LimitRow
-from turnwise.drivers.settings import MAX_FILE_BYTES, Layer, Merged, RunSettings, Said, check_layer, merge, read_layers
+from turnwise.drivers.settings import (
+    CAPS,
+    MAX_FILE_BYTES,
+    Layer,
+    Merged,
+    RunSettings,
+    Said,
+    Source,
+    check_layer,
+    merge,
+    read_layers,
+)
 from turnwise.errors import CallerError
 
 
@@ -157,6 +170,40 @@ def test_a_project_may_lower_what_the_user_caps_and_never_raise_it() -> None:
         origins={"max_tokens": "u", "max_requests": "p", "max_output_tokens": "u", "max_steps": "p"},
     )
     assert merge(user, project, line).settings.max_tokens == 70
+
+
+# What a file may say that bounds nothing of what a run may spend. Every other setting is a limit.
+NO_LIMITS = {
+    "model": "the address and the key are the user's own",
+    "model_limits": "facts of a model: what it takes, not what it may spend",
+}
+LIMITS = sorted({field.name for field in msgspec.structs.fields(RunSettings)} - NO_LIMITS.keys())
+
+
+@pytest.mark.parametrize("key", LIMITS)
+def test_no_limit_of_the_users_can_be_raised_by_a_project(key: str) -> None:
+    """For every setting that there is, by its type: a new limit that is no cap fails here, and so does one that cannot be
+    compared. The session and the command line may say more."""
+
+    def said(source: Source, number: int) -> Said:
+        return check_layer(Layer(source=source, table={key: number}))
+
+    def holding(*sources: Said) -> object:
+        return getattr(merge(*sources).settings, key)
+
+    low, high = holding(said("user", 2)), holding(said("user", 3))
+    assert isinstance(low, int | float | Decimal) and low == 2 and high == 3
+    assert holding(said("user", 2), said("project", 3)) == low
+    assert merge(said("user", 2), said("project", 3)).origins == {key: "user"}
+    assert holding(said("user", 3), said("project", 2)) == low
+    assert holding(said("project", 3)) == high
+    assert holding(said("user", 2), said("project", 1), said("session", 3)) == high
+    assert holding(said("user", 2), said("project", 1), said("command line", 3)) == high
+
+
+def test_every_cap_is_a_setting() -> None:
+    """And every limit a cap; the settings that are none say why."""
+    assert sorted(CAPS) == LIMITS and NO_LIMITS.keys() <= {field.name for field in msgspec.structs.fields(RunSettings)}
 
 
 @pytest.mark.parametrize(

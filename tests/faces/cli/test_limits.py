@@ -7,9 +7,9 @@ import pytest
 
 from faces.cli.running import Cli, at
 from turnwise.drivers.catalogue import LimitRow
-from turnwise.drivers.settings import Merged, RunSettings, is_table, read_layers
+from turnwise.drivers.settings import CAPS, Layer, Merged, RunSettings, check_layer, is_table, read_layers
 from turnwise.faces.cli.folder import settings_of_run
-from turnwise.faces.cli.spending import limits_of, model_limits_of
+from turnwise.faces.cli.spending import limits_of, model_limits_of, settings_in
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
 from turnwise.rules.budget import ModelLimits
@@ -140,6 +140,18 @@ def test_a_window_that_only_the_session_knows_is_kept(folder: Path) -> None:
     assert found("vllm:qwen3") == ModelLimits(max_output_tokens=4)
     rows["ollama:qwen3"] = LimitRow(window=8)
     assert found("ollama:qwen3") == ModelLimits(context_window_tokens=8)
+
+
+OF_THE_TURN_ITSELF = frozenset({"max_steps", "max_output_tokens"})
+
+
+@pytest.mark.parametrize("key", sorted(CAPS - OF_THE_TURN_ITSELF))
+def test_every_cap_becomes_a_limit_and_is_found_again_in_a_session(key: str) -> None:
+    """A setting that no limit is made of would be read and not hold; one that is not found again would end with the run."""
+    said = check_layer(Layer(source="user", table={key: 2})).settings
+    limit = limits_of(said, last=None)
+    assert limit is not None and settings_in(limit) == said
+    assert limits_of(RunSettings(), last=limit) is None, "what a setting can say is not taken over without one"
 
 
 def output_limit(received: Received) -> int:
