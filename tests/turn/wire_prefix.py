@@ -13,6 +13,7 @@ MESSAGES = {
     "anthropic_messages": "messages",
     "gemini": "contents",
 }
+PIECES = {"anthropic_messages": "content", "gemini": "parts"}
 SYSTEM = ("system", "instructions", "systemInstruction")
 # Where the body says in which form the answer is wanted.
 OUTPUT = ("response_format", "text", "output_config.format", "generationConfig.responseMimeType")
@@ -52,9 +53,9 @@ def read_wire(family: str, *, path: str, body: bytes) -> Wire:
     for raw in msgspec.json.decode(fields[keys[at]], type=list[msgspec.Raw]):
         start = body.index(bytes(raw), place)
         place = start + len(bytes(raw))
-        for piece in _pieces(bytes(raw), family=family):
+        for number, piece in enumerate(_pieces(bytes(raw), family=family)):
             start = body.index(piece, start)
-            blocks.append(_told_by(bytes(raw), piece) if family == "gemini" else piece)
+            blocks.append(_told_by(bytes(raw), piece, number=number) if family in PIECES else piece)
             ends.append(start + len(piece))
             start = ends[-1]
     leading = next((n for n, block in enumerate(blocks) if _role(block) not in ("system", "developer")), len(blocks))
@@ -75,17 +76,18 @@ def _pair(key: str, value: bytes) -> bytes:
 
 
 def _pieces(message: bytes, *, family: str) -> list[bytes]:
-    field = {"anthropic_messages": "content", "gemini": "parts"}.get(family)
+    field = PIECES.get(family)
     if field is None:
         return [message]
     content = msgspec.json.decode(message, type=dict[str, msgspec.Raw])[field]
     return [bytes(block) for block in msgspec.json.decode(content, type=list[msgspec.Raw])]
 
 
-def _told_by(content: bytes, part: bytes) -> bytes:
-    """The part with its role, without which the user's words are the model's."""
+def _told_by(content: bytes, part: bytes, *, number: int) -> bytes:
+    """The part with its role and its place in the message: without the one the user's words are the model's, without the
+    other the end of a message between two parts is overlooked."""
     role = msgspec.json.decode(content, type=dict[str, msgspec.Raw]).get("role", msgspec.Raw(b"null"))
-    return b'{"role":%b,"part":%b}' % (bytes(role), part)
+    return b'{"role":%b,"number":%d,"part":%b}' % (bytes(role), number, part)
 
 
 def _role(block: bytes) -> object:

@@ -25,8 +25,9 @@ from turnwise.vocab import (
 PAUSE_GOES_BACK_LAST = frozenset({"anthropic_messages"})
 
 
-# Where a message that only became longer is no break: its content is cached block by block (Anthropic docs, "Prompt caching").
-CACHES_BY_BLOCK = frozenset({"anthropic_messages"})
+# Where a message that only became longer is no break: its content is cached block by block (Anthropic docs, "Prompt caching"),
+# or token by token (Gemini API docs, "Context caching": a common prefix of requests).
+CACHES_WITHIN_MESSAGES = frozenset({"anthropic_messages", "gemini"})
 
 # Why a request may begin otherwise than the one before it, so that the provider's prompt cache misses from there on.
 # Everything else begins with the very same messages, tools and system (promise step:prefix-stable). Only the first of the
@@ -168,7 +169,7 @@ def prefix_changes(before: Sent | None, *, now: Sent, compacted: bool, family: s
         return ()
     old, new = before.request, now.request
     same = messages_in_common(old.messages, new.messages)
-    if family in CACHES_BY_BLOCK and same == len(old.messages) - 1 < len(new.messages):
+    if family in CACHES_WITHIN_MESSAGES and same == len(old.messages) - 1 < len(new.messages):
         same += _begins_with(new.messages[same], old.messages[same])
     lost = len(old.messages) - same
     if not lost and old.model == new.model and before.tools == now.tools and old.output == new.output:
