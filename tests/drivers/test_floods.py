@@ -59,7 +59,10 @@ def raw_server(talk: Callable[[Raw, socket.socket], None]) -> Iterator[Raw]:
             with connection:
                 connection.settimeout(HANG_S)
                 connection.recv(65536)
-                talk(raw, connection)
+                try:
+                    talk(raw, connection)
+                except OSError:  # it was closed before all of the beginning was sent
+                    raw.was_closed.set()
 
         def serve() -> None:
             while True:
@@ -173,10 +176,15 @@ def test_turns_time_holds_while_a_server_sends_what_is_no_event(beginning: bytes
         connection.sendall(beginning)
         raw.flood(connection, flood)
 
-    with raw_server(talk) as raw:
-        result = run_to_end(turn(raw.url, time_s=0.2), new_loop=quickest_loop)
-        assert raw.was_closed.wait(HANG_S)
-    assert (result.stop_reason, result.requests) == (StopReason.TIME_LIMIT, 1)
+    for time_s in (0.2, 2.0, 20.0, 200.0):  # a busy machine needs longer to send the request
+        with raw_server(talk) as raw:
+            result = run_to_end(turn(raw.url, time_s=time_s), new_loop=quickest_loop)
+            is_flooded = raw.sent_bytes > 0
+            assert not is_flooded or raw.was_closed.wait(HANG_S)
+        assert result.stop_reason == StopReason.TIME_LIMIT
+        if is_flooded:
+            break
+    assert is_flooded and result.requests == 1
 
 
 @pytest.mark.promise("wait:stream")
@@ -192,7 +200,8 @@ def test_turns_time_holds_while_a_server_sends_what_is_no_event(beginning: bytes
     ids=["status", "reason", "headers", "one header", "trailers"],
 )
 def test_an_endless_head_is_no_http(beginning: bytes, flood: bytes) -> None:
-    """A status line, a header, a number of headers past their bounds end the request."""
+    """A status line, a header, a number of headers past their bounds end the request. What comes behind a head that was read
+    before is a body that breaks off."""
 
     def talk(raw: Raw, connection: socket.socket) -> None:
         connection.sendall(beginning)
@@ -201,8 +210,10 @@ def test_an_endless_head_is_no_http(beginning: bytes, flood: bytes) -> None:
     with raw_server(talk) as raw:
         result = run_to_end(turn(raw.url), new_loop=quickest_loop)
         assert raw.was_closed.wait(HANG_S)
-    assert result.fault is not None and result.fault.kind is FaultKind.PROTOCOL
-    assert result.fault.message.endswith("did not answer in HTTP")
+    assert result.fault is not None
+    if result.fault.kind is not FaultKind.DISCONNECTED or not beginning.startswith(CHUNKED):
+        assert result.fault.kind is FaultKind.PROTOCOL
+        assert result.fault.message.endswith("did not answer in HTTP")
 
 
 @pytest.mark.parametrize("flood", [INTERIM["100"], ANSWER], ids=["interim responses", "answers"])
