@@ -4,6 +4,7 @@ Read from the syntax tree, so that function-level and TYPE_CHECKING imports coun
 """
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,11 @@ def room_of(path: Path) -> str:
     return parts[0].removesuffix(".py")
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imports_of(tree: ast.AST) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     for node in ast.walk(tree):
@@ -61,7 +67,7 @@ def test_imports_go_down_only(path: Path) -> None:
     room = room_of(path)
     if room not in MAY_IMPORT:
         return
-    for module, line in imports_of(ast.parse(path.read_text())):
+    for module, line in imports_of(tree_of(path)):
         parts = module.split(".")
         if parts[0] == "turnwise":
             target = parts[1] if len(parts) > 1 else "__init__"
@@ -76,7 +82,7 @@ def test_imports_go_down_only(path: Path) -> None:
 def test_pure_rooms_have_no_async_and_no_clock(path: Path) -> None:
     if room_of(path) not in PURE:
         return
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         assert not isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith), (
             f"{path.name}:{getattr(node, 'lineno', 0)}: a pure room waits for nothing"
         )
@@ -90,7 +96,7 @@ def test_pure_rooms_have_no_async_and_no_clock(path: Path) -> None:
 def test_files_and_functions_keep_their_size(path: Path) -> None:
     text = path.read_text()
     assert text.count("\n") <= MAX_FILE_LINES, f"{path.name} asks for a new room"
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             assert lines <= MAX_FUNCTION_LINES, f"{path.name}:{node.lineno}: `{node.name}` has {lines} lines"
@@ -100,7 +106,7 @@ def test_faces_do_not_know_each_other() -> None:
     faces = SOURCE / "faces"
     for path in sorted(faces.rglob("*.py")):
         own = path.relative_to(faces).parts[0].removesuffix(".py")
-        for module, line in imports_of(ast.parse(path.read_text())):
+        for module, line in imports_of(tree_of(path)):
             parts = module.split(".")
             if parts[:2] == ["turnwise", "faces"] and len(parts) > 2:
                 allowed = LIBRARY if own in LIBRARY else {own} | LIBRARY
@@ -109,6 +115,6 @@ def test_faces_do_not_know_each_other() -> None:
 
 def test_no_broad_except_swallows_silently() -> None:
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ExceptHandler) and isinstance(node.type, ast.Name) and node.type.id == "Exception":
                 assert not (len(node.body) == 1 and isinstance(node.body[0], ast.Pass)), f"{path}:{node.lineno}"

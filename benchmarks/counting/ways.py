@@ -19,6 +19,7 @@ from counting.hot_paths import FOLDER, HotPath
 
 CHILD = Path(__file__).with_name("child.py")
 LONGEST_S = 900.0
+FEW = 2
 MEASURES = ("instructions", "calls", "blocks")
 
 
@@ -55,7 +56,8 @@ def count_instructions(paths: Sequence[HotPath]) -> list[Count]:
     """Instructions of the processor for each unit. Repeatable for the same programs: addresses and hashes do not vary, and
     the two processes that count a part of the paths each, side by side, do not touch each other's figures."""
     paths = in_order(paths)
-    cut = len(paths) * 5 // 8  # decoding before it, whole loops after it: they take about as long
+    # decoding before it, whole loops after it: they take about as long; few take less than another start under valgrind
+    cut = len(paths) * 5 // 8 if len(paths) > FEW else 0
     parts = [part for part in (paths[:cut], paths[cut:]) if part]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(parts)) as side_by_side:
         _run([sys.executable, str(CHILD), "prepare", *_names(paths)], folder=folder)

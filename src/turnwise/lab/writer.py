@@ -11,6 +11,7 @@ tool asks for `eager_input_streaming` (docs.anthropic.com, "Fine-grained tool st
 with the keys that happened to be whole, unless its stream is asked for pieces (`gemini_pieces.py`).
 """
 
+import re
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from random import Random
@@ -32,6 +33,7 @@ OWN_BEGINNING = 16  # characters by which it knows a text as its own
 HUNK_CHARACTERS = 1500
 # What was not done says so first (rules/arguments.py); whoever reads results can tell by nothing else.
 NOT_DONE = "Not run"
+BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
 SPLIT_WORDS = "smaller pieces"
 CLAIMS = {
     "true": FinishReason.LENGTH,
@@ -391,11 +393,9 @@ def wanted_call(name: str, *, arguments: dict[str, object], writer: Writer) -> W
 def spelt(value: object, *, writer: Writer) -> str:
     """The value as JSON, as this writer spells it."""
     plain = dump(value).decode()
-    if not writer.escapes:
-        return plain
-    return "".join([character if character.isascii() else escaped(character) for character in plain])
+    return BEYOND_ASCII.sub(escaped, plain) if writer.escapes else plain
 
 
-def escaped(character: str) -> str:
-    units = character.encode("utf-16-be")
+def escaped(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be")
     return "".join([f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2)])
