@@ -235,8 +235,12 @@ def read(row: Row, chunks: Sequence[bytes]) -> Outcome:
 
 def faults(got: Outcome, *, want: Outcome) -> list[str]:
     """What must not be: a call that is none of the recorded ones, one that runs twice, a loss that nobody is told of."""
-    found = [f"a call runs that was never said: {call}" for call in got.calls - want.calls if call not in want.calls]
-    found += [f"a call runs {got.calls[call]} times: {call}" for call in got.calls - want.calls if call in want.calls]
+    found = [
+        f"a call runs that was never said: {call!r:.300}" for call in got.calls - want.calls if call not in want.calls
+    ]
+    found += [
+        f"a call runs {got.calls[call]} times: {call!r:.300}" for call in got.calls - want.calls if call in want.calls
+    ]
     if got.is_answer and got.text != want.text:
         found.append(f"the text counts as whole: {_difference(got.text, want.text)}")
     if got.is_answer and want.calls - got.calls:

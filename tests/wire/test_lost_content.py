@@ -3,7 +3,7 @@
 import pytest
 
 from turnwise.drivers.decoding import read_body, read_stream
-from turnwise.vocab import LOST_CONTENT, text_of
+from turnwise.vocab import text_of
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family as family_named
 
@@ -21,7 +21,6 @@ WHOLE = {
     "openai_responses": (RESPONSES % b'"a"', RESPONSES_END),
     "gemini": (GEMINI % b'"a"', GEMINI_END),
 }
-SAY_LOST = ("openai_chat", "anthropic_messages")
 LOSSES = [
     ("openai_chat", b'data: {"id":"c","choi\n\n', "chunk_skipped"),
     ("openai_chat", CHAT % b'{"content":{"odd":"b"}}', "content_skipped"),
@@ -42,7 +41,7 @@ def test_a_piece_that_is_lost_is_told_as_such(family: str, lost: bytes, kind: st
     response = read_stream([begin, lost, end], family=family_named(family), profile=builtin_profiles()[family])
     assert text_of(response.message).startswith("a")
     assert [repair.kind for repair in response.repairs] == [kind]
-    assert response.lost or (family not in SAY_LOST and kind in LOST_CONTENT)
+    assert response.lost
 
 
 @pytest.mark.parametrize("family", WHOLE)
@@ -53,7 +52,6 @@ def test_a_keep_alive_that_is_no_json_loses_nothing(family: str, noise: bytes) -
     response = read_stream([begin, noise, end], family=family_named(family), profile=builtin_profiles()[family])
     assert (text_of(response.message), [repair.kind for repair in response.repairs]) == ("a", ["noise_skipped"])
     assert not response.lost
-    assert "noise_skipped" not in LOST_CONTENT
 
 
 BODY = b'{"id":"r","status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"hi"}]}]}'
@@ -74,4 +72,4 @@ def test_a_damaged_body_says_whether_something_of_it_is_lost(body: bytes, kind: 
     response, _ = read_body(body, family=family, profile=builtin_profiles()["openai_responses"])
     assert text_of(response.message).startswith("h")
     assert [repair.kind for repair in response.repairs] == [kind]
-    assert (kind in LOST_CONTENT) == (kind != "loose_body")
+    assert response.lost == (kind != "loose_body")

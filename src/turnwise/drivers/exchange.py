@@ -27,7 +27,8 @@ BLANK_BYTES = 16 * 1024
 # one that has sent a whole body, or all of a stream but its finish reason.
 AFTER_FINISH_S = 5.0
 BROKE_OFF_STREAM = Fault(kind=FaultKind.DISCONNECTED, message="the stream ended in the middle of its first event")
-BROKE_OFF = Fault(kind=FaultKind.DISCONNECTED, message="the response ended in the middle of its JSON")
+UNREADABLE_STREAM = Fault(kind=FaultKind.DISCONNECTED, message="no event of the stream arrived whole")
+BROKE_OFF = Fault(kind=FaultKind.DISCONNECTED, message="the response did not arrive whole: its JSON is broken")
 ERROR_S = 10.0  # for the body of an error: the status says enough to go on with
 
 
@@ -40,8 +41,8 @@ class FirstEvent:
         self.ended = False
 
     @property
-    def is_torn(self) -> bool:
-        return self._start.startswith((b"data:", b"event:", b"id:")) and not self.ended
+    def is_stream(self) -> bool:
+        return self._start.startswith((b"data:", b"event:", b"id:"))
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes; once it has `ended`, more say nothing."""
@@ -188,7 +189,7 @@ class Exchange:
                 taken_ids=self._order.taken_ids,
                 id_prefix=self._order.id_prefix,
             )
-            if response.fault is not None and response.fault.kind is FaultKind.PROTOCOL and _breaks_off(body):
+            if response.fault is not None and response.fault.kind is FaultKind.PROTOCOL and _is_damaged(body):
                 return self._failed(BROKE_OFF)
             self._tell(frames)
             return self._whole(response)
@@ -271,8 +272,11 @@ class Exchange:
         if response.is_closed and not in_order:
             response = msgspec.structs.replace(response, is_closed=False)
         fault = response.fault
-        if fault is not None and fault.kind is FaultKind.PROTOCOL and self._first.is_torn:
-            return self._failed(BROKE_OFF_STREAM)
+        if fault is not None and fault.kind is FaultKind.PROTOCOL and self._first.is_stream:
+            if not self._first.ended:
+                return self._failed(BROKE_OFF_STREAM)
+            if response.lost and not response.message.parts:
+                return self._failed(UNREADABLE_STREAM)
         return self._whole(response)
 
     def _whole(self, response: Response) -> ResponseReceived | RequestFailed:
@@ -338,9 +342,9 @@ class Exchange:
             self._on_frames(hide_in_frames(frames, scrub=self._scrub))
 
 
-def _breaks_off(body: bytes) -> bool:
-    """JSON that has begun and does not end: a proxy closed the connection in good order, but too early."""
-    return body.lstrip()[:1] in (b"{", b"[") and body.rstrip()[-1:] not in (b"}", b"]")
+def _is_damaged(body: bytes) -> bool:
+    """JSON that has begun and is not whole: it ends too early, or a part of it is broken."""
+    return body.lstrip()[:1] in (b"{", b"[") and not _is_whole(body)
 
 
 def _may_end(chunk: bytes) -> bool:

@@ -54,7 +54,7 @@ from turnwise.turn.commands import (
     Wait,
 )
 from turnwise.turn.config import TurnConfig, TurnResult
-from turnwise.turn.endings import has_lost, unrecorded
+from turnwise.turn.endings import unrecorded
 from turnwise.turn.events import (
     Asked,
     Event,
@@ -578,12 +578,7 @@ class _Running:
             RequestFinished(number=number, response=response, fault=fault, seconds=self._clock.monotonic() - began)
         )
         self._means.circuits.saw(door, fault=fault)
-        if (
-            fault is None
-            and response is not None
-            and response.finish is not FinishReason.CUT
-            and not has_lost(response)
-        ):
+        if fault is None and response is not None and response.finish is not FinishReason.CUT and not response.lost:
             return event
         return msgspec.structs.replace(event, jitter=self._jitter())
 
@@ -655,7 +650,7 @@ class _Running:
             self.books.discard(event.number)
             seconds = command.seconds if isinstance(command, Wait) else 0.0
             fault = event.fault if isinstance(event, RequestFailed) else event.response.fault
-            if isinstance(event, ResponseReceived) and has_lost(event.response):
+            if isinstance(event, ResponseReceived) and event.response.lost:
                 fault = fault or LOST_PIECE
             self._tell_of_event(AttemptDiscarded(number=event.number, fault=fault, retry_in_s=seconds))
 

@@ -77,9 +77,26 @@ def bend(
             return replace(healthy, pieces=(start, *[b"x" * 65536] * (ENDLESS_BYTES // 65536)))
         case "random-bytes":
             return replace(healthy, pieces=(random.Random(0).randbytes(RANDOM_BYTES),))
+        case "sent-twice":
+            return replace(healthy, pieces=healthy.pieces * 2) if streamed else healthy
+        case "torn-event":
+            return replace(healthy, pieces=torn(healthy.pieces, before=before))
         case "invalid-utf8":
             word = text[:4].encode()
             return replace(healthy, pieces=tuple([piece.replace(word, BROKEN_BYTE + word) for piece in healthy.pieces]))
+
+
+def torn(pieces: tuple[bytes, ...], *, before: tuple[bytes, ...] | None) -> tuple[bytes, ...]:
+    """The pieces with a stray line break inside the event that `before` ends with or in. A body gets a byte that is no
+    UTF-8 inside its first string with a space, which is what the model said."""
+    whole = b"".join(pieces)
+    if before is None:
+        at = whole.find(b" ")
+        return (whole[:at] + BROKEN_BYTE + whole[at:],)
+    end = len(b"".join(before))
+    start = whole.rfind(b"\n\n", 0, max(0, end - 2)) + 1
+    at = (whole.find(b"data: ", start) + len(b"data: ") + whole.find(b"\n\n", start + 1)) // 2
+    return (whole[:at] + b"\n" + whole[at:],)
 
 
 def refused(fault: ScriptedFault, *, family: str) -> Outgoing:

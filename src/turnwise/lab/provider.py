@@ -193,10 +193,9 @@ def encoded(family: Family, *, reply: Reply, request: Request, streamed: bool) -
         encoder = family.stream_encoder(request)
         frames = streamed_frames(family.name, response=response, piece=reply.piece)
         written = [encoder.encode(frame) for frame in frames]
-        if reply.fault is not None and reply.fault.at is not None:
-            before = sent_until(reply.fault.at, frames=frames, written=[*written, encoder.finish()])
-            encoder = family.stream_encoder(request)
         written.append(encoder.finish())
+        if reply.fault is not None and reply.fault.at is not None:
+            before = sent_until(reply.fault.at, frames=frames, written=written)
         if reply.ends_unsaid:
             written.append(unsaid_end(family.name, response=response))
         outgoing = Outgoing(status=200, content_type=EVENT_STREAM, pieces=tuple([piece for piece in written if piece]))

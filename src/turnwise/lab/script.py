@@ -24,6 +24,8 @@ FaultName = Literal[
     "endless-line",
     "random-bytes",
     "invalid-utf8",
+    "torn-event",
+    "sent-twice",
 ]
 Point = Literal["headers", "start", "text", "arguments", "finish"]
 Habit = Literal[

@@ -10,7 +10,6 @@ from turnwise.turn.config import TurnResult
 from turnwise.turn.continuing import NOT_RUN_CONTINUING
 from turnwise.turn.events import Interrupted
 from turnwise.vocab import (
-    LOST_CONTENT,
     Fault,
     File,
     FinishReason,
@@ -138,9 +137,3 @@ def refused_text(response: Response, *, refusal: str, text: str) -> tuple[str, b
     if said:
         return said, False
     return "The model refused to answer and gave no reason.", True
-
-
-def has_lost(response: Response) -> bool:
-    """Whether something of it may not have arrived, so that its text is no complete answer, whatever the provider says: by the
-    assembly, or by the repairs of decoders that do not tell it."""
-    return response.lost or any(repair.kind in LOST_CONTENT for repair in response.repairs)

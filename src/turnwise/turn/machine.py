@@ -24,7 +24,6 @@ from turnwise.turn.endings import (
     UNFINISHED,
     Checking,
     answer_text,
-    has_lost,
     refused_text,
     why_interrupted,
 )
@@ -258,7 +257,7 @@ class Turn(Scripting, kw_only=True):
         self.repairs += adopted.repairs
         self.call_ids.update([call.id for call in adopted.calls])
         text = self.said + answer_text(response.message)
-        lost = has_lost(response) or self.said_lost
+        lost = response.lost or self.said_lost
         refusal = refusal_of(response.message)
 
         if response.fault is not None:

@@ -12,7 +12,7 @@ from turnwise.rules.retries import GiveUp, TryFallback, WaitThenRetry, judge_ret
 from turnwise.rules.truncation import Cut, fills_half, find_cut, hands_out_objects, has_end_mark
 from turnwise.turn.commands import Command, FinishTurn, Purpose, SendRequest, Wait
 from turnwise.turn.continuing import RECOVERY
-from turnwise.turn.endings import REFUSED, has_lost
+from turnwise.turn.endings import REFUSED
 from turnwise.turn.recovering import Recovering
 from turnwise.vocab import Fault, FaultKind, FinishReason, Request, Response, calls_of
 
@@ -73,7 +73,7 @@ class Retrying(Recovering, kw_only=True):
         """What to do in place of taking in a response that the provider or the connection broke off; None: take it."""
         if response.fault is not None:
             return self._try_again(response.fault, jitter=jitter)
-        if has_lost(response):
+        if response.lost:
             return self._ask_for_lost(response, jitter=jitter)
         limit_tokens = None if self.asking is None else self.asking.limit_tokens
         if response.finish is not FinishReason.CUT or response.provider_finish is not None or has_end_mark(response):

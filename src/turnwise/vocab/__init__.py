@@ -38,7 +38,7 @@ from turnwise.vocab.parts import (
     refusal_of,
     text_of,
 )
-from turnwise.vocab.reasons import LOST_CONTENT, NO_FINISH_REASON, Fault, FaultKind, FinishReason, Repair, StopReason
+from turnwise.vocab.reasons import NO_FINISH_REASON, Fault, FaultKind, FinishReason, Repair, StopReason
 from turnwise.vocab.requests import (
     Effort,
     NamedTool,
@@ -52,7 +52,6 @@ from turnwise.vocab.requests import (
 from turnwise.vocab.usage import NO_USAGE, Usage
 
 __all__ = [
-    "LOST_CONTENT",
     "NO_FINISH_REASON",
     "NO_USAGE",
     "ArgumentsState",

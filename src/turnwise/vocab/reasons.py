@@ -66,24 +66,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     request_id: str | None = None
 
 
-# Kinds of repairs that the chair looks at; all others are for people.
+# The one kind of repair that the chair looks at; all others are for people.
 NO_FINISH_REASON = "no_finish_reason"  # the API's own end mark came, but no finish reason
-# Something that the provider sent did not arrive: an answer with one of these is not complete, whatever ended it. Not here:
-# what was read by looser rules or taken apart, keep-alives that are no JSON (`noise_skipped`), and arguments that stay cut,
-# which their call says itself.
-LOST_CONTENT = frozenset(
-    {
-        "invalid_utf8",  # every family: bytes became replacement characters
-        "chunk_skipped",  # Chat: an event that is broken JSON
-        "content_skipped",  # Chat: a text of a kind that no text has
-        "damaged_body",  # Responses: something in the body is no JSON
-        "event_left_out",  # Responses: an event, or the rest of one
-        "unreadable_event",  # Anthropic: an event
-        "unreadable_content",  # Anthropic: a body's whole content
-        "unreadable_block",  # Anthropic: one of its blocks
-        "undecodable_chunk",  # Gemini: a chunk, or a part of one
-    }
-)
 
 
 class Repair(msgspec.Struct, frozen=True):
