@@ -4,11 +4,13 @@ Gemini has no end mark, and pieces do arrive after a finish reason (recorded: co
 counts, unless the chunks from it on repeat the response from its beginning, byte for byte.
 """
 
-from array import array
 from collections.abc import Sequence
 from zlib import crc32
 
 from turnwise.wire.json_fields import UNREADABLE, read_string
+
+SUM_BYTES = 8
+_RUN = bytes(SUM_BYTES)
 
 
 class _Run:
@@ -42,10 +44,11 @@ class Repeats:
     Chunks that are alike come fast, so a run of them has one sum: whether it was repeated is known at its end.
     """
 
-    __slots__ = ("_held", "_place", "_repeated", "_runs", "_sums")
+    __slots__ = ("_count", "_held", "_place", "_repeated", "_runs", "_sums")
 
     def __init__(self) -> None:
-        self._sums = array("Q")  # of single chunks; 0 stands for a run
+        self._sums = bytearray()  # of single chunks, one behind the other; zeros stand for a run
+        self._count = 0  # of sums
         self._runs: dict[int, _Run] = {}
         self._held: list[bytes] = []
         self._place = 0  # of the sum that the next chunk has to have ...
@@ -53,22 +56,24 @@ class Repeats:
 
     def note(self, text: bytes) -> None:
         """The chunk is part of the response."""
-        self._sums.append(_sum_of(text))
+        self._sums += _sum_of(text)
+        self._count += 1
 
     def note_alike(self, strings: Sequence[str], *, around: tuple[bytes, bytes]) -> None:
         """So are the chunks that have these strings between the same two pieces."""
-        last = self._runs.get(len(self._sums) - 1)
+        last = self._runs.get(self._count - 1)
         if last is None or last.around != around:
-            last = self._runs[len(self._sums)] = _Run(around)
-            self._sums.append(0)
+            last = self._runs[self._count] = _Run(around)
+            self._sums += _RUN
+            self._count += 1
         last.add(strings)
 
     def hold(self, text: bytes) -> bool:
         """Whether the chunk repeats the response, together with those that are held; it is held then too."""
-        if not self._sums or not self._goes_on_with(text):
+        if not self._count or not self._goes_on_with(text):
             return False
         self._held.append(text)
-        if self._place == len(self._sums):
+        if self._place == self._count:
             self.release()  # all of it was repeated; a third time may follow
         return True
 
@@ -81,7 +86,7 @@ class Repeats:
     def _goes_on_with(self, text: bytes) -> bool:
         run = self._runs.get(self._place)
         if run is None:
-            is_same = _sum_of(text) == self._sums[self._place]
+            is_same = self._sums.startswith(_sum_of(text), self._place * SUM_BYTES)
             self._place += is_same
             return is_same
         string = run.string_of(text)
@@ -95,5 +100,5 @@ class Repeats:
         return True
 
 
-def _sum_of(text: bytes) -> int:
-    return len(text) << 32 | crc32(text)
+def _sum_of(text: bytes) -> bytes:
+    return (len(text) << 32 | crc32(text)).to_bytes(SUM_BYTES, "big")
