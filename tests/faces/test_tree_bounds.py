@@ -27,10 +27,10 @@ QUICK = RetryPolicy(base_s=0.001, cap_s=0.001)
 
 
 def starts(name: str, *, at_once: int, steps: int) -> Script:
-    """In each of so many steps so many tasks are handed out; then it says what came back."""
+    """In each of so many steps so many tasks are handed out; then it answers."""
     calls = ", ".join([f'{{ name = "task", arguments = {{ prompt = "part {{n}}.{n}" }} }}' for n in range(at_once)])
     each = f"[[steps]]\ncalls = [{calls}]\n" * steps
-    return parse_script(f'title = "hands out"\n{each}[[steps]]\ntext = "They said: {{results}}"\n', name=name)
+    return parse_script(f'title = "hands out"\n{each}[[steps]]\ntext = "All parts came back."\n', name=name)
 
 
 @tool
