@@ -339,3 +339,85 @@ async def test_a_connection_that_breaks_behind_such_a_response_is_a_failure() ->
     gone = Fault(kind=FaultKind.DISCONNECTED, message="gone")
     event, _ = await exchanged(Reply(pieces=(*STOPPED, gone)), family="anthropic_messages")
     assert isinstance(event, RequestFailed) and event.fault == gone
+
+
+def events(*said: object) -> bytes:
+    return b"".join([f"data: {json.dumps(one)}\n\n".encode() for one in said])
+
+
+def block(index: int, **fields: object) -> dict[str, object]:
+    return {"type": "content_block_start", "index": index, "content_block": fields}
+
+
+SAID = events(
+    {"type": "message_start", "message": {"id": "a", "model": "m"}},
+    block(0, type="text", text=""),
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "I look it up."}},
+    {"type": "content_block_stop", "index": 0},
+)
+SEARCH = events(block(1, type="server_tool_use", id="srvtoolu_1", name="web_search", input={}))
+MESSAGE = {
+    "type": "message",
+    "id": "m1",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "I look it up."}],
+}
+SAID_ITEM = events(
+    {"type": "response.created", "response": {"id": "r", "status": "in_progress", "output": []}},
+    {"type": "response.output_item.added", "output_index": 0, "item": {**MESSAGE, "content": []}},
+    {
+        "type": "response.output_text.delta",
+        "item_id": "m1",
+        "output_index": 0,
+        "content_index": 0,
+        "delta": "I look it up.",
+    },
+    {"type": "response.output_item.done", "output_index": 0, "item": {**MESSAGE, "status": "completed"}},
+)
+SEARCHING = {"type": "web_search_call", "id": "ws1", "status": "in_progress"}
+GOES_ON = {
+    "a search that begins": ("anthropic_messages", SAID + SEARCH),
+    "a search that runs": ("anthropic_messages", SAID + SEARCH + events({"type": "content_block_stop", "index": 1})),
+    "thinking": ("anthropic_messages", SAID + events(block(1, type="thinking", thinking="", signature=""))),
+    "an item that searches": (
+        "openai_responses",
+        SAID_ITEM + events({"type": "response.output_item.added", "output_index": 1, "item": SEARCHING}),
+    ),
+    "an item that has searched": (
+        "openai_responses",
+        SAID_ITEM
+        + events(
+            {"type": "response.output_item.added", "output_index": 1, "item": SEARCHING},
+            {"type": "response.output_item.done", "output_index": 1, "item": {**SEARCHING, "status": "completed"}},
+        ),
+    ),
+    "reasoning": (
+        "openai_responses",
+        SAID_ITEM
+        + events(
+            {
+                "type": "response.output_item.added",
+                "output_index": 1,
+                "item": {"type": "reasoning", "id": "rs1", "summary": []},
+            }
+        ),
+    ),
+}
+
+
+@pytest.mark.promise("wait:stream")
+@pytest.mark.parametrize("what", GOES_ON)
+async def test_a_silence_in_which_the_provider_works_is_no_end(what: str) -> None:
+    """Proves: behind a text that has its end, a tool that runs at the provider, or reasoning, may be silent for longer than five
+    seconds; and where the stream just ends there, the text is not all of it."""
+    family, said = GOES_ON[what]
+    clock, idle_s = FakeClock(), Deadlines().idle_s
+    running = asyncio.create_task(exchanged(Reply(pieces=(said, Stall())), family=family, clock=clock))
+    await asyncio.wait_for(clock.until_waiting(idle_s), 5)
+    await clock.advance(idle_s - 0.1)
+    assert not running.done()
+    await clock.advance(0.1)
+    event, _ = await asyncio.wait_for(running, 5)
+    assert isinstance(event, RequestFailed) and event.fault.kind is FaultKind.TIMEOUT
+    event, _ = await exchanged(Reply(pieces=(said,)), family=family)
+    assert isinstance(event, ResponseReceived) and not event.response.is_closed

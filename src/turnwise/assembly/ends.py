@@ -33,7 +33,7 @@ def is_closed(blocks: Collection[Block]) -> bool:
 
     A wire that names its blocks marks the end of each; a block without that mark means that more was coming. Chat Completions
     has no such mark: there a call ends where its arguments are whole, and a text beside such calls is over. Arguments that
-    say nothing may still be coming.
+    say nothing may still be coming. Behind reasoning, or a tool that ran at the provider, the model has more to say.
     """
     calls = [block.call for block in blocks if block.call is not None]
     placed = [call for call in calls if call.placed]
@@ -42,5 +42,5 @@ def is_closed(blocks: Collection[Block]) -> bool:
     others = [block for block in blocks if block.call is None or not block.call.placed]
     if placed:
         return all(block.ended for block in others if block.call is not None)
-    said = [block for block in others if block.kind is Kind.CALL or (block.kind in WORDS and block.has_words)]
-    return bool(said) and all(block.ended for block in others)
+    held = [block for block in others if block.kind not in WORDS or block.has_words]
+    return bool(held) and held[-1].kind in (Kind.CALL, *WORDS) and all(block.ended for block in others)

@@ -6,6 +6,8 @@ The runner feeds it from the network, `turnwise decode` from files, tests from r
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 
+import msgspec
+
 from turnwise.assembly.response import Assembler
 from turnwise.vocab import (
     NO_FINISH_REASON,
@@ -115,12 +117,15 @@ class ResponseReader:
     def finish(self) -> Response:
         """The whole response; `flush` first if you want to see its last frames."""
         self.flush()
-        return self._assembler.finish()
+        response = self._assembler.finish()
+        if response.is_closed and self._decoder.holds_block():
+            return msgspec.structs.replace(response, is_closed=False)
+        return response
 
     def is_closed(self) -> bool:
         """Whether nothing but a finish reason is missing: see `Response.is_closed`. Ask after a silence only, not after each
         read."""
-        return not self.faulted and self._assembler.is_closed()
+        return not self.faulted and not self._decoder.holds_block() and self._assembler.is_closed()
 
     def _receive(self, frames: list[Frame]) -> list[Frame]:
         if not frames:

@@ -40,6 +40,10 @@ class StreamDecoder(Protocol):
         """The connection ended. Emits what was still held. Never invents a Finished: its absence means `cut`."""
         ...
 
+    def holds_block(self) -> bool:
+        """Whether a block has begun of which no frame has come: it is told once it is whole."""
+        ...
+
 
 class StreamEncoder(Protocol):
     """Frames -> bytes of a stream as this family's API sends it (healthy, well-formed). Used by the lab and the gateway."""

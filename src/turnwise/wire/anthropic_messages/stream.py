@@ -194,6 +194,9 @@ class MessagesStreamDecoder:
             frames += [ToolCallDelta(block=block, arguments=piece) for piece in pieces]
         return True
 
+    def holds_block(self) -> bool:
+        return any(block.is_item for block in self._open.values())
+
     def finish(self) -> list[Frame]:
         if self._dead:
             return []

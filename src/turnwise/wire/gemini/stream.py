@@ -481,6 +481,9 @@ class GeminiStreamDecoder:
             return frames + self._die(too_large(self._limit_bytes))
         return frames
 
+    def holds_block(self) -> bool:
+        return False
+
     def finish(self) -> list[Frame]:
         if self._dead:
             return []

@@ -84,6 +84,9 @@ class ResponsesStreamDecoder:
             return [*frames, *self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
         return frames
 
+    def holds_block(self) -> bool:
+        return False
+
     def finish(self) -> list[Frame]:
         if self._silent:
             return []
