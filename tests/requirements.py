@@ -82,12 +82,10 @@ PROMISES: dict[str, Promise] = {
     "assembly:lost-piece": Promise(
         "Where an event of a response could not be read and may have been part of a call, no call that it may belong to counts as complete, unless the provider says the whole again; an answer that lost something is never complete.",
         "field",
-        "Nothing runs that did not arrive whole: a second look at the bytes",
     ),
     "assembly:same-call-once": Promise(
         "One call that a response says twice (same id, name and arguments) runs once, unless that response gives the id to a different call too; items are told apart by the ids that were announced first.",
         "field (gateways)",
-        "Nothing runs that did not arrive whole: a second look at the bytes",
     ),
     # step
     "step:one-request": Promise(
