@@ -83,30 +83,39 @@ def judge_all(
         found.wrong.extend([f"{kind}, event {tried.at}: {fault}" for fault in damage.faults(got, want=want)])
 
 
-def drop_each(row: Row) -> tuple[str, Counter[str], Counter[str]]:
-    """By kind of event: how many were left out, and of how many nobody was told although something was wrong then."""
+def drop_each(row: Row) -> tuple[str, Counter[str], Counter[str], Counter[str]]:
+    """By kind of event: how many were left out; after how many a call could run that was never said, or a text counts as whole;
+    and after how many a call is gone or broken, so that it does not run."""
     stream = damage.take_apart(row.path.read_bytes())
     want = damage.read(row, stream.events)
     tried: Counter[str] = Counter()
-    untold: Counter[str] = Counter()
+    wrong: Counter[str] = Counter()
+    gone: Counter[str] = Counter()
     for change in damage.moved(stream):
         if change.kind == "dropped":
             kind = damage.kind_of_event(stream.events[change.at])
+            got = damage.read(row, change.chunks)
             tried[kind] += 1
-            untold[kind] += bool(damage.faults(damage.read(row, change.chunks), want=want))
-    return row.family, tried, untold
+            passes = got.is_answer and got.text != want.text
+            wrong[kind] += passes or bool([call for call in got.calls - want.calls if call[0]])
+            gone[kind] += got.is_answer and bool(want.calls - got.calls)
+    return row.family, tried, wrong, gone
 
 
 def tell_dropped(chosen: Sequence[Row], *, jobs: int) -> int:
     tried: dict[str, Counter[str]] = {}
-    untold: dict[str, Counter[str]] = {}
+    wrong: dict[str, Counter[str]] = {}
+    gone: dict[str, Counter[str]] = {}
     with ProcessPoolExecutor(jobs) as pool:
-        for family, some, unseen in pool.map(drop_each, chosen):
-            tried.setdefault(family, Counter()).update(some)
-            untold.setdefault(family, Counter()).update(unseen)
+        for family, *counted in pool.map(drop_each, chosen):
+            for all_of, some in zip((tried, wrong, gone), counted, strict=True):
+                all_of.setdefault(family, Counter()).update(some)
     for family, kinds in sorted(tried.items()):
         for kind, count in sorted(kinds.items()):
-            print(f"{family}: {kind}: {untold[family][kind]} of {count} lost without a trace")
+            print(
+                f"{family}: {kind}: of {count} dropped, {wrong[family][kind]} pass for whole, "
+                f"{gone[family][kind]} leave a call out or broken"
+            )
     return 0
 
 
