@@ -5,7 +5,8 @@ Usage: python scripts/damage.py [--sample | --dropped] [--family NAME] [--jobs N
 Without --sample every event of every recorded stream with a call is damaged in every way; with it an even selection that takes
 about half a minute. --dropped leaves out one event at a time, as a proxy does that swallows it, and tells which kinds of events
 can be lost without a trace (docs/lost-events.md); it judges nothing.
-Exits with 1 if anything was wrong, with 2 where there are no recordings.
+Exits with 1 if anything was wrong, with 2 if the folder of recordings that was named has none; a checkout without recordings
+says so.
 """
 
 import argparse
@@ -125,14 +126,14 @@ def main() -> int:
     parser.add_argument("--dropped", action="store_true", help="leave out events, and tell which losses nobody can see")
     parser.add_argument("--family", help="only this family")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes to use")
-    parser.add_argument(
-        "--corpus", type=Path, default=Path(os.environ.get("TURNWISE_CORPUS", ROOT.parent / "shared" / "corpus"))
-    )
+    parser.add_argument("--corpus", type=Path, help="the folder of recorded streams, else TURNWISE_CORPUS")
     asked = parser.parse_args()
-    if not (asked.corpus / "manifest.jsonl").exists():
-        print(f"damage: no recorded streams at {asked.corpus}; set TURNWISE_CORPUS", file=sys.stderr)
-        return 2
-    chosen = [row for row in rows(asked.corpus) if row.expected["tool_calls"] and asked.family in (None, row.family)]
+    named = asked.corpus or os.environ.get("TURNWISE_CORPUS")
+    corpus = Path(named or ROOT.parent / "shared" / "corpus")
+    if not (corpus / "manifest.jsonl").exists():
+        print(f"damage: nothing was damaged: no recorded streams at {corpus}; set TURNWISE_CORPUS", file=sys.stderr)
+        return 2 if named else 0
+    chosen = [row for row in rows(corpus) if row.expected["tool_calls"] and asked.family in (None, row.family)]
     chosen.sort(key=lambda row: -row.path.stat().st_size)  # the long ones first, so that no process is left with one
     if asked.dropped:
         return tell_dropped(chosen, jobs=asked.jobs)
