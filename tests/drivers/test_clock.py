@@ -76,7 +76,7 @@ async def test_watchdog_sees_first_what_came_before_its_deadline(last_first: boo
     task = asyncio.create_task(guarded())
     for _ in range(3):
         await clock.leap(60.0, last_first=last_first)
-    assert await asyncio.wait_for(task, 5) == "whole"
+    assert await asyncio.wait_for(task, HANG_S) == "whole"
     assert clock.delays == []
 
 
@@ -100,7 +100,7 @@ async def test_a_paused_watchdog_ends_nothing_until_something_is_expected_again(
     assert not task.done()
     await clock.advance(1.0)
     with pytest.raises(Overdue, match="no next within 7 s"):
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, HANG_S)
 
 
 async def test_a_leap_fires_all_that_is_due_before_anything_else_runs() -> None:

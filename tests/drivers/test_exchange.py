@@ -413,11 +413,11 @@ async def test_a_silence_in_which_the_provider_works_is_no_end(what: str) -> Non
     family, said = GOES_ON[what]
     clock, idle_s = FakeClock(), Deadlines().idle_s
     running = asyncio.create_task(exchanged(Reply(pieces=(said, Stall())), family=family, clock=clock))
-    await asyncio.wait_for(clock.until_waiting(idle_s), 5)
+    await asyncio.wait_for(clock.until_waiting(idle_s), HANG_S)
     await clock.advance(idle_s - 0.1)
     assert not running.done()
     await clock.advance(0.1)
-    event, _ = await asyncio.wait_for(running, 5)
+    event, _ = await asyncio.wait_for(running, HANG_S)
     assert isinstance(event, RequestFailed) and event.fault.kind is FaultKind.TIMEOUT
     event, _ = await exchanged(Reply(pieces=(said,)), family=family)
     assert isinstance(event, ResponseReceived) and not event.response.is_closed

@@ -418,5 +418,5 @@ async def test_a_tool_that_ends_by_its_own_deadline_brings_what_it_has(leap_s: f
         task = asyncio.create_task(run.run())
         await clock.leap(leap_s, last_first=last_first)
         await clock.advance(6.0)
-        (result,) = await asyncio.wait_for(task, 5)
+        (result,) = await asyncio.wait_for(task, HANG_S)
         assert said(result).endswith(expected)

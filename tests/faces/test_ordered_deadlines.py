@@ -18,6 +18,7 @@ from turnwise.turn.approvals import Approval
 from turnwise.turn.config import Deadlines
 from turnwise.vocab import Message, ToolResult, text_of
 from turnwise.wire.profiles import builtin_profiles
+from waits import HANG_S
 
 ATTENDED = Policy(attended=True)
 DENIED = "Denied: `put` was not run, because nobody answered in time"
@@ -94,7 +95,7 @@ async def ended(clock: FakeClock, agent: Agent, *leaps: float, last_first: bool 
         if run.done():
             break
         await clock.leap(seconds, last_first=last_first)
-    return await asyncio.wait_for(run, 5)
+    return await asyncio.wait_for(run, HANG_S)
 
 
 def results_of(result: RunResult) -> list[str]:

@@ -14,11 +14,11 @@ import pytest
 
 from turnwise.testing.wire_conformance import decode_stream
 from turnwise.wire import anthropic_messages, openai_responses
-from turnwise.wire.anthropic_messages import stream as anthropic_stream
+from turnwise.wire.anthropic_messages import events as anthropic
 from turnwise.wire.family import Family
 from turnwise.wire.gemini import chunks as gemini
 from turnwise.wire.openai_chat import chunks as chat
-from turnwise.wire.openai_responses import stream as responses_stream
+from turnwise.wire.openai_responses import deltas as responses
 from wire.gemini_streams import PROFILE
 
 # Of every kind that JSON has, and of every kind that a field wants.
@@ -56,12 +56,12 @@ NOT_OF_AN_EVENT: dict[str, str] = dict.fromkeys(("content_block", "message", "us
 
 
 def anthropic_pairs(fast: Any, *, kind: str, key: str) -> list[Pair]:
-    more = anthropic_stream._More[fast]
+    more = anthropic.More[fast]
     delta = {"type": kind, key: "Hel"}
     event = {"type": "content_block_delta", "index": 0, "delta": delta}
     return [
-        Pair(anthropic_stream._Delta, fast, delta, passed_over=NOT_OF_A_TYPE),
-        Pair(anthropic_stream._Event, more, event, inner=frozenset({"delta"}), passed_over=NOT_OF_AN_EVENT),
+        Pair(anthropic.Delta, fast, delta, passed_over=NOT_OF_A_TYPE),
+        Pair(anthropic.Event, more, event, inner=frozenset({"delta"}), passed_over=NOT_OF_AN_EVENT),
     ]
 
 
@@ -110,9 +110,9 @@ PAIRS = {
     **{
         f"Anthropic, {name} of a {key}": pair
         for fast, kind, key in (
-            (anthropic_stream._Text, "text_delta", "text"),
-            (anthropic_stream._Input, "input_json_delta", "partial_json"),
-            (anthropic_stream._Thinking, "thinking_delta", "thinking"),
+            (anthropic.TextPiece, "text_delta", "text"),
+            (anthropic.InputPiece, "input_json_delta", "partial_json"),
+            (anthropic.ThinkingPiece, "thinking_delta", "thinking"),
         )
         for name, pair in zip(("delta", "event"), anthropic_pairs(fast, kind=kind, key=key), strict=True)
     },
@@ -188,7 +188,7 @@ def anthropic_events(extra: dict[str, object], *, kind: str, key: str) -> tuple[
     call = {"type": "tool_use", "id": "call_1", "name": "write", "input": {}}
     delta = {"type": kind, key: "Hel"}
     usual = {"type": "content_block_delta", "index": 0, "delta": delta}
-    inner = {name: value for name, value in extra.items() if name in named(anthropic_stream._Delta)}
+    inner = {name: value for name, value in extra.items() if name in named(anthropic.Delta)}
     outer = {name: value for name, value in extra.items() if name not in inner}
     odd = {"type": "content_block_delta", "index": 0, "delta": {**delta, **inner}, **outer}
     begun: list[object] = [
@@ -212,11 +212,11 @@ def responses_events(extra: dict[str, object], *, kind: str, key: str) -> tuple[
 Events = Callable[..., tuple[list[object], list[object]]]
 RUNS: list[tuple[Family, Events, str, str, list[str]]] = [
     *[
-        (anthropic_messages.FAMILY, anthropic_events, kind, key, [*named(anthropic_stream._Delta), *NOT_OF_AN_EVENT])
+        (anthropic_messages.FAMILY, anthropic_events, kind, key, [*named(anthropic.Delta), *NOT_OF_AN_EVENT])
         for kind, key in (("text_delta", "text"), ("input_json_delta", "partial_json"), ("thinking_delta", "thinking"))
     ],
     *[
-        (openai_responses.FAMILY, responses_events, kind, "delta", [*named(responses_stream._Delta), "item_id"])
+        (openai_responses.FAMILY, responses_events, kind, "delta", [*named(responses.Delta), "item_id"])
         for kind in ("response.output_text.delta", "response.function_call_arguments.delta")
     ],
 ]
@@ -246,5 +246,5 @@ def test_every_struct_of_a_fast_path_has_a_pair() -> None:
         for name, struct in vars(module).items()
         if name.startswith("Usual") and isinstance(struct, type)
     }
-    fast |= set(anthropic_stream.Kind.__constraints__)
+    fast |= set(anthropic.Kind.__constraints__)
     assert fast <= {pair.fast for pair in PAIRS.values()}

@@ -4,6 +4,8 @@ import json
 import re
 from typing import cast
 
+import msgspec
+
 from turnwise.vocab import Lost, Mended, Repair
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -42,6 +44,17 @@ def skipped(kind: str, text: bytes | str) -> str:
     return "noise_skipped" if is_noise(text) else kind
 
 
+_WORD = re.compile(r"[^\W\d]+")
+PINGS = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
+
+
+def is_torn_ping(text: bytes | str, *, name: str) -> bool:
+    """Whether nothing but a ping was in an event that cannot be read: each of its words is a part of a ping's own words. Bytes
+    that are lost between a ping and the next event can leave that one's end under the ping's name."""
+    shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    return name in PINGS and all(word in f"type {name}" for word in _WORD.findall(shown))
+
+
 def left_out(repair: Repair, text: bytes | str, *, reaches_ended: bool = False) -> Lost | Mended:
     """The record of `text`, which is no JSON and was left out: lost, unless it is noise."""
     if is_noise(text):
@@ -57,6 +70,41 @@ def is_utf8(text: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+CONTROLS = bytes([byte for byte in range(32) if byte not in b"\r\n"])
+"""No stream of clean JSON holds one, line ends aside; tabs may stand between tokens."""
+_value = msgspec.json.Decoder()
+
+
+def has_controls(text: bytes) -> bool:
+    return len(text.translate(None, CONTROLS)) != len(text)
+
+
+def is_sound(text: bytes) -> bool:
+    """Whether the typed decoders may read the JSON. They pass over keys that they do not know without looking at them, so bytes
+    that are no UTF-8 and control characters are found here (assembly:lost-piece)."""
+    if not is_utf8(text):
+        return False
+    if not has_controls(text) and b"\n" not in text:
+        return True
+    try:
+        _value.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False
+    return True
+
+
+def check_sound(text: bytes) -> None:
+    """Raises one of UNREADABLE where `is_sound` is false."""
+    if not is_sound(text):
+        raise msgspec.DecodeError("no clean JSON")
+
+
+DAMAGES = {
+    "invalid_utf8": "invalid UTF-8 became replacement characters",
+    "control_character": "it has a control character, so it is no JSON",
+}
 
 
 def decode_text(text: bytes) -> tuple[str, bool]:

@@ -345,7 +345,7 @@ class SseParser:
                 return None
         if not any(mark in line for mark in JSON_MARKS):
             return None  # a comment, an unknown field, or a bare word
-        is_glued = b"data: {" in line or b"data:{" in line
+        is_glued = b"data: {" in line or b"data:{" in line or (b'{"' in line and line[1:].lstrip()[:1] != b"{")
         if line.startswith(_OTHER_FIELDS) and not is_glued and not (was_bare and line.startswith(b":")):
             return None
         if line.startswith(b"error: {") and not self._data:  # llama.cpp writes errors so

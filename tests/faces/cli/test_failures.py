@@ -153,7 +153,7 @@ def test_invalid_utf8_inside_a_text_is_repaired_and_told(cli: Cli, lab: Lab, fam
     """The rest of the answer is given, but it is not complete: bytes of it are lost. The repair is on the screen."""
     ran = cli("run", "hi", *at(lab, "fault-invalid-utf8", family=family))
     assert ran.code == 3 and "\ufffd" in ran.out and "answered from incomplete data" in ran.err
-    assert ran.err.startswith("repaired ")
+    assert "repaired " in ran.err
 
 
 def test_a_wrong_key_is_a_401_in_one_line(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

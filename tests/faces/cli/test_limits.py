@@ -142,7 +142,7 @@ def test_a_window_that_only_the_session_knows_is_kept(folder: Path) -> None:
     assert found("ollama:qwen3") == ModelLimits(context_window_tokens=8)
 
 
-OF_THE_TURN_ITSELF = frozenset({"max_steps", "max_output_tokens"})
+OF_THE_TURN_ITSELF = frozenset({"max_steps", "max_output_tokens", "max_subagents", "max_subagent_requests"})
 
 
 @pytest.mark.parametrize("key", sorted(CAPS - OF_THE_TURN_ITSELF))

@@ -52,7 +52,18 @@ from turnwise.wire.anthropic_messages.usage import UsageTally
 from turnwise.wire.anthropic_messages.words import read_finish
 from turnwise.wire.faults import too_large
 from turnwise.wire.finish_words import says_nothing, unsaid_finish
-from turnwise.wire.healing import decode_text, is_noise, left_out, printable, read_values
+from turnwise.wire.healing import (
+    DAMAGES,
+    PINGS,
+    check_sound,
+    decode_text,
+    has_controls,
+    is_noise,
+    is_torn_ping,
+    left_out,
+    printable,
+    read_values,
+)
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
@@ -101,7 +112,7 @@ class MessagesStreamDecoder:
         self._is_over = False  # `message_stop` came
         self._seen = False  # an event has been read
         self._flows = False  # ... and the message has not stopped
-        self._is_ascii = True  # all bytes so far: then they are UTF-8 too
+        self._is_plain = True  # all bytes so far are ASCII, and none is a control character
         self._head: list[bytes] = []  # what came before the first event, in case there is none
         self._head_bytes = 0
         self._begin()
@@ -125,8 +136,8 @@ class MessagesStreamDecoder:
         if not self._seen and self._head_bytes <= self._limits.line_bytes:
             self._head.append(chunk)
             self._head_bytes += len(chunk)
-        if self._is_ascii and not chunk.isascii():
-            self._is_ascii = False
+        if self._is_plain and (not chunk.isascii() or has_controls(chunk)):
+            self._is_plain = False
         frames: list[Frame] = []
         try:
             runs = self._parser.feed_runs(chunk)
@@ -142,8 +153,8 @@ class MessagesStreamDecoder:
         decode = decode_event
         for value in values:
             try:
-                if not self._is_ascii:
-                    value.decode()  # keys and what stays JSON text are not looked at by the JSON decoder
+                if not self._is_plain:
+                    check_sound(value)
                 event = decode(value)
                 delta = event.delta
                 if event.type == "content_block_delta" and delta is not None and self._flows:  # nearly all of a stream
@@ -174,8 +185,8 @@ class MessagesStreamDecoder:
             if decode is None or first.index is None or block is None:
                 return False
             together = each_alone(values)
-            if not self._is_ascii:
-                together.decode()
+            if not self._is_plain:
+                check_sound(together)
             events = decode(together)
         except UNREADABLE:
             return False
@@ -312,6 +323,7 @@ class MessagesStreamDecoder:
     def _delta(self, event: Event, frames: list[Frame]) -> None:
         delta = event.delta
         if delta is None:
+            frames.append(_lost("unreadable_event", "content_block_delta", "it brings no piece"))
             return
         index = self._last_index if event.index is None else event.index
         kind = delta.type or _kind_of(delta)
@@ -385,6 +397,11 @@ class MessagesStreamDecoder:
             return
         if index in self._names or index in self._ended:  # some gateways number every block 0, or send no index
             frames.append(_mended("index_reused", f"block {index}", "a second block on this index taken as a new one"))
+        # A call whose place is taken before its first piece and its end: the pieces that come may be either one's.
+        opened = self._open.get(index)
+        was_waiting = opened is not None and not opened.is_item and opened.held == ""
+        mixed = _lost("index_reused", f"block {index}", "a second block began in the place of an open call")
+        frames += [mixed] if was_waiting else []
         if index in self._names:
             self._stop_block(index, frames)
         block = self._name(index)
@@ -408,6 +425,7 @@ class MessagesStreamDecoder:
                 _tell_rest(fields, TOOL_USE_KEYS, block, frames)
                 if name is None:
                     frames.append(_lost("unreadable_event", f"block {index}", "a call without a name"))
+                frames += [mixed] if was_waiting else []
             case _:
                 held = {key: raw.copy() for key, raw in fields.items()}
                 opened = self._open[index] = _Open(held, block=block, is_item=True)
@@ -483,12 +501,19 @@ class MessagesStreamDecoder:
             frames.append(_mended("glued_json", where, f"{len(found)} objects in one event taken apart"))
         elif found and not is_replaced:
             frames.append(_mended("unreadable_json", where, "read with looser types"))
+        damage = ""
+        if is_replaced:
+            damage = "invalid_utf8"
+        elif has_controls(payload):
+            damage = "control_character"
         for fields in found:
-            self._read_loosely(fields, name, frames, is_replaced=is_replaced)
+            self._read_loosely(fields, name, frames, damage=damage)
         if (end < len(text) or not found) and not self._is_over:
-            self._leave_out(text[end:] or text, name, frames, is_json=end == len(text) and bool(values))
+            self._leave_out(
+                text if name in PINGS else text[end:] or text, name, frames, is_json=end == len(text) and bool(values)
+            )
 
-    def _read_loosely(self, fields: dict[str, object], name: str, frames: list[Frame], *, is_replaced: bool) -> None:
+    def _read_loosely(self, fields: dict[str, object], name: str, frames: list[Frame], *, damage: str) -> None:
         where = name or "event"
         loose = loosen(fields)
         try:
@@ -498,8 +523,8 @@ class MessagesStreamDecoder:
             return
         if loose.has_whole_input and isinstance(piece := frames[-1], ToolCallDelta):
             frames[-1] = msgspec.structs.replace(piece, whole=True)
-        if is_replaced and loose.type not in HARMLESS_EVENTS:
-            frames.append(_lost("invalid_utf8", where, "invalid UTF-8 became replacement characters"))
+        if damage and loose.type not in HARMLESS_EVENTS:
+            frames.append(_lost(damage, where, DAMAGES[damage]))
         if loose.skipped:
             names = ", ".join([f"`{field}`" for field in loose.skipped])
             frames.append(_lost("unreadable_event", where, f"no text can be read from {names}"))
@@ -510,12 +535,16 @@ class MessagesStreamDecoder:
         repair = Repair("unreadable_event", name or "event", f"left out an event that is no JSON: {printable(text)}")
         if name in CONTENT_EVENTS:
             frames.append(Lost(repair))
-        elif is_json or (name in HARMLESS_EVENTS and "\n" not in text):
+        elif is_json or (name in HARMLESS_EVENTS and "\n" not in text and _is_harmless(text, name=name)):
             frames.append(left_out(repair, ""))
             if name == "message_stop":
                 self._stop(frames)
         else:
             frames.append(left_out(repair, text))
+
+
+def _is_harmless(text: str, *, name: str) -> bool:
+    return name not in PINGS or is_torn_ping(text, name=name)
 
 
 def _grows(fields: Fields) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Lost, Mended, Repair
 from turnwise.wire.alike import Alike
 from turnwise.wire.faults import no_response, too_large
-from turnwise.wire.healing import decode_text, is_utf8, left_out, read_values
+from turnwise.wire.healing import decode_text, has_controls, is_sound, left_out, read_values
 from turnwise.wire.json_fields import UNREADABLE, is_error
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_chat.chunk_reader import ChunkReader, Rest, rest_of
@@ -50,7 +50,7 @@ class ChatStreamDecoder:
         "_events",
         "_head",
         "_hits",
-        "_is_ascii",
+        "_is_plain",
         "_limits",
         "_misses",
         "_parser",
@@ -74,7 +74,7 @@ class ChatStreamDecoder:
         self._hits = START  # chunks that were usual
         self._misses = 0
         self._unreadable = 0
-        self._is_ascii = True  # all bytes so far: then they are UTF-8 too
+        self._is_plain = True  # all bytes so far are ASCII, and none is a control character
         self._recognised = False
 
     def feed(self, chunk: bytes) -> list[Frame]:
@@ -90,8 +90,8 @@ class ChatStreamDecoder:
                 return []
             self._dead = True
             return [Faulted(too_large(self._limits.response_bytes))]
-        if self._is_ascii and not chunk.isascii():
-            self._is_ascii = False
+        if self._is_plain and (not chunk.isascii() or has_controls(chunk)):
+            self._is_plain = False
         try:
             runs = self._parser.feed_runs(chunk)
         except LineTooLong as error:
@@ -134,7 +134,7 @@ class ChatStreamDecoder:
     def _read_body(self, body: bytes) -> list[Frame]:
         self._events += 1
         try:
-            chunk = decode_chunk(body if is_utf8(body) else NO_CHUNK)
+            chunk = decode_chunk(body if is_sound(body) else NO_CHUNK)
         except UNREADABLE as error:
             return self._mend(body, error)
         frames: list[Frame] = []
@@ -174,7 +174,7 @@ class ChatStreamDecoder:
                 at += 1
                 self._events += 1
                 # Keys, and what stays JSON text, are not looked at by the JSON decoder.
-                is_text = self._is_ascii or is_utf8(value)
+                is_text = self._is_plain or is_sound(value)
                 if (
                     is_text
                     and self._reader.goes_on
@@ -278,6 +278,8 @@ class ChatStreamDecoder:
         said = any(not isinstance(frame, Mended) for frame in frames)
         if is_replaced and values:
             frames.append(self._lose("invalid_utf8", where, "invalid UTF-8 became replacement characters"))
+        elif has_controls(line) and values and not is_sound(line):
+            frames.append(self._lose("control_character", where, "it has a control character, so it is no JSON"))
         if skipped:
             frames.append(self._lose("content_skipped", where, f"no text and no call can be read from {skipped}"))
         elif isinstance(error, msgspec.ValidationError) and said and not READ_ANYWAY.search(str(error)):

@@ -5,7 +5,16 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from turnwise.wire.healing import decode_text, has_lone_surrogate, printable, read_values, write_value
+from turnwise.wire.healing import (
+    check_sound,
+    decode_text,
+    has_controls,
+    has_lone_surrogate,
+    is_sound,
+    printable,
+    read_values,
+    write_value,
+)
 
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # of a character that takes two escapes
 _value = msgspec.json.Decoder()
@@ -33,8 +42,7 @@ class Healed(NamedTuple):
 
 def check_text(value: bytes) -> None:
     """Raises one of UNREADABLE if a text in the JSON is broken: raw fields are not looked at by the decoder."""
-    if not value.isascii():
-        value.decode()
+    check_sound(value)
     if _HALF.search(value):
         _value.decode(value)
 
@@ -47,6 +55,9 @@ def heal(text: bytes) -> Healed:
     is_halved = any(has_lone_surrogate(value) for value in found)
     if is_halved:
         done.append("halves of a character replaced by U+FFFD")
+    has_control = has_controls(text) and not is_sound(text)
+    if has_control:
+        done.append("a control character, so it is no JSON")
     if end < len(decoded):
         done.append(f"not JSON from character {end} on, left out: {printable(decoded[end:])}")
     if len(found) > 1:
@@ -57,6 +68,6 @@ def heal(text: bytes) -> Healed:
         objects=tuple([write_value(value) for value in found]),
         what="; ".join(done) or "JSON that is not strict read leniently",
         is_foreign=is_foreign,
-        is_replaced=is_foreign or is_halved,
+        is_replaced=is_foreign or is_halved or has_control,
         is_left_out=not found or end < len(decoded),
     )

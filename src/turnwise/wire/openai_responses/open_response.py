@@ -181,7 +181,9 @@ class OpenResponse:
     def _take_loose_delta(self, fields: Fields, kind: str, frames: list[Frame]) -> None:
         """A piece that the fast path did not read: its `output_index` is missing, or odd."""
         text = text_at(fields, "delta")
-        if text is not None:
+        if text is None:
+            self.lose(Repair("event_left_out", kind, "it brings no piece"), frames)
+        else:
             self._take_piece(_delta_of(fields, kind, text=text), frames)
 
     # ---- wholes

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Mended, Repair, ToolCallDelta
 from turnwise.wire.faults import no_response, too_large
-from turnwise.wire.healing import is_utf8, skipped
+from turnwise.wire.healing import PINGS, has_controls, is_sound, is_torn_ping, skipped
 from turnwise.wire.json_fields import UNREADABLE, Fields, each_alone, read_fields
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_responses.body import read_body
@@ -63,6 +63,7 @@ class ResponsesStreamDecoder:
         self._previous = b""  # the value of the event before
         self._usual: Usual | None = None
         self._profile = profile
+        self._is_plain = True  # all bytes so far are ASCII, and none is a control character
 
     # ---- bytes -> events
 
@@ -77,6 +78,8 @@ class ResponsesStreamDecoder:
             if self._head_bytes > self._limits.response_bytes:
                 return self._give_up(too_large(self._limits.response_bytes))
         frames: list[Frame] = []
+        if self._is_plain and (not chunk.isascii() or has_controls(chunk)):
+            self._is_plain = False
         try:
             for run in self._parser.feed_runs(chunk):
                 self._read_run(run.values, run.name, frames)
@@ -143,7 +146,7 @@ class ResponsesStreamDecoder:
             pieces = DECODERS[usual.delta.type].several(together)
         except UNREADABLE:
             return False
-        if not (together.isascii() or is_utf8(together)):  # the decoder passes over what is broken in other fields
+        if not (self._is_plain or is_sound(together)):  # the decoder passes over what is broken in other fields
             return False
         like, named, number = usual.frame, usual.named, self._numbering.next
         index, content_index, id = usual.delta.output_index, usual.delta.content_index, usual.delta.item_id
@@ -194,7 +197,7 @@ class ResponsesStreamDecoder:
             and piece.content_index == delta.content_index
             and (number is None or piece.sequence_number == number)
             and (piece.item_id == delta.item_id or self._response.items.announced.get(piece.item_id) is usual.named)
-            and (value.isascii() or is_utf8(value))
+            and (self._is_plain or is_sound(value))
         ):
             return False
         if number is not None:
@@ -211,7 +214,7 @@ class ResponsesStreamDecoder:
             self._read(value, name, frames)
             return
         try:
-            delta = decode_delta(value) if is_utf8(value) else None
+            delta = decode_delta(value) if self._is_plain or is_sound(value) else None
         except UNREADABLE:
             delta = None  # a field of another type, or no clean JSON
         if delta is not None and delta.type in DELTAS and delta.output_index >= 0:
@@ -309,6 +312,7 @@ class ResponsesStreamDecoder:
         found = _TYPE_FIRST.match(value)
         kind = name or (found[1].decode() if found else "")
         is_idle = kind in _IDLE and not any(mark in value for mark in _OF_PIECES)
+        is_idle = is_idle and (kind not in PINGS or is_torn_ping(value, name=kind))
         if kind == CREATED and self._response.started is not None:
             is_idle = False  # another response may have begun
         if kind not in CONTENT and (is_idle or skipped("", value)):
@@ -321,4 +325,4 @@ class ResponsesStreamDecoder:
 
 def _may_be_piece(kind: str) -> bool:
     """Whether an event of this type may hold a piece. Nobody knows it of a type that is damaged itself."""
-    return not kind or REPLACED in kind or kind in CONTENT
+    return not kind or REPLACED in kind or kind in CONTENT or not kind.isprintable()
