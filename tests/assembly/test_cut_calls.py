@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.assembly.response import MAX_RELEASES, Assembler
+from turnwise.assembly.response import Assembler
+from turnwise.assembly.showing import MAX_RELEASES
 from turnwise.vocab import (
     ArgumentsState,
     BlockEnded,

@@ -13,6 +13,7 @@ from typing import cast
 
 import msgspec
 
+from turnwise.assembly.heal import byte_length
 from turnwise.assembly.json_text import Complete, Invalid, JsonScanner, Truncated, classify
 from turnwise.vocab import ArgumentsState
 
@@ -436,11 +437,6 @@ def says_nothing(text: str) -> bool:
 
 def _is_empty_object(text: str) -> bool:
     return '"' not in text and _EMPTY_OBJECT.fullmatch(text) is not None
-
-
-def byte_length(text: str) -> int:
-    """Bytes of the text in UTF-8."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def same_value(one: str, other: str) -> bool:

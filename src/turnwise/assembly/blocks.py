@@ -61,10 +61,10 @@ class Block:
 
     def take_final(self, part: Part) -> bool:
         """Take the provider's own form; returns whether it differs from what the pieces said."""
-        had = "".join(self.pieces)
+        had = self._joined()
         self.final = part
         self.kind = Kind.of(part)
-        self.pieces.clear()
+        self.pieces = []
         match part:
             case Text(citations=citations):
                 self.citations = list(citations) or self.citations
@@ -82,6 +82,12 @@ class Block:
         self.final = part
         self._take_opaque(part.opaque)
 
+    def _joined(self) -> str:
+        """The pieces as one, which is kept in their place: else a long text would be there twice."""
+        if len(self.pieces) != 1:
+            self.pieces = ["".join(self.pieces)]
+        return self.pieces[0]
+
     def _take_opaque(self, opaque: Opaque | None) -> None:
         if opaque is not None:
             self.opaques = [opaque]
@@ -93,7 +99,7 @@ class Block:
     def part(self) -> Part | None:
         """The whole part; None where nothing came that is worth keeping."""
         final = self.final
-        text = final.text if isinstance(final, Text | Reasoning | Refusal) else "".join(self.pieces)
+        text = final.text if isinstance(final, Text | Reasoning | Refusal) else self._joined()
         opaque = self.opaque()
         match self.kind:
             case Kind.WHOLE | Kind.CALL:

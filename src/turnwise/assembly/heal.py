@@ -4,7 +4,12 @@ A repair is data, not a log line: `kind` from KINDS, `where` names the call or p
 Decoders record theirs with `Mended` frames; those kinds stand with their families.
 """
 
+import re
+
 from turnwise.vocab import Repair
+
+SLICE_CHARACTERS = 64 * 1024  # of a long text that are encoded at once
+_WIDE = re.compile("[\U00010000-\U0010ffff]")
 
 KINDS: dict[str, str] = {
     "id_missing": "a call came without an id and got a generated one",
@@ -25,6 +30,7 @@ KINDS: dict[str, str] = {
     "half_surrogates": "halves of a character that came apart were joined or replaced",
     "final_item_wins": "the provider's final form of a part differed from its pieces and was taken",
     "after_final": "a piece that came after the final form of its part was dropped",
+    "citations_left_out": "of more citations than any answer has, the first ones were kept",
     "started_again": "a second beginning discarded what had come before",
     "finish_hides_cut": "a call was cut although the finish reason did not say so",
     "finish_hides_limit": "the output limit was reached although the finish reason did not say so",
@@ -52,20 +58,34 @@ def join_halves(text: str, *, pending: str) -> tuple[str, str]:
 
 def whole_characters(text: str) -> str:
     """The text, the very same where nothing is wrong with it; surrogate halves are joined or replaced."""
-    if text.isascii():
+    if text.isascii() or _utf8_length(text) is not None:
         return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def size_if_whole(text: str) -> int | None:
     """Bytes of the text in UTF-8; None where halves of characters are in it."""
-    if text.isascii():
-        return len(text)
+    return len(text) if text.isascii() else _utf8_length(text)
+
+
+def _utf8_length(text: str) -> int | None:
+    """Counted in slices: Python takes four bytes for each character of some texts, and as much again to encode them."""
     try:
-        return len(text.encode())
+        if len(text) <= SLICE_CHARACTERS:
+            return len(text.encode())
+        return sum([len(text[at : at + SLICE_CHARACTERS].encode()) for at in range(0, len(text), SLICE_CHARACTERS)])
     except UnicodeEncodeError:
         return None
+
+
+def byte_length(text: str) -> int:
+    """Bytes of the text in UTF-8, halves of characters included."""
+    if text.isascii():
+        return len(text)
+    size = _utf8_length(text)
+    return len(text.encode("utf-8", "surrogatepass")) if size is None else size
+
+
+def is_wide(text: str) -> bool:
+    """Whether Python keeps the text with four bytes for each character: one outside of the basic plane is enough."""
+    return _WIDE.search(text) is not None

@@ -10,13 +10,14 @@ from typing import ClassVar
 
 import msgspec
 
-from turnwise.assembly.argument_text import byte_length, says_nothing
+from turnwise.assembly.argument_text import says_nothing
 from turnwise.assembly.blocks import Block, Kind, size_of
 from turnwise.assembly.ends import ENDED_BY_ITSELF, GRAVITY, is_closed
-from turnwise.assembly.heal import join_halves, repair, size_if_whole, whole_characters
+from turnwise.assembly.heal import byte_length, is_wide, join_halves, repair, size_if_whole, whole_characters
 from turnwise.assembly.judging import CallJudge
 from turnwise.assembly.losses import Losses
 from turnwise.assembly.repeats import repeated_calls
+from turnwise.assembly.showing import Showing
 from turnwise.assembly.tool_calls import CallTable, OpenCall, all_repairs, usual_texts
 from turnwise.vocab import (
     ArgumentsState,
@@ -34,6 +35,7 @@ from turnwise.vocab import (
     Message,
     Part,
     PartDone,
+    Reasoning,
     ReasoningDelta,
     Refusal,
     RefusalDelta,
@@ -51,11 +53,11 @@ from turnwise.vocab import (
 
 MiB = 1024 * 1024
 MAX_PARTS = 4096  # blocks of one response; real ones show a few dozen
+MAX_CITATIONS = 4096  # of one response; one may have ten bytes on the wire, and takes us some hundred
 MAX_REPAIRS = 100  # of one response; what a reader can take in, and no more memory for a stream of broken chunks
 MORE_REPAIRS = Repair("more_repairs", "response", f"and more: only the first {MAX_REPAIRS} are told")
 FEW = 8  # frames of several kinds among which it does not pay to look for runs
 MAX_OPENERS = 4  # frames of a run that are taken alone at most, before the rest is taken together
-MAX_RELEASES = 16  # times that one call is looked at for those who watch; real streams end a call once or twice
 
 TEXT_KINDS: dict[type[Frame], Kind] = {
     TextDelta: Kind.TEXT,
@@ -89,6 +91,7 @@ class Assembler:
         self._id_prefix = id_prefix
         self._call_bytes = call_bytes
         self._response_bytes = response_bytes
+        self._wide = False  # a text was seen that takes four bytes for each character
         self._repairs: dict[Repair, None] = {}
         self._started = False
         self._fault: Fault | None = None
@@ -97,7 +100,6 @@ class Assembler:
     def _clear(self) -> None:
         self._blocks: dict[str, Block] = {}
         self._table = CallTable(tool_names=self._tool_names, taken_ids=self._taken_ids, id_prefix=self._id_prefix)
-        self._waiting: list[OpenCall] = []  # begun, but not yet shown to those who watch
         self._call: OpenCall | None = None  # the call that the last unplaced delta went to ...
         self._call_block: Block | None = None
         self._call_index: int | None = None  # ... and the index that it stood on
@@ -107,6 +109,7 @@ class Assembler:
             str, OpenCall
         ] = {}  # ... those written to since those who watch were shown how they stand
         self._size = 0
+        self._cited = 0  # citations that came by themselves
         self._id: str | None = None
         self._model: str | None = None
         self._usage: Usage | None = None
@@ -115,6 +118,7 @@ class Assembler:
         self._full = False
         self._losses = Losses()
         self._judge = CallJudge(self._table, losses=self._losses)
+        self._showing = Showing(self._table, judge=self._judge)
 
     def receive(self, frame: Frame) -> Sequence[Frame]:
         """Take one frame; return the healed frames for whoever watches. Every ToolCallDelta among them has its `block`."""
@@ -151,6 +155,7 @@ class Assembler:
         reason, suspects, judge = self._reason(), self._suspects(), self._judge
         judged = judge.settle_all(self._blocks.values(), reason=reason, suspects=suspects)
         repeated = repeated_calls(judged)
+        self._table.drop(repeated)
         parts: list[Part] = []
         hiding: list[str] = []
         for block in self._blocks.values():
@@ -158,9 +163,7 @@ class Assembler:
             if call is None:
                 if (part := block.part()) is not None:
                     parts.append(part)
-            elif call in repeated:
-                self._table.drop(call)
-            else:
+            elif call not in repeated:
                 judge.record(call, judged[call], reason=reason, suspect=block in suspects)
                 if (whole := judge.whole(block, call, judged[call])) is not None:
                     parts.append(whole)
@@ -198,12 +201,15 @@ class Assembler:
         block = self._blocks.get(frame.block)
         if block is None or block.kind is not kind:
             block = self._open(frame.block, kind)
-        if block is None or not self._grow(byte_length(text)):
+        is_plain = text.isascii()
+        if not is_plain:
+            self._see_width(text)
+        if block is None or not self._grow(len(text) if is_plain else byte_length(text)):
             return self._overflow()
         if block.final is not None:
             self._note("after_final", block.key)
             return ()
-        if block.half or not text.isascii():
+        if block.half or not is_plain:
             whole = self._join_halves(block, text)
             if whole is not text:
                 block.pieces.append(whole)
@@ -220,6 +226,8 @@ class Assembler:
         texts = [frame.text for frame in frames if frame.block == key]
         text = "".join(texts)
         size = size_if_whole(text)
+        if size != len(text):
+            self._see_width(text)
         if len(texts) != len(frames) or size is None or not self._has_room(size):
             return None
         self._size += size
@@ -268,7 +276,10 @@ class Assembler:
         texts = usual_texts(frames, id=call.wire_id if key is None else None)
         if texts is None or (key is None and index != self._call_index):
             return None
-        size = size_if_whole("".join(texts))
+        text = "".join(texts)
+        size = size_if_whole(text)
+        if size != len(text):
+            self._see_width(text)
         if size is None or not self._has_room(size) or call.text.size + size > self._call_bytes:
             return None
         if block is not self._touched:
@@ -313,11 +324,12 @@ class Assembler:
             block.opaques.append(frame.opaque)
         if frame.whole:
             before = call.text.size
+            self._see_width(frame.arguments or "")
             shown = call.text.add_whole(whole_characters(frame.arguments or "{}"))
             fits = self._grow(call.text.size - before)
             if call.text.size > self._call_bytes or not fits:
                 return self._overflow(call if fits else None)
-            return self._show(call, shown, whole=True)
+            return self._showing.pieces(call, shown, whole=True)
         return self._argue(call, frame)
 
     def _argue(self, call: OpenCall, frame: ToolCallDelta) -> Sequence[Frame]:
@@ -326,6 +338,7 @@ class Assembler:
             return ()
         arguments = frame.arguments or ""
         if call.half or not arguments.isascii():
+            self._see_width(arguments)
             arguments = self._join_halves(call, arguments)
         text = call.text
         before = text.size
@@ -335,7 +348,7 @@ class Assembler:
         if size > self._call_bytes or self._size > self._response_bytes:
             return self._overflow(call if size > self._call_bytes else None)
         if not call.announced:
-            return self._show(call, shown)
+            return self._showing.pieces(call, shown)
         if not shown:
             return ()
         if frame.block is not None and shown is frame.arguments and not frame.id and not frame.name:
@@ -350,6 +363,8 @@ class Assembler:
         if block is None:
             kind = Kind.of(part)
             block = self._open_call(frame.block, index=None) if kind is Kind.CALL else self._open(frame.block, kind)
+        if isinstance(part, Text | Reasoning | Refusal | ToolCall):
+            self._see_width(part.arguments if isinstance(part, ToolCall) else part.text)
         if block is None or not self._grow(size_of(part)):
             return self._overflow()
         if isinstance(part, ToolCall):
@@ -382,17 +397,8 @@ class Assembler:
         block.take_final_call(part)
         if says_all:
             self._losses.say_again(block.key)
-        if call.twin is not None and not call.announced:
-            return ()
-        call.announced = True
-        if call in self._waiting:
-            self._waiting.remove(call)
         judged = self._judge.settle(block, call, reason=FinishReason.STOP, suspect=False)
-        settled = self._judge.whole(block, call, judged)
-        if settled is None:
-            return ()
-        call.shown = settled
-        return (PartDone(block.key, settled),)
+        return self._showing.final(call, self._judge.whole(block, call, judged))
 
     def _block_data(self, frame: BlockData) -> Sequence[Frame]:
         block = self._blocks.get(frame.block) or self._open(frame.block, Kind.UNKNOWN)
@@ -405,6 +411,10 @@ class Assembler:
         block = self._blocks.get(frame.block) or self._open(frame.block, Kind.TEXT)
         if block is None or not self._grow(len(frame.citation.raw) + len(frame.citation.cited_text or "")):
             return self._overflow()
+        self._cited += 1
+        if self._cited > MAX_CITATIONS:
+            self._note("citations_left_out", "response")
+            return ()
         block.citations.append(frame.citation)
         return (frame,)
 
@@ -417,7 +427,7 @@ class Assembler:
             return (frame,)
         self._unreleased.pop(block.key, None)
         self._touched = None
-        return (*self._release(block, block.call, reason=FinishReason.STOP, suspect=False), frame)
+        return (*self._showing.release(block, block.call, reason=FinishReason.STOP, suspect=False), frame)
 
     # -- the response ------------------------------------------------------------------------------------------------
 
@@ -526,7 +536,7 @@ class Assembler:
         block.kind = Kind.CALL
         block.call = call
         self._losses.begin_call(block.key)
-        self._waiting.append(call)
+        self._showing.begin(call)
         return call
 
     def _free_key(self) -> str:
@@ -535,54 +545,6 @@ class Assembler:
             number += 1
         return f"call:{number}"
 
-    def _show(self, call: OpenCall, arguments: str, *, whole: bool = False) -> Sequence[Frame]:
-        """The delta for those who watch; a call is first shown once its name is sure."""
-        if call.announced:
-            return (ToolCallDelta(block=call.block, arguments=arguments, whole=whole),) if arguments else ()
-        if call.twin is not None or (not arguments and not self._table.name_is_settled(call)):
-            return self._announce_older(call)
-        return (*self._announce_older(call), self._announce(call, arguments, whole=whole))
-
-    def _announce_older(self, call: OpenCall) -> Sequence[Frame]:
-        """Calls are shown in the order in which they began."""
-        if not self._waiting or self._waiting[0] is call:
-            return ()
-        older = self._waiting[: self._waiting.index(call)]
-        return [
-            self._announce(waiting, "")
-            for waiting in older
-            if waiting.twin is None and (waiting.name or waiting.text.begun)
-        ]
-
-    def _show_twins(self, reason: FinishReason) -> list[Frame]:
-        """A call that bears the id of another is shown at the end: if it is the same call again, not at all."""
-        twins = [call for call in self._waiting if call.twin is not None]
-        if not twins:
-            return []
-        judged = self._judge.settle_all(self._blocks.values(), reason=reason, suspects=self._suspects())
-        repeated = repeated_calls(judged)
-        frames: list[Frame] = []
-        for call in twins:
-            if call not in repeated and (whole := self._judge.whole(self._blocks[call.block], call, judged[call])):
-                call.text.release()
-                frames += [self._announce(call, ""), PartDone(call.block, whole)]
-                call.shown = whole
-        return frames
-
-    def _announce(self, call: OpenCall, arguments: str, *, whole: bool = False) -> ToolCallDelta:
-        call.announced = True
-        self._waiting.remove(call)
-        call.shown = (self._table.settle_id(call), call.name)
-        return ToolCallDelta(
-            block=call.block,
-            index=call.index,
-            id=call.id,
-            name=call.name,
-            arguments=arguments,
-            whole=whole,
-            free_form=call.free_form,
-        )
-
     def _touch(self, block: Block, call: OpenCall) -> None:
         """The call is being written to."""
         self._written = self._touched = block
@@ -590,37 +552,14 @@ class Assembler:
 
     def _release_all(self) -> list[Frame]:
         """Show how the calls stand that were written to since this was done last."""
-        reason = self._reason()
-        suspects = self._suspects()
+        reason, suspects = self._reason(), self._suspects()
         frames: list[Frame] = []
         for key, call in self._unreleased.items():
             block = self._blocks[key]
-            frames += self._release(block, call, reason=reason, suspect=block in suspects)
+            frames += self._showing.release(block, call, reason=reason, suspect=block in suspects)
         self._unreleased = {}
         self._touched = None
-        return [*frames, *self._show_twins(reason)]
-
-    def _release(self, block: Block, call: OpenCall, *, reason: FinishReason, suspect: bool) -> list[Frame]:
-        """Show what was held back of the call, and its true form where it was shown otherwise. Nothing is decided here:
-        pieces and a graver reason may still come."""
-        call.releases += 1
-        if call.releases > MAX_RELEASES or (call.twin is not None and not call.announced):
-            return []
-        frames: list[Frame] = []
-        held = call.text.release()
-        if not call.announced and (call.name or call.text.begun):
-            frames += [*self._announce_older(call), self._announce(call, held)]
-        elif held and call.announced:
-            frames.append(ToolCallDelta(block=call.block, arguments=held))
-        judged = self._judge.settle(block, call, reason=reason, suspect=suspect)
-        settled = self._judge.whole(block, call, judged)
-        if settled is None or settled == call.shown:
-            return frames
-        as_shown = call.text.joined() in (settled.arguments, "")
-        if call.text.diverged or not as_shown or call.shown != (call.id, call.name):
-            call.shown = settled
-            frames.append(PartDone(call.block, settled))
-        return frames
+        return frames + self._showing.release_twins(self._blocks, reason=reason, suspects=suspects)
 
     def _note(self, kind: str, where: str, *, what: str = "") -> None:
         found = repair(kind, where=where, what=what)
@@ -636,6 +575,13 @@ class Assembler:
         """Count bytes; false once the response is past its limit."""
         self._size += size
         return not self._full and self._size <= self._response_bytes
+
+    def _see_width(self, text: str) -> None:
+        """One character outside of the basic plane makes Python keep all of a text with four bytes for each: then half as
+        many bytes are kept, so that no response takes more than three times its limit."""
+        if not self._wide and is_wide(text):
+            self._wide = True
+            self._response_bytes //= 2
 
     def _has_room(self, size: int) -> bool:
         return not self._full and self._size + size <= self._response_bytes

@@ -5,7 +5,7 @@ for each thing that a delta may bring. The offered tool names are given to it: t
 repeats, continues or begins. Nothing here reads a clock or guesses by position in time beyond 'the newest' and 'the last'.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import Enum, auto
 
 from turnwise.assembly.argument_text import SPACE, ArgumentText
@@ -177,11 +177,16 @@ class CallTable:
         """Note a repair, once for each call."""
         self.repairs.setdefault((kind, call.block), repair(kind, where=call.block, what=what))
 
-    def drop(self, call: OpenCall) -> None:
-        """The call only said again what another one says: nothing else is told about it."""
-        call.text.repairs.clear()
-        self.repairs = {key: found for key, found in self.repairs.items() if key[1] != call.block}
-        self.record("same_call_twice", call)
+    def drop(self, repeated: Collection[OpenCall]) -> None:
+        """These calls only said again what others say: nothing else is told about them."""
+        if not repeated:
+            return
+        blocks = {call.block for call in repeated}
+        self.repairs = {key: found for key, found in self.repairs.items() if key[1] not in blocks}
+        for call in self.calls:
+            if call in repeated:
+                call.text.repairs.clear()
+                self.record("same_call_twice", call)
 
     def is_doubtful(self, call: OpenCall) -> bool:
         """Whether its arguments may be another call's: indexes had to be counted, yet do not count as we do."""

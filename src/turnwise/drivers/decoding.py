@@ -32,7 +32,7 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.family import Family
-from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+from turnwise.wire.limits import DEFAULT_LIMITS, Limits, is_wide
 from turnwise.wire.profiles import Profile
 
 _ENDS = frozenset([Finished, Mended, Faulted])
@@ -180,12 +180,26 @@ def read_body(
 ) -> tuple[Response, list[Frame]]:
     """Decode one non-streamed body: the response, and the healed frames for whoever watches."""
     assembler = _assembler(limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix)
-    if len(body) > limits.response_bytes:
-        frames: list[Frame] = [_too_large(limits.response_bytes)]
+    if len(body) > (most_bytes := _most_bytes(body, limits=limits)):
+        frames: list[Frame] = [_too_large(most_bytes)]
     else:
         frames = family.decode_body(body, profile, limits)
     healed = assembler.receive_all(frames)
     return assembler.finish(), healed
+
+
+def _most_bytes(body: bytes, *, limits: Limits) -> int:
+    """How long such a body may be, so that it takes three times the limit at most while it is decoded.
+
+    It takes itself and the text. Python decodes UTF-8 into a text of one byte for each byte first, which it makes a text of two
+    or four when it meets a character that needs these.
+    """
+    most = limits.response_bytes
+    if len(body) <= most // 2:
+        return most
+    if is_wide(body):
+        return most // 2
+    return most if body.isascii() else most * 3 // 4
 
 
 def _assembler(limits: Limits, *, tool_names: frozenset[str], taken_ids: frozenset[str], id_prefix: str) -> Assembler:

@@ -118,6 +118,7 @@ class Exchange:
         self._refusal: HttpReply | None = None  # an answer that is an error
         self._error: list[bytes] = []  # its body so far
         self._body: list[bytes] = []  # of an answer that is no stream
+        self._body_bytes = 0
         self._streamed_bytes = 0
         self._arrived: Response | None = None
         self.first_event_s: float | None = None  # when a stream's first event had come (UTC, seconds since 1970)
@@ -125,7 +126,7 @@ class Exchange:
     @property
     def received_bytes(self) -> int:
         """Of the body, whatever it was: what was read, not what was still on its way."""
-        return self._streamed_bytes + sum(map(len, self._body)) + sum(map(len, self._error))
+        return self._streamed_bytes + self._body_bytes + sum(map(len, self._body)) + sum(map(len, self._error))
 
     async def run(self, request: HttpRequest) -> ResponseReceived | RequestFailed:
         """A `ResponseReceived` may hold a fault that the provider reported after some content; a connection that broke or
@@ -180,6 +181,8 @@ class Exchange:
             self._body.append(start)
             await self._collect_body(chunks, into=self._body, limit_bytes=limit_bytes)
             body = b"".join(self._body)[:limit_bytes]
+            self._body_bytes = sum(map(len, self._body))
+            self._body.clear()  # a long one is not held twice while it is decoded
             response, frames = read_body(
                 body,
                 family=self._endpoint.family,

@@ -1,5 +1,7 @@
 """How much of what a stranger sends we are ready to hold."""
 
+import re
+
 import msgspec
 
 MiB = 1024 * 1024
@@ -21,3 +23,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_LIMITS = Limits()
+
+MAX_CITATIONS = 5000
+"""Of one response; assembly keeps 4,096 and tells if there were more. One may have ten bytes and takes us some hundred."""
+
+_WIDE = re.compile(rb"[\xf0-\xf4]|\\u[dD][89abAB]")
+
+
+def is_wide(json: bytes) -> bool:
+    """Whether a character in it lies outside of the basic plane. Python takes four bytes for each character of a text with
+    one, so such a text may take four times its bytes."""
+    return _WIDE.search(json) is not None

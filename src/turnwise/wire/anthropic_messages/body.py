@@ -23,7 +23,7 @@ from turnwise.wire.anthropic_messages.words import read_finish
 from turnwise.wire.family import BadRequest
 from turnwise.wire.faults import no_response
 from turnwise.wire.finish_words import unsaid_finish
-from turnwise.wire.healing import decode_text
+from turnwise.wire.healing import is_utf8
 from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields, read_items, string_of, write_object
 
 
@@ -33,9 +33,9 @@ def body_frames(body: bytes, *, expected: str) -> list[Frame]:
     if not body.strip():
         return [fault]
     frames: list[Frame] = []
-    text, is_replaced = decode_text(body)
+    is_replaced = not is_utf8(body)
     try:
-        fields = read_fields(text)
+        fields = read_fields(body.decode("utf-8", "replace") if is_replaced else body)
     except UNREADABLE:
         return [fault]
     if string_of(fields, "type") == "error" or ("error" in fields and "content" not in fields):

@@ -59,11 +59,12 @@ from turnwise.wire.gemini.parts import ABOUT_PART, read_item, signature
 from turnwise.wire.gemini.repeats import Repeats
 from turnwise.wire.gemini.usage import UsageReader
 from turnwise.wire.gemini.words import FINISH_REASONS, finish_of
-from turnwise.wire.json_fields import NOTHING, UNREADABLE, compact, is_error, text_of_raw, write_object
-from turnwise.wire.limits import Limits
+from turnwise.wire.json_fields import NOTHING, UNREADABLE, compact, is_error, is_null, text_of_raw, write_object
+from turnwise.wire.limits import MAX_CITATIONS, Limits
 from turnwise.wire.sse import LineTooLong
 
 _decode_usual = USUAL.decode
+NO_ARGUMENTS = msgspec.Raw(b"{}")
 MISS_COST = 4  # a chunk that is not usual costs about what four usual ones save
 START = MISS_COST * 2  # chunks that count as usual from the first: looking for them has to pay
 LEARN_FROM = START + 4  # a response that is over after a few chunks is not worth learning how they are written
@@ -303,7 +304,7 @@ class ChunkReader:
             found = decode_citations(
                 candidate.grounding_metadata, candidate.citation_metadata, candidate.url_context_metadata
             )
-            self._citations.update(dict.fromkeys(found))
+            self._citations.update(dict.fromkeys(found[: MAX_CITATIONS - len(self._citations)]))
         word = None if candidate.finish_reason is None else str(candidate.finish_reason)
         if word is not None and not says_nothing(word):
             reason = finish_of(word, called=self._called)
@@ -387,7 +388,7 @@ class ChunkReader:
         running = self._call
         # A name begins a call, unless it comes with the id of the one that is running.
         if running is None or (call.name and not (call.id and call.id == running.id)):
-            if not call.name and not bytes(call.args) and not call.partial_args:
+            if not call.name and not call.args and not call.partial_args:
                 return  # the end of a call that has ended already
             if running is not None:
                 why = "a call begins, and the end of the one before did not come"
@@ -406,11 +407,11 @@ class ChunkReader:
         if not call.will_continue:
             # No `args` at all are none, unless they came in pieces.
             is_empty = running.is_new and not call.partial_args
-            args = bytes(call.args) if bytes(call.args) != b"null" else b""
-            self._end_call(running, frames, args=args or (b"{}" if is_empty else b""))
+            none = NO_ARGUMENTS if is_empty else NOTHING
+            self._end_call(running, frames, args=none if is_null(call.args) else call.args)
         running.is_new = False
 
-    def _end_call(self, call: _OpenCall, frames: list[Frame], *, args: bytes) -> None:
+    def _end_call(self, call: _OpenCall, frames: list[Frame], *, args: msgspec.Raw) -> None:
         self._call = None
         block = call.block
         if args:

@@ -29,6 +29,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.finish_words import finish_frames, says_nothing, unsaid_finish
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error
+from turnwise.wire.limits import MAX_CITATIONS
 from turnwise.wire.openai_chat.chunks import (
     CallPiece,
     Choice,
@@ -318,7 +319,7 @@ class ChunkReader:
         """Each source once, though every chunk repeats the list; held until there is a text to hang it on."""
         for raw in raws or ():
             key = bytes(raw)
-            if key not in self._cited:
+            if key not in self._cited and len(self._cited) < MAX_CITATIONS:
                 self._cited.add(key)
                 self._citations.append(citation_of(key))
         if self._has_text:

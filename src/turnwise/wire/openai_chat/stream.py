@@ -106,7 +106,9 @@ class ChatStreamDecoder:
             return []
         frames: list[Frame] = []
         if self._body is not None:
-            frames += self._read_body(b"".join(self._body))
+            body = b"".join(self._body)
+            self._body = [body[:HEAD_BYTES]]  # a long one is not held twice while it is decoded
+            frames += self._read_body(body)
             if self._recognised and not self._body_expected:
                 repair = Repair("body_for_stream", "response", "a whole body came where a stream was asked for")
                 frames.append(Mended(repair))

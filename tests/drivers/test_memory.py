@@ -1,0 +1,315 @@
+"""What a response takes in memory, counted by Python itself: in ASCII three times its own bytes at most, however it comes.
+
+From issue 12, line 13: 64 MiB took half a gigabyte. One character outside of the basic plane makes Python keep all of a text with
+four bytes for each character, and a decoder may hold a second copy for a while. So such responses are bounded by three times
+the limit on a response's bytes instead, and less of them is kept.
+"""
+
+import gc
+import json
+import tracemalloc
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
+
+import pytest
+
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.decoding import ResponseReader
+from turnwise.drivers.endpoints import Endpoint, Secret, build_http_request
+from turnwise.drivers.exchange import Exchange
+from turnwise.drivers.transport import HttpReply, HttpRequest
+from turnwise.turn.commands import SendRequest
+from turnwise.turn.config import Deadlines
+from turnwise.turn.events import RequestFailed
+from turnwise.vocab import FaultKind, Message, Request, Text
+from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.registry import family
+
+KiB, MiB = 1024, 1024 * 1024
+FAMILIES = ["openai_chat", "openai_responses", "anthropic_messages", "gemini"]
+READ_BYTES = 64 * KiB
+TIMES = 3
+PART_BYTES = 4 * KiB  # what one part takes beside its bytes; a response has 4,096 at most
+START_BYTES = 256 * KiB  # what decoding takes once: frames of a read, tables, modules
+ITEM = {"type": "function_call", "name": "read"}
+
+
+def event(value: object) -> bytes:
+    return b"data: " + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+
+
+def text_event(name: str, text: str) -> bytes:
+    match name:
+        case "openai_chat":
+            return event({"id": "r", "choices": [{"index": 0, "delta": {"content": text}}]})
+        case "openai_responses":
+            return event({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": text})
+        case "anthropic_messages":
+            delta = {"type": "text_delta", "text": text}
+            return event({"type": "content_block_delta", "index": 0, "delta": delta})
+        case _:
+            return event({"candidates": [{"index": 0, "content": {"parts": [{"text": text}]}}]})
+
+
+def call_events(name: str, number: int, pieces: Iterable[str]) -> Iterator[bytes]:
+    """One call; Gemini hands it out whole."""
+    index, id = number + 1, f"c{number}"
+    match name:
+        case "openai_chat":
+            head = {"index": number, "id": id, "function": {"name": "read", "arguments": ""}}
+            yield event({"id": "r", "choices": [{"index": 0, "delta": {"tool_calls": [head]}}]})
+            for piece in pieces:
+                more = {"index": number, "function": {"arguments": piece}}
+                yield event({"id": "r", "choices": [{"index": 0, "delta": {"tool_calls": [more]}}]})
+        case "openai_responses":
+            item = {**ITEM, "id": f"f{number}", "call_id": id}
+            yield event(
+                {"type": "response.output_item.added", "output_index": index, "item": {**item, "arguments": ""}}
+            )
+            said: list[str] = []
+            for piece in pieces:
+                said.append(piece)
+                yield event({"type": "response.function_call_arguments.delta", "output_index": index, "delta": piece})
+            whole = {**item, "arguments": "".join(said)}
+            yield event({"type": "response.output_item.done", "output_index": index, "item": whole})
+        case "anthropic_messages":
+            block = {"type": "tool_use", "id": id, "name": "read", "input": {}}
+            yield event({"type": "content_block_start", "index": index, "content_block": block})
+            for piece in pieces:
+                delta = {"type": "input_json_delta", "partial_json": piece}
+                yield event({"type": "content_block_delta", "index": index, "delta": delta})
+            yield event({"type": "content_block_stop", "index": index})
+        case _:
+            call = {"name": "read", "args": json.loads("".join(pieces))}
+            yield event({"candidates": [{"index": 0, "content": {"parts": [{"functionCall": call}]}}]})
+
+
+def end_events(name: str) -> Iterator[bytes]:
+    match name:
+        case "openai_chat":
+            yield event({"id": "r", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+        case "openai_responses":
+            done = {"id": "r", "status": "completed", "output": []}
+            yield event({"type": "response.completed", "response": done})
+        case "anthropic_messages":
+            yield event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}})
+        case _:
+            yield event({"candidates": [{"index": 0, "content": {"parts": []}, "finishReason": "STOP"}]})
+
+
+def texts(name: str, *, piece: str, size: int, last: str = "") -> Iterator[bytes]:
+    said = text_event(name, piece)
+    yield from [said] * (size // len(said))
+    if last:
+        yield text_event(name, last)
+    yield from end_events(name)
+
+
+def calls(name: str, *, piece: str, pieces: int, size: int) -> Iterator[bytes]:
+    done = number = 0
+    while done < size:
+        for said in call_events(name, number, ['{"a":"', *[piece] * pieces, '"}']):
+            done += len(said)
+            yield said
+        number += 1
+    yield from end_events(name)
+
+
+def broken(name: str, *, piece: str, size: int) -> Iterator[bytes]:
+    """Every other event lacks its end."""
+    said = text_event(name, piece)
+    for _ in range(size // (2 * len(said))):
+        yield said
+        yield said[:-4] + b"\n\n"
+    yield from end_events(name)
+
+
+def lines(name: str, *, line: bytes, size: int) -> Iterator[bytes]:
+    yield text_event(name, "a")
+    yield from [line] * (size // len(line))
+    yield from end_events(name)
+
+
+SHAPES: dict[str, Callable[[str], Iterator[bytes]]] = {
+    "text in words": partial(texts, piece="word", size=MiB // 4),
+    "text in pages": partial(texts, piece="x" * 4096, size=4 * MiB),
+    "text in one line": partial(texts, piece="x" * (4 * MiB), size=5 * MiB),
+    "text of escapes": partial(texts, piece='"\n' * 2048, size=4 * MiB),
+    "one call in words": partial(calls, piece="word", pieces=1024, size=MiB // 8),
+    "long calls": partial(calls, piece="x" * 4096, pieces=256, size=4 * MiB),
+    "small calls": partial(calls, piece="abc", pieces=1, size=MiB // 8),
+    "broken events": partial(broken, piece="word", size=MiB // 8),
+    "long broken events": partial(broken, piece="x" * (32 * KiB), size=2 * MiB),
+    "comments": partial(lines, line=b": " + b"x" * 8192 + b"\n\n", size=4 * MiB),
+    "no events": partial(lines, line=b"<p>" + b"x" * 8192, size=4 * MiB),
+}
+
+
+def reads(events: Iterable[bytes]) -> Iterator[bytes]:
+    """In the pieces that a socket gives."""
+    held = bytearray()
+    for one in events:
+        held += one
+        while len(held) >= READ_BYTES:
+            yield bytes(held[:READ_BYTES])
+            del held[:READ_BYTES]
+    if held:
+        yield bytes(held)
+
+
+class Counted:
+    """The most that was taken between two looks, as Python counts it."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        tracemalloc.start()
+        self._before = tracemalloc.get_traced_memory()[0]
+
+    def end(self) -> int:
+        peak = tracemalloc.get_traced_memory()[1] - self._before
+        tracemalloc.stop()
+        return peak
+
+
+@pytest.mark.promise("assembly:bounded")
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_streamed_response_takes_three_times_its_bytes_at_most(name: str, shape: str) -> None:
+    """Its finish counted as well; what was read is gone by then."""
+    chunks = list(reads(SHAPES[shape](name)))
+    size = sum(map(len, chunks))
+    reader = ResponseReader(family(name), profile=builtin_profiles()[name])
+    counted = Counted()
+    for chunk in chunks:
+        reader.feed(chunk)
+    response = reader.finish()
+    peak = counted.end()
+    assert peak <= TIMES * size + START_BYTES + PART_BYTES * len(response.message.parts)
+
+
+class LazyTransport:
+    """Makes the bytes of its one answer while they are read, so that no one else holds them."""
+
+    def __init__(self, pieces: Iterable[bytes], *, kind: str) -> None:
+        self.sent_bytes = 0
+        self._pieces = pieces
+        self._kind = kind
+
+    @asynccontextmanager
+    async def send(self, request: HttpRequest, /) -> AsyncIterator[HttpReply]:
+        async with aclosing(self._chunks()) as chunks:
+            yield HttpReply(status=200, headers={"content-type": self._kind}, chunks=chunks)
+
+    async def _chunks(self) -> AsyncGenerator[bytes]:
+        for chunk in reads(self._pieces):
+            self.sent_bytes += len(chunk)
+            yield chunk
+
+
+async def taken(
+    name: str, pieces: Iterable[bytes], *, stream: bool, limits: Limits = DEFAULT_LIMITS
+) -> tuple[int, int, FaultKind | None]:
+    """The most that the exchange took, how much came, and what was wrong with it."""
+    endpoint = Endpoint(profile=builtin_profiles()[name], base_url="http://x", key=Secret("tw-no-key-of-anyone"))
+    request = Request(model="m", messages=(Message("user", (Text("hi"),)),), stream=stream)
+    order = SendRequest(number=1, step=1, purpose="step", request=request, deadlines=Deadlines())
+    transport = LazyTransport(pieces, kind="text/event-stream" if stream else "application/json")
+    exchange = Exchange(
+        order, endpoint=endpoint, transport=transport, clock=SystemClock(), on_frames=None, limits=limits
+    )
+    call = build_http_request(endpoint, endpoint.family.encode_request(request, endpoint.profile), connect_s=1)
+    counted = Counted()
+    received = await exchange.run(call)
+    peak = counted.end()
+    fault = received.fault if isinstance(received, RequestFailed) else received.response.fault
+    return peak, transport.sent_bytes, None if fault is None else fault.kind
+
+
+BODIES: dict[str, tuple[bytes, bytes]] = {
+    "openai_chat": (b'{"choices":[{"index":0,"message":{"content":"', b'"},"finish_reason":"stop"}]}'),
+    "openai_responses": (
+        b'{"object":"response","status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"',
+        b'"}]}]}',
+    ),
+    "anthropic_messages": (b'{"type":"message","content":[{"type":"text","text":"', b'"}],"stop_reason":"end_turn"}'),
+    "gemini": (b'{"candidates":[{"content":{"parts":[{"text":"', b'"}]},"finishReason":"STOP"}]}'),
+}
+
+
+def body(name: str, *, text: str, size: int, first: str = "") -> Iterator[bytes]:
+    head, tail = BODIES[name]
+    unit = text.encode() * 256
+    yield head + first.encode()
+    for _ in range(size // len(unit)):
+        yield unit
+    yield tail
+
+
+@pytest.mark.promise("assembly:bounded")
+@pytest.mark.parametrize("name", FAMILIES)
+async def test_body_is_not_held_twice_while_it_is_decoded(name: str) -> None:
+    """Its pieces are joined, and let go of before the text is made."""
+    peak, size, fault = await taken(name, body(name, text="x", size=4 * MiB), stream=False)
+    assert fault is None and peak <= 2 * size + START_BYTES
+
+
+LIMITS = Limits(response_bytes=MiB)
+SIZES = [
+    MiB // 2 - 32 * KiB,
+    MiB - 32 * KiB,
+]  # the most that is kept of a text with four bytes for each character, of others
+# A text's unit, and what stands before it: narrow, then the widths that Python has for a character, alone and mixed.
+WRITINGS = {
+    "ASCII": ("x", ""),
+    "Latin": ("é", ""),
+    "Chinese": ("中", ""),
+    "emoji": ("😀", ""),
+    "one Chinese": ("x", "中"),
+    "one emoji": ("x", "😀"),
+}
+
+
+@pytest.mark.promise("assembly:bounded")
+@pytest.mark.parametrize("writing", WRITINGS)
+@pytest.mark.parametrize("name", FAMILIES)
+async def test_no_response_takes_more_than_three_times_the_limit(name: str, writing: str) -> None:
+    """Whole or streamed, up to the limit: what would take more is refused by name, and before it is taken."""
+    unit, first = WRITINGS[writing]
+    most = TIMES * LIMITS.response_bytes + START_BYTES
+    for size in SIZES:
+        bodies = body(name, text=unit, size=size, first=first)
+        peak, _, fault = await taken(name, bodies, stream=False, limits=LIMITS)
+        assert peak <= most and (fault is None or fault is FaultKind.TOO_LARGE)
+        assert fault is None or size > MiB // 2
+        piece = unit * (4000 // len(unit.encode()))
+        for begin, last in ((first, ""), ("", first)):
+            streamed = [*([text_event(name, begin)] if begin else []), *texts(name, piece=piece, size=size, last=last)]
+            peak, _, fault = await taken(name, streamed, stream=True, limits=LIMITS)
+            assert peak <= most and (fault is None or fault is FaultKind.TOO_LARGE)
+            assert fault is None or size > MiB // 2
+
+
+@pytest.mark.promise("assembly:bounded")
+@pytest.mark.parametrize("name", ["openai_chat", "gemini"])
+def test_sources_past_any_answers_count_are_left_out_and_told(name: str) -> None:
+    """A source of ten bytes takes some hundred: 64 MiB of them took two gigabytes."""
+    frames: list[bytes] = [text_event(name, "a")]
+    for start in range(0, 40_000, 4000):
+        urls = [f"{number:06x}" for number in range(start, start + 4000)]
+        if name == "openai_chat":
+            frames.append(event({"choices": [{"index": 0, "delta": {"content": "a"}}], "citations": urls}))
+        else:
+            sources = {"citationSources": [{"uri": url} for url in urls]}
+            frames.append(event({"candidates": [{"content": {"parts": [{"text": "a"}]}, "citationMetadata": sources}]}))
+    frames += end_events(name)
+    reader = ResponseReader(family(name), profile=builtin_profiles()[name])
+    counted = Counted()
+    for chunk in reads(frames):
+        reader.feed(chunk)
+    response = reader.finish()
+    assert counted.end() <= 4 * MiB
+    (part,) = response.message.parts
+    assert isinstance(part, Text) and len(part.citations) == 4096
+    assert [repair.kind for repair in response.repairs] == ["citations_left_out"]
