@@ -268,6 +268,7 @@ def test_a_summary_is_used_only_if_it_shrinks(text: str, finish: FinishReason, e
 
 # properties
 
+SHORTENING_ROUNDS = 5  # one for each kind of thing that gives way
 texts = st.integers(0, 12_000).map(lambda size: "word " * (size // 5))
 steps = st.tuples(st.just("step"), st.lists(st.integers(0, 20_000), min_size=1, max_size=3))
 turns = st.one_of(
@@ -330,7 +331,8 @@ def test_whatever_the_history_pairs_stay_pairs_and_it_shrinks_or_says_so(
             after = apply_summary(planned=planned, summary=summary)
             size = sum([message_bytes(message) for message in after])
             cut_users += after[0] is not messages[0] or users(after)[-1] is not users(messages)[-1]
-    assert after[-1] is messages[-1] or (after[-1].role == "tool" and message_bytes(after[-1]) < 14_000)
+    if after[-1] is not messages[-1]:  # results of the last steps give way too, late
+        assert after[-1].role == "tool" and message_bytes(after[-1]) < message_bytes(messages[-1])
     if not cut_users:
         assert after[0] is messages[0]
         assert users(after)[-1] is users(messages)[-1]
@@ -350,9 +352,10 @@ def test_whatever_the_history_pairs_stay_pairs_and_it_shrinks_or_says_so(
 @given(histories(), st.integers(2_000, 60_000))
 @settings(max_examples=150, deadline=None)
 def test_compacting_ends(messages: list[Message], capacity: int) -> None:
-    """Applied again and again it fits, or says that it cannot, within a few rounds: never a loop that does not shrink."""
+    """Applied again and again it fits, or says that it cannot: every round shrinks, and each summary takes up a message at
+    least, so there are no more of them than messages (many under a window that is small for them: docs/limits.md)."""
     sizes, prompt = sized(messages)
-    for _ in range(8):
+    for _ in range(len(messages) + SHORTENING_ROUNDS):
         planned = plan(
             messages,
             sizes=sizes,

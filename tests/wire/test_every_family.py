@@ -5,6 +5,8 @@ import json
 import msgspec
 import pytest
 
+from turnwise.lab import strict
+from turnwise.lab.raw import parse
 from turnwise.vocab import (
     File,
     Message,
@@ -13,6 +15,7 @@ from turnwise.vocab import (
     Part,
     PartDone,
     ProviderItem,
+    Reasoning,
     Request,
     Started,
     Text,
@@ -95,6 +98,22 @@ def test_a_file_in_a_result_that_the_endpoint_does_not_take_is_named_too(name: F
     request = Request(model="m", messages=(Message("tool", (result,)),))
     body = family(name).encode_request(request, profile).body
     assert json.dumps(LEFT_OUT.text).encode() in body and b"JVBERg" not in body
+
+
+@each_family
+@pytest.mark.promise("step:history-healed")
+@pytest.mark.parametrize("parts", [(PDF,), (Reasoning("hm"), PDF)], ids=["alone", "with reasoning"])
+def test_an_assistant_who_gave_nothing_but_a_file_has_said_something(name: FamilyName, parts: tuple[Part, ...]) -> None:
+    """An imported history may be no more than that: without words in its place Responses and Anthropic got no message at all,
+    which strict servers refuse. Beside a text the file goes, as before."""
+    body = (
+        family(name).encode_request(Request(model="m", messages=(Message("assistant", parts),)), profile_of(name)).body
+    )
+    assert LEFT_OUT.text.encode() in body or b"JVBERg" in body
+    if name == "openai_responses":
+        strict.check(name, body=parse(body), rules=strict.ModelRules(prefill=True))
+    more = Request(model="m", messages=(Message("assistant", (Text("Here it is."), *parts)),))
+    assert LEFT_OUT.text.encode() not in family(name).encode_request(more, profile_of(name)).body
 
 
 @each_family

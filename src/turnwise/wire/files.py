@@ -3,8 +3,9 @@
 import base64
 import binascii
 import re
+from collections.abc import Sequence
 
-from turnwise.vocab import File, Text
+from turnwise.vocab import File, Part, Reasoning, Text
 from turnwise.wire.profiles import Profile
 
 UNKNOWN_TYPE = "application/octet-stream"
@@ -23,6 +24,15 @@ def left_out(file: File) -> Text:
     """A line of text in place of a file, so that the model knows of it: nothing goes silently."""
     name = f" `{file.name}`" if file.name else ""
     return Text(f"[file{name} of type {file.media_type} left out: this endpoint does not take it]")
+
+
+def files_in_words(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """An assistant's parts, for an API that takes no files from it: they are told in words where it said nothing else, as a
+    history without any message is refused."""
+    others = tuple([part for part in parts if not isinstance(part, File)])
+    if len(others) == len(parts) or not all(isinstance(part, Reasoning) for part in others):
+        return others
+    return (*others, *[left_out(part) for part in parts if isinstance(part, File)])
 
 
 def encode_base64(content: bytes) -> str:

@@ -10,7 +10,6 @@ from urllib.parse import quote as quote_path
 import msgspec
 
 from turnwise.vocab import (
-    File,
     Message,
     NamedTool,
     Request,
@@ -22,6 +21,7 @@ from turnwise.wire.anthropic_messages.parts import write_blocks
 from turnwise.wire.anthropic_messages.thinking import Way, may_think_by_budget, way_of
 from turnwise.wire.encoded_history import MESSAGES, EncodedHistory, Frame, around
 from turnwise.wire.family import HttpCall
+from turnwise.wire.files import files_in_words
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.json_fields import (
     UNREADABLE,
@@ -127,8 +127,7 @@ def encode_message(message: Message, profile: Profile) -> tuple[WireRole, list[b
         case "user" | "tool":
             role = "user"
     if role == "assistant":
-        # The API takes no file in an assistant's message.
-        message = Message(message.role, tuple([part for part in message.parts if not isinstance(part, File)]))
+        message = Message(message.role, files_in_words(message.parts))
     return role, write_blocks(message, profile)
 
 

@@ -31,7 +31,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.encoded_history import EncodedHistory, Frame
 from turnwise.wire.family import HttpCall
-from turnwise.wire.files import left_out, takes_file
+from turnwise.wire.files import files_in_words, left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA, free_form_arguments
 from turnwise.wire.json_fields import Fields, encode, is_object, read_fields
 from turnwise.wire.offers import instructions, offered_tools
@@ -174,7 +174,7 @@ class ResponseItems:
     def add(self, message: Message) -> list[bytes]:
         if message.role == "assistant":
             keeps = self._keeps_bare_reasoning
-            items = _assistant_items(message.parts, profile=self._profile, keeps_bare_reasoning=keeps)
+            items = _assistant_items(files_in_words(message.parts), profile=self._profile, keeps_bare_reasoning=keeps)
         else:
             role = self._profile.system_role if message.role == "system" else "user"
             items = _client_items(message.parts, role=role, profile=self._profile)
