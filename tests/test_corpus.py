@@ -17,7 +17,7 @@ from turnwise.vocab import Response
 
 BYTE_BY_BYTE_LIMIT = 40_000  # larger recordings are only sampled byte by byte
 SPLITS = 20
-WINDOW = 16_000  # of a larger recording, each of the splits cuts another part this long
+WINDOW = 8_000  # of a larger recording, each of the splits cuts another part this long
 
 
 @pytest.fixture(scope="module")

@@ -36,8 +36,8 @@ OBJECTS = [way for way in WAYS if way not in RAW]
 TELL_USAGE_LAST = [("openai_chat", True), ("anthropic_messages", True)]
 SIZES = (40_000, 200_000)
 PIECES = {
-    40_000: 24,
-    200_000: 240,
+    40_000: 96,
+    200_000: 960,
 }  # characters at a time: the matrix is about sizes and words, other tests about pieces
 LIMITS = (2000, 4000, 8000)
 Told = Literal["true", "tool_calls", "stop", "none", "missing"]

@@ -10,6 +10,7 @@ from turnwise.lab.writer import file_text
 from turnwise.vocab import StopReason
 
 SIZE = 40_000
+PIECE = 96  # characters at a time: fewer events, other tests are about the pieces
 JOINED: tuple[tuple[Habit, ...], ...] = (
     ("repeats",),
     ("fences",),
@@ -50,7 +51,7 @@ async def test_every_habit_ends_in_the_right_file(
     habits: tuple[Habit, ...], limit: int, family: str, stream: bool, tmp_path: Path
 ) -> None:
     """Proves: what shows its seam is joined, once; what does not is written in pieces instead; both are the wanted file."""
-    writer = Writer(size=SIZE, habits=habits, escapes=True, half="\ufffd")
+    writer = Writer(size=SIZE, piece=PIECE, habits=habits, escapes=True, half="\ufffd")
     result, _ = await ask_writer(writer, family=family, stream=stream, folder=tmp_path, limit=limit)
     assert (tmp_path / "big.txt").read_bytes() == file_text(SIZE).encode()
     assert (result.complete, result.stop_reason) == (True, StopReason.ANSWERED)
@@ -68,7 +69,7 @@ async def test_another_spelling_makes_no_other_file(
     habits: tuple[Habit, ...], limit: int, family: str, stream: bool, tmp_path: Path
 ) -> None:
     """Proves: what is said again is compared by what it says, and other quotation marks are not taken for the file's."""
-    writer = Writer(size=SIZE, habits=habits)
+    writer = Writer(size=SIZE, piece=PIECE, habits=habits)
     result, _ = await ask_writer(writer, family=family, stream=stream, folder=tmp_path, limit=limit)
     assert (tmp_path / "big.txt").read_bytes() == file_text(SIZE).encode()
     assert (result.complete, result.stop_reason) == (True, StopReason.ANSWERED)
@@ -81,7 +82,7 @@ async def test_however_much_is_repeated_nothing_is_doubled(
     repeats: int, family: str, stream: bool, tmp_path: Path
 ) -> None:
     """Proves: one character or most of the response, the seam is where the text was cut."""
-    writer = Writer(size=SIZE, habits=("repeats",), repeats=repeats)
+    writer = Writer(size=SIZE, piece=PIECE, habits=("repeats",), repeats=repeats)
     result, _ = await ask_writer(writer, family=family, stream=stream, folder=tmp_path, limit=4000)
     assert (tmp_path / "big.txt").read_bytes() == file_text(SIZE).encode()
     assert result.complete
@@ -94,7 +95,7 @@ async def test_a_model_that_neither_goes_on_nor_splits_ends_honestly(
     limit: int, family: str, stream: bool, tmp_path: Path
 ) -> None:
     """Proves: no file is better than a wrong one; the turn ends within its cap and says that it is not complete."""
-    writer = Writer(size=SIZE, habits=("restarts", "insists"))
+    writer = Writer(size=SIZE, piece=PIECE, habits=("restarts", "insists"))
     result, received = await ask_writer(
         writer, family=family, stream=stream, folder=tmp_path, limit=limit, max_steps=MAX_STEPS
     )
@@ -114,7 +115,7 @@ async def test_a_text_is_joined_rightly_or_said_to_be_partial(
     habits: tuple[Habit, ...], limit: int, family: str, stream: bool, tmp_path: Path
 ) -> None:
     """Proves: whatever the habit, the answer is the wanted text, or a beginning of it that is flagged."""
-    writer = Writer(size=SIZE, writes="answer", habits=habits)
+    writer = Writer(size=SIZE, piece=PIECE, writes="answer", habits=habits)
     result, _ = await ask_writer(writer, family=family, stream=stream, folder=tmp_path, limit=limit, tools=())
     wanted = file_text(SIZE).strip()
     assert wanted.startswith(result.text) and len(result.text.encode()) > 3 * limit

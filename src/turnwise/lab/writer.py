@@ -33,7 +33,7 @@ OWN_BEGINNING = 16  # characters by which it knows a text as its own
 HUNK_CHARACTERS = 1500
 # What was not done says so first (rules/arguments.py); whoever reads results can tell by nothing else.
 NOT_DONE = "Not run"
-BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
+BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 SPLIT_WORDS = "smaller pieces"
 CLAIMS = {
     "true": FinishReason.LENGTH,
@@ -393,9 +393,10 @@ def wanted_call(name: str, *, arguments: dict[str, object], writer: Writer) -> W
 def spelt(value: object, *, writer: Writer) -> str:
     """The value as JSON, as this writer spells it."""
     plain = dump(value).decode()
-    return BEYOND_ASCII.sub(escaped, plain) if writer.escapes else plain
+    return BEYOND_ASCII.sub(lambda found: escaped(found[0]), plain) if writer.escapes else plain
 
 
-def escaped(found: re.Match[str]) -> str:
-    units = found[0].encode("utf-16-be")
+@lru_cache(maxsize=4096)  # its text says the same things again and again
+def escaped(beyond: str) -> str:
+    units = beyond.encode("utf-16-be")
     return "".join([f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2)])
