@@ -3,7 +3,6 @@
 import base64
 import binascii
 import re
-from collections.abc import Sequence
 
 from turnwise.vocab import File, Part, Reasoning, Text
 from turnwise.wire.profiles import Profile
@@ -26,11 +25,13 @@ def left_out(file: File) -> Text:
     return Text(f"[file{name} of type {file.media_type} left out: this endpoint does not take it]")
 
 
-def files_in_words(parts: Sequence[Part]) -> tuple[Part, ...]:
+def files_in_words(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """An assistant's parts, for an API that takes no files from it: they are told in words where it said nothing else, as a
     history without any message is refused."""
+    if File not in map(type, parts):  # as nearly always
+        return parts
     others = tuple([part for part in parts if not isinstance(part, File)])
-    if len(others) == len(parts) or not all(isinstance(part, Reasoning) for part in others):
+    if not all(isinstance(part, Reasoning) for part in others):
         return others
     return (*others, *[left_out(part) for part in parts if isinstance(part, File)])
 
