@@ -129,6 +129,12 @@ def with_bad_byte(event: bytes) -> bytes | None:
     return None if best is None else event[:best] + b"\xff" + event[best:]
 
 
+def without_data(event: bytes) -> bytes | None:
+    """The event's data lost, and only its name left."""
+    name = next((line for line in event.splitlines(keepends=True) if line.startswith(b"event:")), None)
+    return None if name is None or payload_span(event) is None else name + b"\n"
+
+
 BREAKS: dict[str, Callable[[bytes], bytes | None]] = {
     "newline": with_newline,
     "newline early": lambda event: with_newline(event, share=0.2),
@@ -136,6 +142,7 @@ BREAKS: dict[str, Callable[[bytes], bytes | None]] = {
     "brace lost": without_brace,
     "quote lost": without_quote,
     "no UTF-8": with_bad_byte,
+    "data lost": without_data,
 }
 
 NOISE = {

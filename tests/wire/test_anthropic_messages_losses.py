@@ -306,3 +306,50 @@ def test_a_whole_event_glued_to_a_broken_one_is_read() -> None:
     assert kinds[:2] == [ToolCallDelta, Lost]
     response = assemble(frames)
     assert (states(response), response.finish) == ([("t1", LOST)], FinishReason.TOOL_CALLS)
+
+
+@pytest.mark.promise("assembly:lost-piece")
+@pytest.mark.parametrize(
+    "empty",
+    [
+        delta(1, "input_json_delta"),
+        event("content_block_delta", index=1, delta={}),
+        delta(1, "input_json_delta", partial_json=5),
+        b"event: content_block_delta\n\n",
+        b"event: content_block_delta\n: a comment\n\n",
+    ],
+    ids=["no piece", "no kind", "a number", "no data", "a comment for data"],
+)
+def test_a_delta_without_its_piece_is_a_loss(empty: bytes) -> None:
+    response = read(START, *REMOVE[:2], empty, *REMOVE[2:], END, STOP)
+    assert ([one.state for one in calls_of(response.message)], response.lost) == ([LOST], True)
+
+
+def test_a_delta_that_says_that_it_brings_nothing_is_no_loss() -> None:
+    response = read(START, *REMOVE[:2], delta(1, "input_json_delta", partial_json=None), *REMOVE[2:], END, STOP)
+    assert (calls_of(response.message), response.lost) == ((REMOVE_OLD,), False)
+
+
+@pytest.mark.promise("assembly:lost-piece")
+@pytest.mark.parametrize("half", ["\ud83d", "\ude00"])
+def test_half_of_a_character_loses_the_call_unless_the_other_half_comes(half: str) -> None:
+    def halves(*pieces: str) -> Response:
+        told = [
+            b"event: content_block_delta\ndata: "
+            + json.dumps(
+                {
+                    "type": "content_block_delta",
+                    "index": 1,
+                    "delta": {"type": "input_json_delta", "partial_json": piece},
+                }
+            ).encode()
+            + b"\n\n"
+            for piece in pieces
+        ]
+        return read(START, *REMOVE[:2], *told, *REMOVE[2:], END, STOP)
+
+    torn = halves(half)
+    assert ([one.state for one in calls_of(torn.message)], torn.lost) == ([LOST], True)
+    joined = halves("\ud83d", "\ude00")
+    assert ([one.state for one in calls_of(joined.message)], joined.lost) == ([COMPLETE], False)
+    assert "\U0001f600" in calls_of(joined.message)[0].arguments

@@ -127,4 +127,4 @@ def test_named_events_of_one_read_are_those_that_are_read_byte_by_byte() -> None
     whole, bit_by_bit = SseParser(), SseParser()
     expected: list[SseEvent] = [event for at in range(len(stream)) for event in bit_by_bit.feed(stream[at : at + 1])]
     assert [*whole.feed(stream), *whole.finish()] == [*expected, *bit_by_bit.finish()]
-    assert len(expected) == 8
+    assert len(expected) == 9

@@ -326,3 +326,17 @@ def test_losses_are_told_where_they_show() -> None:
     frames = decode_stream(FAMILY, [sse(BEGIN), b"data: ping\n\n", b"data: {\n\n", sse(END)], profile=PROFILE)
     assert [type(frame) for frame in frames if isinstance(frame, Lost | Mended)] == [Mended, Lost]
     assert assemble(frames).lost
+
+
+@pytest.mark.promise("assembly:lost-piece")
+def test_a_call_whose_arguments_stand_under_another_name_does_not_run() -> None:
+    odd = chunk(call("remove", id="c", arguments={"path": "/srv/x"}))
+    assert states(read(sse(odd, END))) == [LOST]
+
+
+def test_a_call_beside_a_field_that_is_not_known_is_a_call() -> None:
+    beside = chunk({**call("remove", id="c", args={"path": "x"}), "newField": {"a": 1}}, finish="STOP")
+    (found,) = calls_of(read(sse(beside)).message)
+    assert (found.name, found.arguments, found.state) == ("remove", '{"path":"x"}', COMPLETE)
+    inside = chunk(call("remove", id="c", args={"path": "x"}, newField=1), finish="STOP")
+    assert states(read(sse(inside))) == [COMPLETE]

@@ -29,6 +29,7 @@ NAMED = {"index": 0, "id": "call_1", "function": {"name": "remove", "arguments":
 MORE = {"index": 0, "function": {"arguments": "old/"}}
 LAST = {"index": 0, "function": {"arguments": 'x"}'}}
 ENDED = delta({}, "tool_calls")
+DONE = b"data: [DONE]\n\n"
 REMOVE_OLD = ToolCall(id="call_1", name="remove", arguments='{"path":"/srv/old/x"}')
 
 
@@ -367,3 +368,56 @@ def test_an_error_in_a_field_of_its_own_is_the_fault() -> None:
     )
     assert frames[-1] == Faulted(Fault(kind=FaultKind.SERVER, message="failed to decode", status=500, code="500"))
     assert not any(isinstance(frame, Lost | Mended) for frame in frames)
+
+
+@pytest.mark.promise("assembly:lost-piece")
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        {"choices": [None]},
+        {"choices": [{"index": 0, "delta": {"tool_calls": [None]}}]},
+        *[
+            {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"arguments": odd}}]}}]}
+            for odd in (True, 5)
+        ],
+    ],
+    ids=["no choice", "no call", "a truth value", "a number"],
+)
+def test_a_chunk_whose_piece_is_none_is_a_loss(chunk: object) -> None:
+    """The place of a piece is there and the piece is not."""
+    response = read(line(call(**NAMED)), line(chunk), line(call(**LAST)), line(ENDED), DONE)
+    assert (states(response), response.lost) == ([ArgumentsState.LOST], True)
+
+
+@pytest.mark.promise("assembly:lost-piece")
+@pytest.mark.parametrize("half", ["\ud83d", "\ude00"])
+def test_half_of_a_character_loses_the_call_unless_the_other_half_comes(half: str) -> None:
+    def with_pieces(*pieces: str) -> Response:
+        calls = [call(index=0, function={"arguments": piece}) for piece in pieces]
+        lines = [b"data: " + json.dumps(one).encode() + b"\n\n" for one in calls]
+        return read(line(call(**NAMED)), *lines, line(call(**LAST)), line(ENDED), DONE)
+
+    torn = with_pieces(half)
+    assert (states(torn), torn.lost) == ([ArgumentsState.LOST], True)
+    joined = with_pieces("\ud83d", "\ude00")
+    assert (states(joined), joined.lost) == ([ArgumentsState.COMPLETE], False)
+    assert calls_of(joined.message)[0].arguments == '{"path":"/srv/\U0001f600x"}'
+    as_object = line_of_object({"path": "a" + half})
+    assert states(read(as_object, line(ENDED), DONE)) == [ArgumentsState.LOST]
+
+
+def line_of_object(arguments: object) -> bytes:
+    """The arguments as an object, which some servers send, with halves of characters escaped."""
+    chunk = call(index=0, id="call_1", function={"name": "remove", "arguments": arguments})
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+@pytest.mark.promise("assembly:lost-piece")
+def test_a_text_with_half_of_a_character_is_no_whole_answer() -> None:
+    said = b"data: " + json.dumps(delta({"content": "costs \ud83d 5"})).encode() + b"\n\n"
+    response = read(said, line(delta({}, "stop")), DONE)
+    assert (text_of(response.message), response.lost) == ("costs \ufffd 5", True)
+    response = read(
+        b"data: " + json.dumps(delta({"content": "ends \ud83d"})).encode() + b"\n\n", line(delta({}, "stop")), DONE
+    )
+    assert response.lost

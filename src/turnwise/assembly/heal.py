@@ -56,6 +56,11 @@ def join_halves(text: str, *, pending: str) -> tuple[str, str]:
     return whole_characters(text[: len(text) - len(pending)]), pending
 
 
+def lost_halves(text: str) -> bool:
+    """Whether a half stands in the text whose other one does not."""
+    return whole_characters(text).count("\ufffd") > text.count("\ufffd")
+
+
 def whole_characters(text: str) -> str:
     """The text, the very same where nothing is wrong with it; surrogate halves are joined or replaced."""
     if text.isascii() or _utf8_length(text) is not None:

@@ -28,6 +28,8 @@ class CallJudge:
         if self._losses.reach(block, call):
             return _lost(call)
         settled = self._settle_whole(block, call, reason=reason, suspect=suspect)
+        if self._losses.is_torn(block) or (call.half and settled.state is ArgumentsState.COMPLETE):
+            return msgspec.structs.replace(settled, state=ArgumentsState.LOST, reason=LOST_CALL)
         if not self._losses.doubt(block):
             return settled
         # What came at once has its beginning. So has what a name began, where names come once: what follows has none.

@@ -17,18 +17,19 @@ LOST_CALL = "an event of the stream could not be read, and it may have been a pi
 class Losses:
     """The losses of one response. `any` holds once there was one, `remain` while something may be missing."""
 
-    __slots__ = ("_follow", "_gap", "_loose", "_missing", "any")
+    __slots__ = ("_follow", "_gap", "_loose", "_missing", "_torn", "any")
 
     def __init__(self) -> None:
         self.any = False
         self._gap = False  # a loss that no block can be named for
         self._loose = False  # a loss on a wire that may send pieces of a block after its end
         self._missing: set[str] = set()  # blocks that may miss a piece
+        self._torn: set[str] = set()  # blocks that miss half of a character
         self._follow: set[str] = set()  # calls that began after a loss
 
     @property
     def remain(self) -> bool:
-        return self._gap or bool(self._missing)
+        return self._gap or bool(self._missing or self._torn)
 
     def lose(self, frame: Lost, *, blocks: Collection[Block]) -> None:
         """Whatever is still open may miss a piece; where nothing is, what was lost cannot be named."""
@@ -38,6 +39,10 @@ class Losses:
         self._loose = self._loose or frame.reaches_ended
         self._gap = self._gap or frame.reaches_ended or not reached
 
+    def tear(self, key: str) -> None:
+        """Half of a character arrived in the block, and the other half did not."""
+        self._torn.add(key)
+
     def begin_call(self, key: str) -> None:
         if self.any:
             self._follow.add(key)
@@ -45,6 +50,7 @@ class Losses:
     def say_again(self, key: str) -> None:
         """The provider has said the whole block."""
         self._missing.discard(key)
+        self._torn.discard(key)
         self._follow.discard(key)
 
     def restate(self) -> None:
@@ -59,6 +65,9 @@ class Losses:
         """
         key = block.key
         return key in self._missing or (key in self._follow and (not call.name or call.guessed))
+
+    def is_torn(self, block: Block) -> bool:
+        return block.key in self._torn
 
     def doubt(self, block: Block) -> bool:
         """Whether the call may have begun in a loss, so that something has to show that its beginning is there. Where the

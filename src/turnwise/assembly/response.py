@@ -13,7 +13,15 @@ import msgspec
 from turnwise.assembly.argument_text import says_nothing
 from turnwise.assembly.blocks import Block, Kind, size_of
 from turnwise.assembly.ends import ENDED_BY_ITSELF, GRAVITY, is_closed
-from turnwise.assembly.heal import byte_length, is_wide, join_halves, repair, size_if_whole, whole_characters
+from turnwise.assembly.heal import (
+    byte_length,
+    is_wide,
+    join_halves,
+    lost_halves,
+    repair,
+    size_if_whole,
+    whole_characters,
+)
 from turnwise.assembly.judging import CallJudge
 from turnwise.assembly.losses import Losses
 from turnwise.assembly.repeats import repeated_calls
@@ -153,6 +161,9 @@ class Assembler:
     def finish(self) -> Response:
         """The stream has ended: the whole response, with every call's state settled."""
         reason, suspects, judge = self._reason(), self._suspects(), self._judge
+        for block in self._blocks.values():
+            if block.half and reason in ENDED_BY_ITSELF:
+                self._losses.tear(block.key)
         judged = judge.settle_all(self._blocks.values(), reason=reason, suspects=suspects)
         repeated = repeated_calls(judged)
         self._table.drop(repeated)
@@ -239,7 +250,10 @@ class Assembler:
             return text
         key = keeper.key if isinstance(keeper, Block) else keeper.block
         self._note("half_surrogates", key)
+        before = keeper.half + text
         text, keeper.half = join_halves(text, pending=keeper.half)
+        if lost_halves(before[: len(before) - len(keeper.half)]):
+            self._losses.tear(key)
         return text
 
     def _call_delta(self, frame: ToolCallDelta) -> Sequence[Frame]:
@@ -325,7 +339,10 @@ class Assembler:
         if frame.whole:
             before = call.text.size
             self._see_width(frame.arguments or "")
-            shown = call.text.add_whole(whole_characters(frame.arguments or "{}"))
+            said = frame.arguments or "{}"
+            if lost_halves(said):
+                self._losses.tear(block.key)
+            shown = call.text.add_whole(whole_characters(said))
             fits = self._grow(call.text.size - before)
             if call.text.size > self._call_bytes or not fits:
                 return self._overflow(call if fits else None)
@@ -359,7 +376,9 @@ class Assembler:
         if self._full:
             return ()
         block = self._blocks.get(frame.block)
-        part = frame.part
+        part, is_torn = _whole_part(frame.part)
+        if part is not frame.part:
+            frame = PartDone(frame.block, part)
         if block is None:
             kind = Kind.of(part)
             block = self._open_call(frame.block, index=None) if kind is Kind.CALL else self._open(frame.block, kind)
@@ -368,14 +387,16 @@ class Assembler:
         if block is None or not self._grow(size_of(part)):
             return self._overflow()
         if isinstance(part, ToolCall):
-            return self._call_done(block, part)
+            return self._call_done(block, part, is_torn=is_torn)
         if block.take_final(part):
             self._note("final_item_wins", block.key)
         if not isinstance(part, Text | Refusal) or part.text:
             self._losses.say_again(block.key)
+        if is_torn:
+            self._losses.tear(block.key)
         return (frame,)
 
-    def _call_done(self, block: Block, part: ToolCall) -> Sequence[Frame]:
+    def _call_done(self, block: Block, part: ToolCall, *, is_torn: bool) -> Sequence[Frame]:
         call = block.call
         if call is None:
             call = self._begin_call(block, index=None)
@@ -397,6 +418,8 @@ class Assembler:
         block.take_final_call(part)
         if says_all:
             self._losses.say_again(block.key)
+        if is_torn:
+            self._losses.tear(block.key)
         judged = self._judge.settle(block, call, reason=FinishReason.STOP, suspect=False)
         return self._showing.final(call, self._judge.whole(block, call, judged))
 
@@ -624,6 +647,17 @@ class Assembler:
         ReasoningDelta: _words_run,
         ToolCallDelta: _call_run,
     }
+
+
+def _whole_part(part: Part) -> tuple[Part, bool]:
+    """The part without halves of characters, and whether the other half of one is lost."""
+    match part:
+        case Text() | Reasoning() | Refusal() if (text := whole_characters(part.text)) is not part.text:
+            return msgspec.structs.replace(part, text=text), lost_halves(part.text)
+        case ToolCall() if (text := whole_characters(part.arguments)) is not part.arguments:
+            return msgspec.structs.replace(part, arguments=text), lost_halves(part.arguments)
+        case _:
+            return part, False
 
 
 def _more_of(call: OpenCall, arguments: str) -> ToolCallDelta:

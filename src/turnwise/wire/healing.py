@@ -148,6 +148,11 @@ def has_lone_surrogate(value: object) -> bool:
     return _LONE_SURROGATE.search(_write(value)) is not None
 
 
+def whole_text(text: str) -> str:
+    """The text, with halves of a character that stand alone replaced."""
+    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
+
+
 def write_value(value: object) -> bytes:
     """The value as clean JSON: halves of a character that stand alone become replacement characters."""
     return _LONE_SURROGATE.sub("\ufffd", _write(value)).encode()

@@ -93,6 +93,8 @@ class SseParser:
     A stray line break tears an event, and its rest is no field of the format. No rest is dropped without a word: a line that
     is no field and has a mark of JSON in it counts as a line of data. Between two tokens of JSON that heals the event. Inside
     a string it cannot, so the pieces come as events of their own, which no decoder can read (promise assembly:lost-piece).
+    A name whose event has no data comes as an event without any, unless the next event has no name: then a stray blank line
+    came between the two.
 
     Servers write all events alike, so the form of the last one is kept: as long as the next ones have it, one `split` takes
     them all out of a read, and that no line ends are in what is left shows that there was nothing else. The rest goes line by
@@ -110,6 +112,7 @@ class SseParser:
         "_has_fields",
         "_limit",
         "_name",
+        "_nameless",
         "_started",
         "_strings",
         "_tail",
@@ -123,6 +126,7 @@ class SseParser:
         self._data_bytes = 0
         self._strings = _Strings()  # of the lines of data, where there are several
         self._name = ""
+        self._nameless = ""  # the name of the event before, of which no data has come
         self._started = False
         self._has_fields = False  # what arrives has lines of the format; an error page has none
         self._early: list[bytes] = []  # lines that may be the rest of a torn event, while there are none
@@ -144,7 +148,7 @@ class SseParser:
             and len(chunk) <= self._alone_bytes
             and chunk.startswith(form.head)
             and chunk.endswith(form.end)
-            and not (self._tail or self._data or self._name or self._after_cr)
+            and not (self._tail or self._data or self._name or self._nameless or self._after_cr)
         ):
             value = chunk[len(form.head) : -len(form.end)]
             if b"\n" not in value and b"\r" not in value:
@@ -162,7 +166,7 @@ class SseParser:
         return runs
 
     def _is_between_events(self) -> bool:
-        return not (self._tail or self._data or self._name or self._after_cr or self._after_bare)
+        return not (self._tail or self._data or self._name or self._nameless or self._after_cr or self._after_bare)
 
     def _read_slice(self, chunk: bytes, runs: list[SseRun]) -> None:
         form = self._form
@@ -208,7 +212,7 @@ class SseParser:
                 _add_run(runs, form.name, values)
         else:
             for value in values:
-                if b"\n" in value or b"\r" in value:
+                if b"\n" in value or b"\r" in value or self._nameless:
                     piece = form.head + value + form.end
                     events = self._read_lines_of(piece, runs)
                     if len(piece) > len(chunk) // 2:
@@ -225,7 +229,7 @@ class SseParser:
         for piece in pieces:
             head, between, value = piece.partition(b"\n" + _DATA)
             is_usual = between and head.startswith(_EVENT) and b'"' not in head
-            if is_usual and b"\n" not in head and b"\n" not in value:
+            if is_usual and b"\n" not in head and b"\n" not in value and not self._nameless:
                 name = head[len(_EVENT) :].strip().decode("utf-8", "replace")
                 _add_run(runs, name, [value])
                 self._form = _Form(name, head + between, b"\n\n")
@@ -281,6 +285,7 @@ class SseParser:
         self._tail.clear()
         self._tail_bytes = 0
         self._read_lines(lines, events)
+        self._end_nameless(events)
         return events
 
     def _keep(self, piece: bytes, events: list[SseEvent]) -> None:
@@ -298,6 +303,9 @@ class SseParser:
             if not line:
                 if data:
                     self._end_event(events)
+                elif self._name:
+                    self._end_nameless(events)
+                    self._nameless = self._name
                 self._name = ""
                 continue
             if len(line) > limit:
@@ -322,7 +330,15 @@ class SseParser:
                 self._data_bytes = len(value)
             data.append(value)
 
+    def _end_nameless(self, events: list[SseEvent]) -> None:
+        if self._nameless:
+            events.append(SseEvent(b"", self._nameless))
+            self._nameless = ""
+
     def _end_event(self, events: list[SseEvent]) -> None:
+        if not self._name:
+            self._nameless = ""
+        self._end_nameless(events)
         data = self._data
         events.append(SseEvent(data[0] if len(data) == 1 else b"\n".join(data), self._name))
         data.clear()

@@ -5,27 +5,32 @@ from typing import TypeGuard, cast
 
 import msgspec
 
-from turnwise.wire.healing import write_value
+from turnwise.wire.healing import has_lone_surrogate, write_value
 from turnwise.wire.json_fields import UNREADABLE, Fields, is_null, quote, read_fields, string_of
 
 TEXTS = ("text", "thinking")
 TEXT_KEYS = (*TEXTS, "content", "value")
+PIECES = (*TEXTS, "partial_json")
 MOST_WRAPS = 4  # objects around one text
 
 
 class LooseEvent(msgspec.Struct, frozen=True):
     """One event as clean JSON. `skipped` are the fields that may have been a piece and could not be read;
-    `has_whole_input` says that the piece of a call's input came as an object."""
+    `has_whole_input` says that the piece of a call's input came as an object. `halved` are the pieces with half of a
+    character, whose other half the next piece may bring; `is_torn` says that another field has one."""
 
     source: bytes
     type: str | None
     skipped: tuple[str, ...]
     has_whole_input: bool
+    halved: dict[str, str]
+    is_torn: bool
 
 
 def loosen(event: dict[str, object]) -> LooseEvent:
     """Take texts from inside of objects, and an object in place of the JSON text of a call's input."""
     skipped: list[str] = []
+    halved: dict[str, str] = {}
     has_whole_input = False
     delta = event.get("delta")
     if _is_object(delta):
@@ -39,9 +44,22 @@ def loosen(event: dict[str, object]) -> LooseEvent:
         if isinstance(whole, dict | list):
             has_whole_input = True
             delta["partial_json"] = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
+        elif whole is not None and not isinstance(whole, str):
+            skipped.append("partial_json")
+            delta["partial_json"] = None
+        for key in PIECES:
+            if isinstance(piece := delta.get(key), str) and has_lone_surrogate(piece):
+                halved[key], delta[key] = piece, "\ufffd"
         event = {**event, "delta": delta}
     kind = event.get("type")
-    return LooseEvent(write_value(event), kind if isinstance(kind, str) else None, tuple(skipped), has_whole_input)
+    return LooseEvent(
+        write_value(event),
+        kind if isinstance(kind, str) else None,
+        tuple(skipped),
+        has_whole_input,
+        halved,
+        has_lone_surrogate(event),
+    )
 
 
 def plain_text(fields: Fields) -> Fields | None:

@@ -58,11 +58,13 @@ from turnwise.wire.healing import (
     check_sound,
     decode_text,
     has_controls,
+    has_lone_surrogate,
     is_noise,
     is_torn_ping,
     left_out,
     printable,
     read_values,
+    whole_text,
 )
 from turnwise.wire.json_fields import (
     UNREADABLE,
@@ -81,6 +83,9 @@ from turnwise.wire.sse import LineTooLong, SseParser
 
 ADDITIONS = frozenset({"signature_delta", "citations_delta"})
 """Deltas that change no text and no call, so that they may follow the end of their block."""
+
+PIECE_OF = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
+"""Where the deltas that grow a text or a call have their piece."""
 
 TOGETHER = 4  # values of a run from which on it pays to decode them at once
 
@@ -170,7 +175,7 @@ class MessagesStreamDecoder:
                     elif delta.thinking and delta.type == "thinking_delta":
                         frames.append(ReasoningDelta(delta.thinking, block))
                     else:
-                        self._delta(event, frames)
+                        self._delta(event, value, frames)
                 else:
                     self._read(event, value, name, frames)
             except UNREADABLE:
@@ -240,7 +245,7 @@ class MessagesStreamDecoder:
             return
         match kind:
             case "content_block_delta":
-                self._delta(event, frames)
+                self._delta(event, source, frames)
             case "content_block_start":
                 self._start_block(event, frames)
             case "content_block_stop":
@@ -320,7 +325,7 @@ class MessagesStreamDecoder:
 
     # --- blocks
 
-    def _delta(self, event: Event, frames: list[Frame]) -> None:
+    def _delta(self, event: Event, source: bytes, frames: list[Frame]) -> None:
         delta = event.delta
         if delta is None:
             frames.append(_lost("unreadable_event", "content_block_delta", "it brings no piece"))
@@ -330,6 +335,12 @@ class MessagesStreamDecoder:
         block = self._names.get(index) or (self._ended.get(index) if kind in ADDITIONS else None)
         if block is None:
             block = self._begin_unannounced(index, delta, frames)
+        if (
+            (key := PIECE_OF.get(kind or "")) is not None
+            and getattr(delta, key) is None
+            and not _says_null(source, key)
+        ):
+            frames.append(_lost("unreadable_event", f"block {index}", f"a delta without its `{key}`"))
         match kind:
             case "text_delta":
                 if delta.text:
@@ -349,6 +360,8 @@ class MessagesStreamDecoder:
                     frames.append(CitationAdded(block, read_citation(delta.citation)))
             case "compaction_delta":
                 self._compaction(index, delta)
+            case None:
+                frames.append(_lost("unreadable_event", f"block {index}", "a delta without a kind and a piece"))
             case _:
                 return  # a delta of a kind that did not exist when this was written
 
@@ -357,7 +370,9 @@ class MessagesStreamDecoder:
         if opened is not None:
             opened.held = None
             if opened.is_item:
-                opened.pieces.append(piece)
+                if has_lone_surrogate(piece):
+                    frames.append(_lost("lone_surrogate", f"block {index}", "half of a character in an item's input"))
+                opened.pieces.append(whole_text(piece))
                 return
         frames.append(ToolCallDelta(block=block, arguments=piece))
 
@@ -517,12 +532,18 @@ class MessagesStreamDecoder:
         where = name or "event"
         loose = loosen(fields)
         try:
-            self._read(decode_leniently(loose.source), loose.source, name, frames)
+            event = decode_leniently(loose.source)
+            if event.delta is not None:
+                for key, piece in loose.halved.items():
+                    setattr(event.delta, key, piece)
+            self._read(event, loose.source, name, frames)
         except UNREADABLE:
             frames.append(_lost("unreadable_event", where, f"left out: {printable(loose.source)}"))
             return
         if loose.has_whole_input and isinstance(piece := frames[-1], ToolCallDelta):
             frames[-1] = msgspec.structs.replace(piece, whole=True)
+        if loose.is_torn and loose.type not in HARMLESS_EVENTS:
+            frames.append(_lost("lone_surrogate", where, "half of a surrogate pair became a replacement character"))
         if damage and loose.type not in HARMLESS_EVENTS:
             frames.append(_lost(damage, where, DAMAGES[damage]))
         if loose.skipped:
@@ -557,6 +578,11 @@ def _tell_rest(fields: Fields, known: frozenset[str], block: str, frames: list[F
     opaque = opaque_from(fields, known)
     if opaque is not None:
         frames.append(BlockData(block, opaque))
+
+
+def _says_null(source: bytes, key: str) -> bool:
+    """Whether a delta says that it brings nothing. One that does not even say so has lost it."""
+    return key in read_fields(read_fields(source)["delta"])
 
 
 def _kind_of(delta: Delta) -> str | None:

@@ -11,8 +11,9 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 
 from turnwise.vocab import Frame, Lost, Mended, Repair
+from turnwise.wire.gemini.fields import read_fields
 from turnwise.wire.healing import decode_text, has_lone_surrogate, read_values, skipped, write_value
-from turnwise.wire.json_fields import NOTHING, UNREADABLE
+from turnwise.wire.json_fields import NOTHING, UNREADABLE, write_object
 
 P = TypeVar("P")
 
@@ -28,7 +29,9 @@ class PartialArg(msgspec.Struct, rename="camel", gc=False):
     will_continue: bool | None = None
 
 
-class FunctionCall(msgspec.Struct, rename="camel", gc=False):
+class FunctionCall(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=True):
+    """A call without any field but these. Others go the slow way: one may be its arguments under another name."""
+
     id: str | None = None
     name: str | None = None
     args: msgspec.Raw = NOTHING
@@ -106,6 +109,18 @@ class UsualChunk(msgspec.Struct, rename="camel", gc=False):
     usage_metadata: msgspec.Raw = NOTHING
     prompt_feedback: None = None
     error: None = None
+
+
+CALL_KEYS = frozenset({"id", "name", "args", "partialArgs", "willContinue"})
+ARGUMENT_KEYS = frozenset({"args", "partialArgs"})
+
+
+def call_fields(raw: msgspec.Raw) -> tuple[msgspec.Raw, bool]:
+    """The call's known fields, and whether it has others in place of arguments. Raises one of UNREADABLE."""
+    fields = read_fields(raw)
+    known = {key: value for key, value in fields.items() if key in CALL_KEYS}
+    is_strange = len(known) < len(fields) and not known.keys() & ARGUMENT_KEYS
+    return msgspec.Raw(write_object(known)), is_strange
 
 
 USUAL = msgspec.json.Decoder(UsualChunk)

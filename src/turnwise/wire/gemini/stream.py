@@ -46,6 +46,7 @@ from turnwise.wire.gemini.chunks import (
     PlainPart,
     PromptFeedback,
     UsualPart,
+    call_fields,
     lost,
     mend,
     read_slowly,
@@ -64,6 +65,8 @@ from turnwise.wire.limits import MAX_CITATIONS, Limits
 from turnwise.wire.sse import LineTooLong
 
 _decode_usual = USUAL.decode
+CONTENT_KEYS = frozenset({"text", "functionCall"})
+"""A part with one of these is a text or a call, whatever else it has."""
 NO_ARGUMENTS = msgspec.Raw(b"{}")
 MISS_COST = 4  # a chunk that is not usual costs about what four usual ones save
 START = MISS_COST * 2  # chunks that count as usual from the first: looking for them has to pay
@@ -332,12 +335,15 @@ class ChunkReader:
         item: Part | None = None
         opaque: Opaque | None = None
         plain = PlainPart()
+        is_strange = False
         try:
             fields = {key: value for key, value in read_fields(raw).items() if key != "thought" or not is_false(value)}
-            if set(fields) - ABOUT_PART - {"text", "functionCall"}:
+            if set(fields) - ABOUT_PART and not fields.keys() & CONTENT_KEYS:
                 item = read_item(raw, fields)
             else:
-                known = frozenset({"text", "functionCall", "thought"})
+                if "functionCall" in fields:
+                    fields["functionCall"], is_strange = call_fields(fields["functionCall"])
+                known = CONTENT_KEYS | {"thought"}
                 plain = PLAIN_PART.decode(write_object({key: fields[key] for key in known & fields.keys()}))
                 opaque = opaque_from(fields, known=known)
         except UNREADABLE as error:
@@ -345,6 +351,9 @@ class ChunkReader:
             return
         if item is None:
             self._take_plain(plain, frames, opaque=opaque)
+            if is_strange:
+                why = "a call without arguments has fields that are not known"
+                frames.append(lost("undecodable_chunk", f"chunk {self._number}", why))
         else:
             self._end_block(frames)
             block = self._next_block()

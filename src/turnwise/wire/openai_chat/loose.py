@@ -63,13 +63,13 @@ class _Reader:
         delta, message = self._object("delta", value.get("delta")), self._object("message", value.get("message"))
         return Choice(
             index=_integer(value.get("index")),
-            delta=None if delta is None else self._delta(delta),
-            message=None if message is None else self._delta(message),
+            delta=None if delta is None else self._delta(delta, is_piece=True),
+            message=None if message is None else self._delta(message, is_piece=False),
             finish_reason=_text(value.get("finish_reason")),
             native_finish_reason=_text(value.get("native_finish_reason")),
         )
 
-    def _delta(self, value: dict[str, object]) -> Delta:
+    def _delta(self, value: dict[str, object], *, is_piece: bool) -> Delta:
         call = self._object("function_call", value.get("function_call"))
         return Delta(
             content=self._content(value.get("content")),
@@ -78,8 +78,10 @@ class _Reader:
             reasoning_text=_said(value.get("reasoning_text")),
             reasoning_details=_raws(value.get("reasoning_details")),
             refusal=self._words("refusal", value.get("refusal")),
-            tool_calls=[self._call(call) for call in self._objects("tool_calls", value.get("tool_calls"))],
-            function_call=None if call is None else self._function(call),
+            tool_calls=[
+                self._call(call, is_piece=is_piece) for call in self._objects("tool_calls", value.get("tool_calls"))
+            ],
+            function_call=None if call is None else self._function(call, is_piece=is_piece),
             annotations=_raws(value.get("annotations")),
             executed_tools=_raws(value.get("executed_tools")),
             images=_raws(value.get("images")),
@@ -108,7 +110,7 @@ class _Reader:
             refusal=self._words("refusal", value.get("refusal")),
         )
 
-    def _call(self, value: dict[str, object]) -> CallPiece:
+    def _call(self, value: dict[str, object], *, is_piece: bool) -> CallPiece:
         function = self._object("function", value.get("function"))
         custom = self._object("custom", value.get("custom"))
         index = _integer(value.get("index"))
@@ -117,17 +119,32 @@ class _Reader:
         return CallPiece(
             index=index,
             id=self._name("id", value.get("id")),
-            function=None if function is None else self._function(function),
-            custom=CustomPiece(name=self._name("name", custom.get("name")), input=_written(custom.get("input")))
+            function=None if function is None else self._function(function, is_piece=is_piece),
+            custom=CustomPiece(
+                name=self._name("name", custom.get("name")),
+                input=self._written("input", custom.get("input"), is_piece=is_piece),
+            )
             if custom
             else None,
             extra_content=_raw(value.get("extra_content")),
         )
 
-    def _function(self, value: dict[str, object]) -> FunctionPiece:
+    def _function(self, value: dict[str, object], *, is_piece: bool) -> FunctionPiece:
         arguments = value.get("arguments")
         is_whole = isinstance(arguments, dict | list)
-        return FunctionPiece(name=self._name("name", value.get("name")), arguments=_written(arguments), whole=is_whole)
+        name = self._name("name", value.get("name"))
+        return FunctionPiece(
+            name=name, arguments=self._written("arguments", arguments, is_piece=is_piece), whole=is_whole
+        )
+
+    def _written(self, field: str, value: object, *, is_piece: bool) -> str | None:
+        """Text, or the JSON text of what came whole: a number is no arguments, but it is not none either. It is no piece."""
+        if value is None or isinstance(value, str):
+            return value
+        if is_piece and not isinstance(value, dict | list):
+            self.skipped.append(field)
+            return None
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     def _words(self, field: str, value: object) -> str | None:
         said = _said(value)
@@ -148,9 +165,11 @@ class _Reader:
         return None
 
     def _objects(self, field: str, value: object) -> list[dict[str, object]]:
-        for item in value if is_array(value) else [value]:
-            if not is_object(item):
-                self._skip(field, item)
+        """The objects in a list. What else stands there was one; a value alone may be empty."""
+        if not is_array(value):
+            return [value] if self._object(field, value) is not None and is_object(value) else []
+        if not all(map(is_object, value)):
+            self.skipped.append(field)
         return objects(value)
 
     def _skip(self, field: str, value: object) -> None:
@@ -168,13 +187,6 @@ def objects(value: object) -> list[dict[str, object]]:
 
 def _object(value: object) -> dict[str, object]:
     return value if is_object(value) else {}
-
-
-def _written(value: object) -> str | None:
-    """Arguments that are no string, as their JSON text: `true` is no arguments, but it is not none either."""
-    if value is None or isinstance(value, str):
-        return value
-    return _text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def _text(value: object) -> str | None:

@@ -54,9 +54,14 @@ class Item(msgspec.Struct, eq=False):
     reasoning: str = ""  # the event type of this item's thoughts: summary or content, counted once
     thoughts: dict[int, str] = {}  # the parts of the thoughts that the provider has said as a whole
     is_thinking: bool = False  # pieces of thoughts came behind the last whole part
-    streamed: list[int] = []  # the contents that pieces came for, in order
+    streamed: dict[int, None] = {}  # the contents that pieces came for, in order
     whole: set[int] = set()  # the contents that the provider has said as a whole
+    next_content: int = 0  # behind all of them
     places: dict[int, int] = {}  # `content_index` -> the content that it means, if the index is used again
+
+    def take_piece(self, content: int) -> None:
+        self.streamed[content] = None
+        self.next_content = max(self.next_content, content + 1)
 
     def content_at(self, content_index: int) -> int:
         return self.places.get(content_index, content_index)
@@ -174,6 +179,7 @@ class Items:
     def settle(self, item: Item, content: int = 0) -> None:
         """The provider has said the whole of one content."""
         item.whole.add(content)
+        item.next_content = max(item.next_content, content + 1)
         self.open_blocks.discard(item.block_of(content))
         if item.kind in CALLS:
             self._underway.discard(item.block)

@@ -4,7 +4,7 @@ The final form of an item is the one in `response.output_item.done`; the termina
 brought. A whole that the provider says (`.done` events) wins over the pieces that came.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -164,8 +164,7 @@ class OpenResponse:
 
     def _add_piece(self, item: Item, content: int, kind: str, text: str, frames: list[Frame]) -> None:
         block = self.items.begin(item, content)
-        if content not in item.streamed:
-            item.streamed.append(content)
+        item.take_piece(content)
         match kind:
             case "response.output_text.delta":
                 frames.append(TextDelta(text, block))
@@ -255,7 +254,7 @@ class OpenResponse:
                     frames.append(
                         ToolCallDelta(block=block, id=id, name=name, arguments=part.arguments, free_form=part.free_form)
                     )
-                    item.streamed.append(content)
+                    item.take_piece(content)
             case Refusal():
                 self._has_refusal = True
                 is_empty = not part.text
@@ -292,7 +291,7 @@ class OpenResponse:
                         free_form=part.free_form,
                     )
                 )
-                item.streamed.append(content)
+                item.take_piece(content)
             case _:
                 pass
 
@@ -346,7 +345,7 @@ class OpenResponse:
         content_index = count_at(fields, "content_index") or 0
         content = item.content_at(content_index)
         if content in item.whole:
-            content = item.places[content_index] = max(item.whole.union(item.streamed)) + 1
+            content = item.places[content_index] = item.next_content
         opaque = opaque_from(item.header)
         if opaque is not None:
             frames.append(BlockData(self.items.begin(item, content), opaque))
@@ -460,7 +459,7 @@ def _thoughts_of(item: Item) -> str:
     return "".join([item.thoughts[place] for place in sorted(item.thoughts)]) if is_all else ""
 
 
-def _places(streamed: list[int], count: int) -> Sequence[int]:
+def _places(streamed: Collection[int], count: int) -> Sequence[int]:
     """The content index under which each final content part was streamed: its own, but where an endpoint counts otherwise
     (Bedrock's Mantle streams the only content part as number 1) the order tells."""
     if all(place < count for place in streamed):
