@@ -50,6 +50,7 @@ class Outcome:
     minutes: float
     code: int | None  # None: ended from here
     is_late: bool
+    cpu_minutes: float  # of its processes; what they left behind unwaited is not in it
 
     @property
     def is_good(self) -> bool:
@@ -78,7 +79,7 @@ def read_lanes(file: Path) -> list[Lane]:
 
 def run_lane(lane: Lane, *, pace: Pace, rest_s: float, stopping: Stopping, say: Say) -> Outcome:
     """The lane has ended, and nothing of its process group is left. `rest_s` is left for all lanes together."""
-    began = time.monotonic()
+    began, cpu_before_s = time.monotonic(), cpu_of_children_s()
     limit_s = lane.minutes * pace.minute_s
     longest_s = min(limit_s * pace.patience, rest_s)
     is_late = False
@@ -98,7 +99,14 @@ def run_lane(lane: Lane, *, pace: Pace, rest_s: float, stopping: Stopping, say: 
             say(f"lane {lane.name}: past {bound}, ended")
     finally:
         end_group(process, grace_s=pace.grace_s)
-    return Outcome(lane, minutes=(time.monotonic() - began) / MINUTE_S, code=code, is_late=is_late)
+    minutes, cpu_minutes = (time.monotonic() - began) / MINUTE_S, (cpu_of_children_s() - cpu_before_s) / MINUTE_S
+    return Outcome(lane, minutes=minutes, code=code, is_late=is_late, cpu_minutes=cpu_minutes)
+
+
+def cpu_of_children_s() -> float:
+    """CPU time of the processes that were started from here and have ended, and of their own ones."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def ended_within(process: "subprocess.Popen[bytes]", seconds: float, *, stopping: Stopping) -> int | None:
@@ -145,11 +153,23 @@ def run_lanes(lanes: Sequence[Lane], *, pace: Pace, say: Say) -> int:
 
 
 def table(outcomes: Sequence[Outcome], *, not_run: Sequence[Lane] = ()) -> list[str]:
-    rows = [("lane", "result", "minutes", "limit")]
-    rows += [(one.lane.name, one.words, f"{one.minutes:.1f}", f"{one.lane.minutes:g}") for one in outcomes]
-    rows += [(lane.name, "not run", "-", f"{lane.minutes:g}") for lane in not_run]
-    name, words, minutes, limit = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [f"{row[0]:{name}}  {row[1]:{words}}  {row[2]:>{minutes}}  {row[3]:>{limit}}" for row in rows]
+    rows = [("lane", "result", "minutes", "limit", "CPU minutes")]
+    rows += [
+        (one.lane.name, one.words, f"{one.minutes:.1f}", f"{one.lane.minutes:g}", f"{one.cpu_minutes:.1f}")
+        for one in outcomes
+    ]
+    rows += [(lane.name, "not run", "-", f"{lane.minutes:g}", "-") for lane in not_run]
+    name, words, *numbers = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            [
+                f"{row[0]:{name}}",
+                f"{row[1]:{words}}",
+                *[f"{text:>{size}}" for text, size in zip(row[2:], numbers, strict=True)],
+            ]
+        )
+        for row in rows
+    ]
 
 
 @contextmanager

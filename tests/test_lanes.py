@@ -32,7 +32,7 @@ def run(lanes: list[Any], capfd: pytest.CaptureFixture[str], **pace: float) -> t
     said: list[str] = []
     code = it.run_lanes(lanes, pace=it.Pace(**pace), say=said.append)
     rows = [re.split(r" {2,}", row.strip()) for row in capfd.readouterr().out.splitlines()]
-    head = rows.index(["lane", "result", "minutes", "limit"])
+    head = rows.index(["lane", "result", "minutes", "limit", "CPU minutes"])
     return code, said, [" | ".join([row[0], row[1], row[3]]) for row in rows[head + 1 :]]
 
 
@@ -79,7 +79,7 @@ def test_a_lane_past_its_limit_says_so_and_goes_on(capfd: pytest.CaptureFixture[
     assert code == 0
     assert said[1] == "lane slow: past its limit of 1 minutes, goes on"
     assert said[2].startswith("lane slow: ok, past its limit, ")
-    assert re.search(r"^slow +ok, past its limit +[\d.]+ +1$", capfd.readouterr().out, re.MULTILINE)
+    assert re.search(r"^slow +ok, past its limit +[\d.]+ +1 +[\d.]+$", capfd.readouterr().out, re.MULTILINE)
 
 
 def ends_of(folder: Path) -> tuple[Path, int]:

@@ -21,7 +21,7 @@ _LONGEST_HALF = len("\\ud83d\\ude0")
 
 def plainly(text: str) -> str:
     """The JSON text with every character as itself where JSON allows that, else by its shortest escape."""
-    return _RESPELT.sub(_plain, text) if "\\" in text else text
+    return _RESPELT.sub(_plain, text) if "\\u" in text or "\\/" in text else text
 
 
 def without_half_escape(text: str) -> str:
