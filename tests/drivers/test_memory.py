@@ -5,7 +5,6 @@ four bytes for each character, and a decoder may hold a second copy for a while.
 the limit on a response's bytes instead, and less of them is kept.
 """
 
-import gc
 import json
 import tracemalloc
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
@@ -163,7 +162,6 @@ class Counted:
     """The most that was taken between two looks, as Python counts it."""
 
     def __init__(self) -> None:
-        gc.collect()
         tracemalloc.start()
         self._before = tracemalloc.get_traced_memory()[0]
 
