@@ -27,6 +27,22 @@ def test_stream_and_body_give_the_same_message() -> None:
     assert response.finish is whole.finish is FinishReason.STOP and frames
 
 
+BODIES = {
+    "openai_chat": BODY,
+    "openai_responses": b'{"status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"Hello"}]}]}',
+    "anthropic_messages": b'{"type":"message","content":[{"type":"text","text":"Hello"}],"stop_reason":"end_turn"}',
+    "gemini": b'{"candidates":[{"content":{"parts":[{"text":"Hello"}]},"finishReason":"STOP"}]}',
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_byte_order_mark_before_a_body_means_nothing(name: str) -> None:
+    """As before a stream, in every family."""
+    response, _ = read_body(b"\xef\xbb\xbf" + BODIES[name], family=family(name), profile=builtin_profiles()[name])
+    assert response.message == Message("assistant", (Text("Hello"),))
+    assert response.fault is None and not response.lost and not response.repairs
+
+
 def test_frames_count_what_the_provider_said() -> None:
     """Keep-alives and halves of events count nothing; `finished` turns true with the finish reason."""
     reader = ResponseReader(CHAT, profile=PROFILE)

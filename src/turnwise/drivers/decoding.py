@@ -34,6 +34,7 @@ from turnwise.vocab import (
 from turnwise.wire.family import Family
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits, is_wide
 from turnwise.wire.profiles import Profile
+from turnwise.wire.sse import BOM
 
 _ENDS = frozenset([Finished, Mended, Faulted])
 """The frames by which a response may end."""
@@ -183,7 +184,7 @@ def read_body(
     if len(body) > (most_bytes := _most_bytes(body, limits=limits)):
         frames: list[Frame] = [_too_large(most_bytes)]
     else:
-        frames = family.decode_body(body, profile, limits)
+        frames = family.decode_body(body.removeprefix(BOM), profile, limits)
     healed = assembler.receive_all(frames)
     return assembler.finish(), healed
 
