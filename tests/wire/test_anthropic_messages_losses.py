@@ -353,3 +353,33 @@ def test_half_of_a_character_loses_the_call_unless_the_other_half_comes(half: st
     joined = halves("\ud83d", "\ude00")
     assert ([one.state for one in calls_of(joined.message)], joined.lost) == ([COMPLETE], False)
     assert "\U0001f600" in calls_of(joined.message)[0].arguments
+
+
+@pytest.mark.promise("assembly:lost-piece")
+@pytest.mark.parametrize(
+    "torn",
+    [
+        b"event: content_block_delta\n",
+        b"event: content_block_delta\ndata: [DONE]\n\n",
+        b'event: content_block_delta\ndata: {"type":"ping"}\n\n',
+    ],
+    ids=["no data and no blank line", "the end mark of Chat for data", "a ping for data"],
+)
+def test_a_name_whose_data_is_another_events_is_a_loss(torn: bytes) -> None:
+    response = read(START, *REMOVE[:2], torn, *REMOVE[3:], END, STOP)
+    assert ([one.state for one in calls_of(response.message)], response.lost) == ([LOST], True)
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        event("vendor.progress", delta="50%"),
+        event("vendor.progress", index="a"),
+        b"event: heartbeat\ndata: 12:00\n\n",
+        b"event: ping\ndata: 2026-01-01 00:00:00\n\n",
+    ],
+    ids=["a text for delta", "a text for index", "the time", "the date"],
+)
+def test_events_of_other_kinds_may_have_fields_of_their_own(noise: bytes) -> None:
+    response = read(START, *REMOVE[:2], noise, *REMOVE[2:], END, STOP)
+    assert (calls_of(response.message), response.lost) == ((REMOVE_OLD,), False)

@@ -421,3 +421,18 @@ def test_a_text_with_half_of_a_character_is_no_whole_answer() -> None:
         b"data: " + json.dumps(delta({"content": "ends \ud83d"})).encode() + b"\n\n", line(delta({}, "stop")), DONE
     )
     assert response.lost
+
+
+@pytest.mark.promise("assembly:lost-piece")
+@pytest.mark.parametrize("tear", ["\n", "\r", "\x00", "\t"])
+@pytest.mark.parametrize("at", ["argu|ments", "tool_|calls", "I w|ill", "/s|rv"])
+def test_a_body_with_a_line_break_in_a_string_is_torn(tear: str, at: str) -> None:
+    """In a key it hides what stands there; pretty printed JSON has line breaks between its tokens alone."""
+    named = {"id": "a", "function": {"name": "remove", "arguments": '{"path":"/srv/x"}'}}
+    text = body(content="I will.", tool_calls=[named]).decode()
+    torn = text.replace(at.replace("|", ""), at.replace("|", tear), 1)
+    assert torn != text
+    response = assemble(FAMILY.decode_body(torn.encode(), PROFILE, DEFAULT_LIMITS))
+    assert response.lost and ArgumentsState.COMPLETE not in states(response)
+    pretty = json.dumps(json.loads(text), indent=1).encode()
+    assert not assemble(FAMILY.decode_body(pretty, PROFILE, DEFAULT_LIMITS)).lost

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from typing import cast
 
 import msgspec
@@ -19,6 +20,7 @@ def _no_number(_: str) -> None:
 # The standard library's decoder takes what msgspec's rightly refuses: lone surrogates, which models do write in two chunks,
 # and control characters inside of strings.
 _scan = json.JSONDecoder(strict=False, parse_constant=_no_number).raw_decode
+_scan_strictly = json.JSONDecoder(parse_constant=_no_number).raw_decode
 
 
 def printable(text: bytes | str) -> str:
@@ -55,6 +57,12 @@ def is_torn_ping(text: bytes | str, *, name: str) -> bool:
     return name in PINGS and all(word in f"type {name}" for word in _WORD.findall(shown))
 
 
+def is_ping(text: bytes | str, *, name: str) -> bool:
+    """Whether an event with a ping's name is one, whatever it says in bare words: the time, for one."""
+    shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    return name in PINGS and (is_torn_ping(shown, name=name) or not (MARKS - {":"}).intersection(shown))
+
+
 def left_out(repair: Repair, text: bytes | str, *, reaches_ended: bool = False) -> Lost | Mended:
     """The record of `text`, which is no JSON and was left out: lost, unless it is noise."""
     if is_noise(text):
@@ -86,7 +94,7 @@ def is_sound(text: bytes) -> bool:
     that are no UTF-8 and control characters are found here (assembly:lost-piece)."""
     if not is_utf8(text):
         return False
-    if not has_controls(text) and b"\n" not in text:
+    if not has_controls(text) and b"\n" not in text and b"\r" not in text:
         return True
     try:
         _value.decode(text)
@@ -118,11 +126,20 @@ def decode_text(text: bytes) -> tuple[str, bool]:
 def read_values(text: str) -> tuple[list[object], int]:
     """The JSON values that stand one after the other (an event glued to the next, with or without its `data:`), and where
     what is none begins: at the text's end if nothing does. No value is ever completed by guessing."""
+    return _read_with(_scan, text)
+
+
+def breaks_strings(text: str) -> bool:
+    """Whether a string in the JSON holds a line break or another control character. JSON has none there: something tore it."""
+    return _read_with(_scan_strictly, text)[1] < _read_with(_scan, text)[1]
+
+
+def _read_with(scan: Callable[[str, int], tuple[object, int]], text: str) -> tuple[list[object], int]:
     values: list[object] = []
     at = _skip_glue(text, 0)
     while at < len(text):
         try:
-            value, at = _scan(text, at)
+            value, at = scan(text, at)
         except (ValueError, RecursionError):
             break
         values.append(value)

@@ -44,7 +44,7 @@ class _Form(msgspec.Struct, frozen=True):
 _DATA, _EVENT = b"data: ", b"event: "
 _EVENT_FIELD = b"event:"
 _OTHER_FIELDS = (b":", b"id:", b"retry:")
-_ENDS_OF_DATA = frozenset({b"data", b"ata", b"ta", b"a"})
+_PIECES_OF_DATA = frozenset({b"data", b"ata", b"ta", b"a", b"d", b"da", b"dat"})
 JSON_MARKS = (b"{", b"}", b"[", b"]", b'"')
 # How a stream whose first bytes are `data: ` writes its events, until they tell otherwise.
 _LF_FORM, _CRLF_FORM = _Form("", _DATA, b"\n\n"), _Form("", _DATA, b"\r\n\r\n")
@@ -130,7 +130,9 @@ class SseParser:
         self._started = False
         self._has_fields = False  # what arrives has lines of the format; an error page has none
         self._early: list[bytes] = []  # lines that may be the rest of a torn event, while there are none
-        self._after_bare = False  # the last line was `data`, or its end: a rest that begins with a colon is no comment
+        self._after_bare = (
+            False  # the last line was `data`, or a piece of it: a rest that begins with a colon is no comment
+        )
         self._after_cr = False
         self._limit = limits.line_bytes
         self._alone_bytes = min(ALONE_BYTES, self._limit)
@@ -346,7 +348,7 @@ class SseParser:
 
     def _read_odd_line(self, line: bytes, events: list[SseEvent]) -> bytes | None:
         """The value of a line that is no usual `data:`; None where it has none."""
-        was_bare, self._after_bare = self._after_bare, line in _ENDS_OF_DATA
+        was_bare, self._after_bare = self._after_bare, line in _PIECES_OF_DATA
         if self._after_bare:
             self._form = None
         if line == b"data":
@@ -357,6 +359,9 @@ class SseParser:
             if b'"' not in line:  # else an event is glued to it
                 if self._data and self._name:  # the blank line between two events is lost
                     self._end_event(events)
+                elif self._name:  # so is the data with it
+                    self._end_nameless(events)
+                    events.append(SseEvent(b"", self._name))
                 self._name = line[6:].strip().decode("utf-8", "replace")
                 return None
         if not any(mark in line for mark in JSON_MARKS):

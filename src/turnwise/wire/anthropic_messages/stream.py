@@ -55,12 +55,13 @@ from turnwise.wire.finish_words import says_nothing, unsaid_finish
 from turnwise.wire.healing import (
     DAMAGES,
     PINGS,
+    breaks_strings,
     check_sound,
     decode_text,
     has_controls,
     has_lone_surrogate,
     is_noise,
-    is_torn_ping,
+    is_ping,
     left_out,
     printable,
     read_values,
@@ -243,6 +244,8 @@ class MessagesStreamDecoder:
         if self._is_over:
             self._read_after_end(kind, source, frames)
             return
+        if name != kind and name in CONTENT_EVENTS:
+            frames.append(_lost("unreadable_event", name, f"its type is another: {printable(kind)}"))
         match kind:
             case "content_block_delta":
                 self._delta(event, source, frames)
@@ -266,8 +269,6 @@ class MessagesStreamDecoder:
                 # is none of this format at all does not count as a stream.
                 if event.type is None:
                     return
-                if name in CONTENT_EVENTS:
-                    frames.append(_lost("unreadable_event", name, f"its type is another: {printable(event.type)}"))
         if not self._seen:
             self._seen = True
             self._flows = not self._is_over
@@ -504,7 +505,7 @@ class MessagesStreamDecoder:
 
         What is lost is told behind what could be read, because the block that it began may miss something too.
         """
-        if self._is_over or payload.strip() == b"[DONE]":
+        if self._is_over or (payload.strip() == b"[DONE]" and name not in CONTENT_EVENTS):
             return  # Chat Completions' end mark, which some gateways add; and what follows the end
         if not self._seen and not name and is_noise(payload):
             return  # no event of this format: finish() says what it was instead
@@ -519,7 +520,7 @@ class MessagesStreamDecoder:
         damage = ""
         if is_replaced:
             damage = "invalid_utf8"
-        elif has_controls(payload):
+        elif breaks_strings(text):
             damage = "control_character"
         for fields in found:
             self._read_loosely(fields, name, frames, damage=damage)
@@ -538,7 +539,9 @@ class MessagesStreamDecoder:
                     setattr(event.delta, key, piece)
             self._read(event, loose.source, name, frames)
         except UNREADABLE:
-            frames.append(_lost("unreadable_event", where, f"left out: {printable(loose.source)}"))
+            known = loose.type is None or name in CONTENT_EVENTS or loose.type in CONTENT_EVENTS
+            if known:  # else new event types may come at any time, with fields of their own
+                frames.append(_lost("unreadable_event", where, f"left out: {printable(loose.source)}"))
             return
         if loose.has_whole_input and isinstance(piece := frames[-1], ToolCallDelta):
             frames[-1] = msgspec.structs.replace(piece, whole=True)
@@ -556,7 +559,7 @@ class MessagesStreamDecoder:
         repair = Repair("unreadable_event", name or "event", f"left out an event that is no JSON: {printable(text)}")
         if name in CONTENT_EVENTS:
             frames.append(Lost(repair))
-        elif is_json or (name in HARMLESS_EVENTS and "\n" not in text and _is_harmless(text, name=name)):
+        elif is_json or (name in HARMLESS_EVENTS | PINGS and "\n" not in text and _is_harmless(text, name=name)):
             frames.append(left_out(repair, ""))
             if name == "message_stop":
                 self._stop(frames)
@@ -565,7 +568,7 @@ class MessagesStreamDecoder:
 
 
 def _is_harmless(text: str, *, name: str) -> bool:
-    return name not in PINGS or is_torn_ping(text, name=name)
+    return name not in PINGS or is_ping(text, name=name)
 
 
 def _grows(fields: Fields) -> bool:

@@ -5,14 +5,13 @@ the parts of nearly all chunks; `read_slowly` keeps each part as raw JSON; `mend
 the wrong type.
 """
 
-import re
 from typing import Generic, Literal, TypeVar
 
 import msgspec
 
 from turnwise.vocab import Frame, Lost, Mended, Repair
 from turnwise.wire.gemini.fields import read_fields
-from turnwise.wire.healing import decode_text, has_lone_surrogate, read_values, skipped, write_value
+from turnwise.wire.healing import breaks_strings, decode_text, has_lone_surrogate, read_values, skipped, write_value
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, write_object
 
 P = TypeVar("P")
@@ -128,8 +127,6 @@ FAST = msgspec.json.Decoder(Chunk[PlainPart])
 PLAIN_PART = msgspec.json.Decoder(PlainPart)
 _SLOW = msgspec.json.Decoder(Chunk[msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
-_STRINGS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_CONTROL = re.compile(r"[\x00-\x1f]")
 
 
 def read_slowly(text: bytes) -> list[Chunk[msgspec.Raw]]:
@@ -160,7 +157,7 @@ def mend(text: bytes, *, where: str) -> tuple[list[bytes], list[Frame]]:
         told.append(lost("invalid_utf8", where, "invalid UTF-8 became replacement characters"))
     if any(has_lone_surrogate(value) for value in found):
         told.append(lost("lone_surrogate", where, "half of a surrogate pair became a replacement character"))
-    if _has_control_character(readable):
+    if breaks_strings(readable):
         told.append(lost("control_character", where, "a string holds a line break or another control character"))
     if len(values) > 1:
         told.append(Mended(Repair("glued_json", where, f"took {len(values)} chunks written as one apart")))
@@ -173,8 +170,3 @@ def _is_readable(value: bytes) -> bool:
     except UNREADABLE:
         return False
     return True
-
-
-def _has_control_character(text: str) -> bool:
-    """Whether a string in this JSON holds one as it is. The API escapes them, so it came from outside."""
-    return any(_CONTROL.search(string[0]) for string in _STRINGS.finditer(text))

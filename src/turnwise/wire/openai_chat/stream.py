@@ -8,7 +8,7 @@ import msgspec
 from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Lost, Mended, Repair
 from turnwise.wire.alike import Alike
 from turnwise.wire.faults import no_response, too_large
-from turnwise.wire.healing import decode_text, has_controls, is_sound, left_out, read_values
+from turnwise.wire.healing import breaks_strings, decode_text, has_controls, is_sound, left_out, read_values
 from turnwise.wire.json_fields import UNREADABLE, is_error
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_chat.chunk_reader import ChunkReader, Rest, rest_of
@@ -280,7 +280,7 @@ class ChatStreamDecoder:
         said = any(not isinstance(frame, Mended) for frame in frames)
         if is_replaced and values:
             frames.append(self._lose("invalid_utf8", where, "invalid UTF-8 became replacement characters"))
-        elif has_controls(line) and values and not is_sound(line):
+        elif breaks_strings(text):
             frames.append(self._lose("control_character", where, "it has a control character, so it is no JSON"))
         if skipped:
             frames.append(self._lose("content_skipped", where, f"no text and no call can be read from {skipped}"))

@@ -6,11 +6,10 @@ from typing import NamedTuple, cast
 import msgspec
 
 from turnwise.wire.healing import (
+    breaks_strings,
     check_sound,
     decode_text,
-    has_controls,
     has_lone_surrogate,
-    is_sound,
     printable,
     read_values,
     write_value,
@@ -28,6 +27,7 @@ class Healed(NamedTuple):
     is_foreign: bool  # bytes were no UTF-8
     is_replaced: bool  # they, or halves of a character, became U+FFFD: something of the content is lost
     is_left_out: bool  # something was no JSON and may have been content
+    is_bare: bool  # whole JSON without any object: no event
 
     @property
     def is_lossy(self) -> bool:
@@ -55,7 +55,7 @@ def heal(text: bytes) -> Healed:
     is_halved = any(has_lone_surrogate(value) for value in found)
     if is_halved:
         done.append("halves of a character replaced by U+FFFD")
-    has_control = has_controls(text) and not is_sound(text)
+    has_control = breaks_strings(decoded)
     if has_control:
         done.append("a control character, so it is no JSON")
     if end < len(decoded):
@@ -70,4 +70,5 @@ def heal(text: bytes) -> Healed:
         is_foreign=is_foreign,
         is_replaced=is_foreign or is_halved or has_control,
         is_left_out=not found or end < len(decoded),
+        is_bare=bool(values) and not found and end == len(decoded),
     )

@@ -34,7 +34,7 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.finish_words import finish_frames
-from turnwise.wire.json_fields import Fields, is_object, read_fields, without
+from turnwise.wire.json_fields import Fields, is_error, is_object, read_fields, without
 from turnwise.wire.openai_responses.deltas import DELTAS, NONE, Delta
 from turnwise.wire.openai_responses.faults import fault_of
 from turnwise.wire.openai_responses.fields import count_at, list_at, object_at, opaque_from, text_at
@@ -87,7 +87,7 @@ class OpenResponse:
             self._finish_item(fields, frames, is_certain=is_certain)
         elif kind in _EVENTS and is_certain:
             _EVENTS[kind](self, fields, frames)
-        elif kind == "error" or ("error" in fields and not kind):
+        elif kind == "error" or (not kind and "error" in fields and is_error(fields["error"])):
             self._fail(fields, frames)
         if self._unplaced:
             is_next = follows and kind in (ADDED, ITEM_DONE)

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Mended, Repair, ToolCallDelta
 from turnwise.wire.faults import no_response, too_large
-from turnwise.wire.healing import PINGS, has_controls, is_sound, is_torn_ping, skipped
+from turnwise.wire.healing import PINGS, has_controls, is_ping, is_sound, skipped
 from turnwise.wire.json_fields import UNREADABLE, Fields, each_alone, read_fields
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_responses.body import read_body
 from turnwise.wire.openai_responses.deltas import DECODERS, DELTAS, Delta, DeltaFrame, decode_delta
 from turnwise.wire.openai_responses.fields import count_at, text_at
-from turnwise.wire.openai_responses.healing import check_text, heal
+from turnwise.wire.openai_responses.healing import Healed, check_text, heal
 from turnwise.wire.openai_responses.items import Item, TooManyItems
 from turnwise.wire.openai_responses.numbering import Numbering, Place
 from turnwise.wire.openai_responses.open_response import ADDED, CONTENT, CREATED, ITEM_DONE, REPLACED, OpenResponse
@@ -293,7 +293,7 @@ class ResponsesStreamDecoder:
         """What can be read of the event is taken. What cannot be read is a loss, unless it cannot have been a piece."""
         healed = heal(value)
         if not healed.objects:
-            self._leave_out(value, name, healed.what, frames)
+            self._leave_out(value, name, healed, frames)
             return
         is_lost = healed.is_left_out
         for clean in healed.objects:
@@ -307,18 +307,18 @@ class ResponsesStreamDecoder:
             kind = "noise_skipped" if healed.is_replaced else kind
             frames.append(Mended(Repair(kind, name or "stream", healed.what)))
 
-    def _leave_out(self, value: bytes, name: str, what: str, frames: list[Frame]) -> None:
+    def _leave_out(self, value: bytes, name: str, healed: Healed, frames: list[Frame]) -> None:
         """Nothing in the event can be read; its name, or the type that it begins with, may tell that nothing is lost."""
         found = _TYPE_FIRST.match(value)
         kind = name or (found[1].decode() if found else "")
         is_idle = kind in _IDLE and not any(mark in value for mark in _OF_PIECES)
-        is_idle = is_idle and (kind not in PINGS or is_torn_ping(value, name=kind))
+        is_idle = is_idle and (kind not in PINGS or is_ping(value, name=kind))
         if kind == CREATED and self._response.started is not None:
             is_idle = False  # another response may have begun
-        if kind not in CONTENT and (is_idle or skipped("", value)):
-            frames.append(Mended(Repair("noise_skipped", name or "stream", what)))
+        if kind not in CONTENT and (is_idle or healed.is_bare or skipped("", value)):
+            frames.append(Mended(Repair("noise_skipped", name or "stream", healed.what)))
         else:
-            self._response.lose(Repair("event_left_out", name or "stream", what), frames)
+            self._response.lose(Repair("event_left_out", name or "stream", healed.what), frames)
         if not skipped("", value):
             self._numbering.leave_unread()
 
