@@ -79,6 +79,16 @@ class Item(msgspec.Struct, eq=False):
         arguments = text_at(item, "arguments") or text_at(item, "input") or ""
         return (text_at(item, "name") or "", arguments) == (self.final.name, self.final.arguments)
 
+    def is_contradicted_by(self, item: Fields, *, is_wary: bool) -> bool:
+        """Whether this final form is another call's. Its name tells, because gateways that change ids keep names; after a loss
+        its `call_id` does too."""
+        name, call_id = text_at(item, "name"), text_at(item, "call_id")
+        if self.kind not in CALLS:
+            return False
+        if self.name and name and name != self.name:
+            return True
+        return is_wary and bool(self.call_id and call_id) and call_id != self.call_id
+
 
 class Items:
     """The items of one response, in the order in which they began."""
@@ -119,18 +129,29 @@ class Items:
         """Whether an item of this kind on the index has its final form."""
         return (index, kind) in self._ended
 
-    def find_final(self, item: Fields, *, index: int | None) -> Item | None:
-        """The item that this is the final form of; None if it is another item."""
+    def find_final(self, item: Fields, *, index: int | None, is_wary: bool) -> Item | None:
+        """The item that this is the final form of; None if it is another item. `is_wary`: an event is missing, which may have
+        announced it."""
         kind = kind_of(item)
         for key in IDS:
             found = self._known.get(text_at(item, key) or "")
             if found is not None and found.fits(kind) and (not found.done or found.is_said_by(item, index=index)):
                 return found
-        return self._newest(index, kind)
+        newest = self._newest(index, kind)
+        if newest is None or not newest.is_contradicted_by(item, is_wary=is_wary):
+            return newest
+        others = reversed(self._open.get((index, kind), []))
+        return next((one for one in others if _may_end(one, item, kind=kind, is_wary=is_wary)), None)
+
+    def is_final(self, item: Fields) -> bool:
+        """Whether the final form of this item came."""
+        return any(known.done for id in ids_of(item) if (known := self._known.get(id)) is not None)
 
     def announce(self, event: Fields, item: Fields, *, index: int | None, losses: int) -> Item | None:
         """The item that begins with an `added`; None if the event repeats an earlier one."""
-        said = write_object(without(event, ("sequence_number",)))
+        said = write_object(
+            {**without(event, ("sequence_number", "item")), "item": write_object(without(item, ("status",)))}
+        )
         if said in self._announcements:
             return None
         self._announcements.add(said)
@@ -223,6 +244,10 @@ class Items:
         while found and (found[-1].done or not found[-1].fits(kind)):
             found.pop()
         return found[-1] if found else None
+
+
+def _may_end(open_item: Item, item: Fields, *, kind: str, is_wary: bool) -> bool:
+    return not open_item.done and open_item.fits(kind) and not open_item.is_contradicted_by(item, is_wary=is_wary)
 
 
 def ids_of(item: Fields) -> list[str]:

@@ -5,6 +5,7 @@ event is missing, came twice, or came late. Gateways that leave the numbers out,
 """
 
 from enum import Enum, auto
+from zlib import crc32
 
 
 class Place(Enum):
@@ -20,7 +21,7 @@ class Place(Enum):
 class Numbering:
     """The numbers of one response. `next` is the one that the next event bears, None where the numbers tell nothing."""
 
-    __slots__ = ("_first", "_gap", "_tells", "_unread", "next")
+    __slots__ = ("_first", "_gap", "_replayed", "_sums", "_tells", "_unread", "next")
 
     def __init__(self) -> None:
         self.next: int | None = None
@@ -28,6 +29,8 @@ class Numbering:
         self._gap = range(0)  # numbers of the events that were missing last
         self._unread = 0  # events since the last number that could not be read, so their numbers are not missing
         self._tells = True
+        self._sums: dict[int, int] = {}  # of events that are no pieces, by their number
+        self._replayed: int | None = None  # the number behind the last event that came again
 
     def leave_unread(self) -> None:
         """An event came whose number cannot be read."""
@@ -38,8 +41,14 @@ class Numbering:
         self.next = number
         self._unread = 0
 
-    def place(self, number: int | None, *, is_same: bool) -> Place:
-        """Take one event's number. `is_same`: its bytes are those of the event before it."""
+    def place(self, number: int | None, value: bytes, *, is_same: bool, is_piece: bool) -> Place:
+        """Take one event's number. `is_same`: its bytes, `value`, are those of the event before it."""
+        found = self._place(number, value, is_same=is_same, is_piece=is_piece)
+        if number is not None and not is_piece and found in (Place.NEXT, Place.BEHIND_GAP):
+            self._sums[number] = crc32(value)
+        return found
+
+    def _place(self, number: int | None, value: bytes, *, is_same: bool, is_piece: bool) -> Place:
         expected = self.next
         if number is None or not self._tells:
             return Place.NEXT
@@ -56,6 +65,10 @@ class Numbering:
             return Place.AGAIN
         if number in self._gap or number < self._first:
             return Place.LATE
+        # A stretch that is sent again begins, as far as anyone can tell, with an event that is no piece.
+        if number == self._replayed or (not is_piece and self._sums.get(number) == crc32(value)):
+            self._replayed = number + 1
+            return Place.AGAIN
         self._tells = False
         self.next = None
         # Another event with the number of the one before: whoever wrote it does not count events.

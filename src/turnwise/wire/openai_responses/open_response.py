@@ -45,6 +45,8 @@ from turnwise.wire.openai_responses.words import FINISH_REASONS, TERMINAL_EVENTS
 
 REPLACED = "\ufffd"  # stands for bytes that are no UTF-8
 
+ASTRAY = "the item that it belongs to was not announced"
+
 TORN = 2  # events that a torn one comes as
 
 ADDED, ITEM_DONE, CREATED = "response.output_item.added", "response.output_item.done", "response.created"
@@ -81,7 +83,7 @@ class OpenResponse:
         follows = not self.items.is_any_underway and _index_of(fields) == self.items.next_index
         if kind in DELTAS:
             self._take_loose_delta(fields, kind, frames)
-        elif kind in _WHOLES or kind in _OF_PARTS:
+        elif kind in WHOLES:
             self._take_whole(fields, kind, frames, is_certain=is_certain)
         elif kind == ITEM_DONE:
             self._finish_item(fields, frames, is_certain=is_certain)
@@ -114,6 +116,13 @@ class OpenResponse:
         """Whether the event begins another response: a gateway fell back. Some change the id in later events."""
         id = text_at(object_at(fields, "response"), "id") if kind == CREATED else None
         return self.started is not None and id is not None and id != self.started and not self.is_over
+
+    def may_come_late(self, fields: Fields, kind: str) -> bool:
+        """Whether an event that is no piece still means what it says behind events that belong behind it. A whole does not, if
+        nothing but its place tells its item, nor does the beginning of an item that has ended."""
+        if kind == ADDED:
+            return not self.items.is_final(object_at(fields, "item"))
+        return kind not in WHOLES or self.items.announced.get(text_at(fields, "item_id")) is not None
 
     # ---- losses
 
@@ -155,12 +164,19 @@ class OpenResponse:
             if item.reasoning != delta.type:
                 return item
         content = item.content_at(delta.content_index) if kind == "message" else 0
+        if self._is_astray(item, content, id=delta.item_id):
+            self.lose(Repair("event_left_out", delta.type, ASTRAY), frames)
+            return item
         self._has_refusal = self._has_refusal or delta.type == "response.refusal.delta"
         has_begun = item.block_of(content) in self.items.open_blocks
         self._add_piece(item, content, delta.type, delta.delta, frames)
         if self._newest_loss is not None and not self._unplaced and not has_begun and item.losses < self._losses:
             frames.append(Lost(self._newest_loss))  # what was lost may have been this block's first piece
         return item
+
+    def _is_astray(self, item: Item, content: int, *, id: str | None) -> bool:
+        """Whether more comes of a content that was said as a whole: after a loss it may be another item's, which the loss hid."""
+        return self._losses > 0 and content in item.whole and self.items.announced.get(id) is None
 
     def _add_piece(self, item: Item, content: int, kind: str, text: str, frames: list[Frame]) -> None:
         block = self.items.begin(item, content)
@@ -201,6 +217,9 @@ class OpenResponse:
         content = content if of == "message" else 0
         if kind in _OF_PARTS and item is not None and content in item.whole:
             return  # an event of its own has said it
+        if item is not None and self._is_astray(item, content, id=delta.item_id):
+            self.lose(Repair("event_left_out", kind, ASTRAY), frames)
+            return
         text = text_at(source, key)
         if not text:
             return
@@ -220,7 +239,7 @@ class OpenResponse:
         item = object_at(fields, "item")
         if item:
             index = _index_of(fields)
-            known = self.items.find_final(item, index=index)
+            known = self.items.find_final(item, index=index, is_wary=self._losses > 0)
             self._take_item(known, item, frames, index=index, is_certain=is_certain)
 
     def _take_item(
@@ -372,6 +391,8 @@ class OpenResponse:
                 case "function_call" | "custom_tool_call":
                     if item.held and not item.streamed:
                         frames.append(ToolCallDelta(block=item.block, arguments=item.held))
+                    if item.streamed and not item.name:
+                        frames.append(Lost(Repair("start_missing", f"item {item.block}", "a call without a name")))
                 case "message":
                     pass
                 case "reasoning" if item.streamed:
@@ -499,5 +520,7 @@ _EVENTS: Mapping[str, Callable[[OpenResponse, Fields, list[Frame]], None]] = {
 }
 
 NO_CONTENT = frozenset((CREATED, "response.queued", "response.in_progress"))
-CONTENT = frozenset([*DELTAS, *_WHOLES, *_OF_PARTS, *_EVENTS, ITEM_DONE, *TERMINAL_EVENTS]) - NO_CONTENT
+WHOLES = frozenset([*_WHOLES, *_OF_PARTS])
+"""Types of the events, and of the parts, that say one content as a whole."""
+CONTENT = frozenset([*DELTAS, *WHOLES, *_EVENTS, ITEM_DONE, *TERMINAL_EVENTS]) - NO_CONTENT
 """Types of the events that may hold a piece of the response."""

@@ -18,7 +18,14 @@ from turnwise.wire.openai_responses.fields import count_at, text_at
 from turnwise.wire.openai_responses.healing import Healed, check_text, heal
 from turnwise.wire.openai_responses.items import Item, TooManyItems
 from turnwise.wire.openai_responses.numbering import Numbering, Place
-from turnwise.wire.openai_responses.open_response import ADDED, CONTENT, CREATED, ITEM_DONE, REPLACED, OpenResponse
+from turnwise.wire.openai_responses.open_response import (
+    ADDED,
+    CONTENT,
+    CREATED,
+    ITEM_DONE,
+    REPLACED,
+    OpenResponse,
+)
 from turnwise.wire.openai_responses.words import TERMINAL_EVENTS
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import LineTooLong, SseParser
@@ -260,7 +267,7 @@ class ResponsesStreamDecoder:
         if self._response.is_another(fields, kind):
             self._response, self._numbering = OpenResponse(), Numbering()
         before = len(frames)
-        if self._is_in_place(count_at(fields, "sequence_number"), kind, value, frames):
+        if self._is_in_place(count_at(fields, "sequence_number"), kind, value, frames, fields=fields):
             try:
                 self._response.take(fields, kind, frames, is_certain=is_certain)
             except UNREADABLE as error:
@@ -269,9 +276,13 @@ class ResponsesStreamDecoder:
         self._events += len(frames) > before
         self._silent = self._response.is_over
 
-    def _is_in_place(self, number: int | None, kind: str, value: bytes, frames: list[Frame]) -> bool:
-        """Take the event's number; false where the event has to be passed over."""
-        match self._numbering.place(number, is_same=value == self._previous):
+    def _is_in_place(
+        self, number: int | None, kind: str, value: bytes, frames: list[Frame], *, fields: Fields | None = None
+    ) -> bool:
+        """Take the event's number; false where the event has to be passed over. `fields` are those of an event that is no
+        piece."""
+        is_same = value == self._previous
+        match self._numbering.place(number, value, is_same=is_same, is_piece=kind in DELTAS):
             case Place.NEXT:
                 return True
             case Place.BEHIND_GAP:
@@ -281,7 +292,7 @@ class ResponsesStreamDecoder:
                 frames.append(Mended(Repair("event_repeated", "stream", AGAIN)))
                 return False
             case Place.LATE:
-                return kind not in DELTAS  # a piece has lost its place; wholes and beginnings have none to lose
+                return fields is not None and self._response.may_come_late(fields, kind)
             case Place.ASTRAY:
                 if self._response.items.open_blocks:
                     self._response.lose(Repair("event_missing", "stream", ASTRAY), frames)
