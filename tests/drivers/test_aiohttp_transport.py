@@ -252,14 +252,46 @@ async def test_answer_that_is_no_http_is_a_protocol_fault() -> None:
         assert (await fault_of(transport, request(url))).kind is FaultKind.PROTOCOL
 
 
-async def test_broken_gzip_is_a_protocol_fault() -> None:
-    """The body does not match its content encoding."""
+async def test_broken_gzip_is_a_broken_connection() -> None:
+    """The body does not match its content encoding, or its end is missing: another attempt may be sound."""
 
-    async def answer(_: web.Request) -> web.StreamResponse:
-        return web.Response(body=b"no gzip at all", headers={"content-encoding": "gzip"})
+    async def answer(got: web.Request) -> web.StreamResponse:
+        body = b"no gzip at all" if got.path == "/none" else gzip.compress(b"plain")[:-4]
+        return web.Response(body=body, headers={"content-encoding": "gzip"})
 
     async with served(answer) as url, AiohttpTransport(env={}) as transport:
-        assert (await fault_of(transport, request(url))).kind is FaultKind.PROTOCOL
+        for path in ("/none", "/cut"):
+            assert (await fault_of(transport, request(f"{url}{path}"))).kind is FaultKind.DISCONNECTED
+
+
+async def test_bodies_are_asked_for_plain_and_other_codings_are_refused() -> None:
+    """What turnwise cannot undo is named; it will not be otherwise a second later."""
+    asked: list[str] = []
+
+    async def answer(got: web.Request) -> web.StreamResponse:
+        asked.append(got.headers["accept-encoding"])
+        return web.Response(body=b"x", headers={"content-encoding": "br"})
+
+    async with served(answer) as url, AiohttpTransport(env={}) as transport:
+        fault = await fault_of(transport, request(url))
+    assert (fault.kind, asked) == (FaultKind.PROTOCOL, ["identity"])
+    assert "content encoding `br`" in fault.message
+
+
+@pytest.mark.parametrize("scheme", ["http", "proxy"])
+async def test_a_connection_that_is_there_wins_over_a_deadline_that_has_passed(scheme: str) -> None:
+    """The kernel connects while a busy event loop does something else; both are found at once. Told by a deadline that has
+    passed before anything could run."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(text="ok")
+
+    async with served(answer) as url:
+        env = {} if scheme == "http" else {"HTTP_PROXY": url}
+        target = url if scheme == "http" else "http://provider.example/v1"
+        for _ in range(10):
+            async with AiohttpTransport(env=env) as transport:
+                assert await fetch(transport, request(target, connect_s=1e-9)) == (200, b"ok")
 
 
 async def test_connect_has_its_deadline() -> None:

@@ -9,15 +9,20 @@ import msgspec
 
 from waits import HANG_S
 
-Ending = Literal["last chunk", "length", "close", "missing chunk", "short", "reset", "open"]
+Ending = Literal["last chunk", "length", "close", "missing chunk", "short", "reset", "open", "bad chunk"]
 """How a body ends: as HTTP/1.1 marks it (the first two); with the connection alone (HTTP/1.0); with its mark missing, by a close
-(`missing chunk`, `short`) or a reset; or not at all."""
+(`missing chunk`, `short`), a reset, or a line where the size of a chunk belongs; or not at all."""
+NO_SIZE = b"upstream error\r\n"
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True):
     pieces: tuple[bytes, ...]
     ending: Ending = "last chunk"
     content_type: str = "text/event-stream"
+    headers: str = ""  # more of them, each with its line end
+    version: str = ""  # HTTP/1.1, or what the ending needs
+    at_once: bool = False  # head, body and end in one write
+    before_end: asyncio.Event | None = None  # the end comes once it is set
 
 
 class Served(msgspec.Struct, kw_only=True):
@@ -75,20 +80,31 @@ async def _read_request(reader: asyncio.StreamReader) -> bytes | None:
 async def _write(writer: asyncio.StreamWriter, *, body: Body, over: asyncio.Event) -> bool:
     """Whether the connection is kept for the next request."""
     size = sum(map(len, body.pieces))
-    is_chunked = body.ending in ("last chunk", "missing chunk", "reset", "open")
-    version = "HTTP/1.0" if body.ending == "close" else "HTTP/1.1"
+    is_chunked = body.ending in ("last chunk", "missing chunk", "reset", "open", "bad chunk")
+    version = body.version or ("HTTP/1.0" if body.ending == "close" else "HTTP/1.1")
     lengths = {"length": f"content-length: {size}\r\n", "short": f"content-length: {size + 1}\r\n"}
     framing = "transfer-encoding: chunked\r\n" if is_chunked else lengths.get(body.ending, "")
-    writer.write(f"{version} 200 OK\r\ncontent-type: {body.content_type}\r\n{framing}\r\n".encode())
-    for piece in body.pieces:
-        writer.write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
+    head = f"{version} 200 OK\r\ncontent-type: {body.content_type}\r\n{framing}{body.headers}\r\n".encode()
+    written = [head, *[b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece for piece in body.pieces]]
+    if body.at_once:
+        end = {"last chunk": b"0\r\n\r\n", "bad chunk": NO_SIZE}.get(body.ending, b"")
+        writer.write(b"".join(written) + end)
         await writer.drain()
+        return body.ending in ("last chunk", "length")
+    for piece in written:
+        writer.write(piece)
+        await writer.drain()
+    if body.before_end is not None:
+        await body.before_end.wait()
     match body.ending:
         case "last chunk":
             writer.write(b"0\r\n\r\n")
             await writer.drain()
         case "length":
             pass
+        case "bad chunk":
+            writer.write(NO_SIZE)
+            await writer.drain()
         case "reset":
             writer.transport.abort()
         case "open":

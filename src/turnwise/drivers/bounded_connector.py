@@ -1,18 +1,30 @@
-"""Connections that end when a server sends heads without end. Imported with the first request."""
+"""Connections that end when a server sends heads without end, and that tell a reader when the body's framing breaks. Imported
+with the first request."""
 
 import asyncio
 import functools
+import re
 
-from aiohttp import TCPConnector
+from aiohttp import ClientPayloadError, ClientRequest, ClientTimeout, ConnectionTimeoutError, TCPConnector
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
 from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.streams import StreamReader
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+from aiohttp.tracing import Trace
+
+from turnwise.drivers.clock import Overdue, SystemClock, Watchdog
 
 # A server may send any number of interim responses (RFC 9110, section 15.2). One `102 Processing` a second stays below this
 # for 15 minutes, and no request may take longer by default.
 MAX_HEADS = 1000
 _SWITCHES, _FINAL = 101, 200
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+_NO_CAUSE = Exception()
+_SEAM = 2  # bytes of that, which may have come with the read before
+
+# Passes of the event loop that a connection takes which is there already: its socket, the tasks that wait for it, the protocol.
+CONNECT_PATIENCE = 20
 
 Head = tuple[RawResponseMessage, StreamReader]
 
@@ -22,25 +34,56 @@ class TooManyHeads(HttpProcessingError):
 
 
 class BoundedHandler(ResponseHandler):
-    """Closes the connection after `MAX_HEADS` heads for one request, and keeps none that nobody reads.
+    """Closes the connection after `MAX_HEADS` heads for one request, and keeps none that nobody reads. A body whose framing
+    breaks ends with an error for its reader.
 
     aiohttp reads interim responses without a limit. uvloop gives it up to 2 MB before anything else in the event loop runs:
     80,000 heads, which take a second of CPU. No timer fires in that time, so no deadline holds.
+
+    aiohttp (3.14) tells a framing error to those who wait for a head, and to nobody who reads a body: that reader waits
+    for ever. If head and error come in one read, it drops the head too. So each head goes to its parser alone.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self._heads = 0  # since the last request on this connection
         self._is_answered = False
+        self._seam = b""  # the last bytes of the read before, which may begin the end of a head
+        self._body: StreamReader | None = None  # of the answer
 
     def set_response_params(self, **params: object) -> None:
         """Called for each request that uses this connection."""
         self._heads, self._is_answered = 0, False
+        self._seam, self._body = b"", None
         super().set_response_params(**params)  # pyright: ignore[reportArgumentType] (passed on unchanged)
 
     def data_received(self, data: bytes) -> None:
-        if self._heads <= MAX_HEADS:  # the event loop may have read more before the connection was closed
-            super().data_received(data)
+        at = 0
+        while not self._is_answered and self.exception() is None:
+            seam = self._seam
+            found = _END_OF_HEAD.search(seam + data) if not at else _END_OF_HEAD.search(data, at)
+            if found is None:
+                self._seam = (seam + data[at:])[-_SEAM:]
+                break
+            end = found.end() - (0 if at else len(seam))
+            self._seam = b""
+            super().data_received(data[at:end])
+            at = end
+        if self._heads > MAX_HEADS or self.exception() is not None:
+            return  # the event loop may have read more before the connection was closed
+        if at < len(data) or not data:
+            super().data_received(data[at:] if at else data)
+
+    def set_exception(self, exc: BaseException, exc_cause: BaseException = _NO_CAUSE) -> None:
+        """The connection has failed. What aiohttp cannot parse breaks the body too, even one that had its end: bytes behind a
+        body's announced length show that the length is wrong."""
+        if exc_cause is _NO_CAUSE:
+            super().set_exception(exc)
+        else:
+            super().set_exception(exc, exc_cause)
+        is_framing = isinstance(exc, HttpProcessingError) and not isinstance(exc, TooManyHeads)
+        if self._body is not None and is_framing:
+            self._body.set_exception(ClientPayloadError("the framing of the body is broken"))
 
     def feed_data(self, data: Head, size: int = 0) -> None:
         self._heads += 1
@@ -52,13 +95,27 @@ class BoundedHandler(ResponseHandler):
             self.force_close()  # nobody asked for it, so the connection serves no further request
         else:
             self._is_answered = data[0].code >= _FINAL or data[0].code == _SWITCHES
+            if self._is_answered and data[1] is not EMPTY_PAYLOAD:
+                self._body = data[1]
             super().feed_data(data, size)
 
 
 class BoundedConnector(TCPConnector):
-    """Makes such connections, without a limit on their number. Keeps each for `keepalive_s` after its last request."""
+    """Makes such connections, without a limit on their number. Keeps each for `keepalive_s` after its last request.
+
+    The timeout's `sock_connect` bounds all of it: name, TCP, TLS, proxy. aiohttp's own timers win over a connection that came up
+    while the event loop was busy.
+    """
 
     def __init__(self, *, keepalive_s: float) -> None:
         super().__init__(limit=0, keepalive_timeout=keepalive_s)  # pyright: ignore[reportUnknownMemberType] (its own types)
         # aiohttp (3.14) has no public way to choose the class. This can go once aiohttp bounds interim responses itself.
         self._factory = functools.partial(BoundedHandler, asyncio.get_running_loop())
+
+    async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:  # noqa: ASYNC109 (aiohttp's own)
+        within_s = timeout.sock_connect
+        try:
+            async with Watchdog(SystemClock(), total_s=within_s, patience=CONNECT_PATIENCE):
+                return await super().connect(req, traces, ClientTimeout(total=None))
+        except Overdue:
+            raise ConnectionTimeoutError(f"no connection within {within_s} s") from None

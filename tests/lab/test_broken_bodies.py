@@ -1,0 +1,165 @@
+"""Bodies whose framing or compression breaks, over real sockets: asked for again, or taken behind an end mark,
+however the network cut them. The server's own count of requests tells what the turn made of them.
+
+The bytes are those of issue 12's second round of testers: a proxy that writes its own words where a chunk's size belongs, and a
+compressed stream that stops.
+"""
+
+import asyncio
+import gzip
+import zlib
+from collections.abc import Sequence
+
+import pytest
+
+from lab.raw_server import Body, serving
+from lab.test_closed_responses import CALLS, ENDS, FAMILIES, PATH, TEXTS, turn
+from turnwise.drivers.watching import AttemptDiscarded, FrameSeen, Seen
+from turnwise.turn.config import TurnResult
+from turnwise.vocab import FaultKind
+
+GZIP, RAW_DEFLATE = 16 + zlib.MAX_WBITS, -zlib.MAX_WBITS
+WBITS = {"gzip": GZIP, "x-gzip": GZIP, "deflate": zlib.MAX_WBITS, "raw deflate": RAW_DEFLATE}
+
+
+def packed(pieces: Sequence[bytes], *, coding: str = "gzip", is_whole: bool) -> tuple[bytes, ...]:
+    """Each piece can be read at once, as a server that streams flushes them."""
+    packer = zlib.compressobj(wbits=WBITS[coding])
+    found = [packer.compress(piece) + packer.flush(zlib.Z_SYNC_FLUSH) for piece in pieces]
+    return (*found, packer.flush()) if is_whole else tuple(found)
+
+
+def coded(coding: str) -> str:
+    return f"content-encoding: {coding.removeprefix('raw ')}\r\n"
+
+
+def answer(family: str) -> Body:
+    return Body(pieces=(*TEXTS[family], *ENDS[family]))
+
+
+def whole(family: str) -> Body:
+    return Body(pieces=(*CALLS[family], *ENDS[family]))
+
+
+async def faults_of(bodies: Sequence[Body], *, family: str, read: asyncio.Event | None = None) -> tuple[object, ...]:
+    """The result, the runs, the server's requests, and the faults of the attempts that were given up."""
+    faults: list[object] = []
+
+    def watch(seen: Seen) -> None:
+        if isinstance(seen, AttemptDiscarded):
+            faults.append(None if seen.fault is None else seen.fault.kind)
+        elif isinstance(seen, FrameSeen) and read is not None:
+            read.set()
+
+    async with serving(bodies) as served:
+        result, ran = await turn(served, family=family, watch=watch)
+    return result, ran, served.requests, faults
+
+
+async def assert_asked_again(body: Body, *, family: str, read: asyncio.Event | None = None) -> None:
+    """One call in the end, run once, after a broken connection."""
+    result, ran, requests, faults = await faults_of([body, whole(family), answer(family)], family=family, read=read)
+    assert isinstance(result, TurnResult)
+    assert (requests, ran, faults) == (3, [PATH], [FaultKind.DISCONNECTED])
+    assert (result.text, result.complete) == ("It is done.", True)
+
+
+async def assert_taken(body: Body, *, family: str, read: asyncio.Event | None = None) -> None:
+    result, ran, requests, faults = await faults_of([body], family=family, read=read)
+    assert isinstance(result, TurnResult)
+    assert (requests, ran, faults) == (1, [], [])
+    assert (result.text, result.complete) == ("It is done.", True)
+
+
+# ---- the framing
+
+
+@pytest.mark.promise("wait:retry")
+@pytest.mark.parametrize("at_once", [True, False], ids=["one read", "a later read"])
+@pytest.mark.parametrize("held", ["call", "text"])
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_line_in_place_of_a_chunk_size_is_a_broken_connection(family: str, held: str, at_once: bool) -> None:
+    """Behind a whole call, and behind a text. In one read it was `protocol`, which is never asked again; in a later one nobody
+    noticed it, and the rest was lost or waited for."""
+    read = asyncio.Event()
+    pieces = (b"".join((CALLS if held == "call" else TEXTS)[family]),)
+    body = Body(pieces=pieces, ending="bad chunk", at_once=at_once, before_end=None if at_once else read)
+    await assert_asked_again(body, family=family, read=read)
+
+
+@pytest.mark.promise("wait:stream")
+@pytest.mark.parametrize("at_once", [True, False], ids=["one read", "a later read"])
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_line_in_place_of_a_chunk_size_behind_the_end_mark_costs_nothing(family: str, at_once: bool) -> None:
+    """The response had said that it was all."""
+    read = asyncio.Event()
+    pieces = (b"".join((*TEXTS[family], *ENDS[family])),)
+    body = Body(pieces=pieces, ending="bad chunk", at_once=at_once, before_end=None if at_once else read)
+    await assert_taken(body, family=family, read=read)
+
+
+@pytest.mark.promise("wait:retry")
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_bytes_behind_the_announced_length_show_that_more_was_coming(family: str) -> None:
+    """A content-length that is too small cuts a stream between two events. As far as the surplus has come by then."""
+    head = f"content-length: {sum(map(len, CALLS[family]))}\r\n"
+    body = Body(
+        pieces=(*CALLS[family], b"data: {}\n\n"), ending="close", version="HTTP/1.1", headers=head, at_once=True
+    )
+    await assert_asked_again(body, family=family)
+
+
+@pytest.mark.promise("wait:stream")
+@pytest.mark.parametrize("ending", ["last chunk", "length", "missing chunk", "short"])
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_whole_response_in_one_write_is_taken_whatever_follows(family: str, ending: str) -> None:
+    """Head, body and close in one read: what came before the close is read before the fault that the close is."""
+    pieces = (b"".join((*TEXTS[family], *ENDS[family])),)
+    await assert_taken(Body(pieces=pieces, ending=ending, at_once=True), family=family)  # pyright: ignore[reportArgumentType]
+
+
+# ---- the compression
+
+
+@pytest.mark.promise("wait:retry")
+@pytest.mark.parametrize("coding", WBITS)
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_compressed_stream_without_its_end_did_not_arrive_whole(family: str, coding: str) -> None:
+    """The HTTP body ends in good order; only the compressed stream in it shows that more was coming."""
+    pieces = packed(CALLS[family], coding=coding, is_whole=False)
+    await assert_asked_again(Body(pieces=pieces, headers=coded(coding)), family=family)
+
+
+@pytest.mark.promise("wait:stream")
+@pytest.mark.parametrize("coding", WBITS)
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_compressed_stream_with_its_end_is_read_like_a_plain_one(family: str, coding: str) -> None:
+    """Calls without an end mark are taken behind it, and a text with one is, with and without the compressed end."""
+    calls = Body(pieces=packed(CALLS[family], coding=coding, is_whole=True), headers=coded(coding))
+    result, ran, requests, faults = await faults_of([calls, answer(family)], family=family)
+    assert isinstance(result, TurnResult)
+    assert (result.complete, ran, requests, faults) == (True, [PATH], 2, [])
+    for is_whole in (True, False):
+        pieces = packed((*TEXTS[family], *ENDS[family]), coding=coding, is_whole=is_whole)
+        await assert_taken(Body(pieces=pieces, headers=coded(coding)), family=family)
+
+
+def damages(text: bytes) -> dict[str, bytes]:
+    sound = gzip.compress(text)
+    return {
+        "a wrong checksum": sound[:-8] + bytes([sound[-8] ^ 1]) + sound[-7:],
+        "a wrong size": sound[:-1] + bytes([sound[-1] ^ 1]),
+        "junk behind the end": sound + b"upstream error\r\n",
+        "a second stream that breaks off": sound + gzip.compress(b"data: {}\n\n")[:-4],
+    }
+
+
+@pytest.mark.promise("wait:retry", "wait:stream")
+@pytest.mark.parametrize("damage", damages(b""))
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_damaged_compressed_stream_is_a_broken_connection(family: str, damage: str) -> None:
+    """It was `protocol`, which is never asked again, even behind an end mark."""
+    body = damages(b"".join(CALLS[family]))[damage]
+    await assert_asked_again(Body(pieces=(body,), headers=coded("gzip")), family=family)
+    body = damages(b"".join((*TEXTS[family], *ENDS[family])))[damage]
+    await assert_taken(Body(pieces=(body,), headers=coded("gzip"), at_once=True), family=family)
