@@ -35,11 +35,16 @@ BEGINNING = 'data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n'
 
 
 async def exchanged(
-    reply: Reply, *, family: str = "openai_chat", stream: bool = True, clock: FakeClock | None = None
+    reply: Reply,
+    *,
+    family: str = "openai_chat",
+    stream: bool = True,
+    clock: FakeClock | None = None,
+    deadlines: Deadlines = Deadlines(),  # noqa: B008 (frozen)
 ) -> tuple[ResponseReceived | RequestFailed, list[Frame]]:
     endpoint = Endpoint(profile=builtin_profiles()[family], base_url="http://x", key=Secret(KEY))
     request = Request(model="m", messages=(Message("user", (Text("hi"),)),), stream=stream)
-    order = SendRequest(number=1, step=1, purpose="step", request=request, deadlines=Deadlines())
+    order = SendRequest(number=1, step=1, purpose="step", request=request, deadlines=deadlines)
     call = endpoint.family.encode_request(request, endpoint.profile)
     frames: list[Frame] = []
     exchange = Exchange(
@@ -272,11 +277,17 @@ STOPPED = (
 KEEP_ALIVE = b": keep-alive\n\n"
 
 
-async def closed_after(*pieces: bytes | Stall | Fault, advance: tuple[float, ...], more: asyncio.Event) -> list[bool]:
+async def closed_after(
+    *pieces: bytes | Stall | Fault,
+    advance: tuple[float, ...],
+    more: asyncio.Event,
+    deadlines: Deadlines = Deadlines(),  # noqa: B008 (frozen)
+) -> list[bool]:
     """Whether the exchange had ended after each of these times; `more` is set after the first. The last has to be an end."""
     clock = FakeClock()
-    running = asyncio.create_task(exchanged(Reply(pieces=pieces), family="anthropic_messages", clock=clock))
-    await asyncio.wait_for(clock.until_waiting(AFTER_FINISH_S), HANG_S)
+    reply = Reply(pieces=pieces)
+    running = asyncio.create_task(exchanged(reply, family="anthropic_messages", clock=clock, deadlines=deadlines))
+    await asyncio.wait_for(clock.until_waiting(deadlines.left_open_s), HANG_S)
     ends: list[bool] = []
     for seconds in advance:
         await clock.advance(seconds)
@@ -284,6 +295,7 @@ async def closed_after(*pieces: bytes | Stall | Fault, advance: tuple[float, ...
         more.set()
     event, _ = await asyncio.wait_for(running, HANG_S)
     assert isinstance(event, ResponseReceived), event
+    assert [one.kind for one in event.response.repairs] == ["left_open"]
     assert event.response.is_closed and [call.arguments for call in calls_of(event.response.message)] == ['{"path":1}']
     return ends
 
@@ -299,6 +311,21 @@ async def test_a_response_that_only_lacks_its_finish_reason_is_taken_after_five_
     more = asyncio.Event()
     pieces = (STOPPED[0], Stall(until=more), STOPPED[1], Stall())
     assert await closed_after(*pieces, advance=(60.0, 4.9, 0.1), more=more) == [False, False, True]
+
+
+@pytest.mark.promise("wait:stream")
+async def test_how_long_a_connection_left_open_is_waited_for_can_be_set() -> None:
+    """Proves: `left_open_s` counts in place of the five seconds, and `idle_s` ends the wait where it is shorter."""
+    never = asyncio.Event()
+    patient, hasty = Deadlines(left_open_s=30), Deadlines(left_open_s=30, idle_s=20)
+    assert await closed_after(*STOPPED, Stall(), advance=(29.9, 0.1), more=never, deadlines=patient) == [False, True]
+    clock = FakeClock()
+    reply = Reply(pieces=(*STOPPED, Stall()))
+    running = asyncio.create_task(exchanged(reply, family="anthropic_messages", clock=clock, deadlines=hasty))
+    await asyncio.wait_for(clock.until_waiting(20), HANG_S)
+    await clock.advance(20)
+    event, _ = await asyncio.wait_for(running, HANG_S)
+    assert isinstance(event, ResponseReceived) and event.response.is_closed
 
 
 @pytest.mark.promise("wait:stream")

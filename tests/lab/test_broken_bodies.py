@@ -1,8 +1,8 @@
-"""Bodies whose framing or compression breaks, over real sockets: asked for again, or taken behind an end mark,
+"""Bodies whose framing, compression or last line breaks, over real sockets: asked for again, or taken behind an end mark,
 however the network cut them. The server's own count of requests tells what the turn made of them.
 
-The bytes are those of issue 12's second round of testers: a proxy that writes its own words where a chunk's size belongs, and a
-compressed stream that stops.
+The bytes are those of issue 12's second round of testers: a proxy that writes its own words where a chunk's size belongs, a
+compressed stream that stops, a stream that stops within a line.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import pytest
 
 from lab.raw_server import Body, serving
-from lab.test_closed_responses import CALLS, ENDS, FAMILIES, PATH, TEXTS, turn
+from lab.test_closed_responses import CALLS, ENDS, FAMILIES, MARKS_TEXTS, PATH, TEXTS, turn
 from turnwise.drivers.watching import AttemptDiscarded, FrameSeen, Seen
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import FaultKind
@@ -163,3 +163,59 @@ async def test_a_damaged_compressed_stream_is_a_broken_connection(family: str, d
     await assert_asked_again(Body(pieces=(body,), headers=coded("gzip")), family=family)
     body = damages(b"".join((*TEXTS[family], *ENDS[family])))[damage]
     await assert_taken(Body(pieces=(body,), headers=coded("gzip"), at_once=True), family=family)
+
+
+# ---- the last line
+
+
+@pytest.mark.promise("wait:retry")
+@pytest.mark.parametrize("held", ["call", "text"])
+@pytest.mark.parametrize(
+    "rest", [b"dat", b"data", b"data: ", b"event: content_block_sta", b"event: x\n", b"id", b": kee"]
+)
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_response_that_stops_within_a_line_was_not_all(family: str, rest: bytes, held: str) -> None:
+    """Every call and text in it has its end, and the body ends in good order. The bytes behind show that more was coming."""
+    if held == "text" and family not in MARKS_TEXTS:
+        return  # a text has no end of its own there
+    pieces = (*(CALLS if held == "call" else TEXTS)[family], rest)
+    result, ran, requests, _ = await faults_of([Body(pieces=pieces), whole(family), answer(family)], family=family)
+    assert isinstance(result, TurnResult)
+    assert (requests, ran, result.text, result.complete) == (3, [PATH], "It is done.", True)
+
+
+@pytest.mark.promise("wait:stream")
+@pytest.mark.parametrize("missing", [1, 2])
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_last_event_without_its_line_breaks_is_whole(family: str, missing: int) -> None:
+    """Some servers leave them out behind the last event: a `data:` line that is whole JSON was all."""
+    *before, last = CALLS[family]
+    body = Body(pieces=(*before, last[:-missing]))
+    result, ran, requests, faults = await faults_of([body, answer(family)], family=family)
+    assert isinstance(result, TurnResult)
+    assert (result.complete, ran, requests, faults) == (True, [PATH], 2, [])
+
+
+@pytest.mark.promise("wait:retry")
+async def test_a_gemini_array_without_its_end_was_not_all() -> None:
+    """Without `alt=sse` the API writes one JSON array. Its bracket is its end."""
+    element = CALLS["gemini"][0].removeprefix(b"data: ").strip()
+    for array, expected in ((b"[" + element + b"\n]", 2), (b"[" + element + b"\n,", 3), (b"[" + element, 3)):
+        asked = [Body(pieces=(array,)), *([whole("gemini")] if expected == 3 else []), answer("gemini")]
+        result, ran, requests, _ = await faults_of(asked, family="gemini")
+        assert isinstance(result, TurnResult)
+        assert (requests, ran, result.complete) == (expected, [PATH], True), array
+
+
+# ---- left open
+
+
+@pytest.mark.promise("wait:stream")
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_response_taken_from_a_connection_left_open_says_so(family: str) -> None:
+    """Nothing showed whether more was coming, so the result tells of it. A body that ended tells nothing."""
+    for ending, expected in (("open", True), ("last chunk", False)):
+        body = Body(pieces=CALLS[family], ending=ending)  # pyright: ignore[reportArgumentType]
+        result, ran, requests, _ = await faults_of([body, answer(family)], family=family)
+        assert isinstance(result, TurnResult)
+        assert ("left_open" in [one.kind for one in result.repairs], ran, requests) == (expected, [PATH], 2)

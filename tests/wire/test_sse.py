@@ -322,3 +322,37 @@ def test_a_page_in_place_of_a_stream_has_no_events() -> None:
 def test_an_error_as_a_field_of_its_own_is_an_event() -> None:
     """Recorded at llama.cpp behind GPUStack: `error: {...}` in place of `data: {...}`."""
     assert read(b'data: a\n\nerror: {"code": 500}\n\n') == [SseEvent(b"a"), SseEvent(b'{"code": 500}', "error")]
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        (b"", False),
+        (b"\n", False),
+        (b" ", False),
+        (b": kee", True),
+        (b"dat", True),
+        (b"data:", True),
+        (b'data: {"a":', True),
+        (b'data: {"a":1}', False),
+        (b'data: {"a":1}\n', False),
+        (b'data: {"a":1}\r', False),
+        (b'data: {"a":\ndata: 1}', False),
+        (b'data: {"a":\n', True),
+        (b"data: [DONE]", False),
+        (b"data: [DO", True),
+        (b"event: x", True),
+        (b"event: x\n", True),
+        (b'event: x\ndata: {"a":1}', False),
+    ],
+)
+def test_an_unfinished_line_or_event_shows_that_more_was_coming(rest: bytes, expected: bool) -> None:
+    """Before the end and after it, and in pieces of one byte. Data that is whole JSON was all of the last event."""
+    stream = b'data: {"b":2}\n\n' + rest
+    for pieces in ([stream], [stream[at : at + 1] for at in range(len(stream))]):
+        parser = SseParser()
+        for piece in pieces:
+            parser.feed(piece)
+        before = parser.breaks_off()
+        parser.finish()
+        assert (before, parser.breaks_off()) == (expected, expected)

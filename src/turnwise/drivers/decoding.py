@@ -119,14 +119,14 @@ class ResponseReader:
         """The whole response; `flush` first if you want to see its last frames."""
         self.flush()
         response = self._assembler.finish()
-        if response.is_closed and self._decoder.holds_block():
+        if response.is_closed and self._decoder.expects_more():
             return msgspec.structs.replace(response, is_closed=False)
         return response
 
     def is_closed(self) -> bool:
         """Whether nothing but a finish reason is missing: see `Response.is_closed`. Ask after a silence only, not after each
         read."""
-        return not self.faulted and not self._decoder.holds_block() and self._assembler.is_closed()
+        return not self.faulted and not self._decoder.expects_more() and self._assembler.is_closed()
 
     def _receive(self, frames: list[Frame]) -> list[Frame]:
         if not frames:

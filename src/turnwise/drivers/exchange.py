@@ -14,7 +14,7 @@ from turnwise.drivers.transport import HttpReply, HttpRequest, Transport
 from turnwise.errors import ProviderFault
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.events import RequestFailed, ResponseReceived
-from turnwise.vocab import Fault, FaultKind, Frame, Response
+from turnwise.vocab import Fault, FaultKind, Frame, Mended, Repair, Response
 from turnwise.wire.faults import date_s
 from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
@@ -24,8 +24,11 @@ ERROR_BYTES = 1024 * 1024  # of an error's body; the largest recorded one has a 
 BLANK_BYTES = 16 * 1024
 # Late argument pieces and usage come right after the finish reason. A server that leaves the connection open after it
 # (seen in the field: opencode waited 309 s) is not waited for longer than this; nor is one that has reported an error, nor
-# one that has sent a whole body, or all of a stream but its finish reason.
+# one that has sent a whole body.
 AFTER_FINISH_S = 5.0
+LEFT_OPEN = Repair(
+    "left_open", "response", "its end did not come, the connection was left open, and it was taken as it was"
+)
 BROKE_OFF_STREAM = Fault(kind=FaultKind.DISCONNECTED, message="the stream ended in the middle of its first event")
 UNREADABLE_STREAM = Fault(kind=FaultKind.DISCONNECTED, message="no event of the stream arrived whole")
 BROKE_OFF = Fault(kind=FaultKind.DISCONNECTED, message="the response did not arrive whole: its JSON is broken")
@@ -140,7 +143,7 @@ class Exchange:
             if self._refusal is not None:
                 return self._told(self._refusal)
             if self._reader is not None and self._reader.is_closed():
-                return self._end(self._reader, in_order=True)
+                return self._end(self._reader, in_order=True, is_left_open=True)
             return self._broken(Fault(kind=FaultKind.TIMEOUT, message=f"the provider was silent: {overdue}"))
         except ProviderFault as error:
             return self._broken(error.fault)
@@ -256,7 +259,7 @@ class Exchange:
                 dog.expect("end of the stream", within_s=self._quiet_s)
         elif before == 0 and reader.heard:
             dog.expect("next event", within_s=self._order.deadlines.idle_s)
-            self._silence = Silence(reader, dog=dog, clock=self._clock, within_s=self._quiet_s)
+            self._silence = Silence(reader, dog=dog, clock=self._clock, within_s=self._left_open_s)
             self._silence.watch()
         elif reader.heard > before:
             dog.renew()
@@ -265,15 +268,25 @@ class Exchange:
         self._tell(frames)
 
     @property
+    def _left_open_s(self) -> float:
+        """Never zero: the silence would be looked at in every pass of the event loop."""
+        return max(0.01, min(self._order.deadlines.left_open_s, self._order.deadlines.idle_s))
+
+    @property
     def _quiet_s(self) -> float:
         return min(AFTER_FINISH_S, self._order.deadlines.idle_s)
 
-    def _end(self, reader: ResponseReader, *, in_order: bool) -> ResponseReceived | RequestFailed:
-        """Take what has come. `in_order`: nothing suggests that more was to come."""
+    def _end(
+        self, reader: ResponseReader, *, in_order: bool, is_left_open: bool = False
+    ) -> ResponseReceived | RequestFailed:
+        """Take what has come. `in_order`: nothing suggests that more was to come. `is_left_open`: nor that it was all."""
         self._tell(reader.flush())
         response = reader.finish()
         if response.is_closed and not in_order:
             response = msgspec.structs.replace(response, is_closed=False)
+        if response.is_closed and is_left_open:
+            self._tell([Mended(LEFT_OPEN)])
+            response = msgspec.structs.replace(response, repairs=(*response.repairs, LEFT_OPEN))
         fault = response.fault
         if fault is not None and fault.kind is FaultKind.PROTOCOL and self._first.is_stream:
             if not self._first.ended:

@@ -62,6 +62,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     connect_s: float = 10.0
     first_event_s: float | None = None
     idle_s: float = 90.0
+    left_open_s: float = 5.0  # a response of which only the end mark may be missing; idle_s ends it, too
     total_s: float = 900.0
     tool_s: float = 120.0
     child_s: float = 900.0  # a sub-agent's whole turn

@@ -40,8 +40,9 @@ class StreamDecoder(Protocol):
         """The connection ended. Emits what was still held. Never invents a Finished: its absence means `cut`."""
         ...
 
-    def holds_block(self) -> bool:
-        """Whether a block has begun of which no frame has come: it is told once it is whole."""
+    def expects_more(self) -> bool:
+        """Whether what came shows that more was coming: a block has begun of which no frame has come, because it is told once
+        it is whole; or a line, an event or an array has begun and not ended. Holds after `finish`, too."""
         ...
 
 

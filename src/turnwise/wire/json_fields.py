@@ -72,7 +72,7 @@ def is_error(raw: msgspec.Raw) -> bool:
     return b"".join(bytes(raw)[:16].split()) not in _EMPTY
 
 
-def is_json(text: str) -> bool:
+def is_json(text: str | bytes) -> bool:
     """Strictly valid JSON text, with nothing around it."""
     try:
         _raw.decode(text)

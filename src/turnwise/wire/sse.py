@@ -2,7 +2,7 @@
 
 import msgspec
 
-from turnwise.wire.json_fields import one_line
+from turnwise.wire.json_fields import is_json, one_line
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 
 BOM = b"\xef\xbb\xbf"
@@ -105,6 +105,7 @@ class SseParser:
         "_after_bare",
         "_after_cr",
         "_alone_bytes",
+        "_broke_off",
         "_data",
         "_data_bytes",
         "_early",
@@ -136,6 +137,7 @@ class SseParser:
         self._after_cr = False
         self._limit = limits.line_bytes
         self._alone_bytes = min(ALONE_BYTES, self._limit)
+        self._broke_off = False  # at the end of the stream
         self._form: _Form | None = None  # of the events at hand, where they have one
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
@@ -282,6 +284,7 @@ class SseParser:
 
     def finish(self) -> list[SseEvent]:
         """End of the stream: what stands there unfinished is taken as it is."""
+        self._broke_off = self.breaks_off()
         events: list[SseEvent] = []
         lines = [b"".join(self._tail), b""]
         self._tail.clear()
@@ -289,6 +292,19 @@ class SseParser:
         self._read_lines(lines, events)
         self._end_nameless(events)
         return events
+
+    def breaks_off(self) -> bool:
+        """Whether what has come ends within a line or an event, so that more was coming. Data that is whole JSON is no such
+        rest: some servers leave the line break behind their last event out."""
+        rest, data = b"".join(self._tail), self._data
+        if rest.startswith(b"data:"):
+            data = [*data, rest[5:]]
+        elif rest.strip():
+            return True
+        if not data:
+            return self._broke_off or bool(self._name)
+        value = b"\n".join(data).strip()
+        return value != b"[DONE]" and not is_json(value)
 
     def _keep(self, piece: bytes, events: list[SseEvent]) -> None:
         self._tail.append(piece)

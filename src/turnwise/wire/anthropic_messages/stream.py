@@ -211,8 +211,8 @@ class MessagesStreamDecoder:
             frames += [ToolCallDelta(block=block, arguments=piece) for piece in pieces]
         return True
 
-    def holds_block(self) -> bool:
-        return any(block.is_item for block in self._open.values())
+    def expects_more(self) -> bool:
+        return self._parser.breaks_off() or any(block.is_item for block in self._open.values())
 
     def finish(self) -> list[Frame]:
         if self._dead:

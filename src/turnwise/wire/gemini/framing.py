@@ -29,7 +29,17 @@ class ArraySplitter:
     Every byte is looked at once or twice, whatever the pieces. Raises LineTooLong when one object grows past the limit.
     """
 
-    __slots__ = ("_depth", "_escaped", "_gap", "_gap_bytes", "_held", "_held_bytes", "_in_string", "_limit")
+    __slots__ = (
+        "_depth",
+        "_escaped",
+        "_gap",
+        "_gap_bytes",
+        "_held",
+        "_held_bytes",
+        "_in_string",
+        "_is_open_array",
+        "_limit",
+    )
 
     def __init__(self, *, limits: Limits) -> None:
         self._held: list[bytes] = []  # pieces of the object at hand
@@ -39,7 +49,14 @@ class ArraySplitter:
         self._depth = 0  # brackets open inside the object at hand; 0: between objects
         self._in_string = False
         self._escaped = False  # the piece ended right after a backslash
+        self._is_open_array = False
         self._limit = limits.line_bytes
+
+    def _note_brackets(self, between: bytes) -> None:
+        """The array's own, before, between and behind its elements."""
+        begun, ended = between.rfind(b"["), between.rfind(b"]")
+        if begun != ended:
+            self._is_open_array = begun > ended
 
     def feed(self, chunk: bytes) -> list[bytes]:
         found: list[bytes] = []
@@ -48,6 +65,7 @@ class ArraySplitter:
         while at < end:
             if not self._depth:
                 start = chunk.find(b"{", at)
+                self._note_brackets(chunk[at : end if start < 0 else start])
                 if between := chunk[at : len(chunk) if start < 0 else start].translate(None, BETWEEN):
                     self._widen_gap(between, found)
                 if start < 0:
@@ -71,6 +89,10 @@ class ArraySplitter:
             rest.append(b"".join(self._held))
             self._held.clear()
         return rest
+
+    def breaks_off(self) -> bool:
+        """Whether more was coming: within an element, or because an array has no end yet."""
+        return bool(self._depth or self._gap) or self._is_open_array
 
     def _widen_gap(self, piece: bytes, found: list[bytes]) -> None:
         self._gap.append(piece)
@@ -161,6 +183,12 @@ class Framing:
             return self._splitter.feed(chunk)
         self._sse = SseParser(limits=self._limits)
         return _values(self._sse, chunk)
+
+    def breaks_off(self) -> bool:
+        """Whether what has come ends within a line, an event, an element or the array."""
+        if self._sse is not None:
+            return self._sse.breaks_off()
+        return self._splitter is not None and self._splitter.breaks_off()
 
     def finish(self) -> list[bytes]:
         """What the stream left unfinished: an event without its blank line is still an event."""

@@ -491,8 +491,8 @@ class GeminiStreamDecoder:
             return frames + self._die(too_large(self._limit_bytes))
         return frames
 
-    def holds_block(self) -> bool:
-        return False
+    def expects_more(self) -> bool:
+        return self._framing.breaks_off()
 
     def finish(self) -> list[Frame]:
         if self._dead:

@@ -98,8 +98,8 @@ class ChatStreamDecoder:
             return [*self._read_events(error.events), self._die(FaultKind.TOO_LARGE, str(error))]
         return self._read_runs(runs) if runs else []
 
-    def holds_block(self) -> bool:
-        return False
+    def expects_more(self) -> bool:
+        return self._parser.breaks_off()
 
     def finish(self) -> list[Frame]:
         if self._dead:

@@ -94,8 +94,8 @@ class ResponsesStreamDecoder:
             return [*frames, *self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
         return frames
 
-    def holds_block(self) -> bool:
-        return False
+    def expects_more(self) -> bool:
+        return self._parser.breaks_off()
 
     def finish(self) -> list[Frame]:
         if self._silent:
