@@ -141,8 +141,8 @@ def test_a_call_that_was_continued_and_did_not_fit_is_not_continued_again() -> N
     asked = hold_back(BEGUN, kind="json")
     assert asked is not None
     rest = says(f'{asked.held} the end"}}]}}')
-    played = play([attempt, rest, *[attempt] * 6, says("It does not fit.")], config=config)
-    assert [request.purpose for request in played.requests] == ["step", "continue", *["step"] * 7]
+    played = play([attempt, rest, *[attempt] * 5, says("It does not fit.")], config=config)
+    assert [request.purpose for request in played.requests] == ["step", "continue", *["step"] * 6]
     assert played.requests[-1].request.tool_choice == "none"
     results = list(results_in(played.result.messages).values())
     assert results[0].startswith("Not run: the arguments do not fit the parameters of `read`. ")

@@ -2,7 +2,8 @@
 
 The unit is the step: the set of its calls with their results, so equal calls side by side are one. A loop is a run of
 steps that each equal the one 1, 2 or 3 steps before. The guard keeps the last three steps as hashes (what is shorter than
-one costs stands for itself) and six counters: its state does not grow, and a step costs one hash of its arguments and results.
+one costs stands for itself), six counters, and the tools of the cut attempts in a row: its state does not
+grow, and a step costs one hash of its arguments and results.
 
 Two calls are the same if tool and arguments are (as JSON, whatever the order of keys and the spaces). A call that did
 not arrive whole (cut, or no JSON) has words that vary from attempt to attempt, so two of them are the same if the tool is and
@@ -10,6 +11,10 @@ either one's text begins with the other's (up to HEAD_CHARS), or the same whole 
 A whole call is never the same as a cut one: the retry after a split notice is new whatever it repeats, and a piece that ran
 starts the count of cut attempts anew. How much a cut call would have said cannot be seen: it fills the limit, whether the model
 halved it or not. So the guard leaves room for halving (BROKEN_STEPS) before it takes a model for one that changes nothing.
+
+Every step with a call that the output limit cut is an attempt of its own too, whatever varies in its arguments and whatever its
+tool: each costs a whole output limit. BROKEN_STEPS of them in a row are a loop. Progress ends the row: a call that ran and
+changed something, or a call that ran of a tool whose calls were cut. What only reads, fails, or got lost in between does not.
 
 A call that lost a piece on the way is made again because the connection failed, so its result equals no other: only the cap of
 calls that are made on and on (POLLS) and the turn's own steps bound it.
@@ -73,13 +78,15 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class CallSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call as the guard remembers it. `key` is equal for equal calls. `result` is the hash of its result; None while
     there is none, or where no result counts as the same. `answered_by` is the id of the call whose result that was.
-    `broken` is the beginning of a call that the model did not write whole, `lost` a call that did not arrive whole."""
+    `broken` is the beginning of a call that the model did not write whole, `cut` if the limit cut it, `lost` a call that did
+    not arrive whole."""
 
     id: str
     tool: str
     key: str
     answered_by: str
     broken: Beginning | None = None
+    cut: bool = False
     lost: bool = False
     result: str | None = None
 
@@ -117,13 +124,15 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     recent: tuple[StepSeen, ...] = ()  # the newest last
     same: tuple[int, int, int] = (0, 0, 0)
     alike: tuple[int, int, int] = (0, 0, 0)
+    cut: tuple[str, ...] = ()  # the tools of the cut attempts in a row, one for each
 
-    def before(self, calls: Sequence[ToolCall]) -> Verdict:
-        """Judge the calls of one response, on the guess that their results would be what they were."""
-        seen = tuple([self._see(call) for call in calls])
+    def before(self, calls: Sequence[ToolCall], *, joined: Collection[str] = ()) -> Verdict:
+        """Judge the calls of one response, on the guess that their results would be what they were. `joined` are the ids of cut
+        calls that were gone on with and do not fit their tool: attempts in vain, as the cut ones are."""
+        seen = tuple([self._see(call, is_joined=call.id in joined) for call in calls])
         asked = _set_key([call.key for call in seen])
         if asked not in [step.asked for step in self.recent]:
-            return Verdict(calls=seen)
+            return Verdict(calls=seen, ends=self._cut_again(seen))
         loops = [
             _loop(self.same[period - 1] + 1, period=period, calls=seen)
             for period in PERIODS
@@ -135,6 +144,7 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         loop = max(loops, key=_by_steps, default=None)
         limit = BROKEN_STEPS if loop is not None and loop.kind == "broken" else LOOP_STEPS
         ends = loop if loop is not None and loop.steps >= limit else self._polling(asked, calls=seen)
+        ends = ends or self._cut_again(seen)
         if loop is None or loop.steps <= RUNS:
             return Verdict(calls=seen, ends=ends)
         earlier = {call.key: call.answered_by for call in self.recent[-loop.period].calls}
@@ -142,18 +152,26 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Verdict(calls=seen, remembered=remembered, ends=ends)
 
     def after(
-        self, verdict: Verdict, *, results: Iterable[ToolResult], spared: Collection[str] = ()
+        self,
+        verdict: Verdict,
+        *,
+        results: Iterable[ToolResult],
+        spared: Collection[str] = (),
+        idle: Collection[str] = (),
     ) -> "tuple[LoopGuard, Loop | None]":
         """The guard that knows this step too, and what to tell the model about it (`word`), if anything.
 
         `results` are those of the calls that ran or were answered at once, without words of ours; `spared` are tools
-        that are meant to be repeated, which only the cap of polling holds for.
+        that are meant to be repeated, which only the cap of polling holds for; `idle` are tools that change nothing.
         """
+        results = tuple(results)
         done = self._answer(verdict, results=results, spared=spared)
         step = StepSeen(done, _set_key([call.key for call in done]), _answered(done))
         recent = (*self.recent, step)[-max(PERIODS) :]
+        cut = self._cut_with(done, results=results, idle=idle)
         if step.asked not in [one.asked for one in self.recent]:  # so the results cannot be those of another, either
-            return LoopGuard(recent=recent), None
+            guard = LoopGuard(recent=recent, cut=cut)
+            return guard, guard._to_tell(step)
         same, alike = list(self.same), list(self.alike)
         for period in PERIODS:
             before = self.recent[-period] if len(self.recent) >= period else None
@@ -169,6 +187,7 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             recent=recent,
             same=(same[0], same[1], same[2]),
             alike=(alike[0], alike[1], alike[2]),
+            cut=cut,
         )
         return guard, None if verdict.remembered else guard._to_tell(step)
 
@@ -196,18 +215,36 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         round_ = self.recent[-period:]
         return len(round_) == period and (period == 1 or len({step.asked for step in round_}) > 1)
 
-    def _see(self, call: ToolCall) -> CallSeen:
+    def _see(self, call: ToolCall, *, is_joined: bool) -> CallSeen:
         if call.state is ArgumentsState.COMPLETE:
-            return CallSeen(id=call.id, tool=call.name, key=call_key(call), answered_by=call.id)
+            return CallSeen(id=call.id, tool=call.name, key=call_key(call), answered_by=call.id, cut=is_joined)
         if call.state is ArgumentsState.LOST:
             return CallSeen(id=call.id, tool=call.name, key=_hash(["lost", call.name]), answered_by=call.id, lost=True)
-        begun = beginning_of(call)
+        begun, is_cut = beginning_of(call), call.state is ArgumentsState.TRUNCATED
         others = [other for step in reversed(self.recent) for other in step.calls if other.broken is not None]
         key = next(
             (other.key for other in others if other.broken is not None and begins_alike(begun, other=other.broken)),
             _hash(["broken", call.name, begun.head]),
         )
-        return CallSeen(id=call.id, tool=call.name, key=key, answered_by=call.id, broken=begun)
+        return CallSeen(id=call.id, tool=call.name, key=key, answered_by=call.id, broken=begun, cut=is_cut)
+
+    def _cut_with(
+        self, calls: tuple[CallSeen, ...], *, results: tuple[ToolResult, ...], idle: Collection[str]
+    ) -> tuple[str, ...]:
+        """The row of cut attempts behind a step."""
+        worked = {result.call_id for result in results if not result.is_error}
+        ran = [call.tool for call in calls if call.broken is None and call.id in worked]
+        if any(tool not in idle or tool in self.cut for tool in ran):
+            return ()
+        tool = next((call.tool for call in calls if call.cut), None)
+        return self.cut if tool is None else (*self.cut, tool)[-BROKEN_STEPS:]
+
+    def _cut_again(self, calls: tuple[CallSeen, ...]) -> Loop | None:
+        """The end of the row of cut attempts. A step in which something may still run is not it."""
+        if len(self.cut) + 1 < BROKEN_STEPS or not all(call.cut for call in calls):
+            return None
+        tools = tuple(dict.fromkeys([*self.cut, *[call.tool for call in calls]]))
+        return Loop(kind="broken", steps=BROKEN_STEPS, period=1, tools=tools)
 
     def _polling(self, asked: str, *, calls: tuple[CallSeen, ...]) -> Loop | None:
         """The cap of calls that are made on and on, whatever they return."""
@@ -229,6 +266,8 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for period, repeats in zip(PERIODS, self.alike, strict=True):
             if period + repeats == POLLS_TOLD * period:
                 return _loop(repeats, period=period, calls=step.calls, kind="polling")
+        if len(self.cut) >= RUNS and all(call.cut for call in step.calls):
+            return Loop(kind="broken", steps=len(self.cut), period=1, tools=tuple(dict.fromkeys(self.cut)))
         return None
 
 

@@ -44,11 +44,12 @@ class Guarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     noted: tuple[str, ...] = ()  # calls whose result ends with words of ours
     joined: bool = False  # the response at hand has a call that was gone on with
     misfits: tuple[Beginning, ...] = ()  # joined calls that did not fit
+    vain: tuple[str, ...] = ()  # calls of the response at hand that were gone on with and did not fit
     unjoined: tuple[Beginning, ...] = ()  # calls that could not be joined
 
     def judge(self, calls: Sequence[ToolCall]) -> "Guarding":
         """`calls` as the model wrote them: in history the arguments of a cut one are emptied."""
-        return replace(self, judged=self.guard.before(calls))
+        return replace(self, judged=self.guard.before(calls, joined=self.vain), vain=())
 
     def recovered(self, calls: Sequence[ToolCall], *, repairs: Sequence[Repair]) -> "Guarding":
         """What became of a response's cut `calls`, as the `repairs` of going on with them say."""
@@ -63,7 +64,8 @@ class Guarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if not self.joined:
             return self
         misfits = [beginning_of(call) for call in calls]
-        return replace(self, joined=False, misfits=(*self.misfits, *misfits)[-MAX_VAIN:])
+        vain = tuple([call.id for call in calls])
+        return replace(self, joined=False, misfits=(*self.misfits, *misfits)[-MAX_VAIN:], vain=vain)
 
     def is_misfit(self, call: ToolCall) -> bool:
         """Whether the whole of a cut call would not fit its tool's parameters, as far as its beginning tells."""
@@ -111,7 +113,8 @@ class Guarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return replace(self, judged=None), tuple(results)
         called = [(seen.tool, offers.get(seen.tool)) for seen in self.judged.calls]
         spared = frozenset([name for name, offer in called if offer is not None and offer.repeatable])
-        guard, loop = self.guard.after(self.judged, results=results, spared=spared)
+        idle = frozenset([name for name, offer in called if offer is not None and offer.effect in ("none", "read")])
+        guard, loop = self.guard.after(self.judged, results=results, spared=spared, idle=idle)
         closed = replace(self, guard=guard, judged=None, ends=self.judged.ends)
         if loop is None:
             return closed, tuple(results)
