@@ -289,6 +289,66 @@ async def test_no_response_takes_more_than_three_times_the_limit(name: str, writ
             assert fault is None or size > MiB // 2
 
 
+VALUES = {
+    "lists in a list": ("[1],", "[1]"),
+    "objects in a list": ("{},", "{}"),
+    "numbers in a list": ("1,", "1"),
+    "line breaks between": ("[\n1\n],", "[1]"),
+}
+
+
+def whole_body(name: str, arguments: str) -> bytes:
+    """A body with one call."""
+    said, text = arguments.encode(), json.dumps(arguments).encode()
+    match name:
+        case "openai_chat":
+            call = b'{"id":"c","type":"function","function":{"name":"put","arguments":%s}}' % text
+            return b'{"choices":[{"index":0,"message":{"tool_calls":[%s]},"finish_reason":"tool_calls"}]}' % call
+        case "openai_responses":
+            call = b'{"type":"function_call","id":"f","call_id":"c","name":"put","arguments":%s}' % text
+            return b'{"object":"response","status":"completed","output":[%s]}' % call
+        case "anthropic_messages":
+            call = b'{"type":"tool_use","id":"c","name":"put","input":%s}' % said
+            return b'{"type":"message","content":[%s],"stop_reason":"tool_use"}' % call
+        case _:
+            call = b'{"functionCall":{"name":"put","args":%s}}' % said
+            return b'{"candidates":[{"content":{"parts":[%s]},"finishReason":"STOP"}]}' % call
+
+
+def slices(body: bytes) -> list[bytes]:
+    """What the test holds before memory is counted."""
+    return [body[at : at + READ_BYTES] for at in range(0, len(body), READ_BYTES)]
+
+
+def values(unit: str, last: str, *, size: int) -> str:
+    return '{"z":[' + unit * (size // len(unit)) + last + "]}"
+
+
+@pytest.mark.promise("assembly:bounded")
+@pytest.mark.parametrize("shape", VALUES)
+@pytest.mark.parametrize("name", FAMILIES)
+async def test_small_values_in_arguments_are_not_built_while_they_are_decoded(name: str, shape: str) -> None:
+    """In a body and in a stream. From a tester: `[[1],[1],...]` took 30 times its bytes."""
+    arguments = values(*VALUES[shape], size=MiB // 8)
+    peak, came, fault = await taken(name, slices(whole_body(name, arguments)), stream=False)
+    assert fault is None and peak <= TIMES * came + START_BYTES
+    events = [*call_events(name, 0, [arguments]), *end_events(name)]
+    peak, came, fault = await taken(name, events, stream=True)
+    assert fault is None and peak <= TIMES * came + START_BYTES
+
+
+@pytest.mark.promise("assembly:bounded")
+@pytest.mark.parametrize("name", FAMILIES)
+async def test_call_past_its_limit_is_refused_before_it_is_built(name: str) -> None:
+    """From a tester: 60 MiB in one call took 1.7 GB before the limit was looked at."""
+    limits = Limits(call_bytes=MiB // 2)
+    body = whole_body(name, values("[1],", "[1]", size=MiB))
+    peak, came, fault = await taken(name, slices(body), stream=False, limits=limits)
+    assert (
+        fault is FaultKind.TOO_LARGE and peak <= (TIMES + 1) * came
+    )  # a text with escapes is made with half of it to spare
+
+
 @pytest.mark.promise("assembly:bounded")
 @pytest.mark.parametrize("name", ["openai_chat", "gemini"])
 def test_sources_past_any_answers_count_are_left_out_and_told(name: str) -> None:

@@ -16,11 +16,14 @@ import msgspec
 from turnwise.assembly.heal import byte_length
 from turnwise.assembly.json_text import Complete, Invalid, JsonScanner, Truncated, classify
 from turnwise.vocab import ArgumentsState
+from turnwise.vocab.json_values import MAX_VALUES, has_too_many_values
 
 SPACE = " \t\n\r"
 MAX_WHOLES = 64  # whole objects in one call; real ones show two or three
 _EMPTY_OBJECT = re.compile(r"\s*\{\s*\}\s*")
 _SPACE_RUN = re.compile(r"[ \t\n\r]*+")
+_SAID = {"list": "a list", "number": "a number", "boolean": "true or false", "null": "null"}
+TOO_MANY = f"they hold more than {MAX_VALUES:,} JSON values"
 _decode_values = json.JSONDecoder().raw_decode
 
 
@@ -376,12 +379,13 @@ class ArgumentText:
             return _nothing("null_arguments" if said else None)
         verdict = None if self._wholes else classify(text)
         match verdict:
-            case Complete(value=dict()):
-                return Settled(text, ArgumentsState.COMPLETE)
-            case Complete(value=str() as inner):
-                return self._unpack(text, inner)
-            case Complete(value=value):
-                return Settled(text, ArgumentsState.INVALID, f"arguments must be a JSON object, not {_kind(value)}")
+            case Complete(kind="object"):
+                return Settled(text, ArgumentsState.INVALID, TOO_MANY) if has_too_many_values(text) else _whole(text)
+            case Complete(kind="string"):
+                return self._unpack(text, cast(str, msgspec.json.decode(text)))
+            case Complete():
+                said = _SAID[verdict.kind]
+                return Settled(text, ArgumentsState.INVALID, f"arguments must be a JSON object, not {said}")
             case Truncated():
                 return Settled(text, ArgumentsState.TRUNCATED, verdict.reason)
             case Invalid() | None:
@@ -391,20 +395,22 @@ class ArgumentText:
         """A JSON string that holds a JSON object was encoded once too often."""
         if inner.strip(SPACE) in ("", "null"):
             return _nothing("double_encoded")
-        verdict = classify(inner)
-        if isinstance(verdict, Complete) and isinstance(verdict.value, dict):
+        if classify(inner) == Complete("object"):
+            if has_too_many_values(inner):
+                return Settled(inner, ArgumentsState.INVALID, TOO_MANY)
             return Settled(inner, ArgumentsState.COMPLETE, repairs=("double_encoded",))
         return Settled(text, ArgumentsState.INVALID, "arguments must be a JSON object, not a string")
 
     def _choose(self, text: str, reason: str | None) -> Settled:
         """Several values in one call: drop what is empty or said twice; more than one left is for the schema to judge."""
+        if any(map(has_too_many_values, (*self._wholes, text))):
+            return Settled(text, ArgumentsState.INVALID, TOO_MANY)
         wholes, rest = _split(text)
         rest_verdict = classify(rest) if rest else None
         values: dict[bytes, str] = {}
         empty_seen = False
         for whole in (*self._wholes, *wholes):
-            verdict = classify(whole)
-            if not isinstance(verdict, Complete) or not isinstance(verdict.value, dict | None):
+            if classify(whole) not in (Complete("object"), Complete("null")):
                 return Settled(text, ArgumentsState.INVALID, reason or "several values stand where one object is due")
             value = _canonical(whole) or b""
             if value in (b"{}", b"null"):
@@ -423,6 +429,10 @@ class ArgumentText:
         texts = tuple(values.values())
         reason = f"{len(texts)} whole objects stand in one call"
         return Settled("".join(texts), ArgumentsState.INVALID, reason, texts, repairs=("several_objects",))
+
+
+def _whole(text: str) -> Settled:
+    return Settled(text, ArgumentsState.COMPLETE)
 
 
 def _nothing(repair: str | None) -> Settled:
@@ -445,7 +455,9 @@ def same_value(one: str, other: str) -> bool:
 
 
 def _value(text: str) -> object:
-    """What the JSON says; None where it says nothing that can be read."""
+    """What the JSON says; None where it says nothing that can be read, or more than may run."""
+    if has_too_many_values(text):
+        return None
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
@@ -479,7 +491,9 @@ def _extends(grown: object, known: object) -> bool:
 
 
 def _canonical(text: str) -> bytes | None:
-    """Equal bytes for equal JSON, whatever its spaces and the order of its keys; None where it is no JSON."""
+    """Equal bytes for equal JSON, whatever its spaces and the order of its keys; None where it is no JSON or too many values."""
+    if has_too_many_values(text):
+        return None
     try:
         return msgspec.json.encode(msgspec.json.decode(text), order="sorted")
     except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
@@ -503,15 +517,3 @@ def _split(text: str) -> tuple[list[str], str]:
 def _after_space(text: str, at: int) -> int:
     found = _SPACE_RUN.match(text, at)
     return found.end() if found else at
-
-
-def _kind(value: object) -> str:
-    match value:
-        case bool():
-            return "true or false"
-        case list():
-            return "a list"
-        case int() | float():
-            return "a number"
-        case _:
-            return "null"

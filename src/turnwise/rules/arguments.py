@@ -11,6 +11,7 @@ import msgspec
 from turnwise.rules.names import Suggested, judge_name
 from turnwise.rules.schema import decode_strictly, fault_position, schema_errors, shorten
 from turnwise.vocab import ArgumentsState, FinishReason, ToolCall, ToolSpec
+from turnwise.vocab.json_values import MAX_VALUES, has_too_many_values
 
 
 class Sound(msgspec.Struct, frozen=True):
@@ -99,6 +100,8 @@ def split_glued(call: ToolCall, *, spec: ToolSpec | None) -> tuple[ToolCall, ...
 def _judge_complete(call: ToolCall, *, spec: ToolSpec) -> Sound | Unsound:
     if spec.free_form and call.free_form:
         return Sound(call.arguments)
+    if has_too_many_values(call.arguments):
+        return Unsound("malformed", _malformed(call))
     try:
         value = decode_strictly(call.arguments)
     except ValueError as error:
@@ -201,6 +204,11 @@ def _can_append(spec: ToolSpec) -> bool:
 
 
 def _malformed(call: ToolCall) -> str:
+    if has_too_many_values(call.arguments):
+        return (
+            f"Not run: the arguments of this call of `{call.name}` hold more than {MAX_VALUES:,} JSON values (lists, objects "
+            "and what stands in them). Make several smaller calls, or write the values to a file as text."
+        )
     if call.alternatives:
         return (
             f"Not run: this call of `{call.name}` held {len(call.alternatives)} JSON objects one after the other, and not all "

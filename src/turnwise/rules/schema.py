@@ -15,6 +15,7 @@ MAX_ERRORS = 20
 # Long enough to recognise a value, short enough that an error never repeats a file.
 MAX_SHOWN = 80
 # msgspec: "JSON is malformed: trailing comma in object (byte 7)".
+_check = msgspec.json.Decoder(msgspec.Raw).decode  # builds nothing
 _BYTE = re.compile(r"\(byte (\d+)\)")
 
 
@@ -30,10 +31,19 @@ def decode_strictly(text: str) -> object:
         raise ValueError(str(error)) from None
 
 
+def is_whole_json(text: str) -> bool:
+    """Whether the text is JSON from its beginning to its end; nothing of it is built."""
+    try:
+        _check(text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
+        return False
+    return True
+
+
 def fault_position(text: str) -> int | None:
     """The character at which, or right after which, `text` stops being JSON; None where no place can be named."""
     try:
-        msgspec.json.decode(text)
+        _check(text)
     except UnicodeEncodeError as error:
         return error.start
     except RecursionError:

@@ -22,7 +22,7 @@ keys that happened to be whole, and its JSON is no beginning of what the model w
 import msgspec
 
 from turnwise.rules.budget import BYTES_A_TOKEN
-from turnwise.rules.schema import decode_strictly, schema_errors
+from turnwise.rules.schema import decode_strictly, is_whole_json, schema_errors
 from turnwise.vocab import (
     NO_FINISH_REASON,
     ArgumentsState,
@@ -246,8 +246,4 @@ def _prefix(call: ToolCall) -> str | None:
         return call.arguments
     if call.state is not ArgumentsState.TRUNCATED:
         return None
-    try:
-        decode_strictly(call.arguments)
-    except ValueError:
-        return call.arguments
-    return None
+    return None if is_whole_json(call.arguments) else call.arguments

@@ -239,9 +239,12 @@ def too_large(limit_bytes: int) -> Fault:
     return Fault(kind=FaultKind.TOO_LARGE, message=f"the response is longer than our limit of {limit_bytes} bytes")
 
 
+_NO_COMMENT = re.compile(rb"(?:\A|[\r\n])[^:\r\n]")
+
+
 def no_response(head: bytes, *, expected: str) -> Fault:
     """Something else arrived in place of a response, or nothing but keep-alive comments; `head` is how it began."""
     shown = printable(head)
-    if all(not line or line.startswith(b":") for line in head.strip().splitlines()):
+    if _NO_COMMENT.search(head.strip()) is None:
         return Fault(kind=FaultKind.DISCONNECTED, message="the response was empty")
     return Fault(kind=FaultKind.PROTOCOL, message=f"expected {expected}, but what came begins with: {shown}")

@@ -8,9 +8,12 @@ from typing import cast
 import msgspec
 
 from turnwise.vocab import Lost, Mended, Repair
+from turnwise.vocab.json_values import has_too_many_values
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 SHOWN_CHARACTERS = 80
+MAX_MENDED_CHARACTERS = 4 * 1024 * 1024
+"""What is longer and no clean JSON is left out: mending takes ten times its size, and what was mended is no whole answer."""
 
 
 def _no_number(_: str) -> None:
@@ -82,7 +85,7 @@ def is_utf8(text: bytes) -> bool:
 
 CONTROLS = bytes([byte for byte in range(32) if byte not in b"\r\n"])
 """No stream of clean JSON holds one, line ends aside; tabs may stand between tokens."""
-_value = msgspec.json.Decoder()
+_value = msgspec.json.Decoder(msgspec.Raw)  # looks at all of it and builds nothing
 
 
 def has_controls(text: bytes) -> bool:
@@ -136,6 +139,10 @@ def breaks_strings(text: str) -> bool:
 
 def _read_with(scan: Callable[[str, int], tuple[object, int]], text: str) -> tuple[list[object], int]:
     values: list[object] = []
+    if len(text) > MAX_MENDED_CHARACTERS or has_too_many_values(
+        text
+    ):  # mending builds all that it reads, several times
+        return values, 0
     at = _skip_glue(text, 0)
     while at < len(text):
         try:

@@ -27,6 +27,10 @@ DEFAULT_LIMITS = Limits()
 MAX_CITATIONS = 5000
 """Of one response; assembly keeps 4,096 and tells if there were more. One may have ten bytes and takes us some hundred."""
 
+MAX_PARTS = 5000
+"""Of one body or event that are read; assembly keeps 4,096 and says so if there were more. A call of a hundred bytes takes us a
+thousand."""
+
 _WIDE = re.compile(rb"[\xf0-\xf4]|\\u[dD][89abAB]")
 
 

@@ -25,6 +25,7 @@ from turnwise.wire.faults import no_response
 from turnwise.wire.finish_words import unsaid_finish
 from turnwise.wire.healing import is_utf8
 from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields, read_items, string_of, write_object
+from turnwise.wire.limits import MAX_PARTS
 
 
 def body_frames(body: bytes, *, expected: str) -> list[Frame]:
@@ -57,7 +58,7 @@ def content_frames(content: msgspec.Raw, *, prefix: str = "") -> list[Frame]:
     """The blocks of a `content` array, or one block, or its text, in its place. A block that cannot be read is lost."""
     frames: list[Frame] = []
     try:
-        items = _items_of(content)
+        items = _items_of(content)[:MAX_PARTS]
     except UNREADABLE:
         return [_lost("unreadable_content", "body", "`content` that is no array left out")]
     for i, item in enumerate(items):

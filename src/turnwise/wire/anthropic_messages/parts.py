@@ -121,6 +121,9 @@ def read_tool_use(fields: Fields, where: str) -> ToolCall:
     return ToolCall(id=id, name=name, arguments=arguments, opaque=opaque_from(fields, TOOL_USE_KEYS))
 
 
+_NO_ARGUMENTS = re.compile(r"\s*+(?:\{ *\}|null)?\s*+")
+
+
 def arguments_of(fields: Fields) -> str | None:
     """The `input` as JSON text; None where it is missing or empty. A string is taken for the JSON text itself."""
     raw = fields.get("input")
@@ -129,7 +132,7 @@ def arguments_of(fields: Fields) -> str | None:
     text = string_of(fields, "input")
     if text is None:
         text = text_of_raw(raw)
-    return None if text.strip().replace(" ", "") in ("", "{}", "null") else text
+    return None if _NO_ARGUMENTS.fullmatch(text) else text
 
 
 def read_file(fields: Fields, where: str) -> File | None:

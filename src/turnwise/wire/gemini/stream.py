@@ -61,7 +61,7 @@ from turnwise.wire.gemini.repeats import Repeats
 from turnwise.wire.gemini.usage import UsageReader
 from turnwise.wire.gemini.words import FINISH_REASONS, finish_of
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, compact, is_error, is_null, text_of_raw, write_object
-from turnwise.wire.limits import MAX_CITATIONS, Limits
+from turnwise.wire.limits import MAX_CITATIONS, MAX_PARTS, Limits
 from turnwise.wire.sse import LineTooLong
 
 _decode_usual = USUAL.decode
@@ -294,7 +294,7 @@ class ChunkReader:
 
     def _take_candidate(self, candidate: Candidate[PlainPart] | Candidate[msgspec.Raw], frames: list[Frame]) -> None:
         if candidate.content is not None:
-            for part in candidate.content.parts or ():
+            for part in (candidate.content.parts or ())[:MAX_PARTS]:
                 if isinstance(part, PlainPart):
                     self._take_plain(part, frames, opaque=None)
                 else:

@@ -29,7 +29,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.finish_words import finish_frames, says_nothing, unsaid_finish
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error
-from turnwise.wire.limits import MAX_CITATIONS
+from turnwise.wire.limits import MAX_CITATIONS, MAX_PARTS
 from turnwise.wire.openai_chat.chunks import (
     CallPiece,
     Choice,
@@ -119,7 +119,7 @@ class ChunkReader:
             frames.append(TextDelta(delta.content))
         if delta.tool_calls:
             self._called = True
-            for call in delta.tool_calls:
+            for call in delta.tool_calls[:MAX_PARTS]:
                 function = call.function
                 if call.id is not None or function.name is not None:
                     frames.append(
@@ -259,7 +259,7 @@ class ChunkReader:
             frames.append(RefusalDelta(refusal))
         if delta.tool_calls:
             self._called = True
-            for call in delta.tool_calls:
+            for call in delta.tool_calls[:MAX_PARTS]:
                 frames.append(_call_frame(call, block=None))
         if delta.function_call is not None and not _is_said_twice(delta):
             self._called = True
@@ -294,7 +294,7 @@ class ChunkReader:
             frames.append(PartDone(REFUSAL, Refusal(refusal)))
         # After deltas the assembler has to see whether these calls are those that it has.
         named = not (self._said or self._called)
-        for i, call in enumerate(message.tool_calls or ()):
+        for i, call in enumerate((message.tool_calls or ())[:MAX_PARTS]):
             frames.append(_call_frame(call, block=f"call-{i}" if named else None))
         if message.function_call is not None and not _is_said_twice(message):
             frames.append(_call_frame(CallPiece(function=message.function_call), block="function_call"))

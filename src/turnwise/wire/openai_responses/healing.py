@@ -16,7 +16,7 @@ from turnwise.wire.healing import (
 )
 
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # of a character that takes two escapes
-_value = msgspec.json.Decoder()
+_value = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Healed(NamedTuple):
