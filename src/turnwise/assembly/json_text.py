@@ -24,7 +24,8 @@ _LITERALS = {"t": "true", "f": "false", "n": "null"}
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _decode = msgspec.json.Decoder(msgspec.Raw).decode
 # What a number that is too large for a double, or for an integer, has somewhere; and strings and numbers of which it can be one.
-_MAY_BE_HUGE = re.compile(r"[0-9]{300}|[eE]\+?[0-9]{3}")
+# The pattern begins with a digit, so that text without digits is passed over quickly.
+_MAY_BE_HUGE = re.compile(r"[0-9](?:[eE]\+?[0-9]{3}|[0-9]{299})")
 _STRING_OR_NUMBER = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|-?[0-9][0-9.eE+-]{4,}+', re.DOTALL)
 
 Kind = Literal["object", "list", "string", "number", "boolean", "null"]
