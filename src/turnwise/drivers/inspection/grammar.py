@@ -8,12 +8,15 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
+from turnwise.drivers.inspection.nodes import misfit
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tree_sitter import Node, Parser
 
 _SKIPPED = re.compile(rb"(?:[ \t\n]|\\\n)*")
+_JOINED = re.compile(rb"(?:\\\n)+")  # alone between two leaves, it makes one word of them (`.en\<newline>v`)
 _QUOTED_LEAVES = frozenset({"raw_string", "ansi_c_string", "comment", "heredoc_body"})
 _LITERAL_BODIES = frozenset({"heredoc_body", "heredoc_content", "string_content", "raw_string", "ansi_c_string"})
 _DELIMITER = re.compile(r"""'([\w.-]+)'|"([\w.-]+)"|\\([\w.-]+)|([\w.-]+)""")
@@ -43,11 +46,14 @@ def _problem(root: "Node", *, script: str, source: bytes) -> str:
         return "it holds control characters or carriage returns"
     if root.has_error:
         return "it is not complete bash, or not understood"
+    unlisted = misfit(root)
+    if unlisted:
+        return f"`{unlisted}` is not understood"
     end = 0
     for leaf in _leaves(root):
         gap = source[end : leaf.start_byte]
         skipped = _SKIPPED.fullmatch(gap) is not None or (_is_body_text(leaf) and not _substitutes(gap.decode()))
-        if leaf.start_byte < end or not skipped:
+        if leaf.start_byte < end or not skipped or (end and _JOINED.fullmatch(gap) and not _is_body_text(leaf)):
             return f"`{gap[:20].decode('utf-8', 'replace')}` is not understood"
         problem = _leaf_problem(leaf, source=source)
         if problem:

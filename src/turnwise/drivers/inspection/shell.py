@@ -1,20 +1,30 @@
 """A shell script -> every simple command in it, however it is wrapped, quoted or nested."""
 
 import re
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from turnwise.drivers.inspection import repositories
+from turnwise.drivers.inspection.arguments import (
+    NAME,
+    SHOWN_CHARS,
+    assigned,
+    path_texts,
+    searches_hidden,
+    set_by,
+    suspects,
+)
 from turnwise.drivers.inspection.grammar import heredoc_delimiter, heredoc_text, parse
 from turnwise.drivers.inspection.paths import HARMLESS_DEVICES, Paths
+from turnwise.drivers.inspection.redirects import read_redirect
 from turnwise.drivers.inspection.spelling import Spelled, spell
 from turnwise.drivers.inspection.wrappers import PREFIXES, SHELLS, Carried, Words, evaluated, unwrap
 from turnwise.rules.permission_facts import Access, Assignment, CommandFact, PathFact, ShellFacts, Word
-from turnwise.rules.shell_reading import COUNTS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tree_sitter import Node
 
 MAX_SCRIPT_CHARS = 64 * 1024  # nobody reads more of it before saying yes
@@ -25,7 +35,6 @@ MAX_DEPTH = 48
 MAX_SCRIPTS = 8  # one in another
 MAX_GUESSES_NESTED = 4  # what may run, in what may run
 MAX_PLACES = 4
-SHOWN_CHARS = 400
 
 Places = tuple[str, ...] | None
 """The folders in which a command may run; None: any."""
@@ -33,8 +42,6 @@ Places = tuple[str, ...] | None
 _PLAIN_EXPANSION = re.compile(
     r"\$\{#?(?:\w+|[@*#?$!-])(?:(?::?[-+?=]|##?|%%?|//?|\^\^?|,,?).*|\[[@*0-9]+\])?\}", re.DOTALL
 )
-_SETTERS = frozenset("read mapfile readarray getopts printf export declare local readonly typeset unset let".split())
-_NAME = re.compile(r"([A-Za-z_]\w*)(?:\[.*\]|\+?=.*)?", re.DOTALL)
 # Their meaning is built into this reading; a function of that name would change it.
 _BUILT_IN = frozenset("cd pushd popd eval source . trap alias test [ find git".split()) | frozenset(PREFIXES) | SHELLS
 _ARITHMETIC = frozenset({"arithmetic_expansion", "c_style_for_statement", "subscript"})
@@ -47,8 +54,8 @@ _LEAVES = frozenset(
     """word number raw_string ansi_c_string string_content comment variable_name special_variable_name heredoc_start
     heredoc_content heredoc_end file_descriptor test_operator regex extglob_pattern""".split()
 )
+_SEQUENCES = frozenset({"list", "pipeline", "negated_command"})
 _CONDITIONAL = frozenset("list if_statement while_statement case_statement for_statement c_style_for_statement".split())
-_ARGUMENTS = frozenset("concatenation string simple_expansion expansion command_name".split())
 
 
 def inspect_script(script: str, *, paths: Paths, cdpath: bool = False, git_doubt: str = "") -> ShellFacts:
@@ -68,6 +75,15 @@ class _TooMuch(Exception):
     pass
 
 
+class _Opened(msgspec.Struct, kw_only=True):
+    """What redirections come to: files, the literal text of standard input, further arguments, what runs after the command."""
+
+    paths: list[PathFact] = []
+    stdin: str | None = None
+    words: "list[Node]" = []
+    later: "list[Node]" = []
+
+
 class _Walk:
     def __init__(self, paths: Paths, *, cdpath: bool, git_doubt: str) -> None:
         self.paths = paths
@@ -84,6 +100,7 @@ class _Walk:
         self.held: dict[tuple[str, bool], str] = {}
         self.depth = 0
         self.nested = 0
+        self.trailing: dict[int, tuple[Node, ...]] = {}  # by node: the redirections behind the statement that it ends
 
     # scripts and nodes
 
@@ -96,27 +113,29 @@ class _Walk:
         self.visit(root, within=within)
         self.nested -= 1
 
-    def visit(self, node: "Node", *, within: tuple[str, ...], stdin: str | None = None) -> None:
+    def visit(self, node: "Node", *, within: tuple[str, ...]) -> None:
         if self.depth >= MAX_DEPTH:
             raise _TooMuch("it is nested too deep")
         self.depth += 1
         before = self.unconditional
         self.unconditional = before and node.type not in _CONDITIONAL
-        self._visit(node, within=within, stdin=stdin)
+        self._visit(node, within=within)
         self.unconditional = before
         self.depth -= 1
 
-    def _visit(self, node: "Node", *, within: tuple[str, ...], stdin: str | None) -> None:
+    def _visit(self, node: "Node", *, within: tuple[str, ...]) -> None:
         if node.type in _ARITHMETIC or (node.children and node.children[0].type == "(("):
             self._arithmetic(node, within=within)
+        if node.type not in ("command", "redirected_statement", "function_definition") and node.id in self.trailing:
+            self._around(node, redirects=self.trailing.pop(node.id), within=within)
+            return
         match node.type:
             case "command":
-                self._command(node, within=within, stdin=stdin)
+                self._command(node, within=within)
             case "redirected_statement":
                 self._redirected(node, within=within)
             case "heredoc_redirect" | "file_redirect" | "herestring_redirect":
-                opened, _ = self._redirections((node,), within=within)
-                self._emit(CommandFact(words=(), text=_text(node), redirections=opened, within=within))
+                self._around(None, redirects=(node,), within=within)
             case "pipeline" | "subshell" | "command_substitution" | "process_substitution":
                 self._apart(node, within=within)
             case "variable_assignment":
@@ -183,6 +202,7 @@ class _Walk:
                 CommandFact(words=(), text=_text(node), within=within, opaque=f"`{name}` is given another meaning")
             )
         places, self.places = self.places, None  # it runs where it is called
+        self._around(None, redirects=self.trailing.pop(node.id, ()), within=within)
         for child in node.children:
             if child.type != "word" and child.is_named:
                 self.visit(child, within=within)
@@ -233,34 +253,35 @@ class _Walk:
 
     # simple commands
 
-    def _command(
-        self, node: "Node", *, within: tuple[str, ...], stdin: str | None, redirected: tuple[PathFact, ...] = ()
-    ) -> None:
-        words: list[Spelled] = []
+    def _command(self, node: "Node", *, within: tuple[str, ...]) -> None:
+        words: list[Node] = []
         assignments: list[Assignment] = []
         redirects: list[Node] = []
-        for child in node.children:
-            match child.type:
-                case "variable_assignment":
-                    assignments += self._assignment(child, within=within)
-                case "file_redirect" | "heredoc_redirect" | "herestring_redirect":
+        for at, child in enumerate(node.children):
+            match node.field_name_for_child(at):
+                case "redirect":
                     redirects.append(child)
-                case "comment":
+                case "name" | "argument" if child.is_named and child.text:
+                    words.append(child)
+                case None if child.type == "variable_assignment":
+                    assignments += self._assignment(child, within=within)
+                case None if child.type == "comment":
                     pass
-                case kind if child.is_named and kind not in ("subscript", "variable_assignments"):
-                    words.append(spell(child))
-                    self.visit(child, within=within)
-                case kind:
-                    self._doubt(f"`{kind}` in a command is not understood")
-        opened, read = self._redirections(tuple(redirects), within=within)
+                case _:
+                    self._doubt(f"`{child.type}` in a command is not understood")
+        redirects += self.trailing.pop(node.id, ())
+        for word in words:
+            self.visit(word, within=within)
+        opened = self._redirections(redirects, within=within)
         self._run(
-            tuple(words),
+            tuple(spell(word) for word in (*words, *opened.words)),
             assignments=tuple(assignments),
-            redirections=(*redirected, *opened),
-            stdin=read if read is not None else stdin,
+            redirections=tuple(opened.paths),
+            stdin=opened.stdin,
             within=within,
-            text=_text(node),
+            text=_text(node) + "".join(f" {_text(word)}" for word in opened.words),
         )
+        self._later(opened.later, within=within)
 
     def _run(
         self,
@@ -275,8 +296,8 @@ class _Walk:
         carried = unwrap(words, stdin=stdin)
         name = words[0].text if words and words[0].literal else ""
         known = tuple(self._word(word, operand=at > 0) for at, word in enumerate(words))
-        hidden = _searches_hidden(words)
-        sets = (*assignments, *(_assigned(word) for word in carried.sets), *_set_by(name, words=words))
+        hidden = searches_hidden(words)
+        sets = (*assignments, *(assigned(word) for word in carried.sets), *set_by(name, words=words))
         self._emit(
             CommandFact(
                 words=known if hidden is None else tuple(self._searched(word, hidden=hidden) for word in known),
@@ -369,7 +390,7 @@ class _Walk:
 
     def _word(self, word: Spelled, *, operand: bool) -> Word:
         if not word.literal:
-            return Word(word.text, literal=False, paths=_suspects(word.text) if operand else ())
+            return Word(word.text, literal=False, paths=suspects(word.text) if operand else ())
         if word.is_glob:
             return self._glob(word) if operand else Word(word.text, literal=False)
         return Word(word.text, paths=self._candidates(word) if operand else ())
@@ -380,7 +401,7 @@ class _Walk:
             return ()
         tilde = word.has_tilde or ("~" in word.text and "u" in word.marks)
         facts: dict[PathFact, None] = {}
-        for text in _path_texts(word.text):
+        for text in path_texts(word.text):
             if self.places is None and not text.startswith("/") and not (tilde and text.startswith("~")):
                 facts[PathFact(given=text)] = None
                 continue
@@ -428,71 +449,104 @@ class _Walk:
     # redirections and assignments
 
     def _redirected(self, node: "Node", *, within: tuple[str, ...]) -> None:
+        """The redirections behind `a && b | c` are those of `c`, and are opened where it runs."""
+        redirects = (*node.children_by_field_name("redirect"), *self.trailing.pop(node.id, ()))
         body = node.child_by_field_name("body")
-        redirects = tuple(child for child in node.children if child.type.endswith("_redirect"))
-        opened, stdin = self._redirections(redirects, within=within)
-        for child in node.children:
-            if child.is_named and not child.type.endswith("_redirect") and child != body:
-                self.visit(child, within=within)
-        if body is not None and body.type == "command":
-            self._command(body, within=within, stdin=stdin, redirected=opened)
+        if body is None:
+            self._around(None, redirects=redirects, within=within)
             return
-        if opened:
-            self._emit(CommandFact(words=(), text=_text(node), redirections=opened, within=within))
-        if body is not None:
-            self.visit(body, within=within)
+        owner = body
+        while owner.type in _SEQUENCES:
+            owner = [child for child in owner.children if child.is_named and child.type != "comment"][-1]
+        self.trailing[owner.id] = redirects
+        self.visit(body, within=within)
+        if self.trailing.pop(owner.id, None) is not None:
+            self._doubt("a redirection is not understood")
 
-    def _redirections(
-        self, redirects: "tuple[Node, ...]", *, within: tuple[str, ...]
-    ) -> tuple[tuple[PathFact, ...], str | None]:
-        """The files that they open, and the literal text of standard input, if they give one."""
-        opened: list[PathFact] = []
-        stdin: str | None = None
+    def _around(self, node: "Node | None", *, redirects: "Sequence[Node]", within: tuple[str, ...]) -> None:
+        """Redirections of what is no simple command, or of nothing: no words may stand behind them."""
+        opened = self._redirections(redirects, within=within)
+        if opened.words:
+            self._doubt("words after a redirection are not understood")
+        if opened.paths:
+            text = " ".join(_text(redirect) for redirect in redirects)
+            self._emit(CommandFact(words=(), text=text, redirections=tuple(opened.paths), within=within))
+        if node is not None:
+            self.visit(node, within=within)
+        self._later(opened.later, within=within)
+
+    def _later(self, nodes: "list[Node]", *, within: tuple[str, ...]) -> None:
+        """What stands behind a here-document's mark (`cat <<E && cd x`, `cat <<E | wc`) runs after its command, or not at all."""
+        before, self.unconditional = self.unconditional, False
+        for node in nodes:
+            self.visit(node, within=within)
+        self.unconditional = before
+
+    def _redirections(self, redirects: "Sequence[Node]", *, within: tuple[str, ...]) -> _Opened:
+        """In the order of the text: the last one that sets standard input counts."""
+        found = _Opened()
         for redirect in redirects:
-            places = self.places
+            read = read_redirect(redirect)
+            if read is None or found.later:
+                self._doubt("a redirection is not understood")
+                continue
+            text: str | None = None
             match redirect.type:
                 case "file_redirect":
-                    opened += self._opened(redirect, within=within)
+                    if read.target is not None:
+                        found.paths += self._opened(read.target, operator=read.operator, within=within)
+                    for word in read.words:
+                        self.visit(word, within=within)
+                    found.words += read.words
                 case "herestring_redirect":
-                    words = [spell(child) for child in redirect.children if child.is_named]
-                    stdin = words[-1].text if words and words[-1].literal else None
-                    if stdin is None:  # what it holds would be shown
-                        shown = (Word("<<<"), Word(_text(redirect), literal=False))
-                        self._emit(CommandFact(words=shown, text=_text(redirect), within=within))
-                    self._children(redirect, within=within)
+                    text = self._herestring(redirect, within=within)
                 case _:
-                    more, stdin = self._heredoc(redirect, within=within)
-                    opened += more
-            self.places = places
-        return tuple(opened), stdin
+                    text = self._heredoc(redirect, found=found, within=within)
+            if read.sets_input:
+                found.stdin = text
+        return found
 
-    def _heredoc(self, redirect: "Node", *, within: tuple[str, ...]) -> tuple[list[PathFact], str | None]:
+    def _herestring(self, redirect: "Node", *, within: tuple[str, ...]) -> str | None:
+        words = [spell(child) for child in redirect.children if child.is_named and child.type != "file_descriptor"]
+        text = words[0].text if words and words[0].literal else None
+        if text is None:  # what it holds would be shown
+            shown = (Word("<<<"), Word(_text(redirect), literal=False))
+            self._emit(CommandFact(words=shown, text=_text(redirect), within=within))
+        self._children(redirect, within=within)
+        return text
+
+    def _heredoc(self, redirect: "Node", *, found: _Opened, within: tuple[str, ...]) -> str | None:
         start = next((child for child in redirect.children if child.type == "heredoc_start"), None)
         delimiter = heredoc_delimiter(start) if start is not None else None
         body = heredoc_text(redirect)
-        opened: list[PathFact] = []
-        for child in redirect.children:
-            if child.type == "file_redirect":
-                opened += self._opened(child, within=within)
-            elif child.type not in ("heredoc_start", "heredoc_end", "file_descriptor") and child.is_named:
-                if child.type in ("heredoc_body", "comment"):
-                    self._children(child, within=within)
-                elif child.type in _ARGUMENTS or child.type in _LEAVES:
-                    self._doubt("words after a here-document are not understood")
-                else:
-                    self.visit(child, within=within)
         expands = delimiter is None or (
             not delimiter[1] and body is not None and re.search(r"[$`\\]", body) is not None
         )
         if expands:
             self._emit(CommandFact(words=(Word("<<"), Word(_text(redirect), literal=False)), text=_text(redirect)))
-        return opened, None if expands else body
+        inner: list[Node] = []
+        for at, child in enumerate(redirect.children):
+            match redirect.field_name_for_child(at):
+                case "redirect":
+                    inner.append(child)
+                case "right":
+                    found.later.append(child)
+                case None if child.type == "pipeline":
+                    found.later.append(child)
+                case None if child.type == "heredoc_body":
+                    self._children(child, within=within)
+                case "argument":
+                    self._doubt("words after a here-document are not understood")
+                case _:
+                    pass
+        opened = self._redirections(inner, within=within)
+        found.paths += opened.paths
+        found.words += opened.words
+        if any(read is None or read.sets_input for read in map(read_redirect, inner)):
+            return None
+        return None if expands else body
 
-    def _opened(self, redirect: "Node", *, within: tuple[str, ...]) -> list[PathFact]:
-        operator = next((child.type for child in redirect.children if not child.is_named), "")
-        target = next((child for child in reversed(redirect.children) if child.is_named), None)
-        if operator in (">&-", "<&-") or target is None or target.type == "file_descriptor":
-            return []
+    def _opened(self, target: "Node", *, operator: str, within: tuple[str, ...]) -> list[PathFact]:
         self.visit(target, within=within)
         word = spell(target)
         if operator in (">&", "<&") and word.literal and re.fullmatch(r"\d+-?|-", word.text):
@@ -511,7 +565,7 @@ class _Walk:
         name = next((child for child in node.children if child.type in ("variable_name", "subscript")), None)
         value = node.child_by_field_name("value")
         spelled = spell(value) if value is not None else None
-        found = _NAME.match(_text(name)) if name is not None else None
+        found = NAME.match(_text(name)) if name is not None else None
         if found is None:
             self._doubt("an assignment is not understood")
             return []
@@ -533,7 +587,7 @@ class _Walk:
                 self.visit(child, within=within)
                 word = spell(child)
                 words.append(Word(word.text, word.literal))
-                assignments += _set_by("unset", words=(word, word))
+                assignments += set_by("unset", words=(word, word))
         refers = any(word.text.startswith("-") and "n" in word.text for word in words)
         self._emit(
             CommandFact(
@@ -554,54 +608,3 @@ def _text(node: "Node") -> str:
 def _names_variables(node: "Node") -> bool:
     """Whether arithmetic reads a variable: anything but numbers and operators."""
     return re.search(r"[A-Za-z_$`]", re.sub(r"0[xX][0-9a-fA-F]+", "", _text(node))) is not None
-
-
-def _assigned(word: Spelled) -> Assignment:
-    name, _, value = word.text.partition("=")
-    return Assignment(name.rstrip("+"), value[:SHOWN_CHARS], word.literal)
-
-
-def _set_by(name: str, *, words: Words) -> list[Assignment]:
-    """The variables that a builtin sets, by the words that name them."""
-    if name not in _SETTERS:
-        return []
-    if name == "printf" and not any(COUNTS.search(word.text) for word in words):
-        named = [after for word, after in pairwise(words) if word.text == "-v"]
-    else:
-        named = list(words[1:])
-    return [Assignment(found[1], "", False) for word in named if (found := _NAME.fullmatch(word.text))]
-
-
-def _searches_hidden(words: Words) -> bool | None:
-    """Whether a command that searches all files below a folder looks at hidden ones, too; None where it is no such command."""
-    name = words[0].text if words and words[0].literal else ""
-    if name == "rg":
-        return False
-    if name == "diff":  # of two folders it shows the files
-        return True
-    options = [word.text for word in words[1:] if word.text.startswith("-")]
-    recursive = any("r" in text or "R" in text for text in options)
-    return True if name in ("grep", "egrep", "fgrep") and recursive else None
-
-
-def _suspects(text: str) -> tuple[PathFact, ...]:
-    """Parts of a word known only when it runs that show what it may name: `$HOME/.ssh/key`, `{a,.env}`, `~root/x`."""
-    parts = [part for part in re.split(r"""[{},\s'"=:]+""", text) if part]
-    return tuple(PathFact(given=part) for part in dict.fromkeys(parts) if "/" in part or "." in part or part[0] == "~")
-
-
-def _path_texts(text: str) -> tuple[str, ...]:
-    """Parts of a word that may be paths, in no other order than found."""
-    texts: dict[str, None] = {}
-    if not text.startswith("-") or text == "-":
-        texts[text] = None
-    elif not text.startswith("--") and len(text) > 2:
-        texts[text[2:]] = None
-        if "/" in text:
-            texts[text[text.index("/") :]] = None
-    if "://" not in text:
-        for part in re.split(r"[=:,]", text)[1:]:
-            texts[part.removeprefix("@")] = None
-    if text.startswith("@") and len(text) > 1:
-        texts[text[1:]] = None
-    return tuple(one for one in texts if one)

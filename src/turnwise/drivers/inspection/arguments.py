@@ -1,0 +1,64 @@
+"""What the words of a command may name: paths, variables, folders that are searched."""
+
+import re
+from itertools import pairwise
+
+from turnwise.drivers.inspection.spelling import Spelled
+from turnwise.drivers.inspection.wrappers import Words
+from turnwise.rules.permission_facts import Assignment, PathFact
+from turnwise.rules.shell_reading import COUNTS
+
+SHOWN_CHARS = 400
+_SETTERS = frozenset("read mapfile readarray getopts printf export declare local readonly typeset unset let".split())
+NAME = re.compile(r"([A-Za-z_]\w*)(?:\[.*\]|\+?=.*)?", re.DOTALL)
+
+
+def assigned(word: Spelled) -> Assignment:
+    name, _, value = word.text.partition("=")
+    return Assignment(name.rstrip("+"), value[:SHOWN_CHARS], word.literal)
+
+
+def set_by(name: str, *, words: Words) -> list[Assignment]:
+    """The variables that a builtin sets, by the words that name them."""
+    if name not in _SETTERS:
+        return []
+    if name == "printf" and not any(COUNTS.search(word.text) for word in words):
+        named = [after for word, after in pairwise(words) if word.text == "-v"]
+    else:
+        named = list(words[1:])
+    return [Assignment(found[1], "", False) for word in named if (found := NAME.fullmatch(word.text))]
+
+
+def searches_hidden(words: Words) -> bool | None:
+    """Whether a command that searches all files below a folder looks at hidden ones, too; None where it is no such command."""
+    name = words[0].text if words and words[0].literal else ""
+    if name == "rg":
+        return False
+    if name == "diff":  # of two folders it shows the files
+        return True
+    options = [word.text for word in words[1:] if word.text.startswith("-")]
+    recursive = any("r" in text or "R" in text for text in options)
+    return True if name in ("grep", "egrep", "fgrep") and recursive else None
+
+
+def suspects(text: str) -> tuple[PathFact, ...]:
+    """Parts of a word known only when it runs that show what it may name: `$HOME/.ssh/key`, `{a,.env}`, `~root/x`."""
+    parts = [part for part in re.split(r"""[{},\s'"=:]+""", text) if part]
+    return tuple(PathFact(given=part) for part in dict.fromkeys(parts) if "/" in part or "." in part or part[0] == "~")
+
+
+def path_texts(text: str) -> tuple[str, ...]:
+    """Parts of a word that may be paths, in no other order than found."""
+    texts: dict[str, None] = {}
+    if not text.startswith("-") or text == "-":
+        texts[text] = None
+    elif not text.startswith("--") and len(text) > 2:
+        texts[text[2:]] = None
+        if "/" in text:
+            texts[text[text.index("/") :]] = None
+    if "://" not in text:
+        for part in re.split(r"[=:,]", text)[1:]:
+            texts[part.removeprefix("@")] = None
+    if text.startswith("@") and len(text) > 1:
+        texts[text[1:]] = None
+    return tuple(one for one in texts if one)
