@@ -69,6 +69,8 @@ def _after(token: str, *, words: tuple[Word, ...], sure: set[int], maybe: set[in
             if not word.literal:
                 found_maybe.update(range(at, len(words) + 1))  # it may be any number of words
                 break
+            if word.glob and _may_name(word.text, token=token):
+                found_maybe.add(at + 1)
             if _compiled(token).fullmatch(word.text.casefold()):
                 (found_sure if start in sure else found_maybe).add(at + 1)
             # The value of an option may be passed over, too; any other word ends the search.
@@ -76,6 +78,14 @@ def _after(token: str, *, words: tuple[Word, ...], sure: set[int], maybe: set[in
                 break
             at += 1
     return found_sure, found_maybe
+
+
+def _may_name(glob: str, *, token: str) -> bool:
+    """Whether bash may put a file's name in the place of the word that the token matches: `pu*` for `push`."""
+    if re.search(r"[*?]", token):
+        return True
+    loose = re.sub(r"\[.*\]", "*", glob, flags=re.DOTALL)
+    return _compiled(loose).fullmatch(token.casefold()) is not None
 
 
 def _fits(token: str, *, word: Word) -> bool:

@@ -26,11 +26,14 @@ class PathFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Word(msgspec.Struct, frozen=True, omit_defaults=True):
     """One word of a command, quotes removed. Not `literal`: what it will be is known only when the command runs (a variable, a
-    substitution, braces). `paths` are those that the word may name; all matches of a glob."""
+    substitution). `paths` are those that the word may name; all matches of a glob. `glob`: bash puts names of files in its
+    place. `veiled`: not literal, though the command spells it out (braces with many choices, `~user`): a path may hide in it."""
 
     text: str
     literal: bool = True
     paths: tuple[PathFact, ...] = ()
+    glob: bool = False
+    veiled: bool = False
 
 
 class Assignment(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -16,11 +16,11 @@ from typing import Literal
 import msgspec
 
 from turnwise.rules.permission_commands import Match, matches_narrowly, matches_widely
-from turnwise.rules.permission_facts import Access, CallFacts, CommandFact, PathFact
+from turnwise.rules.permission_facts import Access, CallFacts, CommandFact, PathFact, Word
 from turnwise.rules.permission_paths import Guard, escape_pattern, guard_of, guard_of_text, may_contain, path_matches
 from turnwise.rules.schema import shorten
 from turnwise.rules.shell_dangers import destroys, is_harmless, steers
-from turnwise.rules.shell_reading import is_reading
+from turnwise.rules.shell_reading import is_reading, speaks
 
 Kind = Literal["allow", "ask", "deny"]
 MAX_PATH_SHOWN = 1024  # whoever is asked must see where it leads
@@ -224,10 +224,7 @@ def _path_match(rule: PermissionRule, *, path: PathFact, facts: CallFacts, polic
         named = _names_tool(rule, facts=facts, access=path.access)
         matched = named and path_matches(pattern, path=path.resolved, workspace=workspace, home=home)
         return Match.YES if matched else Match.NO
-    if rule.effect is not None and rule.effect not in (path.access, facts.effect):
-        return Match.NO
-    also = {"read": ("read",), "write": ("write", "edit")}[path.access] if facts.shell is not None else ()
-    if not any(_glob(rule.tool).fullmatch(tool) for tool in (facts.tool, *also)):
+    if not _concerns(rule, access=path.access, facts=facts):
         return Match.NO
     for one in (path.resolved, path.lexical):
         if path_matches(pattern, path=one, workspace=workspace, home=home, any_case=True):
@@ -235,6 +232,14 @@ def _path_match(rule: PermissionRule, *, path: PathFact, facts: CallFacts, polic
     if path.access == "write" and may_contain(pattern, folder=path.resolved, workspace=workspace, home=home):
         return Match.MAYBE
     return Match.NO
+
+
+def _concerns(rule: PermissionRule, *, access: Access, facts: CallFacts) -> bool:
+    """Whether a prohibition holds for paths that the call's tool reads or writes, whichever they are."""
+    if rule.effect is not None and rule.effect not in (access, facts.effect):
+        return False
+    also = {"read": ("read",), "write": ("write", "edit")}[access] if facts.shell is not None else ()
+    return any(_glob(rule.tool).fullmatch(tool) for tool in (facts.tool, *also))
 
 
 def _yields(guard: Guard | None, *, pattern: str, access: Access) -> bool:
@@ -297,6 +302,22 @@ def _judge_command(command: CommandFact, *, facts: CallFacts, policy: Policy) ->
             if path.resolved or path.given.startswith("~") or guard_of_text(path.given, access=access):
                 path = msgspec.structs.replace(path, access=access)
                 yield _judge_path(path, facts=facts, policy=policy, named=True)
+        if not speaks(command) and _may_hide(word, access=access, facts=facts, policy=policy):
+            why = f"`{shown}`: where `{shorten(word.text)}` leads cannot be known before it runs"
+            yield _Part(_insisting(why, subject=shown, policy=policy))
+
+
+def _may_hide(word: Word, *, access: Access, facts: CallFacts, policy: Policy) -> bool:
+    """Whether a path may hide in the word that a rule about paths would ask about or deny. Where the command spells it out
+    (braces), that may be any; a variable is taken for harmless unless somebody has made such a rule."""
+    if word.veiled:
+        return True
+    if word.literal and all(path.resolved for path in word.paths):
+        return False
+    return any(
+        rule.verdict != "allow" and rule.path is not None and _concerns(rule, access=access, facts=facts)
+        for rule in policy.rules
+    )
 
 
 def _by_command_rules(

@@ -242,7 +242,7 @@ def is_reading(command: CommandFact) -> bool:
         return False
     name, *rest = command.words
     texts = [word.text for word in rest]
-    if name.text == "printf" and any(COUNTS.search(text) for text in texts):
+    if name.text == "printf" and any(COUNTS.search(word.text) or word.glob for word in rest):
         return False
     if name.text == "cd" and (len(texts) != 1 or not texts[0] or texts[0].startswith("-")):
         return False  # where what comes after it looks would not be known
@@ -266,6 +266,12 @@ def is_reading(command: CommandFact) -> bool:
         return False
     reader = READERS.get(name.text)
     return reader is not None and _fits(rest, reader=reader, place_holds=command.place_holds)
+
+
+def speaks(command: CommandFact) -> bool:
+    """Whether the command takes all its words for text, and none for a path."""
+    reader = READERS.get(command.words[0].text) if command.words and command.words[0].literal else None
+    return reader is not None and reader.speaks
 
 
 def _is_plain(word: Word) -> bool:
@@ -296,7 +302,9 @@ def _fits(words: list[Word], *, reader: Reader, place_holds: str = "") -> bool:
                 patterns = 0
             if at > len(words):
                 return False
-    if reader.most is not None and len(operands) > reader.most:
+    if reader.most is not None and (len(operands) > reader.most or any(word.glob for word in operands)):
+        return False  # a glob may come to several
+    if any(word.glob for word in operands[:patterns]):
         return False
     if reader.speaks:
         return True

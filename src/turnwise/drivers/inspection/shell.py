@@ -18,7 +18,7 @@ from turnwise.drivers.inspection.arguments import (
 from turnwise.drivers.inspection.grammar import heredoc_delimiter, heredoc_text, parse
 from turnwise.drivers.inspection.paths import HARMLESS_DEVICES, Paths
 from turnwise.drivers.inspection.redirects import read_redirect
-from turnwise.drivers.inspection.spelling import Spelled, spell
+from turnwise.drivers.inspection.spelling import Spelled, spell, spell_command, spell_words
 from turnwise.drivers.inspection.wrappers import PREFIXES, SHELLS, Carried, Words, evaluated, unwrap
 from turnwise.rules.permission_facts import Access, Assignment, CommandFact, PathFact, ShellFacts, Word
 
@@ -35,6 +35,7 @@ MAX_DEPTH = 48
 MAX_SCRIPTS = 8  # one in another
 MAX_GUESSES_NESTED = 4  # what may run, in what may run
 MAX_PLACES = 4
+MAX_VALUES = 50  # that a variable may have, and words that they make
 
 Places = tuple[str, ...] | None
 """The folders in which a command may run; None: any."""
@@ -98,6 +99,7 @@ class _Walk:
         self.guesses = 0
         self.lookups = 0
         self.held: dict[tuple[str, bool], str] = {}
+        self.values: dict[str, list[str]] = {}  # of variables, as far as the script spells them out
         self.depth = 0
         self.nested = 0
         self.trailing: dict[int, tuple[Node, ...]] = {}  # by node: the redirections behind the statement that it ends
@@ -187,6 +189,8 @@ class _Walk:
         places, count = self.places, len(self.facts)
         names = [child for child in node.children if child.type == "variable_name"]
         for name in names:
+            values = node.children_by_field_name("value")
+            self._keep_values(_text(name), values=tuple(word for value in values for word in spell_words(value)))
             set_here = (Assignment(_text(name), "", False),)
             self._emit(CommandFact(words=(), text=_text(node), assignments=set_here, within=within))
         self._children(node, within=within)
@@ -274,7 +278,7 @@ class _Walk:
             self.visit(word, within=within)
         opened = self._redirections(redirects, within=within)
         self._run(
-            tuple(spell(word) for word in (*words, *opened.words)),
+            spell_command((*words, *opened.words)),
             assignments=tuple(assignments),
             redirections=tuple(opened.paths),
             stdin=opened.stdin,
@@ -390,10 +394,33 @@ class _Walk:
 
     def _word(self, word: Spelled, *, operand: bool) -> Word:
         if not word.literal:
-            return Word(word.text, literal=False, paths=suspects(word.text) if operand else ())
+            paths = (*suspects(word.text), *self._substituted(word.text)) if operand else ()
+            return Word(word.text, literal=False, paths=paths, veiled=word.veiled)
         if word.is_glob:
             return self._glob(word) if operand else Word(word.text, literal=False)
         return Word(word.text, paths=self._candidates(word) if operand else ())
+
+    def _substituted(self, text: str) -> tuple[PathFact, ...]:
+        """What the word may name where variables hold what the script has given them so far."""
+        texts = [""]
+        for part in re.split(r"(\$\w+|\$\{\w+\})", text.replace('"', "")):
+            name = part.strip("${}") if part.startswith("$") else ""
+            values = self.values.get(name) if name else [part]
+            if values is None or len(texts) * len(values) > MAX_VALUES:
+                return ()
+            texts = [head + value for head in texts for value in values]
+        facts = [self._look_up(one, place=place) for one in texts if one for place in self.places or ()]
+        return tuple(dict.fromkeys(facts))
+
+    def _keep_values(self, name: str, *, values: Words) -> None:
+        """For `_substituted`. A name that was given something unknown as well still may hold what is known."""
+        known = [value.text for value in values if value.literal and "\0" not in value.text]
+        for value in values:
+            if value.is_glob:
+                for place in self.places or ():
+                    known += self.paths.expand(value.segments(), place=place) or []
+        kept = self.values.setdefault(name, [])
+        kept += [value for value in dict.fromkeys(known) if value not in kept][: MAX_VALUES - len(kept)]
 
     def _candidates(self, word: Spelled) -> tuple[PathFact, ...]:
         """Every part of the word that may be a path: all of it, what follows `=`, `:`, `@`, or the letter of an option."""
@@ -413,18 +440,33 @@ class _Walk:
 
     def _glob(self, word: Spelled) -> Word:
         facts: list[PathFact] = []
-        for place in self.places or ():
-            found = self.paths.expand(word.segments(), place="/" if word.text.startswith("/") else place)
-            if found is None or word.has_tilde:
-                return Word(word.text, literal=False)
-            if word.text.startswith("/"):
-                found = [f"/{name.lstrip('/')}" for name in found]
-            if any(name.startswith("-") for name in found):
+        names = self._matches(word)
+        if names is None or word.text.startswith("-"):
+            return Word(word.text, literal=False, veiled=True)
+        for place, name in names:
+            if name.startswith("-"):
                 return Word(word.text, literal=False)  # a file's name that would be taken for an option
-            facts += [self._look_up(name, place=place) for name in found or [word.text]]
-        if self.places is None:
-            return Word(word.text, literal=False)
-        return Word(word.text, paths=tuple(dict.fromkeys(facts)))
+            facts.append(self._look_up(name, place=place))
+        return Word(word.text, paths=tuple(dict.fromkeys(facts)), glob=True)
+
+    def _matches(self, word: Spelled) -> list[tuple[str, str]] | None:
+        """Folders and names in them that bash may put in the place of a glob, the glob itself where nothing matches; None where
+        they cannot be known."""
+        if self.places is None or word.has_tilde:
+            return None
+        found: list[tuple[str, str]] = []
+        for place in self.places:
+            absolute = word.text.startswith("/")
+            names = self.paths.expand(word.segments(), place="/" if absolute else place)
+            if names is None:
+                return None
+            if absolute:
+                names = [f"/{name.lstrip('/')}" for name in names]
+            itself = (
+                [word.text] if word.has_brackets or not names else []
+            )  # brackets are taken for more than they may match
+            found += [(place, name) for name in (*names, *itself)]
+        return found
 
     def _searched(self, word: Word, *, hidden: bool) -> Word:
         facts = [
@@ -554,6 +596,8 @@ class _Walk:
         access: Access = "read" if operator in ("<", "<&") else "write"
         if target.type == "process_substitution":
             return []
+        if word.is_glob and access == "read" and (names := self._matches(word)) is not None:
+            return [self._look_up(name, place=place) for place, name in names]
         if not word.literal or word.is_glob or (self.places is None and not word.text.startswith(("/", "~"))):
             return [PathFact(given=word.text, access=access)]
         places = self.places or (self.paths.workspace,)
@@ -570,6 +614,8 @@ class _Walk:
             self._doubt("an assignment is not understood")
             return []
         text = spelled.text if spelled else ""
+        if spelled is not None:
+            self._keep_values(found[1], values=(spelled,))
         return [Assignment(found[1], text[:SHOWN_CHARS], spelled is None or spelled.literal)]
 
     def _emit_assignment(self, node: "Node", *, within: tuple[str, ...]) -> None:
@@ -585,9 +631,9 @@ class _Walk:
                 words.append(Word(_text(child)[:SHOWN_CHARS], assignments[-1].literal if assignments else False))
             elif child.is_named:
                 self.visit(child, within=within)
-                word = spell(child)
-                words.append(Word(word.text, word.literal))
-                assignments += set_by("unset", words=(word, word))
+                for word in spell_words(child):
+                    words.append(Word(word.text, word.literal))
+                    assignments += set_by("unset", words=(word, word))
         refers = any(word.text.startswith("-") and "n" in word.text for word in words)
         self._emit(
             CommandFact(

@@ -1,9 +1,12 @@
 """Words as bash reads them: quotes, escapes and `$'..'` removed; what is known only later said to be so."""
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from turnwise.drivers.inspection.braces import expand_braces
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -12,70 +15,127 @@ MAX_SHOWN = 200
 
 
 class Spelled(msgspec.Struct, frozen=True, kw_only=True):
-    """`text` is what the word is, quotes removed. `marks` has one character for each of `text`: `q` quoted, `u` not."""
+    """`text` is what the word is, quotes removed. `marks` has one character for each of `text`: `q` quoted, `u` not. `veiled`:
+    not literal, though the command spells it out (braces, a tilde), so that a path may hide in it."""
 
     text: str
     marks: str
     literal: bool = True
+    veiled: bool = False
 
     @property
     def is_glob(self) -> bool:
-        return self.literal and any(
-            mark == "u" and char in "*?" for char, mark in zip(self.text, self.marks, strict=True)
-        )
+        return self.literal and any(_is_wild(segment) for segment in self._segments())
+
+    @property
+    def has_brackets(self) -> bool:
+        return any(char == "[" and mark == "u" for char, mark in zip(self.text, self.marks, strict=True))
 
     @property
     def has_tilde(self) -> bool:
         return self.text.startswith("~") and self.marks.startswith("u")
 
     def segments(self) -> list[re.Pattern[str] | str]:
-        """A glob's segments: patterns where they have wildcards, else names."""
-        found: list[re.Pattern[str] | str] = []
-        start = 0
-        for at, char in enumerate(self.text + "/"):
-            if char != "/":
-                continue
-            pairs = list(zip(self.text[start:at], self.marks[start:at], strict=True))
-            start = at + 1
-            if any(mark == "u" and char in "*?" for char, mark in pairs):
-                wild = {"*": ".*", "?": "."}
-                parts = [wild[char] if mark == "u" and char in wild else re.escape(char) for char, mark in pairs]
-                found.append(re.compile("".join(parts), re.DOTALL))
+        """A glob's segments: patterns where they have wildcards, else names. A pattern matches all that bash might match, and
+        more where that depends on the language (`[a-z]`)."""
+        return [
+            re.compile("".join(_patterns(pairs)), re.DOTALL) if _is_wild(pairs) else "".join(char for char, _ in pairs)
+            for pairs in self._segments()
+        ]
+
+    def _segments(self) -> list[list[tuple[str, str]]]:
+        found: list[list[tuple[str, str]]] = [[]]
+        for char, mark in zip(self.text, self.marks, strict=True):
+            if char == "/":
+                found.append([])
             else:
-                found.append("".join(char for char, _ in pairs))
+                found[-1].append((char, mark))
         return found
+
+
+def _is_wild(pairs: list[tuple[str, str]]) -> bool:
+    return any(
+        mark == "u" and (char in "*?" or (char == "[" and _bracket_end(pairs, start=at) is not None))
+        for at, (char, mark) in enumerate(pairs)
+    )
+
+
+def _patterns(pairs: list[tuple[str, str]]) -> Iterator[str]:
+    at = 0
+    while at < len(pairs):
+        char, mark = pairs[at]
+        end = _bracket_end(pairs, start=at) if (char, mark) == ("[", "u") else None
+        if end is not None:
+            inner = pairs[at + 1 : end]
+            if ("[", "u") in inner:
+                yield ".*"
+            elif inner[0][0] in "!^" or ("-", "u") in inner:
+                yield "."
+            else:
+                yield "[" + "".join(re.escape(one) for one, _ in inner) + "]"
+            at = end
+        else:
+            yield {"*": ".*", "?": "."}.get(char, re.escape(char)) if mark == "u" else re.escape(char)
+        at += 1
+
+
+def _bracket_end(pairs: list[tuple[str, str]], *, start: int) -> int | None:
+    """Where the bracket closes, the latest place that may be meant; None where it stays a bracket."""
+    first = start + 2 + (pairs[start + 1 : start + 2] in ([("!", "u")], [("^", "u")]))
+    ends = [at for at in range(first, len(pairs)) if pairs[at] == ("]", "u")]
+    if not ends:
+        return None
+    has_classes = any(one == ("[", "u") for one in pairs[start + 1 : ends[-1]])
+    return ends[-1] if has_classes else ends[0]
 
 
 def plain(text: str) -> Spelled:
     return Spelled(text=text, marks="q" * len(text))
 
 
-def unknown(text: str) -> Spelled:
+def unknown(text: str, *, veiled: bool = False) -> Spelled:
     """A word that only the run will tell; `text` shows it."""
-    return Spelled(text=text[:MAX_SHOWN], marks="q" * len(text[:MAX_SHOWN]), literal=False)
+    return Spelled(text=text[:MAX_SHOWN], marks="q" * len(text[:MAX_SHOWN]), literal=False, veiled=veiled)
 
 
 def spell(node: "Node") -> Spelled:
     """The word that `node` stands for."""
-    source = (node.text or b"").decode("utf-8", "replace")
+    words = spell_words(node)
+    return words[0] if len(words) == 1 else unknown(_source(node), veiled=True)
+
+
+def spell_words(node: "Node") -> tuple[Spelled, ...]:
+    """The words that bash makes of it: more than one, or none, where it has braces."""
     pieces = _pieces(node)
     if pieces is None:
-        return unknown(source)
-    text = "".join(part for part, _ in pieces)
-    marks = "".join(mark * len(part) for part, mark in pieces)
-    if _grows(text, marks=marks):
-        return unknown(source)
-    return Spelled(text=text, marks=marks)
+        return (unknown(_source(node), veiled=_is_veiled(node)),)
+    marked = tuple((char, mark) for part, mark in pieces for char in part)
+    expanded = expand_braces(marked)
+    if expanded is None or (len(expanded) > 1 and any(not part for part, _ in pieces)):
+        return (unknown(_source(node), veiled=True),)
+    found: list[Spelled] = []
+    for one in expanded:
+        word = Spelled(text="".join(char for char, _ in one), marks="".join(mark for _, mark in one))
+        if word.has_tilde and word.text != "~" and not word.text.startswith("~/"):
+            word = unknown(word.text, veiled=True)
+        if word.text or len(expanded) == 1:  # bash drops an empty one that has no quotes
+            found.append(word)
+    return tuple(found)
 
 
-def _grows(text: str, *, marks: str) -> bool:
-    """Whether it may become another word, or several: braces, bracket globs, a tilde that is not the home folder."""
-    bare = "".join(char if mark == "u" else "q" for char, mark in zip(text, marks, strict=True))
-    if "{" in bare and bare not in ("{}", "{"):
-        return True
-    if "[" in bare and bare != "[":
-        return True
-    return bare.startswith("~") and bare != "~" and not bare.startswith("~/")
+def spell_command(nodes: "Sequence[Node]") -> tuple[Spelled, ...]:
+    """The words of a command. A name with braces stays unknown."""
+    return tuple(word for at, node in enumerate(nodes) for word in (spell_words(node) if at else (spell(node),)))
+
+
+def _source(node: "Node") -> str:
+    return (node.text or b"").decode("utf-8", "replace")
+
+
+def _is_veiled(node: "Node") -> bool:
+    """Whether a word with a variable or a substitution has braces or brackets to choose from besides."""
+    bare = "".join(_source(child) for child in node.children if child.type in ("word", "brace_expression", "number"))
+    return re.search(r"\{.*(?:,|\.\.).*\}|\[.*\]", bare, re.DOTALL) is not None
 
 
 def _pieces(node: "Node") -> list[tuple[str, str]] | None:
@@ -84,6 +144,8 @@ def _pieces(node: "Node") -> list[tuple[str, str]] | None:
     match node.type:
         case "word" | "number" | "test_operator" | "extglob_pattern" | "regex" | "variable_name" if not node.children:
             return _unquote(source)
+        case "brace_expression":
+            return [(source, "u")]
         case "raw_string":
             return [(source[1:-1], "q")]
         case "ansi_c_string":

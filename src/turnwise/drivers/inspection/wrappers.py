@@ -266,7 +266,7 @@ def _shell_script(rest: Words, *, option: str, carries: bool) -> Carried:
         if _SHELL_FLAGS.fullmatch(rest[at].text) is None or rest[at].text.endswith("o"):
             return Carried(opaque=f"the shell's option `{rest[at].text}` is not understood")
         at += 1
-    if at >= len(rest) or not rest[at].literal:
+    if at >= len(rest) or not rest[at].literal or rest[at].is_glob:
         scripts = tuple(word.text.strip("\"'") for word in rest[at : at + 1])
         return Carried(opaque="what the shell runs is known only when it runs", guessed_scripts=scripts)
     ordinary = re.fullmatch(r"-[ceuxl]+", option) is not None
@@ -282,7 +282,7 @@ def _stdin(stdin: str | None, *, carries: bool) -> Carried:
 
 def _joined(rest: Words, *, carries: bool) -> Carried:
     script = " ".join(word.text for word in rest)
-    if not all(word.literal for word in rest):
+    if not all(word.literal and not word.is_glob for word in rest):
         return Carried(opaque="what it evaluates is known only when it runs", guessed_scripts=(script,))
     return Carried(scripts=(script,), carries=carries)
 
@@ -292,7 +292,7 @@ def _trap(rest: Words) -> Carried:
         rest = rest[1:]
     if len(rest) < 2:
         return NOTHING
-    if not rest[0].literal:
+    if not rest[0].literal or rest[0].is_glob:
         return Carried(opaque="what it evaluates is known only when it runs")
     return Carried(scripts=(rest[0].text,) if rest[0].text not in ("-", "") else (), carries=True, moves=True)
 
