@@ -73,11 +73,24 @@ def _after(token: str, *, words: tuple[Word, ...], sure: set[int], maybe: set[in
                 found_maybe.add(at + 1)
             if _compiled(token).fullmatch(word.text.casefold()):
                 (found_sure if start in sure else found_maybe).add(at + 1)
+            elif _is_short_for(word.text.casefold(), option=token.casefold()):
+                found_maybe.add(at + 1)
+            if token.startswith("-"):
+                at += 1
+                continue  # options stand in any order
             # The value of an option may be passed over, too; any other word ends the search.
             if not word.text.startswith("-") and (at == start or not words[at - 1].text.startswith("-")):
                 break
             at += 1
     return found_sure, found_maybe
+
+
+def _is_short_for(text: str, *, option: str) -> bool:
+    """Whether a program may take the text for the option: abbreviated (`--har`), or with others in one word (`-qD`)."""
+    if text.startswith("--"):
+        return len(text) > 2 and option.startswith(text.partition("=")[0])
+    letters = option[1:]
+    return text.startswith("-") and letters.isalnum() and option[0] == "-" and set(letters) <= set(text[1:])
 
 
 def _may_name(glob: str, *, token: str) -> bool:

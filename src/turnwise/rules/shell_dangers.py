@@ -2,6 +2,7 @@
 
 import re
 
+from turnwise.rules.git_commands import git_destroys
 from turnwise.rules.permission_facts import Assignment, CommandFact
 
 # Who may set these decides which program runs, what it loads, or where a relative path leads. After the manual pages of
@@ -39,22 +40,20 @@ _ALWAYS = frozenset(
 _WITH_WORD: dict[str, frozenset[str]] = {
     name: frozenset(words.split())
     for name, words in {
-        "git": """clean --hard --force --force-with-lease --mirror filter-branch filter-repo --prune --delete -D
-                  gc prune reflog update-ref checkout-index""",
         "find": "-delete",
         "fd": "-X --exec-batch",
+        "hg": "purge strip revert --clean -C",
+        "svn": "revert cleanup",
         "docker": "prune rm rmi kill down",
         "podman": "prune rm rmi kill down",
         "kubectl": "delete drain",
         "helm": "uninstall delete",
         "terraform": "destroy apply",
         "tofu": "destroy apply",
-        "aws": "rm rb delete terminate-instances",
+        "aws": "rm rb delete --delete terminate-instances",
         "gcloud": "delete",
         "az": "delete",
         "systemctl": "stop disable poweroff reboot halt kill",
-        "crontab": "-r",
-        "rsync": "--delete --delete-after --delete-before --delete-excluded --remove-source-files",
         "apt": "remove purge autoremove",
         "apt-get": "remove purge autoremove",
         "npm": "unpublish deprecate",
@@ -66,19 +65,16 @@ _WITH_WORD: dict[str, frozenset[str]] = {
         "pkill": "-9",
     }.items()
 }
-_WITH_OPTION: dict[str, str] = {"rm": "rR", "chmod": "R", "chown": "R", "chgrp": "R", "truncate": "s", "git": "fD"}
+_WITH_OPTION: dict[str, str] = {"rm": "rR", "chmod": "R", "chown": "R", "chgrp": "R", "truncate": "s", "crontab": "r"}
+_RSYNC = ("--del", "--remove-s", "--force", "--ignore-errors")
 _LONG_OPTION: dict[str, tuple[str, ...]] = {
     "rm": ("--recursive", "--no-preserve-root"),
     "chmod": ("--recursive",),
     "chown": ("--recursive",),
     "chgrp": ("--recursive",),
     "truncate": ("--size",),
+    "tar": ("--remove-files", "--recursive-unlink", "--unlink-first"),
 }
-# `git checkout -- .`, `git restore .`, `git branch -D`, `git stash drop`: what was not committed is gone.
-_GIT_DISCARDS = frozenset({"restore"})
-_GIT_PAIRS = {"stash": {"drop", "clear"}, "checkout": {"--", ".", "-f", "--force"}, "worktree": {"remove", "prune"}}
-# `-f` of these is a message or a format, not force.
-_GIT_FORCES = frozenset("push branch tag clean checkout switch rm mv worktree reset".split())
 
 
 def destroys(command: CommandFact) -> bool:
@@ -90,14 +86,14 @@ def destroys(command: CommandFact) -> bool:
     if name in _ALWAYS or name.startswith("mkfs."):
         return True
     if name == "git":
-        return _git_destroys(rest)
-    if name == "rm" and any(not word.literal for word in command.words[1:]):
+        return git_destroys(command.words[1:])
+    if name in ("rm", "unlink") and any(not word.literal or len(word.paths) > 1 for word in command.words[1:]):
         return True
-    if name == "rm" and any(len(word.paths) > 1 for word in command.words[1:]):
-        return True
+    if name == "rsync":
+        return any(text.startswith(_RSYNC) for text in rest)
     if name == "dd":
         return any(text.startswith("of=") for text in rest)
-    if any(text in _WITH_WORD.get(name, ()) for text in rest):
+    if any(text.casefold() in _WITH_WORD.get(name, ()) or text in _WITH_WORD.get(name, ()) for text in rest):
         return True
     if any(_abbreviates(text, long=long) for long in _LONG_OPTION.get(name, ()) for text in rest):
         return True
@@ -113,16 +109,3 @@ def _abbreviates(text: str, *, long: str) -> bool:
     """getopt_long takes any beginning of a long option for it."""
     given = text.partition("=")[0]
     return len(given) > 2 and long.startswith(given)
-
-
-def _git_destroys(rest: list[str]) -> bool:
-    if any(text in _WITH_WORD["git"] or text.startswith("--force-") for text in rest):
-        return True
-    if any(text in _GIT_DISCARDS for text in rest):
-        return True
-    if any(first in rest and seconds & set(rest) for first, seconds in _GIT_PAIRS.items()):
-        return True
-    if "push" in rest and any(text.startswith(("+", ":")) for text in rest):
-        return True
-    forces = any(text in _GIT_FORCES for text in rest)
-    return forces and any(_has_letter(text, letters=_WITH_OPTION["git"]) for text in rest)

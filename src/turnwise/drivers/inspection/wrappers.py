@@ -1,12 +1,14 @@
 """Commands that run other commands: `sudo`, `xargs`, `bash -c`, `find -exec` and their like, and what they would run."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
 
 from turnwise.drivers.inspection.spelling import Spelled, plain, unknown
+from turnwise.rules.git_commands import alias_of, read_git, setting_doubt
 
 Words = tuple[Spelled, ...]
 
@@ -141,8 +143,10 @@ def _unwrap(name: str, *, words: Words, stdin: str | None) -> Carried:
             return Carried(guessed_scripts=scripts, opaque="an alias changes what runs")
         case "hash" | "enable" if any(not word.literal or word.text[:2] in ("-p", "-f", "-n") for word in rest):
             return Carried(opaque=f"`{name}` changes what runs")
-        case "shopt" if any(not word.literal or "alias" in word.text for word in rest):
-            return Carried(opaque="aliases change what runs")
+        case "shopt" if any(not word.literal or word.text[:2] not in ("-p", "-q") for word in rest[:1]):
+            return Carried(opaque="`shopt` changes how commands are read")
+        case "set" if not _sets_plainly(rest):
+            return Carried(opaque="`set` changes how commands are read")
         case _ if name in EVALUATING:
             return evaluated(rest)
         case _ if name in RESERVED:
@@ -303,6 +307,23 @@ def _source(rest: Words) -> Carried:
     return NOTHING
 
 
+def _sets_plainly(rest: Words) -> bool:
+    """`set -eu -o pipefail`, `set -- a b`; not what changes how later words are read (`-f`, `-k`, `-a`, `-o posix`)."""
+    at = 0
+    while at < len(rest) and rest[at].literal:
+        text = rest[at].text
+        if text in ("--", "-") or not text.startswith(("-", "+")):
+            return True
+        if re.fullmatch(r"[-+][euxvho]+", text) is None:
+            return False
+        at += 1
+        if text.endswith("o"):
+            if at < len(rest) and rest[at].text not in ("pipefail", "errexit", "nounset", "xtrace", "verbose"):
+                return False
+            at += 1
+    return at >= len(rest)
+
+
 def _find(rest: Words) -> Carried:
     commands: list[Words] = []
     moves = False
@@ -323,8 +344,9 @@ def _find(rest: Words) -> Carried:
 
 
 def _git(rest: Words) -> Carried:
-    """`git -c alias.x='!command'`, `git rebase --exec`, `git bisect run`, `git submodule foreach`."""
-    scripts: list[str] = []
+    """Aliases and settings of the command line, `git rebase --exec`, `git bisect run`, `git submodule foreach`."""
+    line = read_git([word.text for word in rest])
+    scripts = [setting.partition("=")[2] for setting in line.settings if setting_doubt(setting)]
     guesses: list[Words] = []
     for at, word in enumerate(rest):
         found = _RUNS_FROM.fullmatch(word.text)
@@ -337,7 +359,20 @@ def _git(rest: Words) -> Carried:
         elif word.text in ("foreach", "run"):
             guesses.append(rest[at + 1 :])
             scripts += [after.text for after in rest[at + 1 :] if " " in after.text]
-    return Carried(guesses=tuple(guess for guess in guesses if guess), guessed_scripts=tuple(scripts[:MAX_GUESSES]))
+    alias = alias_of(line)
+    if alias is not None and not alias.startswith("!"):
+        try:
+            meaning = tuple(plain(text) for text in shlex.split(alias))
+        except ValueError:
+            return Carried(opaque="what a git alias stands for is not known")
+        guesses.append((plain("git"), *meaning, *rest[line.at + 1 :]))
+    elif alias is not None:
+        scripts.append(" ".join([alias[1:], *(word.text for word in rest[line.at + 1 :])]))
+    return Carried(
+        guesses=tuple(guess for guess in guesses if guess),
+        guessed_scripts=tuple(scripts[:MAX_GUESSES]),
+        opaque=line.steered,
+    )
 
 
 def _loose(rest: Words, *, stdin: str | None) -> Carried:
