@@ -9,6 +9,9 @@ from enum import Enum
 from functools import lru_cache
 
 from turnwise.rules.permission_facts import CommandFact, Word
+from turnwise.rules.writing_options import writes_or_runs
+
+_WILDCARD = re.compile(r"(?<!\\)(?:\\\\)*[*?]")
 
 
 class Match(Enum):
@@ -19,16 +22,27 @@ class Match(Enum):
 
 
 def matches_narrowly(pattern: tuple[str, ...], *, command: CommandFact) -> bool:
-    """Word for word. A last `*` stands for any further words, also for those known only when the command runs."""
+    """Word for word. A last `*` stands for any further words, also for those known only when the command runs, but not for an
+    option with which the command writes or runs something: a permission has to spell that out."""
     words = command.words
     if not words or not words[0].literal:
         return False
-    for at, token in enumerate(pattern):
-        if token == "*" and at == len(pattern) - 1 and at > 0:
-            return True
-        if at >= len(words) or not _fits(token, word=words[at]):
-            return False
-    return len(words) == len(pattern) or pattern == ("*",)
+    if pattern == ("*",):
+        return True
+    open_end = len(pattern) > 1 and pattern[-1] == "*"
+    tokens = pattern[:-1] if open_end else pattern
+    if len(words) < len(tokens) or (len(words) > len(tokens) and not open_end):
+        return False
+    if not all(_fits(token, word=word) for token, word in zip(tokens, words, strict=False)):
+        return False
+    spelt = [at < len(tokens) and _spells(tokens[at]) for at in range(len(words))]
+    return not writes_or_runs(words, spelt=spelt)
+
+
+def _spells(token: str) -> bool:
+    """Whether the token says at least which option it is: `--output=*`."""
+    wildcard = _WILDCARD.search(token)
+    return wildcard is None or "=" in token[: wildcard.start()]
 
 
 def matches_widely(pattern: tuple[str, ...], *, command: CommandFact) -> Match:
