@@ -37,11 +37,12 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Assignment(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`NAME=value`, before a command, by itself, or by a builtin that sets variables."""
+    """`NAME=value`, before a command, by itself, or by a builtin that sets variables. `exported`: programs see it."""
 
     name: str
     value: str = ""
     literal: bool = True
+    exported: bool = False
 
 
 class CommandFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -15,11 +15,12 @@ from typing import Literal
 
 import msgspec
 
+from turnwise.rules.environment_names import is_doubtful, is_harmless, steers
 from turnwise.rules.permission_commands import Match, matches_narrowly, matches_widely
 from turnwise.rules.permission_facts import Access, CallFacts, CommandFact, PathFact, Word
 from turnwise.rules.permission_paths import Guard, escape_pattern, guard_of, guard_of_text, may_contain, path_matches
 from turnwise.rules.schema import shorten
-from turnwise.rules.shell_dangers import destroys, is_harmless, steers
+from turnwise.rules.shell_dangers import destroys
 from turnwise.rules.shell_reading import is_reading, speaks
 
 Kind = Literal["allow", "ask", "deny"]
@@ -285,7 +286,11 @@ def _judge_command(command: CommandFact, *, facts: CallFacts, policy: Policy) ->
     doubt = "" if command.guessed else _doubt(command)
     if doubt and found.kind != "deny":
         found = _insisting(f"`{shown}`: {doubt}", subject=shown, policy=policy)
-    if doubt:
+    unknown = next((one.name for one in command.assignments if is_doubtful(one)), "")
+    if unknown and found.kind == "allow" and not command.guessed:
+        why = f"`{shown}`: what `{unknown}=` makes programs load or write is not known"
+        found = Verdict(kind="ask", why=why, subject=shown)
+    if doubt or unknown:
         remembered = None
     if found.kind != "deny" and not specific and destroys(command):
         found = _insisting(f"`{shown}` may destroy what cannot be brought back", subject=shown, policy=policy)

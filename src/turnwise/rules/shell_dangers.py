@@ -1,34 +1,7 @@
-"""Commands that destroy what cannot be brought back, and assignments that change what other commands do."""
-
-import re
+"""Commands that destroy what cannot be brought back."""
 
 from turnwise.rules.git_commands import git_destroys
-from turnwise.rules.permission_facts import Assignment, CommandFact
-
-# Who may set these decides which program runs, what it loads, or where a relative path leads. After the manual pages of
-# bash, ld.so, git, less, man, python, perl, ruby and node. Compiled when the first command assigns something.
-_STEERING = r"""PATH|IFS|ENV|BASH\w*|POSIXLY_CORRECT|GLIBC_TUNABLES|MALLOC_\w*|MAGIC|BASHOPTS
-    |SHELLOPTS|SHELL|PROMPT_COMMAND|PS[0-4]|CDPATH|HOME|PWD|OLDPWD|GLOBIGNORE|EXECIGNORE
-    |FPATH|ZDOTDIR|LD_.*|DYLD_.*|GCONV_PATH|LOCPATH|NLSPATH|HOSTALIASES
-    |GIT_.*|(?:\w*_)?PAGER|PAGER\w*|EDITOR|VISUAL|FCEDIT|SUDO_EDITOR|SUDO_ASKPASS|SSH_ASKPASS|LESS\w*|MORE|BROWSER|RIPGREP_CONFIG_PATH
-    |GREP_OPTIONS|PERL\w*|PYTHON\w*|RUBY\w*
-    |NODE_OPTIONS|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|MAKEFLAGS|GNUMAKEFLAGS|MAKEFILES|TAR_OPTIONS|RSYNC_RSH
-    |CVS_RSH|SVN_SSH|CC|CXX|AR|RUSTC\w*|CARGO_\w*|npm_config_\w*|TERMINFO|TERMCAP|TMPDIR|XDG_\w*|MANPATH|DOCKER_\w*|KUBECONFIG"""
-# What leaves a reading command a reading one.
-_HARMLESS = re.compile(r"LC_[A-Z]+|LANG|LANGUAGE|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|COLUMNS|LINES|TERM")
-_HARMLESS_VALUE = re.compile(r"[A-Za-z0-9_.@:+-]{0,64}")
-
-
-def steers(assignment: Assignment) -> bool:
-    """Whether the assignment changes what runs, so that no verdict on a command's words holds any longer."""
-    return re.fullmatch(_STEERING, assignment.name, re.VERBOSE | re.IGNORECASE) is not None
-
-
-def is_harmless(assignment: Assignment) -> bool:
-    """Whether it changes at most how output looks."""
-    value = assignment.literal and _HARMLESS_VALUE.fullmatch(assignment.value) is not None
-    return value and _HARMLESS.fullmatch(assignment.name) is not None
-
+from turnwise.rules.permission_facts import CommandFact
 
 # Whatever their arguments are.
 _ALWAYS = frozenset(

@@ -9,8 +9,8 @@ import re
 
 import msgspec
 
+from turnwise.rules.environment_names import is_doubtful, is_harmless, steers
 from turnwise.rules.permission_facts import CommandFact, Word
-from turnwise.rules.shell_dangers import is_harmless, steers
 
 # `%n` sets a variable.
 COUNTS = re.compile(r"%[-+ #0-9.*'hlLjztq]*n")
@@ -134,8 +134,8 @@ READERS: dict[str, Reader] = {
     "hexdump": _reader("bCcdovx", valued="ns"),
     "od": _reader("abcdfilosxv", valued="ANjtw"),
     "strings": _reader("ao", valued="nte"),
-    "test": _reader("eNOGLSbcdfghkprstuwxzn", speaks=False),
-    "[": _reader("eNOGLSbcdfghkprstuwxzn", speaks=False),
+    "test": _reader(speaks=True),
+    "[": _reader(speaks=True),
     "grep": _GREP,
     "egrep": _GREP,
     "fgrep": _GREP,
@@ -235,7 +235,7 @@ def is_reading(command: CommandFact) -> bool:
     That its paths are harmless is another question; that they are known is part of this one.
     """
     if not command.words:
-        return not any(steers(assignment) for assignment in command.assignments)
+        return not any(steers(assignment) or is_doubtful(assignment) for assignment in command.assignments)
     if not all(is_harmless(assignment) for assignment in command.assignments):
         return False
     if not all(_is_plain(word) for word in command.words):

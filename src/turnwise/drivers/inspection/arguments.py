@@ -1,7 +1,10 @@
 """What the words of a command may name: paths, variables, folders that are searched."""
 
 import re
+from collections.abc import Collection, Iterable
 from itertools import pairwise
+
+import msgspec
 
 from turnwise.drivers.inspection.spelling import Spelled
 from turnwise.drivers.inspection.wrappers import Words
@@ -16,6 +19,14 @@ NAME = re.compile(r"([A-Za-z_]\w*)(?:\[.*\]|\+?=.*)?", re.DOTALL)
 def assigned(word: Spelled) -> Assignment:
     name, _, value = word.text.partition("=")
     return Assignment(name.rstrip("+"), value[:SHOWN_CHARS], word.literal)
+
+
+def exported(assignments: Iterable[Assignment], *, names: Collection[str] | None = None) -> tuple[Assignment, ...]:
+    """The same, marked as seen by programs: all, or those of `names`."""
+    return tuple(
+        msgspec.structs.replace(one, exported=True) if names is None or one.name in names else one
+        for one in assignments
+    )
 
 
 def set_by(name: str, *, words: Words) -> list[Assignment]:

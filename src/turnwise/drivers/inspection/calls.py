@@ -50,7 +50,7 @@ def inspect_call(
         command = next((arguments[key] for key in COMMAND_KEYS if key in arguments), None)
         if isinstance(command, str):
             shell = inspect_script(
-                command, paths=paths, cdpath="CDPATH" in environment, git_doubt=environment_doubt(environment)
+                command, paths=paths, environment=environment.keys(), git_doubt=environment_doubt(environment)
             )
         elif command is not None:
             shell = ShellFacts(parsed=False, problem="the command is no text")

@@ -1,6 +1,7 @@
 """A shell script -> every simple command in it, however it is wrapped, quoted or nested."""
 
 import re
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,6 +11,7 @@ from turnwise.drivers.inspection.arguments import (
     NAME,
     SHOWN_CHARS,
     assigned,
+    exported,
     path_texts,
     searches_hidden,
     set_by,
@@ -23,8 +25,6 @@ from turnwise.drivers.inspection.wrappers import PREFIXES, SHELLS, Carried, Word
 from turnwise.rules.permission_facts import Access, Assignment, CommandFact, PathFact, ShellFacts, Word
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tree_sitter import Node
 
 MAX_SCRIPT_CHARS = 64 * 1024  # nobody reads more of it before saying yes
@@ -45,6 +45,7 @@ _PLAIN_EXPANSION = re.compile(
 )
 # Their meaning is built into this reading; a function of that name would change it.
 _BUILT_IN = frozenset("cd pushd popd eval source . trap alias test [ find git".split()) | frozenset(PREFIXES) | SHELLS
+_ASSIGNS = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=", re.DOTALL)
 _ARITHMETIC = frozenset({"arithmetic_expansion", "c_style_for_statement", "subscript"})
 _TRANSPARENT = frozenset(
     """program list do_group if_statement elif_clause else_clause case_statement case_item while_statement negated_command
@@ -55,16 +56,17 @@ _LEAVES = frozenset(
     """word number raw_string ansi_c_string string_content comment variable_name special_variable_name heredoc_start
     heredoc_content heredoc_end file_descriptor test_operator regex extglob_pattern""".split()
 )
+_TESTS = frozenset({"test", "["})
 _SEQUENCES = frozenset({"list", "pipeline", "negated_command"})
 _CONDITIONAL = frozenset("list if_statement while_statement case_statement for_statement c_style_for_statement".split())
 
 
-def inspect_script(script: str, *, paths: Paths, cdpath: bool = False, git_doubt: str = "") -> ShellFacts:
-    """What bash would run of `script` in the workspace. `cdpath`: the environment has a CDPATH; `git_doubt`: why its git may do
-    more than it says. Runs nothing."""
+def inspect_script(script: str, *, paths: Paths, environment: Collection[str] = (), git_doubt: str = "") -> ShellFacts:
+    """What bash would run of `script` in the workspace. `environment` are the names of the variables that it inherits;
+    `git_doubt` says why its git may do more than it says. Runs nothing."""
     if len(script) > MAX_SCRIPT_CHARS:
         return ShellFacts(parsed=False, problem=f"it has {len(script):,} characters, more than {MAX_SCRIPT_CHARS:,}")
-    walk = _Walk(paths, cdpath=cdpath, git_doubt=git_doubt)
+    walk = _Walk(paths, environment=environment, git_doubt=git_doubt)
     try:
         walk.script(script, within=())
     except _TooMuch as error:
@@ -86,9 +88,10 @@ class _Opened(msgspec.Struct, kw_only=True):
 
 
 class _Walk:
-    def __init__(self, paths: Paths, *, cdpath: bool, git_doubt: str) -> None:
+    def __init__(self, paths: Paths, *, environment: Collection[str], git_doubt: str) -> None:
         self.paths = paths
-        self.cdpath = cdpath
+        self.cdpath = "CDPATH" in environment
+        self.environment = frozenset(environment) - {"_"}
         self.git_doubt = git_doubt
         self.git_doubts: dict[str, str] = {}  # by place
         self.facts: list[CommandFact] = []
@@ -274,6 +277,8 @@ class _Walk:
                 case _:
                     self._doubt(f"`{child.type}` in a command is not understood")
         redirects += self.trailing.pop(node.id, ())
+        if words and _ASSIGNS.match(_text(words[0])):
+            self._doubt("an assignment is not understood")  # the grammar takes `_=x` for a command
         for word in words:
             self.visit(word, within=within)
         opened = self._redirections(redirects, within=within)
@@ -300,8 +305,11 @@ class _Walk:
         carried = unwrap(words, stdin=stdin)
         name = words[0].text if words and words[0].literal else ""
         known = tuple(self._word(word, operand=at > 0) for at, word in enumerate(words))
+        if name in _TESTS:  # that a file is there may be asked, as in `[[ -f x ]]`
+            known = tuple(msgspec.structs.replace(word, paths=()) for word in known)
         hidden = searches_hidden(words)
-        sets = (*assignments, *(assigned(word) for word in carried.sets), *set_by(name, words=words))
+        passed_on = (*assignments, *(assigned(word) for word in carried.sets))
+        sets = (*exported(passed_on), *set_by(name, words=words))
         self._emit(
             CommandFact(
                 words=known if hidden is None else tuple(self._searched(word, hidden=hidden) for word in known),
@@ -362,7 +370,9 @@ class _Walk:
             raise _TooMuch(f"it has more than {MAX_COMMANDS} commands")
         if self.guessing and fact.words and not fact.words[0].literal:
             return
-        self.facts.append(msgspec.structs.replace(fact, guessed=self.guessing, text=fact.text[:SHOWN_CHARS]))
+        assignments = exported(fact.assignments, names=self.environment)
+        text = fact.text[:SHOWN_CHARS]
+        self.facts.append(msgspec.structs.replace(fact, guessed=self.guessing, text=text, assignments=assignments))
 
     # folders
 
@@ -634,12 +644,15 @@ class _Walk:
                 for word in spell_words(child):
                     words.append(Word(word.text, word.literal))
                     assignments += set_by("unset", words=(word, word))
+        exports = words[0].text == "export" or any(
+            word.text[:1] in "-+" and "x" in word.text for word in words[1:] if word.text
+        )
         refers = any(word.text.startswith("-") and "n" in word.text for word in words)
         self._emit(
             CommandFact(
                 words=tuple(words),
                 text=_text(node),
-                assignments=tuple(assignments),
+                assignments=exported(assignments) if exports else tuple(assignments),
                 within=within,
                 opaque="a name comes to stand for another variable" if refers else "",
             )
