@@ -18,6 +18,7 @@ from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.searching import SearchArguments, search
 from turnwise.drivers.workspace.walking import PYTHON, WORKER
 from turnwise.errors import CallerError, ToolFault
+from turnwise.rules import guarded_names
 from turnwise.rules.schema import fault_of_schema
 from waits import HANG_S
 
@@ -327,6 +328,7 @@ def test_search_worker_ends_by_itself(tmp_path: Path) -> None:
         "pattern": "(a+)+$",
         "max_matches": 1,
         "max_bytes": 1000,
+        "names": guarded_names.__file__,
     }
     worker = [*PYTHON, str(WORKER)]
     ended = subprocess.run(worker, input=msgspec.json.encode(order), cwd=tmp_path, timeout=HANG_S, check=False)

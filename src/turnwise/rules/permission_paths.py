@@ -1,76 +1,39 @@
-"""Which paths are secret or protected, and which patterns match a path. Text only: paths come in resolved.
+"""Which paths are guarded, which lie outside, and which patterns match a path. Text only: paths come in resolved.
 
-Names are compared without case: on many file systems `.ENV` is `.env`.
+What is secret and what runs later by itself stands in `guarded_names`.
 """
 
 import re
 from functools import lru_cache
 from typing import Literal
 
+from turnwise.rules.guarded_names import is_secret, runs_later
 from turnwise.rules.permission_facts import Access, PathFact
 
 Guard = Literal["secret", "protected", "outside", "unknown"]
 
-# Files that hold keys, passwords or tokens by convention of the tools that read them.
-SECRET_NAMES = frozenset(
-    """.env .envrc .netrc _netrc .pgpass .my.cnf .npmrc .yarnrc.yml .pypirc .git-credentials .htpasswd .dockercfg .s3cfg
-    .boto .vault-token .terraformrc credentials credentials.json .credentials.json credentials.toml credentials.tfrc.json
-    secrets.json secrets.yaml secrets.yml secrets.toml .secrets token.json client_secret.json master.key
-    .bash_history .zsh_history .python_history .psql_history .mysql_history""".split()
-)
-SECRET_STEMS = (".env.", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "service-account", "service_account")
-SECRET_ENDINGS = tuple(
-    ".pem .key .p12 .pfx .jks .keystore .kdbx .ppk .pkcs12 .tfstate .tfvars .env .gpg .age .ovpn".split()
-)
-SECRET_FOLDERS = frozenset(
-    ".ssh .gnupg .aws .azure .kube .docker .password-store keyrings .gcloud gcloud .oci .chef".split()
-)
-# Templates and public halves: they are there to be read.
-PUBLIC_ENDINGS = (".example", ".sample", ".template", ".dist", ".pub", ".md", ".py", ".js", ".ts", ".go", ".rs")
 
-# Writing there makes other programs do something later: hooks, start files, rules such as these.
-PROTECTED_FOLDERS = frozenset(".git .hg .svn .jj .turnwise .husky .vscode .idea .devcontainer".split())
-PROTECTED_NAMES = frozenset(
-    """turnwise.toml pyproject.toml
-    .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin
-    .zlogout .kshrc .cshrc .tcshrc .inputrc .xprofile .xinitrc .xsession config.fish .gitconfig .gitmodules .gitattributes
-    .envrc .mcp.json .pre-commit-config.yaml .vimrc .exrc .nanorc .tmux.conf .wgetrc .curlrc sitecustomize.py""".split()
-)
-
-
-def guard_of(fact: PathFact, *, access: Access) -> Guard | None:
-    """Why the path needs more than a general permission; None where it does not."""
+def guard_of(fact: PathFact, *, access: Access, home: str = "") -> Guard | None:
+    """Why the path needs more than a general permission; None where it does not. `home` is what `~` stands for."""
     if not fact.resolved:
-        return guard_of_text(fact.given, access=access) or "unknown"
+        return guard_of_text(fact.given, access=access, home=home) or "unknown"
     for path in (fact.resolved, fact.lexical):
-        guard = guard_of_text(path, access=access)
+        guard = guard_of_text(path, access=access, home=home)
         if guard is not None:
             return guard
     return None if fact.inside else "outside"
 
 
-def guard_of_text(path: str, *, access: Access) -> Guard | None:
+def guard_of_text(path: str, *, access: Access, home: str = "") -> Guard | None:
     """The same for the text of a path or pattern alone, which cannot tell what is outside."""
-    segments = [segment for segment in path.casefold().replace("\\", "/").split("/") if segment]
-    if not segments:
-        return None
-    name, folders = segments[-1], segments[:-1]
-    if _is_secret(name) or any(folder in SECRET_FOLDERS for folder in segments):
+    if is_secret(path, home=home):
         return "secret"
-    if name == "config" and ".git" in folders:  # may hold a token in a remote's address
-        return "secret"
-    if access == "write":
-        if name in PROTECTED_NAMES or any(folder in PROTECTED_FOLDERS for folder in segments):
-            return "protected"
-        if "turnwise" in folders and ".config" in folders:
-            return "protected"
-    return None
+    return "protected" if access == "write" and runs_later(path, home=home) else None
 
 
-def _is_secret(name: str) -> bool:
-    if name.endswith(PUBLIC_ENDINGS):
-        return False
-    return name in SECRET_NAMES or name.startswith(SECRET_STEMS) or name.endswith(SECRET_ENDINGS)
+def is_inside(path: str, *, folder: str) -> bool:
+    """Whether a resolved absolute path is the resolved folder, or lies below it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def path_matches(pattern: str, *, path: str, workspace: str, home: str, any_case: bool = False) -> bool:

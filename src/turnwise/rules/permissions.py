@@ -184,7 +184,7 @@ def _judge_path(path: PathFact, *, facts: CallFacts, policy: Policy, named: bool
     """`named`: the path stands in a command whose own verdict allows it; only what needs more than that is looked at."""
     access = path.access
     shown = shorten(path.given, limit=MAX_PATH_SHOWN)
-    guard = guard_of(path, access=access)
+    guard = guard_of(path, access=access, home=policy.home)
     kind: Kind = "allow" if named or access == "read" else "ask"
     if guard is not None:
         kind = "ask"
@@ -202,7 +202,9 @@ def _judge_path(path: PathFact, *, facts: CallFacts, policy: Policy, named: bool
                 found = _by_order(rule, found=found, policy=policy)
             continue
         match = _path_match(rule, path=path, facts=facts, policy=policy)
-        if match is Match.YES and (rule.verdict != "allow" or _yields(guard, pattern=rule.path, access=access)):
+        if match is Match.YES and (
+            rule.verdict != "allow" or _yields(guard, pattern=rule.path, access=access, home=policy.home)
+        ):
             found = _by_order(rule, found=found, policy=policy)
         elif match is Match.MAYBE and found.kind == "allow":
             found = _applied(rule, found=start, kind="ask")
@@ -243,7 +245,7 @@ def _concerns(rule: PermissionRule, *, access: Access, facts: CallFacts) -> bool
     return any(_glob(rule.tool).fullmatch(tool) for tool in (facts.tool, *also))
 
 
-def _yields(guard: Guard | None, *, pattern: str, access: Access) -> bool:
+def _yields(guard: Guard | None, *, pattern: str, access: Access, home: str) -> bool:
     """Whether a permission is meant for guarded paths: `**/*.pem` is, `src/**` is not, though there is a key in it."""
     match guard:
         case None:
@@ -253,7 +255,7 @@ def _yields(guard: Guard | None, *, pattern: str, access: Access) -> bool:
         case "unknown":
             return False
         case "secret" | "protected":
-            return guard_of_text(pattern.replace("\\", ""), access=access) == guard
+            return guard_of_text(pattern.replace("\\", ""), access=access, home=home) == guard
 
 
 def _why(path: PathFact, *, guard: Guard | None) -> str:
@@ -304,7 +306,11 @@ def _judge_command(command: CommandFact, *, facts: CallFacts, policy: Policy) ->
         if specific and found.rule is not None and _spells_out(found.rule, at=at):
             continue
         for path in word.paths:
-            if path.resolved or path.given.startswith("~") or guard_of_text(path.given, access=access):
+            if (
+                path.resolved
+                or path.given.startswith("~")
+                or guard_of_text(path.given, access=access, home=policy.home)
+            ):
                 path = msgspec.structs.replace(path, access=access)
                 yield _judge_path(path, facts=facts, policy=policy, named=True)
         if not speaks(command) and _may_hide(word, access=access, facts=facts, policy=policy):

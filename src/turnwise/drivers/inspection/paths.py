@@ -3,8 +3,9 @@
 import os
 import re
 
+from turnwise.rules.guarded_names import is_secret
 from turnwise.rules.permission_facts import Access, PathFact
-from turnwise.rules.permission_paths import guard_of_text
+from turnwise.rules.permission_paths import is_inside
 
 MAX_PATH_CHARS = 4096  # PATH_MAX of Linux
 MAX_GLOB_ENTRIES = 2000  # looked at for one word
@@ -47,7 +48,7 @@ class Paths:
         return PathFact(given=text, resolved=resolved, lexical=lexical, inside=inside, access=access)
 
     def contains(self, path: str) -> bool:
-        return path == self.workspace or path.startswith(self.workspace.rstrip("/") + "/")
+        return is_inside(path, folder=self.workspace)
 
     def is_unreachable(self, fact: PathFact) -> bool:
         """Whether it is absolute text that leads nowhere (`s` of `sed`, a pattern): below a folder of `/` that does not exist."""
@@ -70,7 +71,7 @@ class Paths:
             if seen > MAX_SEARCHED:
                 return f"more than {MAX_SEARCHED:,} files"
             for name in files:
-                if (hidden or not name.startswith(".")) and guard_of_text(f"{place}/{name}", access="read") == "secret":
+                if (hidden or not name.startswith(".")) and is_secret(f"{place}/{name}", home=self.home):
                     return name
         return ""
 

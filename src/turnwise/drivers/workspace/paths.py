@@ -15,15 +15,12 @@ from turnwise.drivers.grants import was_judged
 from turnwise.drivers.workspace.changes import FileChanges
 from turnwise.drivers.workspace.disk import Attributes, Disk, Stamp, attributes_of, open_file, stamp_of
 from turnwise.errors import CallerError, ToolFault
+from turnwise.rules.permission_paths import is_inside
 
 # Folders that hold other people's files or a tool's own: listing and searching pass them over.
 SKIPPED_FOLDERS = frozenset(
     """.git .hg .svn .jj node_modules __pycache__ .venv venv .tox .nox .mypy_cache .ruff_cache .pytest_cache
     .hypothesis .gradle .terraform .next .nuxt .direnv .eggs""".split()
-)
-# Files that usually hold secrets: `search` shows no line of them unless one is named as its path, which is judged by itself.
-WITHHELD_FILES = tuple(
-    ".env .env.* *.pem *.key *.p12 *.pfx id_rsa id_ed25519 id_ecdsa id_dsa .netrc .npmrc .pypirc credentials.json".split()
 )
 MAX_READ_BYTES = 32 * 1024 * 1024
 SHOWN_CHARACTERS = 200
@@ -47,8 +44,9 @@ class Workspace:
 
     A path is resolved first (`..`, symbolic links) and judged afterwards; the resolved path is then opened without following
     a link, so it cannot lead elsewhere meanwhile. `outside` says which resolved paths beyond the root may be used by any
-    call; one call's own leave is given by `judged_paths`. `withheld` are globs of names, or of paths below the root, of which
-    `search` shows no line unless it is asked for that very file. One workspace is one session's: it remembers what was read.
+    call; one call's own leave is given by `judged_paths`. `withheld` are globs of names, or of paths below the root: `search`
+    shows no line of such files, nor of secret ones, unless it is asked for that very file. One workspace is one session's:
+    it remembers what was read.
     """
 
     def __init__(
@@ -57,7 +55,7 @@ class Workspace:
         *,
         outside: Callable[[Path], bool] | Collection[Path] = (),
         changes: FileChanges | None = None,
-        withheld: Collection[str] = WITHHELD_FILES,
+        withheld: Collection[str] = (),
         disk: Disk | None = None,
     ) -> None:
         try:
@@ -69,6 +67,7 @@ class Workspace:
         self._outside = outside if callable(outside) else frozenset(outside).__contains__
         self.changes = changes if changes is not None else FileChanges()
         self.withheld = tuple(withheld)
+        self.home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 (it stays as it is where nobody knows)
         self.disk = disk or Disk()
         self._seen: dict[Path, bytes] = {}
         self._lock = threading.Lock()
@@ -101,7 +100,7 @@ class Workspace:
         return path
 
     def is_inside(self, path: Path) -> bool:
-        return path == self.root or self.root in path.parents
+        return is_inside(str(path), folder=str(self.root))
 
     def base_of(self, path: Path) -> Path:
         """From where the walk to it begins."""

@@ -8,6 +8,7 @@ the given place where there is a `.gitignore`: it is started without site-packag
 """
 
 import fnmatch
+import importlib.util
 import json
 import os
 import re
@@ -36,7 +37,8 @@ class Spec(Protocol):
 
 class Order(NamedTuple):
     """What is to be done. `above` are the folders above whose `.gitignore` holds here; `single` is the one file to search, its
-    name's bytes as Latin-1; `prefix` goes before a path where `glob` looks at it; `rg` is where ripgrep is, or empty."""
+    name's bytes as Latin-1; `prefix` goes before a path where `glob` looks at it; `rg` is where ripgrep is, or empty. `names` is
+    the file with the table of secret names; they are looked for in `place` and a path, for the user of the folder `home`."""
 
     task: str
     skipped: list[str]
@@ -52,6 +54,9 @@ class Order(NamedTuple):
     prefix: str = ""
     single: str | None = None
     withheld: tuple[str, ...] | list[str] = ()
+    names: str = ""
+    place: str = ""
+    home: str = ""
     max_matches: int = 0
     max_bytes: int = 0
     rg: str = ""
@@ -200,9 +205,13 @@ def matches_of(walker: Walker, order: Order) -> list[tuple[str, int]]:
         name = os.fsdecode(order.single.encode("latin-1"))
         return list(lines_in([(name, os.open(".", FOLDER), name)], order))[: most + 1]
 
+    is_secret = secrets_by(order)
+
     def wanted(path: str) -> bool:
         shown = order.prefix + path
-        return not any(fits(shown, pattern) for pattern in order.withheld) and (not glob or fits(shown, glob))
+        if glob and not fits(shown, glob):
+            return False
+        return not any(fits(shown, pattern) for pattern in order.withheld) and not is_secret(path)
 
     if order.rg and order.in_git:  # its versions differ in what holds where there is no repository
         found = from_ripgrep(walker, order, wanted=wanted)
@@ -219,6 +228,15 @@ def matches_of(walker: Walker, order: Order) -> list[tuple[str, int]]:
         if len(result) > most:
             break
     return result
+
+
+def secrets_by(order: Order) -> Callable[[str], bool]:
+    """Whether a path below our folder is secret, by the one table, which is a file of the pure rooms: they are not here."""
+    spec = importlib.util.spec_from_file_location("guarded_names", order.names)
+    assert spec is not None and spec.loader is not None
+    table = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(table)
+    return lambda path: table.is_secret(f"{order.place}/{path}", home=order.home)
 
 
 def lines_in(files: Iterable[tuple[str, int, str]], order: Order) -> Iterator[tuple[str, int]]:

@@ -12,6 +12,7 @@ from turnwise.drivers.workspace.content import printable, text_of
 from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.walking import ask_worker
 from turnwise.errors import ToolFault
+from turnwise.rules import guarded_names
 
 MAX_MATCHES = 200
 MAX_LINE_CHARACTERS = 300
@@ -53,7 +54,7 @@ async def search(
         re.compile(given.pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise ToolFault(f"`pattern` is no regular expression: {error}") from None
-    is_folder = start.is_dir()
+    is_folder, home = start.is_dir(), workspace.home
     folder = start if is_folder else start.parent
     order: dict[str, object] = {
         "task": "search",
@@ -63,6 +64,10 @@ async def search(
         "prefix": "" if folder == workspace.root else f"{workspace.show(folder)}/",
         "single": None if is_folder else bytes(start)[len(bytes(folder)) :].lstrip(b"/").decode("latin-1"),
         "withheld": workspace.withheld,
+        "names": guarded_names.__file__,
+        # a folder that is secret itself was named on purpose: then names below it are looked at alone
+        "place": "" if guarded_names.is_secret(str(folder), home=home) else printable(str(folder)),
+        "home": home,
         "max_matches": MAX_MATCHES,
         "max_bytes": MAX_FILE_BYTES,
         "rg": _ripgrep(workspace, given.pattern) if with_ripgrep else "",
