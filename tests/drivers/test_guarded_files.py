@@ -47,8 +47,9 @@ async def test_search_shows_no_line_of_a_secret(upper: bool, with_ripgrep: bool,
     (tmp_path / "a.txt").write_text(NEEDLE)
     workspace = Workspace(tmp_path)
 
-    async def lines(**given: str) -> str:
-        return await search(workspace, SearchArguments(pattern=NEEDLE, **given), with_ripgrep=with_ripgrep)
+    async def lines(*, path: str = ".", glob: str = "") -> str:
+        given = SearchArguments(pattern=NEEDLE, path=path, glob=glob)
+        return await search(workspace, given, with_ripgrep=with_ripgrep)
 
     assert await lines() == f"a.txt:1: {NEEDLE}"
     assert await lines(path="deep") == await lines(glob="*e*") == await lines(path="deep", glob="*.pem") == "no match"

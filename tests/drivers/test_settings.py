@@ -121,7 +121,9 @@ def test_what_is_wrong_with_a_pyproject_of_others_is_not_our_business(home: Path
 def test_a_pipe_is_refused_and_never_waited_for(home: Path) -> None:
     """Reading one would wait for whoever writes it."""
     os.mkfifo(home / "turnwise.toml")
-    with pytest.raises(CallerError, match=r"turnwise.toml` is no file: put the settings into one, or take it away"):
+    with pytest.raises(
+        CallerError, match=r"turnwise.toml` is no regular file: put the settings into a file there, or take it away"
+    ):
         read_layers(home, env=env_of(home))
 
 

@@ -18,6 +18,7 @@ import msgspec
 from turnwise.drivers.catalogue import plain_name
 from turnwise.drivers.kept_prices import KeptPrices, KeptRow, kept_prices_path
 from turnwise.drivers.settings import Layer, user_folder
+from turnwise.drivers.unasked_files import LeftOut, read_of_user
 from turnwise.errors import CallerError
 from turnwise.rules.pricing import OwnCost, PriceRow, TokenPrices
 
@@ -192,20 +193,17 @@ def read_prices_file(env: Mapping[str, str]) -> dict[str, PriceRow]:
 
     named = env.get("TURNWISE_PRICES")
     path = Path(named).expanduser() if named else user_folder(env) / PRICES_FILE
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            raise CallerError(f"`{path}` has more than {MAX_FILE_BYTES} bytes: that is no file of prices")
-        table = tomllib.loads(content.decode("utf-8-sig"), parse_float=str)  # Windows' editors begin files with a mark
-    except (FileNotFoundError, NotADirectoryError):
+    content = read_of_user(path, max_bytes=MAX_FILE_BYTES)
+    if isinstance(content, LeftOut):
+        raise CallerError(f"`{path}` {content.why}: that is no file of prices")
+    if content is None:
         if named:
             raise CallerError(
                 f"TURNWISE_PRICES names `{path}`, which does not exist: write the file, or unset the variable"
-            ) from None
+            )
         return {}
-    except OSError as error:
-        raise CallerError(f"`{path}` cannot be read: {error.strerror}") from None
+    try:
+        table = tomllib.loads(content.decode("utf-8-sig"), parse_float=str)  # Windows' editors begin files with a mark
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CallerError(f"`{path}`: {error}; correct it there") from None
     return read_prices(table, named=f"`{path}`", source=str(path))

@@ -5,7 +5,6 @@ have a table of their own in them (permissions).
 """
 
 import difflib
-import stat
 from collections.abc import Collection, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Annotated, Literal, TypeGuard
 import msgspec
 
 from turnwise.drivers.catalogue import LimitRow, read_rows, rows_over
+from turnwise.drivers.unasked_files import LeftOut, read_of_user, read_unasked
 from turnwise.errors import CallerError
 
 FILE = "turnwise.toml"
@@ -51,12 +51,14 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of one source, as they stand there: nothing is checked yet. `path` is the file; None where it is none.
 
     `project` is a folder that may have come from elsewhere: it must not widen what the user allows, say where requests go
-    or whose key they take. Who reads a table of it decides by `source`.
+    or whose key they take. Who reads a table of it decides by `source`. `left_out` says why the file was not read; its table
+    is empty then.
     """
 
     source: Source
     table: Mapping[str, object]
     path: Path | None = None
+    left_out: str = ""
 
     def named(self, key: str) -> str:
         """How an error names a key of this layer, with the file: "`/p/pyproject.toml`: `tool.turnwise.model`"."""
@@ -185,9 +187,12 @@ def read_layers(folder: Path, *, env: Mapping[str, str]) -> tuple[Layer, ...]:
     layers: list[Layer] = []
     if (table := _read_own(own, must_be=bool(env.get("TURNWISE_CONFIG")))) is not None:
         layers.append(Layer(source="user", table=table, path=own))
-    for place in _up_to_root(folder):
-        if (found := _read_project(place, user_file=own)) is not None:
+    above = _up_to_root(folder)
+    for place in above:
+        found = _read_project(place, user_file=own, root=above[-1])
+        if found is not None:
             layers.append(found)
+        if found is not None and not found.left_out:
             break
     return tuple(layers)
 
@@ -221,7 +226,7 @@ def _up_to_root(folder: Path) -> list[Path]:
 
 
 def _read_own(path: Path, *, must_be: bool) -> Mapping[str, object] | None:
-    text = _read_text(path)
+    text = _text(read_of_user(path, max_bytes=MAX_FILE_BYTES), path=path)
     if text is None:
         if must_be:
             raise CallerError(f"TURNWISE_CONFIG names `{path}`, which does not exist: create it, or unset the variable")
@@ -229,14 +234,20 @@ def _read_own(path: Path, *, must_be: bool) -> Mapping[str, object] | None:
     return _parse(text, path=path)
 
 
-def _read_project(place: Path, *, user_file: Path) -> Layer | None:
+def _read_project(place: Path, *, user_file: Path, root: Path) -> Layer | None:
+    """`root` is the outermost folder that belongs to the project: a link may lead there."""
     path = place / FILE
-    if not _is_same(path, user_file) and (text := _read_text(path)) is not None:
-        return Layer(source="project", table=_parse(text, path=path), path=path)
+    if not _is_same(path, user_file):
+        text = _text(read_unasked(path, within=root, max_bytes=MAX_FILE_BYTES), path=path)
+        if text is not None:
+            return Layer(source="project", table=_parse(text, path=path), path=path)
     path = place / PYPROJECT
+    content = read_unasked(path, within=root, max_bytes=MAX_FILE_BYTES)
+    if isinstance(content, LeftOut):  # somebody else's file: its faults are no error of ours
+        return None if content.is_too_long else Layer(source="project", table={}, path=path, left_out=content.why)
     try:
-        text = _read_text(path)
-    except CallerError:  # somebody else's file: its faults are not ours to report
+        text = _text(content, path=path)
+    except CallerError:
         return None
     # Most have no table of ours, and are not parsed for it. One that has is ours to complain of.
     if text is None or "turnwise" not in text:
@@ -268,25 +279,20 @@ def _parse(text: str, *, path: Path) -> Mapping[str, object]:
         raise CallerError(f"`{path}` is nested too deeply: settings are keys and tables of keys") from None
 
 
-def _read_text(path: Path) -> str | None:
-    """The text of a file; None where there is none. A pipe would be waited for, so it is refused; /dev/null is empty."""
-    try:
-        mode = path.stat().st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
-            raise CallerError(f"`{path}` is no file: put the settings into one, or take it away")
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise CallerError(f"`{path}` cannot be read: {why}; make it readable, or take it away") from None
-    if len(content) > MAX_FILE_BYTES:
-        raise CallerError(f"`{path}` has more than {MAX_FILE_BYTES} bytes: that is no file of settings")
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise CallerError(f"`{path}` is not UTF-8 (byte {error.start}): save it as UTF-8") from None
+def _text(content: bytes | LeftOut | None, *, path: Path) -> str | None:
+    """None where there is no file. Raises CallerError where it was left out: what it forbids would be missed in silence."""
+    match content:
+        case None:
+            return None
+        case LeftOut(is_too_long=True):
+            raise CallerError(f"`{path}` has more than {MAX_FILE_BYTES} bytes: that is no file of settings")
+        case LeftOut(why=why):
+            raise CallerError(f"`{path}` {why}: put the settings into a file there, or take it away")
+        case bytes():
+            try:
+                return content.decode()
+            except UnicodeDecodeError as error:
+                raise CallerError(f"`{path}` is not UTF-8 (byte {error.start}): save it as UTF-8") from None
 
 
 def _is_same(path: Path, other: Path) -> bool:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -172,6 +173,22 @@ def test_agents_md_is_told_and_sent_and_can_be_left_out(cli: Cli, lab: Lab, fold
     assert ["Bé brief." in json.dumps(json.loads(one.body), ensure_ascii=False) for one in lab.requests] == [
         *[True, True, False],
     ]
+
+
+@pytest.mark.parametrize("target", ["../outside.txt", ".env", "/dev/zero", "pipe"])
+def test_agents_md_that_leads_elsewhere_is_left_out_and_told(cli: Cli, lab: Lab, folder: Path, target: str) -> None:
+    """Issue 13, line 3: as a link it sent any file of the user to the provider, as a pipe it hung."""
+    for path in (folder / ".env", folder.parent / "outside.txt"):
+        path.write_text("xyzzy")
+    if target == "pipe":
+        os.mkfifo(folder / "AGENTS.md")
+    else:
+        (folder / "AGENTS.md").symlink_to(target)
+    ran = cli("run", "Hi.", *at(lab, "plain-answer"))
+    assert (ran.code, lab.count()) == (0, 1)
+    assert "left out AGENTS.md: it " in ran.err
+    assert b"xyzzy" not in lab.requests[0].body and b"AGENTS.md" not in lab.requests[0].body
+    assert "AGENTS.md" not in cli("run", "Hi.", "--no-agents-md", *at(lab, "plain-answer")).err
 
 
 def test_system_replaces_our_own_instructions(cli: Cli, lab: Lab) -> None:

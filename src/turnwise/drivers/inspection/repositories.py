@@ -10,6 +10,8 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from turnwise.drivers.unasked_files import read_unasked
+
 MAX_CONFIG_BYTES = 256 * 1024
 MAX_HEAD_BYTES = 4096
 MAX_WALKED = 100_000  # entries of a working tree, some 0.2 s
@@ -120,12 +122,13 @@ def _unknown_setting(text: str) -> str:
             header = _SECTION.fullmatch(line)
             section = f"{header[1].lower()}{' *' if header[2] else ''}" if header else ""
             if section not in _HARMLESS_KEYS:
-                return line[:40]
+                # what stands in quotes may be an address with a password
+                return f"[{header[1]}]" if header else "a line that is not understood"
             known = _HARMLESS_KEYS[section]
             continue
         entry = _ENTRY.fullmatch(line)
         if entry is None or entry[1].lower() not in known:
-            return entry[1] if entry else line[:40]
+            return entry[1] if entry else "a line that is not understood"
     return ""
 
 
@@ -164,11 +167,7 @@ def _is_own_folder(path: Path) -> bool:
 
 def _content(path: Path, *, limit: int) -> bytes | None:
     """None where it is no regular file, cannot be read or is larger than `limit` bytes."""
-    try:
-        if not stat.S_ISREG(path.lstat().st_mode):
-            return None
-        with path.open("rb") as file:
-            content = file.read(limit + 1)
-    except OSError:
+    if path.is_symlink():
         return None
-    return content if len(content) <= limit else None
+    content = read_unasked(path, within=path.parent, max_bytes=limit)
+    return content if isinstance(content, bytes) else None

@@ -106,6 +106,48 @@ class Walker:
         finally:
             os.close(folder)
 
+    def has_plain_rules(self) -> bool:
+        """Whether every `.gitignore` that holds here or below is a regular file of bounded size: ripgrep follows links, waits
+        for pipes and reads devices. Folders alone are looked at, 0.1 s for 100,000 files."""
+        above = os.path.realpath(".")
+        while above != "/":
+            above = above.rpartition("/")[0] or "/"
+            if not _is_plain(f"{above}/.gitignore"):
+                return False
+        folder = os.open(".", FOLDER)
+        try:
+            return self._is_plain_below(folder, prefix="", rules=self.above, depth=MAX_DEPTH)
+        finally:
+            os.close(folder)
+
+    def _is_plain_below(self, folder: int, *, prefix: str, rules: list[Rules], depth: int) -> bool:
+        if depth == 0:
+            return False  # too deep to know
+        with os.scandir(folder) as scan:
+            found = list(scan)
+        names = {entry.name for entry in found}
+        if ".git" in names:
+            rules = []
+        if ".gitignore" in names:
+            if not _is_plain(".gitignore", folder=folder):
+                return False
+            own = self._read(folder, ".gitignore")
+            rules = [*rules, Rules(own, below=prefix)] if own else rules
+        for entry in found:
+            path = prefix + entry.name
+            if not entry.is_dir(follow_symlinks=False) or entry.name in self._skipped or is_ignored(path + "/", rules):
+                continue
+            try:
+                inner = os.open(entry.name, FOLDER, dir_fd=folder)
+            except OSError:
+                continue  # no right to look into it, for ripgrep neither
+            try:
+                if not self._is_plain_below(inner, prefix=f"{path}/", rules=rules, depth=depth - 1):
+                    return False
+            finally:
+                os.close(inner)
+        return True
+
     def _walk(self, folder: int, *, prefix: str, rules: list[Rules], depth: int) -> Iterator[Entry]:
         with os.scandir(folder) as scan:
             found = sorted(scan, key=lambda entry: os.fsencode(entry.name))
@@ -170,6 +212,16 @@ class Walker:
         return GitIgnoreSpec.from_lines(content.decode("utf-8", "replace").removeprefix("\ufeff").splitlines())
 
 
+def _is_plain(path: str, *, folder: int | None = None) -> bool:
+    try:
+        status = os.stat(path, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_size <= MAX_IGNORE_BYTES
+
+
 def is_ignored(path: str, rules: list[Rules]) -> bool:
     """The innermost `.gitignore` that says something decides."""
     for spec, above, below in reversed(rules):
@@ -213,7 +265,9 @@ def matches_of(walker: Walker, order: Order) -> list[tuple[str, int]]:
             return False
         return not any(fits(shown, pattern) for pattern in order.withheld) and not is_secret(path)
 
-    if order.rg and order.in_git:  # its versions differ in what holds where there is no repository
+    if (
+        order.rg and order.in_git and walker.has_plain_rules()
+    ):  # its versions differ in what holds where there is no repository
         found = from_ripgrep(walker, order, wanted=wanted)
         if found is not None:
             return found

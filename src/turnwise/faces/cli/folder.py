@@ -8,6 +8,7 @@ import msgspec
 from turnwise.drivers.permission_files import KEY as PERMISSIONS
 from turnwise.drivers.prices import KEY as PRICES
 from turnwise.drivers.settings import Layer, Merged, RunSettings, Said, check_layer, merge
+from turnwise.drivers.unasked_files import LeftOut, read_unasked
 from turnwise.errors import CallerError
 from turnwise.faces.cli.spending import settings_in
 from turnwise.turn.config import TurnConfig
@@ -16,21 +17,16 @@ READ_ELSEWHERE = frozenset({PERMISSIONS, PRICES, "hooks"})  # tables with reader
 MAX_AGENTS_BYTES = 64 * 1024  # instructions travel with every request
 
 
-def read_agents_md(folder: Path) -> str | None:
-    """The text of AGENTS.md, if there is one. Raises CallerError where it is too long or not UTF-8."""
+def read_agents_md(folder: Path) -> str | LeftOut | None:
+    """The text of AGENTS.md, if there is one, or why it is left out. Raises CallerError where it is too long or not UTF-8."""
     path = folder / "AGENTS.md"
+    content = read_unasked(path, within=folder, max_bytes=MAX_AGENTS_BYTES)
+    if content is None or isinstance(content, LeftOut):
+        if content is not None and content.is_too_long:
+            raise CallerError(f"`{path}` {content.why}, or leave it out with --no-agents-md")
+        return content
     try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise CallerError(f"`{path}`: {error.strerror}; leave it out with --no-agents-md") from error
-    if len(text) > MAX_AGENTS_BYTES:
-        raise CallerError(
-            f"`{path}` has {len(text)} bytes; {MAX_AGENTS_BYTES} at most, or leave it out with --no-agents-md"
-        )
-    try:
-        return text.decode().strip() or None
+        return content.decode().strip() or None
     except UnicodeDecodeError as error:
         raise CallerError(f"`{path}` is not UTF-8 (byte {error.start}); leave it out with --no-agents-md") from error
 

@@ -16,8 +16,9 @@ from turnwise.drivers.journal import Journal, Session, journal_path
 from turnwise.drivers.prices import Prices, prices_of_layers
 from turnwise.drivers.runner import Inspector
 from turnwise.drivers.sandbox import find_sandbox
-from turnwise.drivers.settings import RunSettings, read_layers
+from turnwise.drivers.settings import Layer, RunSettings, read_layers
 from turnwise.drivers.tools import Tool
+from turnwise.drivers.unasked_files import LeftOut
 from turnwise.drivers.workspace import workspace_tools
 from turnwise.drivers.workspace.changes import FileChanges
 from turnwise.drivers.workspace.paths import Workspace
@@ -139,7 +140,7 @@ def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, out
         changes=changes,
         policy=policy,
         hooks=read_hooks(layers, folder=folder, env=os.environ),
-        system=instructions(given["system"], agents_md=agents_md),
+        system=instructions(given["system"], agents_md=agents_md if isinstance(agents_md, str) else None),
         output_type=output_type,
         limits=limits_of(settings, last=last.limits if last else None),
         prices=prices_of_layers(layers, env=os.environ),
@@ -158,7 +159,7 @@ def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, out
         offers={tool.name: tool.offer for tool in tools},
         inspect=inspect,
         clock=clock,
-        notes=(*_notes_of(agents_md, before, folder=folder), *finished),
+        notes=(*_notes_of(agents_md, before, layers=layers, folder=folder), *finished),
         commands_note=shell.said,
         ask_s=deadlines_of(given).ask_s,
     )
@@ -302,9 +303,13 @@ def instructions(system: str | None, *, agents_md: str | None) -> list[str]:
     return texts
 
 
-def _notes_of(agents_md: str | None, before: Session | None, *, folder: Path) -> list[str]:
-    notes: list[str] = []
-    if agents_md is not None:
+def _notes_of(
+    agents_md: str | LeftOut | None, before: Session | None, *, layers: Sequence[Layer], folder: Path
+) -> list[str]:
+    notes = [f"left out {layer.path}: it {layer.left_out}" for layer in layers if layer.left_out]
+    if isinstance(agents_md, LeftOut):
+        notes.append(f"left out AGENTS.md: it {agents_md.why}")
+    elif agents_md is not None:
         notes.append(f"reading AGENTS.md as instructions ({len(agents_md)} characters; --no-agents-md leaves it out)")
     if before is not None and before.row.folder != str(folder):  # what it said of files was about its own
         notes.append(f"this session began in {before.row.folder}; the tools now work in {folder}")
