@@ -218,3 +218,30 @@ def test_a_worktree_is_asked_about(tmp_path: Path) -> None:
     git(PLAIN + " && git worktree add -q ../work", at=main)
     assert verdict("git status", work=work) == "ask"
     assert verdict("git status", work=main) == "allow"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "git init -q --bare below",
+        "git init -q --bare below/deep.git",
+        "git init -q --bare other && mkdir below && mv other/HEAD below/HEAD && echo ../other > below/commondir",
+        "git clone -q --mirror . below",
+    ],
+)
+def test_a_bare_repository_below_is_another_repository(made: str, tmp_path: Path) -> None:
+    """Issue 13, line 17: its settings lie in the folder itself, and git takes them where it runs there."""
+    git(PLAIN, at=tmp_path)
+    assert verdict("git status", work=tmp_path) == "allow"
+    git(made, at=tmp_path)
+    assert verdict("git status", work=tmp_path) == "ask"
+    assert verdict("cd below && git status", work=tmp_path) == "ask"
+
+
+def test_folders_that_look_a_little_like_a_repository_are_none(tmp_path: Path) -> None:
+    """Without `HEAD`, or with it alone."""
+    git(PLAIN, at=tmp_path)
+    for name in ("one/objects/x", "one/refs/x", "two/HEAD", "two/objects/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert verdict("git status", work=tmp_path) == "allow"

@@ -7,7 +7,7 @@ to be harmless, and anything else is a doubt. Source: git-config(1), gitreposito
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from turnwise.drivers.unasked_files import read_unasked
@@ -78,8 +78,13 @@ def environment_doubt(environment: Mapping[str, str]) -> str:
 
 
 def _is_bare(folder: Path) -> bool:
-    found = [name for name in ("objects", "refs", "commondir") if os.path.lexists(folder / name)]
-    return os.path.lexists(folder / "HEAD") and ("commondir" in found or len(found) == 2)
+    return _looks_bare([name for name in ("HEAD", "objects", "refs", "commondir") if os.path.lexists(folder / name)])
+
+
+def _looks_bare(names: Iterable[str]) -> bool:
+    """Whether git would take a folder with these names in it for a repository (`is_git_directory`)."""
+    found = {name.casefold() for name in names}
+    return "head" in found and ("commondir" in found or {"objects", "refs"} <= found)
 
 
 def _folder_doubt(git: Path) -> str:
@@ -140,7 +145,7 @@ def _nested_doubt(root: Path, *, max_walked: int) -> str:
     walked = 0
     for names, is_root in _walk(root, unread=unread):
         walked += len(names)
-        if not is_root and any(name.casefold() == ".git" for name in names):
+        if not is_root and (any(name.casefold() == ".git" for name in names) or _looks_bare(names)):
             return "there is another repository below, whose settings git might take"
         if walked > max_walked:
             return f"it has more than {max_walked:,} files, too many to look for other repositories among them"
