@@ -222,6 +222,8 @@ _FIND_VALUED = frozenset(
     """-name -iname -path -ipath -wholename -iwholename -regex -iregex -type -size -mtime -mmin -ctime -cmin -atime -amin
     -newer -maxdepth -mindepth -perm -user -group -links -inum -regextype -printf""".split()
 )
+_SED_LINE = r"(?:[0-9]+|\$|/[^/\\\n]*/)"
+_SED_PRINTS = re.compile(rf"(?:{_SED_LINE}(?:,(?:{_SED_LINE}|[+~][0-9]+))?)?!?p")
 # Not those that a file in the folder makes run or fetch another version: yarn, pnpm, cargo, rustc, go, pytest, pyright.
 _ASKS_VERSION = frozenset(
     """python python3 node npm npx deno ruby perl java javac gcc g++ clang make cmake uv pip pip3 git docker ruff mypy
@@ -254,6 +256,8 @@ def is_reading(command: CommandFact) -> bool:
         return _git_reads(rest)
     if name.text == "find":
         return _find_reads(rest)
+    if name.text == "sed":
+        return _sed_reads(rest)
     if name.text in ("[", "test"):
         return _test_reads(rest, closed=name.text == "[")
     if name.text == "date":
@@ -272,6 +276,13 @@ def speaks(command: CommandFact) -> bool:
     """Whether the command takes all its words for text, and none for a path."""
     reader = READERS.get(command.words[0].text) if command.words and command.words[0].literal else None
     return reader is not None and reader.speaks
+
+
+def _sed_reads(words: list[Word]) -> bool:
+    """`sed -n 10,20p file`: lines by number or pattern are printed, and nothing else."""
+    if len(words) < 2 or words[0].text != "-n" or _SED_PRINTS.fullmatch(words[1].text) is None:
+        return False
+    return all(not word.text.startswith("-") and _is_known(word) for word in words[2:])
 
 
 def _is_plain(word: Word) -> bool:
