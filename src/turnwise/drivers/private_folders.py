@@ -8,6 +8,7 @@ folder know nothing of each other's.
 import contextlib
 import functools
 import os
+import re
 import shutil
 import stat
 import sys
@@ -17,7 +18,10 @@ import weakref
 from collections.abc import Callable, Generator
 from pathlib import Path
 
+from turnwise.rules.permission_paths import is_inside
+
 OWNER = "owner"
+_NAME = re.compile(r"turnwise-[a-z]+-[a-z0-9_]{8}")  # as `mkdtemp` makes it of `_prefix`
 _COMING = "owner.new"  # not locked yet
 # A folder is made and marked in a millisecond. One that is older and has no mark was left before it had any.
 NEW_S = 3600.0
@@ -60,6 +64,15 @@ def _make(kind: str, clear: Clear | None) -> tuple[Path, int]:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return folder, lock
+
+
+def private_folder_of(path: str) -> Path | None:
+    """The private folder that a resolved path lies in or is, of this process or another one, whether it is still there or not."""
+    place = os.path.realpath(tempfile.gettempdir())
+    if not is_inside(path, folder=place):
+        return None
+    first = os.path.relpath(path, place).partition(os.sep)[0]
+    return Path(place, first) if _NAME.fullmatch(first) else None
 
 
 def sweep(place: Path, *, kind: str, clear: Clear | None = None) -> int:

@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import groupby
+from pathlib import Path
 from typing import cast
 
 import msgspec
@@ -79,13 +80,15 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     `function` takes the decoded arguments (free-form tools: `{"input": text}`) and returns a str, something JSON-able, a
     `Text` or `File` part, or a list of those; or an awaitable of it. A function that is not `async def` runs in a thread
     of its own, so it may block. None for client-side tools. `start` is what a sub-agent has in its place. One that ends by a
-    deadline of its own, with what it has, is given `grace_s` for that once its time is up.
+    deadline of its own, with what it has, is given `grace_s` for that once its time is up. `keeps` gives the folder in which
+    it has put what was too long to show, for the model to read; None where there is nothing.
     """
 
     offer: ToolOffer
     function: Callable[[Arguments], object] | None = None
     start: Callable[[ChildOrder], Awaitable[object]] | None = None
     grace_s: float = 0.0
+    keeps: Callable[[], Path | None] | None = None
 
     @property
     def name(self) -> str:

@@ -1,10 +1,11 @@
 """Which options of the command line would let a denied call run, in words to be typed as they are."""
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 
-from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.permission_facts import CallFacts, PathFact
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission, session_rules
 
 MAX_RULES = 4  # nobody types more
@@ -17,9 +18,11 @@ def allowing_options(facts: CallFacts, *, policy: Policy) -> str:
     """The `--allow ...` with which the call would run, quoted for a shell; empty where none would.
 
     No broader than the call where that can be said in one line, else its effect. Each was tried on the rules before it is told.
+    A path of a folder that goes with this run is never named: the next run has another.
     """
     attended = msgspec.structs.replace(policy, attended=True)
-    rules = [_sayable(rule, facts=facts, policy=policy) for rule in session_rules(facts, policy=attended)]
+    remembered = () if any(path.passing for path in _paths(facts)) else session_rules(facts, policy=attended)
+    rules = [_sayable(rule, facts=facts, policy=policy) for rule in remembered]
     said = [rule for rule in rules if rule is not None]
     effect = PermissionRule(verdict="allow", effect=facts.effect, source="command line")
     for candidates in ([*dict.fromkeys(said)] if len(said) == len(rules) else [], [effect]):
@@ -29,6 +32,14 @@ def allowing_options(facts: CallFacts, *, policy: Policy) -> str:
         if judge_permission(facts, policy=tried).kind == "allow":
             return " ".join([f"--allow {_quoted(_text(rule))}" for rule in candidates])
     return ""
+
+
+def _paths(facts: CallFacts) -> Iterator[PathFact]:
+    yield from facts.paths
+    for command in facts.shell.commands if facts.shell is not None else ():
+        yield from command.redirections
+        for word in command.words:
+            yield from word.paths
 
 
 def _sayable(rule: PermissionRule, *, facts: CallFacts, policy: Policy) -> PermissionRule | None:

@@ -15,6 +15,8 @@ Guard = Literal["secret", "protected", "outside", "unknown"]
 
 def guard_of(fact: PathFact, *, access: Access, home: str = "") -> Guard | None:
     """Why the path needs more than a general permission; None where it does not. `home` is what `~` stands for."""
+    if fact.kept and access == "read":
+        return None
     if not fact.resolved:
         return guard_of_text(fact.given, access=access, home=home) or "unknown"
     for path in (fact.resolved, fact.lexical):

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -36,15 +36,16 @@ def inspect_call(
     workspace: os.PathLike[str],
     home: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    kept: Iterable[Path] = (),
 ) -> CallFacts:
     """What the call would touch and run. Reads the file system (links, globs), runs nothing; never raises for bad arguments.
 
     `effect` is the tool's (`none, read, write, execute`). `environment` is the one that a command would see (default: this
-    process's); `home` what `~` stands for (default: its HOME).
+    process's); `home` what `~` stands for (default: its HOME). In the folders `kept` lies what turnwise wrote for the model.
     """
     environment = os.environ if environment is None else environment
     folder = str(home) if home is not None else environment.get("HOME") or str(Path("~").expanduser())
-    paths = Paths(workspace, home=os.path.realpath(folder))
+    paths = Paths(workspace, home=os.path.realpath(folder), kept=kept)
     shell: ShellFacts | None = None
     if effect == "execute":
         command = next((arguments[key] for key in COMMAND_KEYS if key in arguments), None)

@@ -35,6 +35,7 @@ def inspector(
     `home` is what `~` stands for, `environment` what a command would see (default: this process's, both). A call whose facts
     cannot be had (out of time, arguments that are no object) has `unknown` facts, and is asked about.
     """
+    tools = tuple(tools)
     offers = {tool.name: tool.offer for tool in tools}
     seen = dict(os.environ if environment is None else environment)
     watch = clock or SystemClock()
@@ -53,6 +54,7 @@ def inspector(
                 workspace=workspace,
                 home=home,
                 environment=seen,
+                kept=[kept for tool in tools if tool.keeps is not None and (kept := tool.keeps()) is not None],
             )
         except (msgspec.DecodeError, OSError, ValueError, RecursionError) as error:
             return _unknown(

@@ -2,7 +2,10 @@
 
 import os
 import re
+from collections.abc import Iterable
 
+from turnwise.drivers.private_folders import private_folder_of
+from turnwise.drivers.workspace.output import is_gone_output
 from turnwise.rules.guarded_names import is_secret
 from turnwise.rules.permission_facts import Access, PathFact
 from turnwise.rules.permission_paths import is_inside
@@ -19,11 +22,13 @@ _PROCESS_BOUND = ("/proc/", "/dev/")
 
 
 class Paths:
-    """Resolves paths as a call in `workspace` would see them. `home` is what `~` stands for."""
+    """Resolves paths as a call in `workspace` would see them. `home` is what `~` stands for; in the folders `kept` lies what
+    turnwise wrote for the model."""
 
-    def __init__(self, workspace: os.PathLike[str], *, home: str) -> None:
+    def __init__(self, workspace: os.PathLike[str], *, home: str, kept: Iterable[os.PathLike[str]] = ()) -> None:
         self.workspace = os.path.realpath(workspace)
         self.home = home
+        self._kept = tuple([os.path.realpath(folder) for folder in kept])
 
     def fact(self, text: str, *, place: str | None = None, access: Access = "read", tilde: bool = False) -> PathFact:
         """The fact of `text`, relative to `place` (the workspace by default). `tilde`: a leading `~` is the home folder."""
@@ -45,7 +50,13 @@ class Paths:
         if not _is_text(resolved):
             return PathFact(given=text, access=access)
         inside = self.contains(resolved) and not lexical.startswith(_PROCESS_BOUND)
-        return PathFact(given=text, resolved=resolved, lexical=lexical, inside=inside, access=access)
+        passing = not inside and private_folder_of(resolved) is not None
+        kept = any(is_inside(resolved, folder=folder) for folder in self._kept) or (
+            passing and is_gone_output(resolved)
+        )
+        return PathFact(
+            given=text, resolved=resolved, lexical=lexical, inside=inside, access=access, kept=kept, passing=passing
+        )
 
     def contains(self, path: str) -> bool:
         return is_inside(path, folder=self.workspace)

@@ -22,6 +22,7 @@ def workspace_tools(
     """
     workspace = root if isinstance(root, Workspace) else Workspace(root)
     commands = shell if shell is not None else Shell(workspace.root, hidden_env=hidden_env)
+    workspace.reads_from(commands.kept)
 
     async def list_folder(given: listing.ListArguments) -> str:
         return await listing.list_folder(workspace, given)
@@ -102,5 +103,6 @@ def workspace_tools(
             exclusive=True,
             timeout_s=MAX_S,
             grace_s=GRACE_S,
+            keeps=commands.kept,
         ),
     )

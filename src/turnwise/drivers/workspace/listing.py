@@ -39,7 +39,7 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 async def list_folder(workspace: Workspace, given: ListArguments, *, timeout_s: float = LIST_S) -> str:
-    start = workspace.existing(given.path)
+    start = workspace.existing(given.path, to_read=True)
     if not start.is_dir():
         raise ToolFault(f"`{given.path}` is a file: use `read`")
     order: dict[str, object] = {

@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import TypeVar, cast
 
 import msgspec
@@ -26,6 +27,7 @@ def make_tool(
     idempotent: bool = False,
     timeout_s: float | None = None,
     grace_s: float = 0.0,
+    keeps: Callable[[], Path | None] | None = None,
 ) -> Tool:
     """A plain `function` runs in a thread, an `async def` one in the event loop."""
 
@@ -46,7 +48,8 @@ def make_tool(
     offer = ToolOffer(
         spec=spec, exclusive=exclusive, idempotent=idempotent, effect=effect, timeout_s=timeout_s, inspected=True
     )
-    return Tool(offer=offer, function=run_async if inspect.iscoroutinefunction(function) else run, grace_s=grace_s)
+    called = run_async if inspect.iscoroutinefunction(function) else run
+    return Tool(offer=offer, function=called, grace_s=grace_s, keeps=keeps)
 
 
 @functools.cache  # a run and its sub-agents have the same tools

@@ -1,11 +1,22 @@
 """What a command says: its head and tail for the model, and all of it, within limits, in a file."""
 
 import contextlib
+import os
 from collections import deque
 from pathlib import Path
 
+from turnwise.drivers.private_folders import private_folder_of
+from turnwise.rules.permission_paths import is_inside
+
+OUTPUTS = "outputs"  # where `Scratch` keeps them
 MAX_FILE_BYTES = 64 * 1024 * 1024  # of one command's output on disk
 MAX_FILES = 16  # of one run; the oldest is given up first
+
+
+def is_gone_output(path: str) -> bool:
+    """Whether the resolved path is an output that an earlier run kept: that run's folder is not there any more."""
+    folder = private_folder_of(path)
+    return folder is not None and is_inside(path, folder=f"{folder}/{OUTPUTS}") and not os.path.lexists(folder)
 
 
 class Tape:

@@ -14,6 +14,7 @@ import msgspec
 from turnwise.drivers.grants import was_judged
 from turnwise.drivers.workspace.changes import FileChanges
 from turnwise.drivers.workspace.disk import Attributes, Disk, Stamp, attributes_of, open_file, stamp_of
+from turnwise.drivers.workspace.output import is_gone_output
 from turnwise.errors import CallerError, ToolFault
 from turnwise.rules.permission_paths import is_inside
 
@@ -69,10 +70,15 @@ class Workspace:
         self.withheld = tuple(withheld)
         self.home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 (it stays as it is where nobody knows)
         self.disk = disk or Disk()
+        self._kept: set[Callable[[], Path | None]] = set()
         self._seen: dict[Path, bytes] = {}
         self._lock = threading.Lock()
 
-    def resolve(self, text: str) -> Path:
+    def reads_from(self, kept: Callable[[], Path | None]) -> None:
+        """What lies in that folder, once there is one, may be read: it was written for the model."""
+        self._kept.add(kept)
+
+    def resolve(self, text: str, *, to_read: bool = False) -> Path:
         """The real path of `text`, relative to the root or absolute. Raises ToolFault where it may not be used."""
         path = self.real_path(text)
         judged = was_judged(path)
@@ -80,7 +86,7 @@ class Workspace:
             raise ToolFault(
                 f"`{shorten(text)}` does not lead to what was judged (it is `{self.show(path)}` now): look at it again"
             )
-        if not (judged or self.is_inside(path) or self._outside(path)):
+        if not (judged or self.is_inside(path) or self._outside(path) or (to_read and self._is_kept(path))):
             raise ToolFault(
                 f"`{shorten(text)}` is outside the workspace `{self.root}`; only paths inside it can be used"
             )
@@ -113,15 +119,21 @@ class Workspace:
         shown = path.relative_to(self.root).as_posix() if self.is_inside(path) else str(path)
         return os.fsencode(shown).decode("utf-8", "replace")
 
-    def existing(self, text: str) -> Path:
-        path = self.resolve(text)
+    def _is_kept(self, path: Path) -> bool:
+        folders = [str(folder.resolve()) for keeper in self._kept if (folder := keeper()) is not None]
+        return any(is_inside(str(path), folder=folder) for folder in folders) or is_gone_output(str(path))
+
+    def existing(self, text: str, *, to_read: bool = False) -> Path:
+        path = self.resolve(text, to_read=to_read)
         if not path.exists():
+            if is_gone_output(str(path)):
+                raise ToolFault(f"`{shorten(text)}` went with the run that kept it: run the command again")
             raise ToolFault(f"`{shorten(text)}` does not exist{self._nearest(path)}")
         return path
 
-    def find(self, text: str) -> Found:
+    def find(self, text: str, *, to_read: bool = False) -> Found:
         """A regular file and its bytes. Raises ToolFault for a missing one, a folder, a device or pipe, one too large."""
-        found = self.look_at(self.existing(text), name=text)
+        found = self.look_at(self.existing(text, to_read=to_read), name=text)
         if found is None:
             raise ToolFault(f"`{shorten(text)}` does not exist (it was removed meanwhile)")
         return found

@@ -26,7 +26,7 @@ class ReadArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 def read(workspace: Workspace, given: ReadArguments) -> str | list[Text | File]:
-    found = workspace.find(given.path)
+    found = workspace.find(given.path, to_read=True)
     media_type, text = image_type(found.content), text_of(found.content)
     if media_type is not None:
         shown = _image(given.path, found.content, media_type=media_type)

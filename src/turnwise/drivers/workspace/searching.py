@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from turnwise.drivers.workspace.content import printable, text_of
-from turnwise.drivers.workspace.paths import Workspace
+from turnwise.drivers.workspace.paths import MAX_READ_BYTES, Workspace
 from turnwise.drivers.workspace.walking import ask_worker
 from turnwise.errors import ToolFault
 from turnwise.rules import guarded_names
@@ -49,12 +49,16 @@ class Matches(msgspec.Struct, frozen=True):
 async def search(
     workspace: Workspace, given: SearchArguments, *, timeout_s: float = SEARCH_S, with_ripgrep: bool = True
 ) -> str:
-    start = workspace.existing(given.path)
+    start = workspace.existing(given.path, to_read=True)
     try:
         re.compile(given.pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise ToolFault(f"`pattern` is no regular expression: {error}") from None
     is_folder, home = start.is_dir(), workspace.home
+    if not is_folder and (size := start.stat().st_size) > MAX_READ_BYTES:
+        raise ToolFault(
+            f"`{given.path}` has {size:,} bytes, more than {MAX_READ_BYTES:,}: use `bash` with grep, head or tail"
+        )
     folder = start if is_folder else start.parent
     order: dict[str, object] = {
         "task": "search",
@@ -69,7 +73,7 @@ async def search(
         "place": "" if guarded_names.is_secret(str(folder), home=home) else printable(str(folder)),
         "home": home,
         "max_matches": MAX_MATCHES,
-        "max_bytes": MAX_FILE_BYTES,
+        "max_bytes": MAX_FILE_BYTES if is_folder else MAX_READ_BYTES,
         "rg": _ripgrep(workspace, given.pattern) if with_ripgrep else "",
     }
     found = await ask_worker(workspace, folder, order=order, takes=Matches, timeout_s=timeout_s)

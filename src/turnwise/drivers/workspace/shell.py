@@ -77,6 +77,10 @@ class Shell:
         """The folder with the outputs that were too long to show."""
         return self._scratch.outputs
 
+    def kept(self) -> Path | None:
+        """The same, once there may be one."""
+        return self.outputs if self._count else None
+
     async def run(self, given: BashArguments) -> str:
         """Its output. Raises ToolFault with the output and the reason where it failed or ran out of time."""
         program = shutil.which("bash") or shutil.which("sh")
