@@ -335,7 +335,7 @@ def test_reader_never_sees_half_a_file(tmp_path: Path) -> None:
             for version in versions:
                 use(workspace, Case(tool="write", arguments={"path": "f", "content": version}, makes={}))
 
-    workspace.remember(tmp_path.resolve() / "f", versions[0].encode())
+    workspace.seen.keep(tmp_path.resolve() / "f", versions[0].encode())
     thread = threading.Thread(target=replace)
     thread.start()
     try:

@@ -1,12 +1,16 @@
 """What read, write and edit make of files of every kind: images, encodings, line ends, links, what was not read."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from turnwise.drivers.workspace.changes import FileChanges
 from turnwise.drivers.workspace.editing import EditArguments, MultiEditArguments, OneEdit, edit, multi_edit
+from turnwise.drivers.workspace.patching import PatchArguments, apply_patch
 from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.previews import MAX_LINES, paths_of_call, preview
 from turnwise.drivers.workspace.reading import MAX_IMAGE_BYTES, ReadArguments, read
@@ -133,14 +137,14 @@ def test_a_missing_file_is_told_with_what_may_be_meant(workspace: Workspace) -> 
     (workspace.root / "source").mkdir()
     put(workspace, "source/settings.py", b"")
     put(workspace, "README.md", b"")
-    for given, meant in (
+    for wanted, meant in (
         ("source/setings.py", "`source/settings.py`"),
         ("readme.MD", "`README.md`"),
         ("sorce/settings.py", "`source`"),
     ):
         with pytest.raises(ToolFault) as caught:
-            read(workspace, ReadArguments(path=given))
-        assert str(caught.value) == f"`{given}` does not exist; there is {meant}"
+            read(workspace, ReadArguments(path=wanted))
+        assert str(caught.value) == f"`{wanted}` does not exist; there is {meant}"
     with pytest.raises(ToolFault, match=r"`zzz` does not exist$"):
         read(workspace, ReadArguments(path="zzz"))
 
@@ -203,3 +207,79 @@ def test_paths_of_a_call_are_those_that_it_names() -> None:
     assert paths_of_call("read", {"path": "x"}) == ("x",)
     assert paths_of_call("search", {"pattern": "x"}) == (".",)
     assert paths_of_call("bash", {"path": "x"}) == ()
+
+
+def test_what_was_read_is_what_may_be_replaced(workspace: Workspace) -> None:
+    """Issue 13, line 16: one line of 5,000 counted as the file. Every line has to be shown whole, in whatever pieces; a cut line
+    never is."""
+    put(workspace, "f", b"".join(b"%d\n" % number for number in range(1, 5001)))
+
+    def refusal() -> str:
+        with pytest.raises(ToolFault) as raised:
+            say(workspace, "f", "new\n")
+        return str(raised.value)
+
+    for offset, limit, rest in [
+        (17, 1, "1 to 16, 18 to 5000"),
+        (6000, 1, "1 to 16, 18 to 5000"),
+        (10, 20, "1 to 9, 30 to 5000"),
+        (4000, 2000, "1 to 9, 30 to 3999"),
+        (1, 2000, "2001 to 3999"),
+        (2001, 1998, "3999"),
+    ]:
+        read(workspace, ReadArguments(path="f", offset=offset, limit=limit))
+        assert f"`f` was read in part only (not shown whole: line {rest}): `read` it first" in refusal()
+    read(workspace, ReadArguments(path="f", offset=3999, limit=1))
+    say(workspace, "f", "new\n")
+    put(workspace, "f", b"a\n" + b"x" * 2001 + b"\nb\n" + b"y" * 2000 + b"\n")
+    read(workspace, ReadArguments(path="f"))
+    assert "(not shown whole: line 2)" in refusal()
+
+
+@given(
+    total=st.integers(1, 12),
+    reads=st.lists(st.tuples(st.integers(1, 14), st.integers(1, 12)), max_size=8),
+    long=st.sets(st.integers(1, 12)),
+)
+def test_a_file_is_known_when_each_line_was_shown(total: int, reads: list[tuple[int, int]], long: set[int]) -> None:
+    """For all orders of pieces: what may be replaced is exactly what the results have shown."""
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Workspace(folder)
+        lines = [(f"{at}" + "x" * (3000 if at in long else 3)) for at in range(1, total + 1)]
+        path = put(workspace, "f", "".join([f"{line}\n" for line in lines]).encode())
+        shown = "".join([str(read(workspace, ReadArguments(path="f", offset=at, limit=count))) for at, count in reads])
+        seen = {line.partition("\t")[2] for line in shown.split("\n")} | {
+            each for each in lines if f"\t{each}" in shown
+        }
+        assert (workspace.seen.doubt(path.resolve(), path.read_bytes()) == "") == (set(lines) <= seen)
+
+
+def test_changing_a_file_is_not_reading_it(workspace: Workspace) -> None:
+    """After adding, editing, patching or moving an unread file, the rest of it is still unread; a read one stays read."""
+
+    def add() -> None:
+        say(workspace, "f", "more\n", append=True)
+
+    def change() -> None:
+        edit(workspace, EditArguments(path="f", old="one", new="1"))
+
+    def move() -> None:
+        patch = "*** Begin Patch\n*** Update File: f\n*** Move to: g\n@@\n-one\n+1\n*** End Patch"
+        apply_patch(workspace, PatchArguments(patch=patch))
+
+    for act, name in ((add, "f"), (change, "f"), (move, "g")):
+        for first_read in (False, True):
+            for path in ("f", "g"):
+                (workspace.root / path).unlink(missing_ok=True)
+            put(workspace, "f", b"one\ntwo\n")
+            workspace.seen.drop(workspace.root / "f")
+            if first_read:
+                read(workspace, ReadArguments(path="f"))
+            act()
+            if first_read:
+                say(workspace, name, "new\n")
+            else:
+                with pytest.raises(ToolFault, match="exists, and you have not read it"):
+                    say(workspace, name, "new\n")
+    apply_patch(workspace, PatchArguments(patch="*** Begin Patch\n*** Add File: h\n+x\n*** End Patch"))
+    say(workspace, "h", "new\n")  # all of it stood in the patch

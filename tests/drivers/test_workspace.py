@@ -199,9 +199,14 @@ async def test_write_keeps_the_mode_and_respects_write_protection(hands: Hands) 
     assert (hands.root / "new").stat().st_mode == reference.stat().st_mode
     os.mkfifo(hands.root / "pipe")
     assert "no regular file" in await hands.refused("write", path="pipe", content="x")
-    if os.geteuid() != 0:  # root may write anywhere
-        script.chmod(0o444)
-        assert await hands.refused("write", path="run.sh", content="") == "`run.sh` is write-protected"
+    script.chmod(0o444)  # root may write anywhere, and is held to it all the same
+    protected = "`run.sh` is write-protected"
+    assert await hands.refused("write", path="run.sh", content="", overwrite=True) == protected
+    assert await hands.refused("write", path="run.sh", content="x", append=True) == protected
+    assert await hands.refused("edit", path="run.sh", old="bash", new="sh") == protected
+    assert await hands.refused("multi_edit", path="run.sh", edits=[{"old": "bash", "new": "sh"}]) == protected
+    for section in ("*** Delete File: run.sh\n", "*** Update File: run.sh\n@@\n-#!/bin/bash\n+x\n"):
+        assert await hands.refused("apply_patch", patch=f"*** Begin Patch\n{section}*** End Patch") == protected
     assert sorted(path.name for path in hands.root.iterdir()) == ["new", "pipe", "reference", "run.sh"]
 
 

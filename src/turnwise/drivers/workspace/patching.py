@@ -64,7 +64,15 @@ def plan_patch(workspace: Workspace, given: PatchArguments) -> Plan:
         raise ToolFault("the patch changes nothing")
     # what is deleted goes last: killed in between, a moved file is there twice rather than not at all
     changes.sort(key=lambda change: change.after is None)
-    return Plan(changes=tuple(changes), said="applied the patch:\n" + "\n".join(said))
+    told = frozenset(
+        [path for path, draft in drafts.items() if draft.found is None and _is_known(workspace, draft.like)]
+    )
+    return Plan(changes=tuple(changes), said="applied the patch:\n" + "\n".join(said), told=told)
+
+
+def _is_known(workspace: Workspace, source: Found | None) -> bool:
+    """Of a new file: all of it stands in the patch, or in a file that the model has read."""
+    return source is None or not workspace.seen.doubt(source.path, source.content)
 
 
 def _update(workspace: Workspace, drafts: dict[Path, _Draft], *, section: FilePatch) -> str:

@@ -1,7 +1,6 @@
 """One folder that tools may touch, the way to every path in it, and what was read there."""
 
 import difflib
-import hashlib
 import os
 import stat
 import threading
@@ -15,6 +14,7 @@ from turnwise.drivers.grants import was_judged
 from turnwise.drivers.workspace.changes import FileChanges
 from turnwise.drivers.workspace.disk import Attributes, Disk, Stamp, attributes_of, open_file, stamp_of
 from turnwise.drivers.workspace.output import is_gone_output
+from turnwise.drivers.workspace.seen import Memory
 from turnwise.errors import CallerError, ToolFault
 from turnwise.rules.permission_paths import is_inside
 
@@ -71,7 +71,7 @@ class Workspace:
         self.home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 (it stays as it is where nobody knows)
         self.disk = disk or Disk()
         self._kept: set[Callable[[], Path | None]] = set()
-        self._seen: dict[Path, bytes] = {}
+        self.seen = Memory()
         self._lock = threading.Lock()
 
     def reads_from(self, kept: Callable[[], Path | None]) -> None:
@@ -146,6 +146,7 @@ class Workspace:
         try:
             with self.disk.folder(path.parent, base=self.base_of(path)) as folder:
                 descriptor = open_file(path.name, folder=folder)
+                may_write = os.access(path.name, os.W_OK, dir_fd=folder)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -169,23 +170,9 @@ class Workspace:
                 attributes=attributes_of(descriptor, status=status),
                 stamp=stamp_of(status),
                 names=status.st_nlink,
-                writable=os.access(path, os.W_OK),
+                # root may write anywhere, and is held to what the file says all the same
+                writable=may_write and status.st_mode & 0o222 != 0,
             )
-
-    def remember(self, path: Path, content: bytes | None) -> None:
-        """What the model has seen of a file, or written into it; None: it is gone."""
-        if content is None:
-            self._seen.pop(path, None)
-        else:
-            self._seen[path] = hashlib.sha256(content).digest()
-
-    def knows(self, path: Path) -> bool:
-        """Whether the model has read or written the file."""
-        return path in self._seen
-
-    def is_as_seen(self, found: Found) -> bool:
-        """Whether the file is what the model saw last."""
-        return self._seen.get(found.path) == hashlib.sha256(found.content).digest()
 
     @contextmanager
     def writing(self) -> Generator[None]:

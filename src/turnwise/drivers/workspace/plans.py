@@ -13,17 +13,27 @@ from turnwise.errors import ToolFault
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """`said` is the result that the model reads when it has happened."""
+    """`said` is the result that the model reads when it has happened. `told` are files whose new content the model knows,
+    whatever it knew of the old one; of the others it knows as much as before."""
 
     changes: tuple[Change, ...]
     said: str
+    told: frozenset[Path] = frozenset()
 
 
 def carry_out(workspace: Workspace, plan: Plan) -> str:
     """All of it or nothing. Raises ToolFault."""
+    known = plan.told | {
+        change.path
+        for change in plan.changes
+        if change.before is not None and not workspace.seen.doubt(change.path, change.before)
+    }
     apply(plan.changes, disk=workspace.disk, store=workspace.changes)
     for change in plan.changes:
-        workspace.remember(change.path, change.after)
+        if change.after is not None and change.path in known:
+            workspace.seen.keep(change.path, change.after)
+        else:
+            workspace.seen.drop(change.path)
     linked = [change.shown for change in plan.changes if change.linked]
     return plan.said + "".join(
         f"\n[`{name}` had further names (hard links); they keep the old content]" for name in linked

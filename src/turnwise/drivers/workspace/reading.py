@@ -1,5 +1,6 @@
 """The tool `read`: lines of a text file, numbered; or an image, to be looked at."""
 
+from itertools import pairwise
 from typing import Annotated
 
 import msgspec
@@ -7,6 +8,7 @@ from msgspec import Meta
 
 from turnwise.drivers.workspace.content import FileText, image_type, kind_of, printable, text_of
 from turnwise.drivers.workspace.paths import Workspace
+from turnwise.drivers.workspace.seen import Span
 from turnwise.errors import ToolFault
 from turnwise.vocab import File, Text
 
@@ -29,13 +31,17 @@ def read(workspace: Workspace, given: ReadArguments) -> str | list[Text | File]:
     found = workspace.find(given.path, to_read=True)
     media_type, text = image_type(found.content), text_of(found.content)
     if media_type is not None:
-        shown = _image(given.path, found.content, media_type=media_type)
-    elif text is not None:
-        shown = _numbered(text, given=given)
-    else:
+        image = _image(given.path, found.content, media_type=media_type)
+        workspace.seen.keep(found.path, found.content)
+        return image
+    if text is None:
         raise ToolFault(f"`{given.path}` is {kind_of(found.content)} ({len(found.content):,} bytes)")
-    workspace.remember(found.path, found.content)
-    return shown
+    lines = printable(text.text).replace("\r\n", "\n").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    told, whole = _numbered(text, lines=lines, given=given)
+    workspace.seen.keep_lines(found.path, found.content, shown=whole, total=len(lines))
+    return told
 
 
 def _image(path: str, content: bytes, *, media_type: str) -> list[Text | File]:
@@ -50,28 +56,32 @@ def _image(path: str, content: bytes, *, media_type: str) -> list[Text | File]:
     ]
 
 
-def _numbered(text: FileText, *, given: ReadArguments) -> str:
-    lines = printable(text.text).replace("\r\n", "\n").split("\n")
-    if lines[-1] == "":
-        lines.pop()
+def _numbered(text: FileText, *, lines: list[str], given: ReadArguments) -> tuple[str, list[Span]]:
+    """What is told, and which lines are whole in it."""
     if not lines:
-        return f"`{given.path}` is empty"
+        return f"`{given.path}` is empty", []
     if given.offset > len(lines):
-        return f"`{given.path}` has {len(lines)} lines only"
+        return f"`{given.path}` has {len(lines)} lines only", []
     shown: list[str] = []
+    cut: list[int] = []
     characters = 0
     for number, line in enumerate(lines[given.offset - 1 : given.offset - 1 + given.limit], start=given.offset):
-        if len(line) > MAX_LINE_CHARACTERS:
+        is_cut = len(line) > MAX_LINE_CHARACTERS
+        if is_cut:
             rest = len(line) - MAX_LINE_CHARACTERS
             line = f"{line[:MAX_LINE_CHARACTERS]} [... {rest:,} more characters in this line]"
         characters += len(line) + 8
         if characters > MAX_CHARACTERS and shown:
             break
         shown.append(f"{number:6}\t{line}")
+        if is_cut:
+            cut.append(number)
     last = given.offset + len(shown) - 1
     if last < len(lines):
         shown.append(f"[lines {given.offset} to {last} of {len(lines)}; go on with offset={last + 1}]")
-    return "\n".join(shown + _oddities(text))
+    ends = [given.offset - 1, *cut, last + 1]
+    whole = [(before + 1, after - 1) for before, after in pairwise(ends) if before + 1 < after]
+    return "\n".join(shown + _oddities(text)), whole
 
 
 def _oddities(text: FileText) -> list[str]:

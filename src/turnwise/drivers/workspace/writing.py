@@ -1,5 +1,6 @@
 """The tool `write`: a whole file, or something at its end."""
 
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -10,9 +11,9 @@ from turnwise.drivers.workspace.paths import Found, Workspace
 from turnwise.drivers.workspace.plans import Plan, carry_out, making, refuse_special, refuse_write_protected, replacing
 from turnwise.errors import ToolFault
 
-DESCRIPTION = """Write a file; missing folders are made. A file that exists must have been read before, and not have changed \
-since, or `overwrite` must be set. Line ends and byte order mark of a replaced file are kept. With `append` the content is \
-added at the end: use that to write a long file in several calls."""
+DESCRIPTION = """Write a file; missing folders are made. A file that exists must have been read before, every line of it, \
+and not have changed since, or `overwrite` must be set. Line ends and byte order mark of a replaced file are kept. With \
+`append` the content is added at the end: use that to write a long file in several calls."""
 
 
 class WriteArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,7 +36,7 @@ def plan_write(workspace: Workspace, given: WriteArguments) -> Plan:
     if found is None:
         content = FileText(text="").with_text(given.content)
         said = f"wrote `{given.path}` ({len(content):,} bytes, {lines} lines)"
-        return Plan(changes=(making(workspace, path, after=content),), said=said)
+        return Plan(changes=(making(workspace, path, after=content),), said=said, told=frozenset({path}))
     refuse_write_protected(found, name=given.path)
     text = text_of(found.content)
     if given.append:
@@ -43,22 +44,23 @@ def plan_write(workspace: Workspace, given: WriteArguments) -> Plan:
             raise ToolFault(f"`{given.path}` is {kind_of(found.content)}: nothing can be added to it")
         added = _added(text, given.content)
         content = found.content + added
+        told = frozenset[Path]()
         said = f"added {len(added):,} bytes, {lines} lines to `{given.path}`, which has {len(content):,} bytes now"
     else:
         _refuse_unseen(workspace, found, given=given)
+        told = frozenset({path})
         content = _replaced(text or FileText(text=""), given.content)
         said = f"replaced `{given.path}` ({len(content):,} bytes, {lines} lines{_kept(text, given.content)})"
-    return Plan(changes=(replacing(workspace, found, after=content),), said=said)
+    return Plan(changes=(replacing(workspace, found, after=content),), said=said, told=told)
 
 
 def _refuse_unseen(workspace: Workspace, found: Found, *, given: WriteArguments) -> None:
-    if given.overwrite or not found.content or workspace.is_as_seen(found):
-        return
-    why = "changed since you read it" if workspace.knows(found.path) else "exists, and you have not read it"
-    raise ToolFault(
-        f"`{given.path}` {why}: `read` it first, or change a part of it with `edit`. "
-        f"Set `overwrite` only if what it holds now may be lost"
-    )
+    why = workspace.seen.doubt(found.path, found.content) if found.content and not given.overwrite else ""
+    if why:
+        raise ToolFault(
+            f"`{given.path}` {why}: `read` it first, or change a part of it with `edit`. "
+            f"Set `overwrite` only if what it holds now may be lost"
+        )
 
 
 def _replaced(before: FileText, text: str) -> bytes:
