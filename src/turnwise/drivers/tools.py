@@ -13,7 +13,7 @@ import msgspec
 
 from turnwise.drivers.approvals import Approver
 from turnwise.drivers.clock import Clock, Timer, wait_for_task
-from turnwise.drivers.grants import judged_paths
+from turnwise.drivers.grants import judged_paths, judged_programs
 from turnwise.drivers.journal import Journal
 from turnwise.drivers.ledger import Ledger
 from turnwise.drivers.threads import in_thread, is_async
@@ -178,9 +178,9 @@ class ToolRun:
                 self._at_work -= 1
         elif tool is None or tool.function is None:
             result = error_result(planned.call, f"there is no tool `{planned.call.name}` here")
-        elif planned.paths:
+        elif planned.paths or planned.programs is not None:
             # the hand that opens a path looks again whether it still leads where it was judged to lead
-            with judged_paths(planned.paths):
+            with judged_paths(planned.paths or None), judged_programs(planned.programs):
                 result = await self._within_deadline(
                     tool.function, planned, timeout_s=planned.timeout_s, grace_s=tool.grace_s
                 )

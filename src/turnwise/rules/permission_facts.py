@@ -54,7 +54,8 @@ class CommandFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     `within` are the commands that run it, outermost first (`sudo`, `xargs`, `bash -c`). `carries`: it only runs others, which
     are facts of their own. `guessed`: another command may run it; only prohibitions look at it. `opaque` says why what it runs
     cannot be known; `doubt` why it may do more than its words say. `redirections` are files that it opens. `place_holds` is what
-    `PathFact.holds` is, for the folder in which it runs."""
+    `PathFact.holds` is, for the folder in which it runs. `programs` are names and the files that they lead to, where
+    `ShellFacts.mixed_path` is true."""
 
     words: tuple[Word, ...]
     text: str
@@ -66,14 +67,17 @@ class CommandFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     opaque: str = ""
     doubt: str = ""
     place_holds: str = ""
+    programs: tuple[tuple[str, str], ...] = ()
 
 
 class ShellFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Every command of a script. Not `parsed`: `problem` says why, and `commands` is not the whole truth."""
+    """Every command of a script. Not `parsed`: `problem` says why, and `commands` is not the whole truth. `mixed_path`: PATH has
+    folders in which commands can write."""
 
     commands: tuple[CommandFact, ...] = ()
     parsed: bool = True
     problem: str = ""
+    mixed_path: bool = False
 
 
 class CallFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

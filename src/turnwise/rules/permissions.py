@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.rules.environment_names import is_doubtful, is_harmless, steers
+from turnwise.rules.known_programs import is_known
 from turnwise.rules.permission_commands import Match, matches_narrowly, matches_widely
 from turnwise.rules.permission_facts import Access, CallFacts, CommandFact, PathFact, Word
 from turnwise.rules.permission_paths import Guard, escape_pattern, guard_of, guard_of_text, may_contain, path_matches
@@ -280,8 +281,7 @@ def _why(path: PathFact, *, guard: Guard | None) -> str:
 def _judge_command(command: CommandFact, *, facts: CallFacts, policy: Policy) -> Iterator[_Part]:
     shown = shorten(command.text)
     reading = not command.doubt and not command.opaque and is_reading(command)
-    carries = command.carries and all(is_harmless(assignment) for assignment in command.assignments)
-    free = reading or carries or command.guessed
+    free = is_known(command) or command.guessed
     start = Verdict(kind="allow" if free else "ask", why=f"to run `{shown}`", subject=shown)
     found, specific = _by_command_rules(command, facts=facts, policy=policy, start=start)
     remembered = _remember(command, facts=facts)

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from turnwise.rules.known_programs import JudgedPrograms
 from turnwise.rules.limits import Limit
 from turnwise.rules.subagents import Place
 from turnwise.turn.approvals import OneAsk
@@ -41,14 +42,15 @@ class SendRequest(msgspec.Struct, frozen=True, kw_only=True, tag="send_request",
 
 class PlannedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call that passed every check. `arguments` is strictly complete JSON text (or free-form text). `paths` are the
-    resolved paths that it was judged on, the only ones that it may touch; `grant` is a child's share of the turn's limits, and
-    `place` of the bounds on its tree."""
+    resolved paths that it was judged on, the only ones that it may touch; `programs` are those that a command was judged on;
+    `grant` is a child's share of the turn's limits, and `place` of the bounds on its tree."""
 
     call: ToolCall
     arguments: str
     timeout_s: float
     exclusive: bool = False
     paths: tuple[str, ...] = ()
+    programs: JudgedPrograms | None = None
     grant: Limit | None = None
     place: Place | None = None
 

@@ -8,6 +8,7 @@ import msgspec
 from turnwise.rules.allowances import allowing_options
 from turnwise.rules.arguments import Unsound, judge_call
 from turnwise.rules.history import error_result, fit_result
+from turnwise.rules.known_programs import judged_programs
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import Policy, judge_permission, session_rules
 from turnwise.turn.approvals import Approval, OneAsk
@@ -135,7 +136,10 @@ def judge_calls(
         if verdict.kind == "ask":
             asks.append(OneAsk(call=call, arguments=plan.arguments, subject=verdict.subject, why=verdict.why))
         judged = tuple(dict.fromkeys([path.resolved for path in known.paths if path.resolved]))
-        kept.append(msgspec.structs.replace(plan, paths=judged) if judged else plan)
+        programs = judged_programs(known.shell)
+        if judged or programs is not None:
+            plan = msgspec.structs.replace(plan, paths=judged, programs=programs)
+        kept.append(plan)
     return Sifted(planned=tuple(kept), results=results, asks=tuple(asks))
 
 

@@ -9,6 +9,7 @@ from typing import cast
 from turnwise.drivers.inspection.paths import Paths
 from turnwise.drivers.inspection.repositories import environment_doubt
 from turnwise.drivers.inspection.shell import inspect_script
+from turnwise.drivers.programs import Programs
 from turnwise.drivers.workspace.previews import paths_of_call
 from turnwise.rules.permission_facts import Access, CallFacts, PathFact, ShellFacts
 
@@ -36,12 +37,15 @@ def inspect_call(
     workspace: os.PathLike[str],
     home: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    programs: Programs | None = None,
     kept: Iterable[Path] = (),
 ) -> CallFacts:
     """What the call would touch and run. Reads the file system (links, globs), runs nothing; never raises for bad arguments.
 
     `effect` is the tool's (`none, read, write, execute`). `environment` is the one that a command would see (default: this
-    process's); `home` what `~` stands for (default: its HOME). In the folders `kept` lies what turnwise wrote for the model.
+    process's); `home` what `~` stands for (default: its HOME); `programs` where the names of programs lead for it (default:
+    by the environment's PATH, where commands can write in the workspace). In the folders `kept` lies what turnwise wrote for the
+    model.
     """
     environment = os.environ if environment is None else environment
     folder = str(home) if home is not None else environment.get("HOME") or str(Path("~").expanduser())
@@ -51,7 +55,11 @@ def inspect_call(
         command = next((arguments[key] for key in COMMAND_KEYS if key in arguments), None)
         if isinstance(command, str):
             shell = inspect_script(
-                command, paths=paths, environment=environment.keys(), git_doubt=environment_doubt(environment)
+                command,
+                paths=paths,
+                programs=programs or Programs(environment.get("PATH"), workspace=paths.workspace),
+                environment=environment.keys(),
+                git_doubt=environment_doubt(environment),
             )
         elif command is not None:
             shell = ShellFacts(parsed=False, problem="the command is no text")

@@ -11,6 +11,7 @@ import msgspec
 from turnwise.drivers.clock import Clock, Overdue, SystemClock, Watchdog
 from turnwise.drivers.fact_finding import Inspector
 from turnwise.drivers.inspection.calls import inspect_call
+from turnwise.drivers.programs import Programs
 from turnwise.drivers.tools import Tool
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.turn.commands import PlannedCall
@@ -27,17 +28,20 @@ def inspector(
     workspace: os.PathLike[str],
     home: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    programs: Programs | None = None,
     clock: Clock | None = None,
     timeout_s: float = INSPECT_S,
 ) -> Inspector:
     """Finds the facts of calls of `tools` in `workspace`, all of a step within `timeout_s` seconds.
 
-    `home` is what `~` stands for, `environment` what a command would see (default: this process's, both). A call whose facts
+    `home` is what `~` stands for, `environment` what a command would see (default: this process's, both). `programs` says where
+    names of programs lead; give that of the `Shell` if its commands may write outside of the workspace. A call whose facts
     cannot be had (out of time, arguments that are no object) has `unknown` facts, and is asked about.
     """
     tools = tuple(tools)
     offers = {tool.name: tool.offer for tool in tools}
     seen = dict(os.environ if environment is None else environment)
+    known = programs or Programs(seen.get("PATH"), workspace=os.path.realpath(workspace))
     watch = clock or SystemClock()
 
     def effect_of(plan: PlannedCall) -> Effect:
@@ -55,6 +59,7 @@ def inspector(
                 home=home,
                 environment=seen,
                 kept=[kept for tool in tools if tool.keeps is not None and (kept := tool.keeps()) is not None],
+                programs=known,
             )
         except (msgspec.DecodeError, OSError, ValueError, RecursionError) as error:
             return _unknown(

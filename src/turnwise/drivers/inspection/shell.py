@@ -1,5 +1,6 @@
 """A shell script -> every simple command in it, however it is wrapped, quoted or nested."""
 
+import os
 import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
@@ -19,9 +20,11 @@ from turnwise.drivers.inspection.arguments import (
 )
 from turnwise.drivers.inspection.grammar import heredoc_delimiter, heredoc_text, parse
 from turnwise.drivers.inspection.paths import HARMLESS_DEVICES, Paths
+from turnwise.drivers.inspection.programs import program_of
 from turnwise.drivers.inspection.redirects import read_redirect
 from turnwise.drivers.inspection.spelling import Spelled, spell, spell_command, spell_words
 from turnwise.drivers.inspection.wrappers import PREFIXES, SHELLS, Carried, Words, evaluated, unwrap
+from turnwise.drivers.programs import Programs
 from turnwise.rules.permission_facts import Access, Assignment, CommandFact, PathFact, ShellFacts, Word
 
 if TYPE_CHECKING:
@@ -61,17 +64,31 @@ _SEQUENCES = frozenset({"list", "pipeline", "negated_command"})
 _CONDITIONAL = frozenset("list if_statement while_statement case_statement for_statement c_style_for_statement".split())
 
 
-def inspect_script(script: str, *, paths: Paths, environment: Collection[str] = (), git_doubt: str = "") -> ShellFacts:
-    """What bash would run of `script` in the workspace. `environment` are the names of the variables that it inherits;
-    `git_doubt` says why its git may do more than it says. Runs nothing."""
+def inspect_script(
+    script: str,
+    *,
+    paths: Paths,
+    programs: Programs | None = None,
+    environment: Collection[str] = (),
+    git_doubt: str = "",
+) -> ShellFacts:
+    """What bash would run of `script` in the workspace. `programs` says where the names of commands lead (else our own PATH
+    does); `environment` are the names of the variables that it inherits; `git_doubt` says why its git may do more than it says.
+    Runs nothing."""
     if len(script) > MAX_SCRIPT_CHARS:
         return ShellFacts(parsed=False, problem=f"it has {len(script):,} characters, more than {MAX_SCRIPT_CHARS:,}")
-    walk = _Walk(paths, environment=environment, git_doubt=git_doubt)
+    programs = programs or Programs(os.environ.get("PATH"), workspace=paths.workspace)
+    walk = _Walk(paths, programs=programs, environment=environment, git_doubt=git_doubt)
     try:
         walk.script(script, within=())
     except _TooMuch as error:
         walk.problem = str(error)
-    return ShellFacts(commands=tuple(walk.facts), parsed=not walk.problem, problem=walk.problem)
+    return ShellFacts(
+        commands=tuple(walk.facts),
+        parsed=not walk.problem,
+        problem=walk.problem,
+        mixed_path=programs.are_mixed,
+    )
 
 
 class _TooMuch(Exception):
@@ -88,8 +105,9 @@ class _Opened(msgspec.Struct, kw_only=True):
 
 
 class _Walk:
-    def __init__(self, paths: Paths, *, environment: Collection[str], git_doubt: str) -> None:
+    def __init__(self, paths: Paths, *, programs: Programs, environment: Collection[str], git_doubt: str) -> None:
         self.paths = paths
+        self.programs = programs
         self.cdpath = "CDPATH" in environment
         self.environment = frozenset(environment) - {"_"}
         self.git_doubt = git_doubt
@@ -307,6 +325,7 @@ class _Walk:
         known = tuple(self._word(word, operand=at > 0) for at, word in enumerate(words))
         if name in _TESTS:  # that a file is there may be asked, as in `[[ -f x ]]`
             known = tuple(msgspec.structs.replace(word, paths=()) for word in known)
+        program = program_of(words, programs=self.programs, within=within, places=self.places)
         hidden = searches_hidden(words)
         passed_on = (*assignments, *(assigned(word) for word in carried.sets))
         sets = (*exported(passed_on), *set_by(name, words=words))
@@ -319,8 +338,9 @@ class _Walk:
                 within=within,
                 carries=carried.carries,
                 guessed=self.guessing,
-                opaque=carried.opaque,
-                doubt=self._git_doubt(name),
+                opaque=carried.opaque or program.opaque,
+                doubt=self._git_doubt(name) or program.doubt,
+                programs=program.names,
                 place_holds="" if hidden is None else self._held(self.places, hidden=hidden),
             )
         )

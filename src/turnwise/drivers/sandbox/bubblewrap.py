@@ -17,7 +17,7 @@ from turnwise.drivers.sandbox.seccomp import can_filter, command_filter
 # Runtime folders hold the sockets of other programs; a few things in them are plain files that commands need.
 _RUNTIME = Path("/run")
 _OF_RUNTIME = (Path("/run/current-system"),)  # NixOS: the programs themselves
-_TEMPORARY = (Path("/tmp"), Path("/var/tmp"))  # both are the private folder
+TEMPORARY = (Path("/tmp"), Path("/var/tmp"))  # both are the private folder
 _RESOLVER = Path("/etc/resolv.conf")
 _NAMESPACES = "--unshare-user --unshare-ipc --unshare-pid --unshare-uts --unshare-cgroup-try".split()
 # A session of its own: `kill 0` inside would else reach the process outside that holds the sandbox.
@@ -73,7 +73,7 @@ def plan_mounts(order: Order) -> list[Mount]:
     plan("read", Path("/"), Path("/"))
     plan("devices", Path("/dev"))
     plan("processes", Path("/proc"))
-    for path in _TEMPORARY:
+    for path in TEMPORARY:
         if path.is_dir() and not path.is_symlink():
             plan("write", path, order.temporary)
     if _RUNTIME.is_dir():

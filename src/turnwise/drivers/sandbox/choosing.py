@@ -2,7 +2,6 @@
 
 import functools
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +10,8 @@ from typing import assert_never
 
 import msgspec
 
-from turnwise.drivers.sandbox.bubblewrap import wrap_in_bubblewrap
+from turnwise.drivers.programs import Programs
+from turnwise.drivers.sandbox.bubblewrap import TEMPORARY, wrap_in_bubblewrap
 from turnwise.drivers.sandbox.environment import command_environment
 from turnwise.drivers.sandbox.kinds import Kind, Order, Wrapped
 from turnwise.drivers.sandbox.landlock import SCOPES_ABI, keeper_command, landlock_version, wrap_in_landlock
@@ -54,16 +54,17 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         also_env: frozenset[str] = frozenset(),
         hidden_env: frozenset[str] = frozenset(),
         own: Iterable[Path] = (),
+        shown: Iterable[Path] = (),
     ) -> Wrapped:
         """What to start for `argv` (its first word an absolute path).
 
         It may write in `workspace`, in `writable` and in `scratch.temporary`. `outer_env` is the environment to choose from
         (else our own), `also_env` names let through beside the usual ones, `hidden_env` names kept back. `own` are further
-        files that it must not read, like a journal. The caller closes the descriptors once it has started.
+        files that it must not read, like a journal, `shown` such that it may read wherever they lie. The caller closes the
+        descriptors once it has started.
         """
         outer = os.environ if outer_env is None else outer_env
-        # bubblewrap mounts the private folder there
-        temporary = Path("/tmp") if self.kind == "bubblewrap" else scratch.temporary
+        temporary = next(iter(self.private_folders), scratch.temporary)
         order = Order(
             argv=tuple(argv),
             env=command_environment(
@@ -74,7 +75,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             empty=scratch.empty,
             writable=tuple([path.resolve() for path in writable]),
             hidden=secret_paths(home=_home(outer), own=(*_own_folders(outer), *own)),
-            shown=(scratch.outputs,),
+            shown=(scratch.outputs, *shown),
             network=network,
         )
         match self.kind:
@@ -88,6 +89,11 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
                 return Wrapped(argv=order.argv, env=order.env)
             case _:
                 assert_never(self.kind)
+
+    @property
+    def private_folders(self) -> tuple[Path, ...]:
+        """Folders in whose place a command has the temporary folder that it may write in."""
+        return TEMPORARY if self.kind == "bubblewrap" else ()
 
     def said(self, *, workspace: Path, network: bool = False) -> str:
         """One line for people, to be shown before the first command."""
@@ -107,11 +113,16 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         return f"commands run in {name}: they can write in {workspace} only, {reach}{note}"
 
 
-def find_sandbox(*, wanted: Kind | None = None) -> Sandbox:
-    """The best one that works here, found once; or the `wanted` kind. Raises CallerError where that one does not work."""
+def find_sandbox(*, wanted: Kind | None = None, workspace: Path | None = None) -> Sandbox:
+    """The best one that works here, found once; or the `wanted` kind. Raises CallerError where that one does not work.
+
+    A bubblewrap in the `workspace` (the current folder by default) is passed over: a command could have put it there.
+    """
+    folder = os.path.realpath(workspace or Path.cwd())
+    bubblewrap = Programs(os.environ.get("PATH"), workspace=folder).first_apart("bwrap")
     if wanted is None:
-        return _best()
-    found = _FINDERS[wanted]()
+        return _best(bubblewrap)
+    found = _found(wanted, bubblewrap=bubblewrap)
     if found is None:
         raise CallerError(
             f"the sandbox `{wanted}` does not work on this machine; leave it open to take the best there is"
@@ -120,14 +131,25 @@ def find_sandbox(*, wanted: Kind | None = None) -> Sandbox:
 
 
 @functools.cache
-def _best() -> Sandbox:
+def _best(bubblewrap: str) -> Sandbox:
     none = msgspec.structs.replace(_none(), why="neither bubblewrap nor Landlock works here")
-    return _bubblewrap() or _landlock() or none
+    return _bubblewrap(bubblewrap) or _landlock() or none
 
 
-def _bubblewrap() -> Sandbox | None:
-    program = shutil.which("bwrap")
-    if program is None or not Path(program).is_absolute():
+def _found(kind: Kind, *, bubblewrap: str) -> Sandbox | None:
+    match kind:
+        case "bubblewrap":
+            return _bubblewrap(bubblewrap)
+        case "landlock":
+            return _landlock()
+        case "none":
+            return _none()
+        case _:
+            assert_never(kind)
+
+
+def _bubblewrap(program: str) -> Sandbox | None:
+    if not program:
         return None
     sandbox = Sandbox(
         kind="bubblewrap",
@@ -171,9 +193,6 @@ def _none() -> Sandbox:
     )
 
 
-_FINDERS = {"bubblewrap": _bubblewrap, "landlock": _landlock, "none": _none}
-
-
 def _works(sandbox: Sandbox) -> bool:
     """Tried with all that a command gets: a namespace, a mount or a filter may each be forbidden (in containers, by policy)."""
     scratch = Scratch()
@@ -185,7 +204,7 @@ def _works(sandbox: Sandbox) -> bool:
         ) from None
     descriptors: tuple[int, ...] = ()
     try:
-        wrapped = sandbox.wrap([shutil.which("true") or "/bin/true"], workspace=scratch.temporary, scratch=scratch)
+        wrapped = sandbox.wrap(["/bin/sh", "-c", ":"], workspace=scratch.temporary, scratch=scratch)
         descriptors = wrapped.descriptors
         with subprocess.Popen(
             wrapped.argv,

@@ -1,5 +1,6 @@
 """What a command sees of the environment: an allow-list, because nobody can list the names of all secrets."""
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,6 +43,7 @@ def command_environment(
         for name, value in outer.items()
         if (name in _NAMES or name in also or name.startswith(_PREFIXES)) and name not in hidden and not is_secret(name)
     }
+    seen.setdefault("PATH", os.defpath)  # else each shell has a default of its own, with `.` in it for some
     if temporary is not None:
         cache = temporary / ".cache"
         seen |= {"TMPDIR": str(temporary), "XDG_CACHE_HOME": str(cache), "npm_config_cache": str(cache / "npm")}

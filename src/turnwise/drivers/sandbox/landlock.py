@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from turnwise.drivers.programs import OWN_PYTHON
 from turnwise.drivers.sandbox.kinds import Order, Wrapped
 from turnwise.drivers.sandbox.seccomp import can_filter, command_filter
 
@@ -65,7 +66,7 @@ def wrap_in_landlock(order: Order, *, version: int) -> Wrapped:
 
 def keeper_command(argv: tuple[str, ...], *, rules: str = "-", program: str = "-") -> tuple[str, ...]:
     # -I -S: nothing of the environment, the workspace or the installed packages is imported, and it starts faster
-    return (sys.executable, "-I", "-S", "-X", "utf8", str(KEEPER), rules, program, str(MORE_PROCESSES), *argv)
+    return (OWN_PYTHON, "-I", "-S", "-X", "utf8", str(KEEPER), rules, program, str(MORE_PROCESSES), *argv)
 
 
 def make_ruleset(order: Order, *, version: int) -> int:

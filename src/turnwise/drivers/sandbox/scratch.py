@@ -1,5 +1,10 @@
 """The private folder of a run's commands: what they throw away, and what of their output was too long to show."""
 
+import shlex
+import shutil
+import tempfile
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 
 from turnwise.drivers.private_folders import make_private_folder
@@ -22,6 +27,7 @@ class Scratch:
             self._root = make_private_folder(self, kind="run")
             self.temporary.mkdir()
             self.outputs.mkdir()
+            self._programs.mkdir()
             self.empty.touch(mode=0o400)
         return self._root
 
@@ -34,5 +40,26 @@ class Scratch:
         return self.root / "outputs"
 
     @property
+    def _programs(self) -> Path:
+        return self.root / "programs"
+
+    @contextmanager
+    def programs(self, names: Iterable[tuple[str, str]]) -> Generator[Path]:
+        """A folder for PATH in which each name is the program that stands beside it; its parent holds nothing else."""
+        folder = Path(tempfile.mkdtemp(dir=self._programs))
+        try:
+            for name, program in names:
+                _write_program(folder / name, program=program)
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @property
     def empty(self) -> Path:
         return self.root / "empty"
+
+
+def _write_program(path: Path, *, program: str) -> None:
+    """A program that is `program` under the name of `path`. No link: some (Python) look for their files where a link lies."""
+    path.write_text(f'#!/bin/sh\nexec {shlex.quote(program)} "$@"\n', encoding="utf-8", errors="surrogateescape")
+    path.chmod(0o500)

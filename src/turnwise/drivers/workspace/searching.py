@@ -1,13 +1,14 @@
 """The tool `search`: a regular expression over the files of a folder, by ripgrep where it is there, else by ourselves."""
 
+import os
 import re
-import shutil
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from turnwise.drivers.programs import Programs
 from turnwise.drivers.workspace.content import printable, text_of
 from turnwise.drivers.workspace.paths import MAX_READ_BYTES, Workspace
 from turnwise.drivers.workspace.walking import ask_worker
@@ -86,10 +87,9 @@ async def search(
 def _ripgrep(workspace: Workspace, pattern: str) -> str:
     """Where it is; empty where it is not, or would not do what we do. One that stands in the workspace is not run: whoever
     can write there could have put it there."""
-    found = shutil.which("rg")
-    if found is None or not Path(found).is_absolute() or workspace.is_inside(Path(found).resolve()):
+    if re.fullmatch(_COMMON, pattern, re.VERBOSE | re.ASCII) is None:
         return ""
-    return "" if re.fullmatch(_COMMON, pattern, re.VERBOSE | re.ASCII) is None else found
+    return Programs(os.environ.get("PATH"), workspace=str(workspace.root)).first_apart("rg")
 
 
 def _shown(workspace: Workspace, folder: Path, matches: list[tuple[str, int]]) -> list[str]:

@@ -1,7 +1,6 @@
 """The tool `bash`: a command in the workspace, in a sandbox where there is one, with a deadline and a bounded output."""
 
 import os
-import shutil
 import signal
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from turnwise.drivers.grants import programs_at_hand
+from turnwise.drivers.programs import Programs, is_program
 from turnwise.drivers.sandbox import GitGuard, PutBack, Sandbox, Scratch, find_sandbox
 from turnwise.drivers.workspace.output import MAX_FILES, Tape
 from turnwise.drivers.workspace.processes import run_group
@@ -18,6 +19,9 @@ from turnwise.errors import ToolFault
 DEFAULT_S = 120
 MAX_S = 1800
 KEPT_BYTES = 24 * 1024  # of the head and of the tail each; below the cap on results
+
+# Where PATH has none that is apart: it may name a virtual environment only, or the workspace may be all of the machine.
+_SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 
 DESCRIPTION = """Run a command with bash in the workspace folder. Its output (standard output and error together) is \
 returned, and its exit code where that is not 0. It has no terminal and no standard input. When it ends or runs out of \
@@ -51,9 +55,11 @@ class Shell:
         private: Iterable[Path] = (),
     ) -> None:
         self.root = root
-        self.sandbox = sandbox or find_sandbox()
+        self.sandbox = sandbox or find_sandbox(workspace=root)
         self.network = network
         self._writable = tuple(writable)
+        folders = [str(path) for path in (*self._writable, *self.sandbox.private_folders)]
+        self.programs = Programs(os.environ.get("PATH"), workspace=str(root.resolve()), writable=folders)
         self._also_env = also_env
         self._hidden_env = hidden_env
         self._private = tuple(private)
@@ -83,9 +89,7 @@ class Shell:
 
     async def run(self, given: BashArguments) -> str:
         """Its output. Raises ToolFault with the output and the reason where it failed or ran out of time."""
-        program = shutil.which("bash") or shutil.which("sh")
-        if program is None:
-            raise ToolFault("there is no bash on this machine")
+        program = self._shell()
         if "\0" in given.command:
             raise ToolFault("a command must not hold a NUL character")
         tape = Tape(kept_bytes=KEPT_BYTES, spill=self._next_output())
@@ -110,7 +114,27 @@ class Shell:
             raise ToolFault(text)
         return text
 
+    def _shell(self) -> str:
+        """A bash that no command can have changed. Raises ToolFault where there is none."""
+        found = self.programs.first_apart("bash") or next(filter(is_program, _SHELLS), "")
+        if not found:
+            raise ToolFault("there is no bash on this machine")
+        return found
+
     async def _run(self, argv: list[str], *, timeout_s: float, tape: Tape) -> int:
+        judged = programs_at_hand()
+        if judged is None:
+            return await self._run_with(argv, timeout_s=timeout_s, tape=tape)
+        if judged.only_apart:
+            return await self._run_with(argv, timeout_s=timeout_s, tape=tape, path=self.programs.path_apart)
+        with self._scratch.programs(judged.names) as folder:
+            path = f"{folder}:{self.programs.path}"
+            return await self._run_with(argv, timeout_s=timeout_s, tape=tape, path=path, shown=(folder.parent,))
+
+    async def _run_with(
+        self, argv: list[str], *, timeout_s: float, tape: Tape, path: str = "", shown: tuple[Path, ...] = ()
+    ) -> int:
+        """`path` is what PATH is for it, if not as usual; `shown` are folders that it may read."""
         try:
             wrapped = self.sandbox.wrap(
                 argv,
@@ -121,6 +145,8 @@ class Shell:
                 also_env=self._also_env,
                 hidden_env=self._hidden_env,
                 own=self._private,
+                outer_env={**os.environ, "PATH": path} if path else None,
+                shown=shown,
             )
         except OSError as error:  # nothing runs without the sandbox that was promised
             raise ToolFault(f"the command was not run, as its sandbox could not be made: {error}") from None

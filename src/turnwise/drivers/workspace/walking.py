@@ -1,18 +1,18 @@
 """Orders to the worker that walks folders and searches files, with a deadline and a bounded answer."""
 
 import importlib.util
-import sys
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from turnwise.drivers.programs import OWN_PYTHON
 from turnwise.drivers.workspace.paths import SKIPPED_FOLDERS, Workspace
 from turnwise.drivers.workspace.processes import run_group
 from turnwise.errors import ToolFault
 
 WORKER = Path(__file__).with_name("search_worker.py")
-PYTHON = (sys.executable, "-I", "-S", "-X", "utf8")
+PYTHON = (OWN_PYTHON, "-I", "-S", "-X", "utf8")
 _HELD = Path("/proc/self/fd")
 _CAN_HOLD = _HELD.is_dir()
 
