@@ -2,9 +2,12 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from turnwise.drivers.approvals import Approver, Asking, ask
 from turnwise.testing import FakeClock
@@ -50,17 +53,76 @@ async def cancels_itself(_: Asking) -> Sequence[Approval]:
     raise asyncio.CancelledError
 
 
-STRANGERS = (raises, leaves, is_not_async, says_nothing, says_yes, says_no_approval, cancels_itself)
+STRANGERS = (
+    (raises, "it raised OSError: 401 for"),
+    (leaves, "it raised SystemExit: 1"),
+    (is_not_async, "it raised KeyError: "),
+    (says_nothing, "it answered with `NoneType`, which is no list of approvals"),
+    (says_yes, "it answered with `str`, which is no list of approvals"),
+    (says_no_approval, "it gave an answer that is no approval: "),
+    (cancels_itself, "it cancelled itself"),
+)
 
 
 @pytest.mark.promise("wait:ask")
-@pytest.mark.parametrize("approver", STRANGERS)
-async def test_an_approver_that_fails_has_not_answered(approver: Approver, caplog: pytest.LogCaptureFixture) -> None:
-    """Proves: whatever a stranger's approver does its asks take their defaults, and what it said of a key is not logged."""
+@pytest.mark.parametrize(("approver", "why"), STRANGERS)
+async def test_an_approver_that_fails_denies_and_is_told_as_such(
+    approver: Approver, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Proves: whatever a stranger's approver does its asks are denied, the answer says what happened, and what it said of a key
+    is neither logged nor told."""
     with caplog.at_level(logging.WARNING, logger="turnwise"):
-        assert await ask(ORDER, approver=approver, clock=FakeClock(), scrub=hide) == Asked()
-    assert "sk-123456789" not in caplog.text
-    assert bool(caplog.records) == (approver is not cancels_itself)
+        asked = await ask(ORDER, approver=approver, clock=FakeClock(), scrub=hide)
+    (answer,) = asked.approvals
+    assert (answer.call_id, answer.verdict, answer.by) == ("a", "deny", "failed")
+    assert answer.text.startswith(why)
+    assert "sk-123456789" not in caplog.text + answer.text
+    assert caplog.records
+
+
+async def test_a_plain_approver_answers_from_a_thread_of_its_own() -> None:
+    """Proves (issue 13, 15): it may block, as a plain hook may; one that only makes an awaitable is awaited."""
+    threads: list[str] = []
+
+    def plain(asking: Asking) -> Sequence[Approval]:
+        threads.append(threading.current_thread().name)
+        return [Approval(call_id=one.call.id, verdict="allow") for one in asking.asks]
+
+    async def later(asking: Asking) -> Sequence[Approval]:
+        return plain(asking)
+
+    for approver in (plain, later, partial(later)):
+        assert await ask(ORDER, approver=approver, clock=FakeClock()) == Asked(approvals=(YES,))
+    assert threads[0] == "turnwise-approver"
+
+
+async def test_of_contradicting_answers_one_is_kept_and_a_denial_wins() -> None:
+    """Proves (issue 13, 15): the journal has one answer for each ask, and remembers none that was for something else."""
+
+    async def both(_: Asking) -> Sequence[Approval]:
+        return [YES, Approval(call_id="a", verdict="deny", text="no")]
+
+    expected = Approval(call_id="a", verdict="deny", text="no")
+    assert await ask(ORDER, approver=both, clock=FakeClock()) == Asked(approvals=(expected,))
+
+    async def of_another(_: Asking) -> Sequence[Approval]:
+        return [Approval(call_id="a", verdict="allow", always=True, digest="of another ask")]
+
+    (answer,) = (await ask(ORDER, approver=of_another, clock=FakeClock())).approvals
+    assert not answer.always
+
+
+async def test_nonsense_beside_answers_denies_what_they_leave_open() -> None:
+    """Proves: the good answer counts, and what the nonsense may have been for is denied."""
+    other = OneAsk(call=replace(CALL, id="b"), arguments="{}", subject="write")
+    order = replace(ORDER, asks=(*ORDER.asks, other))
+
+    async def half(_: Asking) -> list[object]:
+        return [YES, {"call_id": "b", "verdict": "perhaps"}]
+
+    first, second = (await ask(order, approver=half, clock=FakeClock())).approvals  # type: ignore[arg-type]
+    assert first == YES
+    assert (second.call_id, second.verdict, second.by) == ("b", "deny", "failed")
 
 
 async def test_answers_are_fit_for_the_journal() -> None:

@@ -256,6 +256,7 @@ approvals = st.builds(
     text=texts,
     always=st.booleans(),
     subject=st.sampled_from(["", "", "write", "a subject of before"]),
+    digest=st.sampled_from(["", "", "a digest of before"]),
 )
 starts = st.builds(
     TurnStarted,

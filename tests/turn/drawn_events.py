@@ -245,6 +245,7 @@ def draw_approvals(data: st.DataObject, asks: Sequence[OneAsk]) -> list[Approval
                     text=data.draw(st.sampled_from(["", "blue", " "])),
                     always=data.draw(st.booleans()),
                     subject=data.draw(st.sampled_from(["", ask.subject, "a subject of before"])),
+                    digest=data.draw(st.sampled_from(["", ask.digest, "a digest of before"])),
                 )
             )
     return [*given, *data.draw(st.lists(approvals, max_size=1))]

@@ -14,7 +14,7 @@ from turnwise.lab.strict import ModelRules
 from turnwise.lab.strict import check as judge
 from turnwise.rules.stop import OUTCOMES
 from turnwise.testing.pairing import pairing_faults
-from turnwise.turn.approvals import Approval
+from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import Ask, Command, FinishTurn, RunHooks, RunTools, SendRequest, Wait
 from turnwise.turn.config import TurnConfig, TurnResult
@@ -107,7 +107,7 @@ class Judged:
             case Asked(approvals=approvals), Ask(asks=asks):
                 for ask in asks:
                     given = [one for one in approvals if one.call_id == ask.call.id]
-                    if ask.kind == "question" or not allows(given[:1], subject=ask.subject):
+                    if ask.kind == "question" or not allows(given, ask=ask):
                         self.barred.add(ask.call.id)
             case ToolsFinished(), RunTools(calls=planned):
                 self.finished.update([plan.call.id for plan in planned])
@@ -134,8 +134,12 @@ class Judged:
             case Ask(asks=asks):
                 assert asks and config.policy is not None and config.policy.attended
                 assert len({ask.call.id for ask in asks}) == len(asks)
-                approved = {one.call_id for one in self.started.approvals} if command.step == 0 else set[str]()
-                assert approved.isdisjoint([ask.call.id for ask in asks])
+                approved = [one for one in self.started.approvals if command.step == 0]
+                unbound = {one.call_id for one in approved if not one.digest}
+                bound = {(one.call_id, one.digest) for one in approved if one.digest}
+                for ask in asks:  # again only where the answer was for something else
+                    assert ask.call.id not in unbound or [id for id, _ in bound if id == ask.call.id]
+                    assert (ask.call.id, ask.digest) not in bound or [one for one in approved if one.subject]
             case Wait(seconds=seconds):
                 assert 0 <= seconds <= max(config.retry.cap_s, config.retry.total_s)
                 assert config.retry.attempts > 1
@@ -244,9 +248,13 @@ class Judged:
             assert replay(read, earlier=self.earlier) == self.commands
 
 
-def allows(given: Sequence[Approval], *, subject: str) -> bool:
-    """Whether the answer to an ask (or that there is none) lets its call run now."""
-    return any(one.verdict == "allow" and one.subject in ("", subject) for one in given)
+def allows(given: Sequence[Approval], *, ask: OneAsk) -> bool:
+    """Whether the answers to an ask (or that there is none) let its call run now: somebody allows what was shown, and nobody
+    says otherwise."""
+    said = [one for one in given if one.by != "default"] or list(given)
+    if not said or any(one.verdict != "allow" for one in said):
+        return False
+    return said[0].subject in ("", ask.subject) and said[0].digest in ("", ask.digest)
 
 
 def check_answer(one: ToolResult, *, ran: Sequence[str], finished: set[str], barred: set[str]) -> None:

@@ -10,9 +10,9 @@ from turn.playing import CONFIG, PATH, READ, WRITE, Played, call, done, play, re
 from turnwise.rules.limits import MaxRequests, MaxTokens, MaxWallTime
 from turnwise.rules.permission_facts import CallFacts, PathFact
 from turnwise.rules.permissions import Policy
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.approvals import Approval, OneAsk, digest_of
 from turnwise.turn.commands import Ask, Command, InspectCalls, PlannedCall, RunHooks, SendRequest
-from turnwise.turn.config import ChildReport, ToolOffer
+from turnwise.turn.config import ChildReport, ToolOffer, TurnConfig
 from turnwise.turn.events import (
     Asked,
     CallsInspected,
@@ -48,6 +48,9 @@ def answers(*approvals: Approval) -> Callable[[Command], Event]:
                 raise AssertionError(command)
 
     return answer
+
+
+NOBODY = answers()
 
 
 def facts_of(plan: PlannedCall) -> CallFacts:
@@ -122,7 +125,14 @@ def test_a_question_of_the_model_is_answered_by_the_person() -> None:
     again = call("r", "ask_user", '{"question":"Sure?"}')
     played = play([says(asked), says(again), says("Blue.")], config=HELD, answer=answer)
     assert seen[0] == (
-        OneAsk(call=asked, arguments=asked.arguments, subject="Which one?", kind="question", options=("red", "blue")),
+        OneAsk(
+            call=asked,
+            arguments=asked.arguments,
+            subject="Which one?",
+            kind="question",
+            options=("red", "blue"),
+            digest=seen[0][0].digest,
+        ),
     )
     assert texts(played)["q"] == "blue"
     assert texts(played)["r"].startswith("The user gave no answer in time.")
@@ -181,13 +191,171 @@ def restore_last(played: Played) -> Command:
     return msgspec.convert(msgspec.to_builtins(played.turn.at_hand), Command)
 
 
-def test_a_pending_call_that_leads_elsewhere_by_now_is_denied() -> None:
-    """The approval was for what was shown (a link may have been turned round since)."""
-    first = play([says(call("b", "write"))], config=HELD, answer=answers(Approval(call_id="b", verdict="later")))
-    stale = (allow("b", subject="something else"),)
-    second = play([says("Done.")], config=HELD, earlier=first.result.messages, input=(), approvals=stale)
+def left_for_later(call_: ToolCall, *, config: TurnConfig = HELD) -> tuple[Played, OneAsk]:
+    """A turn that was paused at this call, and what was shown of it."""
+    later = Approval(call_id=call_.id, verdict="later")
+    first = play([says(call_)], config=config, answer=answers(later))
+    (ask,) = first.result.asks
+    return first, ask
+
+
+def resumed(
+    first: Played,
+    *,
+    approvals: tuple[Approval, ...],
+    answer: Callable[[Command], Event] = NOBODY,
+    config: TurnConfig = HELD,
+    earlier: tuple[Message, ...] = (),
+    goes_on: bool = True,
+) -> Played:
+    script = [says("Done.")] if goes_on else []
+    earlier = earlier or first.result.messages
+    return play(script, config=config, earlier=earlier, input=(), approvals=approvals, answer=answer)
+
+
+def rewriting(arguments: str) -> Callable[[Command], Event]:
+    """A hook that changes what is written, and nobody who answers."""
+
+    def answer(command: Command) -> Event:
+        match command:
+            case RunHooks(calls=calls):
+                return HooksRan(
+                    outcomes=tuple([HookOutcome(by="h", call_id=plan.call.id, arguments=arguments) for plan in calls])
+                )
+            case Ask():
+                return Asked()
+            case _:
+                raise AssertionError(command)
+
+    return answer
+
+
+def test_an_approval_of_a_journal_of_before_holds_for_its_subject_alone() -> None:
+    """Such a journal has to replay to the same commands: an answer without a digest is judged as it was."""
+    first, _ = left_for_later(call("b", "write"))
+    second = resumed(first, approvals=(allow("b", subject="something else"),))
     assert second.ran == []
     assert "no longer what the user was shown" in texts(second)["b"]
+
+
+def test_an_approval_is_for_the_arguments_that_were_shown_and_anything_else_waits_again() -> None:
+    """Proves (issue 13, 15): a history that was edited since asks again, though `subject` is the same and no facts are known."""
+    first, ask = left_for_later(call("b", "write"))
+    yes = allow("b", subject=ask.subject, digest=ask.digest)
+    earlier = tuple(
+        [
+            replace(message, parts=tuple([replace(part, arguments='{"path":"b"}') for part in message.parts]))
+            if message.role == "assistant"
+            else message
+            for message in first.result.messages
+        ]
+    )
+    second = resumed(first, approvals=(yes,), earlier=earlier, goes_on=False)
+    assert second.ran == []
+    assert second.result.stop_reason is StopReason.WAITING
+    (again,) = second.result.asks
+    assert again.arguments == '{"path":"b"}' and "not what was shown when it was allowed" in again.why
+    third = resumed(first, approvals=(allow("b", digest=again.digest),), earlier=earlier)
+    assert [plan.arguments for (plan,) in third.ran] == ['{"path":"b"}']
+
+
+def test_a_hook_that_answers_differently_the_second_time_is_asked_about_again() -> None:
+    """Proves (issue 13, 15): what runs is what the person saw, not what a hook makes of it later."""
+    config = replace(HELD, hooks=("before_tool",))
+    shown, other = '{"path":"shown"}', '{"path":"other"}'
+
+    def pause(command: Command) -> Event:
+        if isinstance(command, Ask):
+            return Asked(approvals=(Approval(call_id="b", verdict="later"),))
+        return rewriting(shown)(command)
+
+    first = play([says(call("b", "write"))], config=config, answer=pause)
+    (ask,) = first.result.asks
+    assert ask.arguments == shown
+    yes = (allow("b", subject=ask.subject, digest=ask.digest),)
+    second = resumed(first, approvals=yes, config=config, answer=rewriting(other), goes_on=False)
+    assert second.ran == [] and second.result.asks[0].arguments == other
+    same = resumed(first, approvals=yes, config=config, answer=rewriting(shown))
+    assert [(plan.arguments, plan.shown) for (plan,) in same.ran] == [(shown, ask.digest)]
+
+
+@pytest.mark.parametrize("field", ["state", "resolved"])
+def test_an_approval_is_for_what_would_change(field: str) -> None:
+    """Proves (issue 13, 15): the same path with other content, or that leads elsewhere, is asked about again."""
+    config = replace(HELD, tools=(replace(WRITE, inspected=True),))
+
+    def facts(changed: bool, *approvals: Approval) -> Callable[[Command], Event]:
+        def answer(command: Command) -> Event:
+            if isinstance(command, Ask):
+                return Asked(approvals=approvals)
+            assert isinstance(command, InspectCalls)
+            (found,) = [facts_of(plan) for plan in command.calls]
+            if changed and field == "state":
+                found = replace(found, state="other content")
+            elif changed:
+                found = replace(found, paths=(replace(found.paths[0], resolved="/w/b"),))
+            return CallsInspected(facts=(found,))
+
+        return answer
+
+    first = play([says(call("b", "write"))], config=config, answer=facts(False, Approval(call_id="b", verdict="later")))
+    (ask,) = first.result.asks
+    yes = (allow("b", subject=ask.subject, digest=ask.digest),)
+    assert [plan.call.id for (plan,) in resumed(first, approvals=yes, config=config, answer=facts(False)).ran] == ["b"]
+    second = resumed(first, approvals=yes, config=config, answer=facts(True), goes_on=False)
+    assert second.ran == [] and second.result.stop_reason is StopReason.WAITING
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_of_contradicting_answers_a_denial_wins_and_then_later(flip: bool) -> None:
+    """Proves (issue 13, 15): whichever comes first, in the turn and when it is taken up again."""
+    deny, later = Approval(call_id="b", verdict="deny"), Approval(call_id="b", verdict="later")
+
+    def both(one: Approval, other: Approval) -> tuple[Approval, ...]:
+        return (other, one) if flip else (one, other)
+
+    script = [says(call("b", "write")), says("I could not.")]
+    yes = allow("b", always=True)
+    played = play(script, config=HELD, answer=answers(*both(yes, deny)))
+    assert played.ran == [] and "the user denied it" in texts(played)["b"]
+    assert played.turn.config.policy == ATTENDED, "nothing of it is remembered"
+    waits = play(script[:1], config=HELD, answer=answers(*both(yes, later)))
+    assert waits.ran == [] and waits.result.stop_reason is StopReason.WAITING
+    again = resumed(waits, approvals=both(allow("b", digest=waits.result.asks[0].digest), deny))
+    assert again.ran == [] and "the user denied it" in texts(again)["b"]
+
+
+def test_an_answer_for_something_else_in_mid_turn_runs_and_remembers_nothing() -> None:
+    """Proves: an approver that answers with the digest of another ask has not allowed this one."""
+    script = [says(call("b", "write")), says("I could not.")]
+    played = play(script, config=HELD, answer=answers(allow("b", digest="of another ask", always=True)))
+    assert played.ran == [] and "no longer what the user was shown" in texts(played)["b"]
+    assert played.turn.config.policy == ATTENDED
+
+
+def test_an_approver_that_failed_is_told_as_such() -> None:
+    """Proves (issue 13, 15): the model does not read that nobody answered in time, for a call or a question."""
+    failed = [Approval(call_id=id, verdict="deny", by="failed", text="it raised KeyError: 'a'") for id in ("a", "q")]
+    asked = call("q", "ask_user", '{"question":"Which one?"}')
+    played = play([says(call("a", "write"), asked), says("So be it.")], config=HELD, answer=answers(*failed))
+    assert "the program that asks the user failed (it raised KeyError: 'a')" in texts(played)["a"]
+    assert texts(played)["q"].startswith("The question did not reach the user")
+    assert "in time" not in texts(played)["a"] + texts(played)["q"]
+
+
+def test_a_digest_is_the_same_out_of_a_journal_and_no_call_has_that_of_another() -> None:
+    """Proves: it survives JSON, does not depend on the call's id, and tells every field of what is shown apart."""
+    facts = CallFacts(call_id="b", tool="write", effect="write", paths=(PathFact(given="a", resolved="/w/a"),))
+    read = msgspec.json.decode(msgspec.json.encode(facts), type=CallFacts)
+    digest = digest_of("write", arguments=PATH, facts=facts)
+    assert digest == digest_of("write", arguments=PATH, facts=replace(read, call_id="c"))
+    others = [
+        digest_of("write", arguments='{"path": "a"}', facts=facts),
+        digest_of("edit", arguments=PATH, facts=facts),
+        *[digest_of("write", arguments=PATH, facts=replace(facts, **{name: "x"})) for name in ("state", "unknown")],  # type: ignore[arg-type]
+        digest_of("write", arguments=PATH, facts=replace(facts, paths=())),
+    ]
+    assert len({digest, *others}) == len(others) + 1
 
 
 # hooks

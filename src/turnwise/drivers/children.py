@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Generator, Sequence
 
 import msgspec
 
-from turnwise.drivers.approvals import Approver, Asking
+from turnwise.drivers.approvals import Approver, Asking, put
 from turnwise.drivers.clock import Clock, Overdue, Watchdog, wait_for_task
 from turnwise.drivers.runner import Runner
 from turnwise.drivers.tools import ChildOrder
@@ -99,7 +99,7 @@ class Minder:
         assert self._order.approver is not None
         self._wait(1)
         try:
-            return await self._order.approver(asking)
+            return await put(self._order.approver, asking)
         finally:
             self._wait(-1)
 

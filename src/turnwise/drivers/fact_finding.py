@@ -3,14 +3,17 @@ about: it neither ends the turn nor lets a call through."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import cast
 
 from turnwise.drivers.clock import Clock, wait_for_task
 from turnwise.drivers.tool_output import words_of
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.turn.commands import InspectCalls, PlannedCall
+from turnwise.turn.commands import InspectCalls, PlannedCall, RunTools
+from turnwise.turn.config import ToolOffer
 from turnwise.turn.events import CallsInspected
+from turnwise.turn.verdicts import changed_since
+from turnwise.vocab import ToolResult
 
 INSPECT_S = 10.0  # twice what the inspector of the workspace gives itself: that one knows why it found nothing
 SETTLE_S = 0.5
@@ -41,6 +44,24 @@ async def find_facts(
         _log.warning("the inspector of calls found nothing within %g s; they are asked about", INSPECT_S)
         return CallsInspected(facts=())
     return CallsInspected(facts=() if task.cancelled() else task.result())
+
+
+async def find_changed(
+    order: RunTools,
+    *,
+    inspector: Inspector | None,
+    offers: Mapping[str, ToolOffer],
+    clock: Clock,
+    scrub: Callable[[str], str] = str,
+) -> dict[str, ToolResult]:
+    """The results of the calls that would do something else by now than a person was shown and allowed, by call id."""
+    shown = [plan for plan in order.calls if plan.shown and plan.call.name in offers]
+    inspected = tuple([plan for plan in shown if offers[plan.call.name].inspected])
+    found = CallsInspected(facts=())
+    if inspected:
+        look = InspectCalls(step=order.step, calls=inspected)
+        found = await find_facts(look, inspector=inspector, clock=clock, scrub=scrub)
+    return changed_since(shown, facts={one.call_id: one for one in found.facts}, offers=offers)
 
 
 async def _found(

@@ -17,7 +17,7 @@ from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import Clock, SystemClock, Timer, sleep
 from turnwise.drivers.endpoints import Addressing, Endpoint
 from turnwise.drivers.exchange import Exchange
-from turnwise.drivers.fact_finding import Inspector, find_facts
+from turnwise.drivers.fact_finding import Inspector, find_changed, find_facts
 from turnwise.drivers.journal import Record, RequestSent, ToolsStarted, TurnJournal
 from turnwise.drivers.ledger import Ledger
 from turnwise.drivers.scripts import Scripts
@@ -596,9 +596,11 @@ class _Running:
             self._unanswered.pop(result.call_id, None)
             self._tell(ToolFinished(result, self._clock.monotonic() - began[result.call_id]))
 
-        self._write(ToolsStarted(step=command.step, call_ids=tuple([planned.call.id for planned in command.calls])))
+        changed = await self._changed(command) if [1 for planned in command.calls if planned.shown] else {}
+        calls = tuple([planned for planned in command.calls if planned.call.id not in changed])
+        self._write(ToolsStarted(step=command.step, call_ids=tuple([planned.call.id for planned in calls])))
         self._tool_run = ToolRun(
-            command.calls,
+            calls,
             tools=self._means.tools,
             clock=self._clock,
             on_start=on_start,
@@ -613,7 +615,17 @@ class _Running:
         self._tool_run = None
         if children or self._has_rung:
             self._ended_at(began_s + max([planned.timeout_s for planned in command.calls]))
-        return ToolsFinished(results=results, children=children)
+        return ToolsFinished(results=(*results, *changed.values()), children=children)
+
+    async def _changed(self, command: RunTools) -> dict[str, ToolResult]:
+        """What a person allowed is looked at once more, as late as can be; it takes a moment, so what led to it is written."""
+        if self._journal is not None:
+            self._journal.write()
+        means = self._means
+        offers = {name: tool.offer for name, tool in means.tools.items()}
+        return await find_changed(
+            command, inspector=means.inspect, offers=offers, clock=self._clock, scrub=means.endpoint.scrub
+        )
 
     async def _run_script(self, command: RunScript) -> ScriptCalled | ScriptFinished:
         call = command.call

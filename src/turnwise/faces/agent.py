@@ -42,11 +42,12 @@ from turnwise.rules.projection import can_project
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.shares import least_of
 from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
-from turnwise.turn.approvals import Approval
+from turnwise.turn.approvals import Approval, listed
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, Fallback, Recover, Room, ScriptLimits, TurnConfig
 from turnwise.turn.events import StepPrepared, TurnStarted
+from turnwise.turn.resuming import listed_digests
 from turnwise.turn.snapshot import SessionSoFar, fold_session
 from turnwise.vocab import File, Message, Settings, StopReason, Text, ToolChoice, ToolResult
 from turnwise.wire.profiles import Profile
@@ -309,7 +310,7 @@ class Agent:
             input=()
             if prompt is None and options.get("approvals") and "results" not in options
             else _input_of(prompt, results=options.get("results"), earlier=earlier),
-            approvals=tuple(options.get("approvals", ())),
+            approvals=listed(options.get("approvals", ()), digests=listed_digests(earlier, asks=before.asks)),
             # with a journal, messages that came from elsewhere are kept in it
             history=() if self._journal is not None and options.get("session") else earlier,
         )

@@ -9,6 +9,7 @@ from turnwise.faces.schemas import OutputType, problems_of
 from turnwise.rules.pricing import Cost
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.config import ChildReport, TurnResult
+from turnwise.turn.resuming import with_asks
 from turnwise.turn.snapshot import SessionSoFar
 from turnwise.vocab import Fault, Message, Repair, StopReason, ToolCall, Usage
 
@@ -92,7 +93,9 @@ def run_result(
         children=result.children,
         fault=result.fault,
         written_locally=result.origin == "local",
-        history=(*before.carried.messages, *result.messages) if result.history is None else result.history,
+        history=with_asks(
+            (*before.carried.messages, *result.messages) if result.history is None else result.history, asks=result.asks
+        ),
         messages=(*before.messages, *result.messages),
         new_messages=result.messages,
         session=session,

@@ -82,7 +82,8 @@ class ShellFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class CallFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One call: its tool, the tool's effect (`none, read, write, execute`), the paths among its arguments and, for a shell,
-    what it would run. `unknown` says why that was not found out, though it should have been; then it is asked about."""
+    what it would run. `unknown` says why that was not found out, though it should have been; then it is asked about. `state`
+    stands for what the paths of a call that writes hold now: what it would change is a change of that."""
 
     call_id: str
     tool: str
@@ -90,3 +91,4 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     paths: tuple[PathFact, ...] = ()
     shell: ShellFacts | None = None
     unknown: str = ""
+    state: str = ""

@@ -15,7 +15,7 @@ from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.pricing import ZERO
 from turnwise.rules.shares import NOTHING_LEFT, Share, shares_of
 from turnwise.rules.subagents import Bounds, Place, no_place, paid, places_of
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.approvals import Approval, settled
 from turnwise.turn.asking import Asking
 from turnwise.turn.calls import MAX_CALLS, Adopted, sort_calls
 from turnwise.turn.commands import Ask, Command, InspectCalls, PlannedCall, RunHooks, RunTools
@@ -23,7 +23,16 @@ from turnwise.turn.config import ChildReport, ToolOffer
 from turnwise.turn.endings import NOT_REPORTED, NOTHING_LEFT_FOR_CHILD
 from turnwise.turn.events import HookOutcome
 from turnwise.turn.retrying import Retrying
-from turnwise.turn.verdicts import Sifted, after_hooks, answered, changed_results, judge_calls, questions, remembered
+from turnwise.turn.verdicts import (
+    Sifted,
+    after_hooks,
+    answered,
+    changed_results,
+    judge_calls,
+    questions,
+    recalled,
+    remembered,
+)
 from turnwise.vocab import FinishReason, Response, StopReason, ToolCall, ToolResult, calls_of, text_of
 
 
@@ -108,30 +117,30 @@ class Calling(Retrying, kw_only=True):
             asks += judged.asks
         if not asks:
             return self._start_tools()
-        approved = {approval.call_id for approval in self.approved}
-        self.asks = asks
-        if all(ask.call.id in approved for ask in asks):
-            return self._asked(self.approved)
-        return Ask(
-            step=self.step, asks=self._unanswered(asks), deadline_s=self._before_answer(self.config.deadlines.ask_s)
-        )
+        before = recalled(self.approved, asks=asks)
+        self.approved, self.asks = before.approvals, before.asks
+        if not before.left:
+            return self._asked(())
+        return Ask(step=self.step, asks=before.left, deadline_s=self._before_answer(self.config.deadlines.ask_s))
 
     def _before_answer(self, seconds: float) -> float:
         """So many, or fewer where the turn's time would be up: one deadline comes before the other, with the answer between."""
         most_s = self.pacing.most_s(self._left_s)
         return seconds if most_s is None else min(seconds, most_s)
 
-    def _unanswered(self, asks: Sequence[OneAsk]) -> tuple[OneAsk, ...]:
-        approved = {approval.call_id for approval in self.approved}
-        return tuple([ask for ask in asks if ask.call.id not in approved])
-
     def _asked(self, approvals: Sequence[Approval]) -> Command:
+        answers = settled((*self.approved, *approvals))
         if self.config.policy is not None:
             policy = remembered(
-                self.config.policy, approvals=approvals, planned=self.planned, facts=self.facts, offers=self.offers
+                self.config.policy,
+                asks=self.asks,
+                answers=answers,
+                planned=self.planned,
+                facts=self.facts,
+                offers=self.offers,
             )
             self.config = msgspec.structs.replace(self.config, policy=policy)
-        found = answered(self.planned, asks=self.asks, approvals=(*self.approved, *approvals))
+        found = answered(self.planned, asks=self.asks, answers=answers)
         later = {call.id for call in found.pending}
         self.asks = tuple([ask for ask in self.asks if ask.call.id in later])
         self._sift(found)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.rules.history import waiting_calls
-from turnwise.turn.approvals import Approval
+from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Message, Part, ToolCall, ToolResult, calls_of
 
@@ -42,6 +42,30 @@ def taken_up(started: TurnStarted, *, earlier: Sequence[Message]) -> Resumed:
         if (kept := _others(message))
     ]
     return Resumed(new=new, words=tuple(words), calls=calls, approvals=started.approvals, added=added)
+
+
+def with_asks(messages: Sequence[Message], *, asks: Sequence[OneAsk]) -> tuple[Message, ...]:
+    """The history of a paused run, its waiting calls marked with what was shown of them."""
+    digests = {ask.call.id: ask.digest for ask in asks}
+    waiting = {call.id for call in waiting_calls(messages) if call.id in digests}
+    if not waiting:
+        return tuple(messages)
+    marked = list(messages)
+    at = max([place for place, message in enumerate(messages) if _asks(message)])
+    parts = [
+        msgspec.structs.replace(part, asked=digests[part.id])
+        if isinstance(part, ToolCall) and part.id in waiting
+        else part
+        for part in messages[at].parts
+    ]
+    marked[at] = msgspec.structs.replace(messages[at], parts=tuple(parts))
+    return tuple(marked)
+
+
+def listed_digests(messages: Sequence[Message], *, asks: Sequence[OneAsk]) -> dict[str, str]:
+    """What was shown of the calls that wait, by their ids: as the paused result listed them, or its history is marked."""
+    marked = {call.id: call.asked for call in waiting_calls(messages) if call.asked}
+    return {**marked, **{ask.call.id: ask.digest for ask in asks}}
 
 
 def under_healed_ids(resumed: Resumed, *, healed: Sequence[Message], given: Sequence[Message]) -> Resumed:

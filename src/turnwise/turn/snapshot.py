@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from turnwise.errors import TurnwiseBug
+from turnwise.turn.approvals import OneAsk
 from turnwise.turn.carrying import Carried, Left
 from turnwise.turn.commands import Command
 from turnwise.turn.events import Event, TurnStarted
@@ -15,10 +16,11 @@ from turnwise.vocab import Message
 class SessionSoFar(msgspec.Struct, frozen=True, kw_only=True):
     """A session between two turns. `messages` are all that its turns brought, whole, whatever was summarised; a result that
     was too large when it came stands there as the model saw it, and its whole text is in the journal. `carried` is what the
-    next turn starts from."""
+    next turn starts from, `asks` what the last one left to be decided."""
 
     messages: Sequence[Message] = ()
     carried: Carried = Carried()
+    asks: tuple[OneAsk, ...] = ()
 
 
 def restore(events: Iterable[Event], *, earlier: Sequence[Message] | Carried = ()) -> tuple[Turn, list[Command]]:
@@ -60,15 +62,17 @@ def fold_session(journals: Iterable[Sequence[Event]]) -> SessionSoFar:
     """
     messages: list[Message] = []
     carried = Carried(messages=messages)
+    asks: tuple[OneAsk, ...] = ()
     for events in journals:
         if not events:
             continue
         started = _first(events[0])
         turn = _rebuilt(events, earlier=carried)
+        asks = () if turn.result is None else turn.result.asks
         messages += started.history
         messages += turn.left_behind()
         carried = _carry_on(carried, turn=turn, started=started, whole=messages)
-    return SessionSoFar(messages=messages, carried=carried)
+    return SessionSoFar(messages=messages, carried=carried, asks=asks)
 
 
 def session_messages(journals: Iterable[Sequence[Event]]) -> tuple[Message, ...]:

@@ -11,7 +11,7 @@ from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.known_programs import judged_programs
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import Policy, judge_permission, session_rules
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.approvals import Approval, OneAsk, digest_of, holds, settled
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
 from turnwise.turn.events import HookOutcome
@@ -21,12 +21,14 @@ from turnwise.vocab import ArgumentsState, FinishReason, Text, ToolCall, ToolRes
 DECIDE_YOURSELF = "Decide yourself, say which assumption you made, and do not ask this again."
 NOBODY_THERE = f"There is nobody to ask in this run. {DECIDE_YOURSELF}"
 NO_ANSWER = f"The user gave no answer in time. {DECIDE_YOURSELF}"
+NOT_ASKED = f"The question did not reach the user, because the program that asks them failed. {DECIDE_YOURSELF}"
 WILL_NOT_SAY = f"The user does not want to answer this. {DECIDE_YOURSELF}"
 GO_ON_WITHOUT = "Do not call it again with these arguments; go on without it, or say what you would have done."
 CHANGED_SINCE = (
-    "Denied: what this call would touch is no longer what the user was shown and allowed, so it was not run. "
+    "Denied: what this call would do is no longer what the user was shown and allowed, so it was not run. "
     "Look again before you ask for it once more."
 )
+ASKED_AGAIN = "what it would do is not what was shown when it was allowed, so it is asked about again"
 
 
 class Sifted(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +136,15 @@ def judge_calls(
             )
             continue
         if verdict.kind == "ask":
-            asks.append(OneAsk(call=call, arguments=plan.arguments, subject=verdict.subject, why=verdict.why))
+            asks.append(
+                OneAsk(
+                    call=call,
+                    arguments=plan.arguments,
+                    subject=verdict.subject,
+                    why=verdict.why,
+                    digest=digest_of(call.name, arguments=plan.arguments, facts=known),
+                )
+            )
         judged = tuple(dict.fromkeys([path.resolved for path in known.paths if path.resolved]))
         programs = judged_programs(known.shell)
         if judged or programs is not None:
@@ -152,9 +162,38 @@ def facts_of(plan: PlannedCall, *, facts: Mapping[str, CallFacts], offers: Mappi
     return facts.get(plan.call.id) or CallFacts(call_id=plan.call.id, tool=name, effect=offer.effect, unknown=unknown)
 
 
-def answered(planned: Sequence[PlannedCall], *, asks: Sequence[OneAsk], approvals: Sequence[Approval]) -> Sifted:
+class Recalled(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers of an earlier run beside the asks of now. `left` are the asks to be put to somebody, now."""
+
+    asks: tuple[OneAsk, ...]
+    approvals: tuple[Approval, ...]
+    left: tuple[OneAsk, ...]
+
+
+def recalled(approvals: Sequence[Approval], *, asks: Sequence[OneAsk]) -> Recalled:
+    """What an earlier run was answered. An answer that was for something else is none: its ask is put again, says so, and leaves
+    its call waiting if nobody answers. Answers without a digest stand in journals of before; they are kept as they are."""
+    answers = settled(approvals)
+    told: list[OneAsk] = []
+    kept: list[Approval] = []
+    left: list[OneAsk] = []
+    for ask in asks:
+        approval = answers.get(ask.call.id)
+        if approval is None:
+            left.append(ask)
+        elif approval.digest and not holds(approval, ask=ask):
+            why = f"{ask.why}; {ASKED_AGAIN}" if ask.why else ASKED_AGAIN
+            ask = msgspec.structs.replace(ask, why=why)
+            kept.append(Approval(call_id=ask.call.id, verdict="later", by="default"))
+            left.append(ask)
+        else:
+            kept.append(approval)
+        told.append(ask)
+    return Recalled(asks=tuple(told), approvals=tuple(kept), left=tuple(left))
+
+
+def answered(planned: Sequence[PlannedCall], *, asks: Sequence[OneAsk], answers: Mapping[str, Approval]) -> Sifted:
     """The calls after the asks were answered. An ask without an answer takes its default."""
-    answers = {approval.call_id: approval for approval in reversed(approvals)}  # the first one counts
     asked = {ask.call.id: ask for ask in asks}
     kept: list[PlannedCall] = []
     results: dict[str, ToolResult] = {}
@@ -171,17 +210,30 @@ def answered(planned: Sequence[PlannedCall], *, asks: Sequence[OneAsk], approval
             results[plan.call.id] = _said(plan.call, _answer(approval))
         elif approval.verdict == "deny":
             results[plan.call.id] = error_result(plan.call, text=_not_allowed(approval, ask=ask))
-        elif approval.subject and approval.subject != ask.subject:
+        elif not holds(approval, ask=ask):
             results[plan.call.id] = error_result(plan.call, text=CHANGED_SINCE)
         else:
-            kept.append(plan)
+            kept.append(msgspec.structs.replace(plan, shown=ask.digest))
     return Sifted(planned=tuple(kept), results=results, pending=tuple(pending))
+
+
+def changed_since(
+    planned: Sequence[PlannedCall], *, facts: Mapping[str, CallFacts], offers: Mapping[str, ToolOffer]
+) -> dict[str, ToolResult]:
+    """The results of those calls that a person allowed and that would do something else by now, by call id."""
+    results: dict[str, ToolResult] = {}
+    for plan in planned:
+        known = facts_of(plan, facts=facts, offers=offers)
+        if plan.shown and plan.shown != digest_of(plan.call.name, arguments=plan.arguments, facts=known):
+            results[plan.call.id] = error_result(plan.call, text=CHANGED_SINCE)
+    return results
 
 
 def remembered(
     policy: Policy,
     *,
-    approvals: Sequence[Approval],
+    asks: Sequence[OneAsk],
+    answers: Mapping[str, Approval],
     planned: Sequence[PlannedCall],
     facts: Mapping[str, CallFacts],
     offers: Mapping[str, ToolOffer],
@@ -189,9 +241,11 @@ def remembered(
     """The policy with what was allowed always; no broader than what was shown."""
     plans = {plan.call.id: plan for plan in planned}
     rules = policy.rules
-    for approval in approvals:
-        plan = plans.get(approval.call_id)
-        if plan is None or not approval.always or approval.verdict != "allow":
+    for ask in asks:
+        plan, approval = plans.get(ask.call.id), answers.get(ask.call.id)
+        if plan is None or approval is None or not approval.always or approval.verdict != "allow":
+            continue
+        if not holds(approval, ask=ask):
             continue
         known = facts_of(plan, facts=facts, offers=offers)
         rules += session_rules(known, policy=msgspec.structs.replace(policy, rules=rules))
@@ -214,13 +268,24 @@ def _question(plan: PlannedCall) -> OneAsk:
         subject=asked.question,
         kind="question",
         options=tuple(asked.options),
+        digest=digest_of(
+            plan.call.name,
+            arguments=plan.arguments,
+            facts=CallFacts(call_id=plan.call.id, tool=plan.call.name, effect="none"),
+        ),
     )
 
 
 def _answer(approval: Approval) -> str:
     if approval.verdict == "allow" and approval.text.strip():
         return approval.text
-    return NO_ANSWER if approval.by == "default" else WILL_NOT_SAY
+    match approval.by:
+        case "default":
+            return NO_ANSWER
+        case "failed":
+            return NOT_ASKED
+        case _:
+            return WILL_NOT_SAY
 
 
 def _said(call: ToolCall, text: str) -> ToolResult:
@@ -236,8 +301,10 @@ def _denied(known: CallFacts, *, why: str, hint: str, options: str) -> str:
 
 
 def _not_allowed(approval: Approval, *, ask: OneAsk) -> str:
-    said = f" They said: {approval.text}" if approval.text.strip() else ""
+    said = f" They said: {approval.text}" if approval.text.strip() and approval.by != "failed" else ""
     match approval.by:
+        case "failed":
+            who = f"the program that asks the user failed ({approval.text}), and what is not answered is denied"
         case "default":
             who = "nobody answered in time, and what is not answered is denied"
         case "program":

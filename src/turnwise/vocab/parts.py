@@ -72,7 +72,8 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", kw_only=True, omit_
     `arguments` is the raw text (JSON unless `free_form`), kept byte for byte so that it goes back as it came; `{}` where
     the model sent none. Only `state == COMPLETE` may ever run. `alternatives` holds the JSON texts found one after the
     other in one call ('{"a":1}{"a":2}'): only the tool's schema can tell whether they are two calls, so
-    `rules/arguments.py` decides; `state` is INVALID then.
+    `rules/arguments.py` decides; `state` is INVALID then. `asked` stands in the history of a paused run, where a person was
+    asked about the call: the digest of what they were shown.
     """
 
     id: str
@@ -85,6 +86,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", kw_only=True, omit_
     )
     alternatives: tuple[str, ...] = ()
     opaque: Opaque | None = None
+    asked: str = ""
 
 
 class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", kw_only=True, omit_defaults=True):

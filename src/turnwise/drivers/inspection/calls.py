@@ -9,6 +9,7 @@ from typing import cast
 from turnwise.drivers.inspection.paths import Paths
 from turnwise.drivers.inspection.repositories import environment_doubt
 from turnwise.drivers.inspection.shell import inspect_script
+from turnwise.drivers.inspection.states import state_of
 from turnwise.drivers.programs import Programs
 from turnwise.drivers.workspace.previews import paths_of_call
 from turnwise.rules.permission_facts import Access, CallFacts, PathFact, ShellFacts
@@ -67,7 +68,8 @@ def inspect_call(
         return CallFacts(call_id=call_id, tool=tool, effect=effect)
     access: Access = "read" if effect == "read" else "write"
     facts = _facts(tool, arguments, paths=paths, access=access)
-    return CallFacts(call_id=call_id, tool=tool, effect=effect, paths=facts, shell=shell)
+    state = state_of(facts) if effect == "write" else ""
+    return CallFacts(call_id=call_id, tool=tool, effect=effect, paths=facts, shell=shell, state=state)
 
 
 def _facts(tool: str, arguments: Mapping[str, object], *, paths: Paths, access: Access) -> tuple[PathFact, ...]:

@@ -17,7 +17,7 @@ from turnwise.faces.cli.terminal import Left, Stopped, Terminal
 from turnwise.faces.cli.text import style, visible
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import Policy, judge_permission, session_rules
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.approvals import Approval, OneAsk, digest_of
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
 
@@ -104,6 +104,8 @@ class TerminalApprover:
         if await self._is_allowed(ask):  # since another ask was answered
             return _answer(ask, verdict="allow")
         facts = await self._facts(ask)
+        # what is shown is what is there now: of a call that was left for later, not what was there then
+        ask = msgspec.structs.replace(ask, digest=digest_of(ask.call.name, arguments=ask.arguments, facts=facts))
         rules = session_rules(facts, policy=self.policy)
         possible = {"always": bool(rules), "later": self._later and ask.can_wait and not path}
         choices = [name for name in CHOICES if possible.get(name, True)]
@@ -229,7 +231,9 @@ def _not_answered(ask: OneAsk, *, path: tuple[str, ...]) -> str:
 def _answer(
     ask: OneAsk, *, verdict: Literal["allow", "deny", "later"], text: str = "", always: bool = False
 ) -> Approval:
-    return Approval(call_id=ask.call.id, verdict=verdict, text=text, always=always, subject=ask.subject)
+    return Approval(
+        call_id=ask.call.id, verdict=verdict, text=text, always=always, subject=ask.subject, digest=ask.digest
+    )
 
 
 def _object_of(arguments: str) -> Mapping[str, object]:

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from turnwise.drivers.journal import Journal, Session
 from turnwise.errors import CallerError
 from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.turn.commands import FinishTurn
-from turnwise.turn.snapshot import fold_session, restore
+from turnwise.turn.snapshot import fold_session
 
 ALL = "all"
 
@@ -15,10 +14,7 @@ def pending_asks(journal: Journal, session: Session) -> tuple[OneAsk, ...]:
     """What the session's last turn left to be decided; () where it waits for nothing of that kind."""
     if not session.turns or session.turns[-1].status != "waiting":
         return ()
-    *before, last = [journal.events(turn.id) for turn in session.turns]
-    _, commands = restore(last, earlier=fold_session(before).carried)
-    end = commands[-1]
-    return end.result.asks if isinstance(end, FinishTurn) else ()
+    return fold_session([journal.events(turn.id) for turn in session.turns]).asks
 
 
 def decide(asks: Sequence[OneAsk], *, approve: Sequence[str], deny: Sequence[str]) -> tuple[Approval, ...]:
@@ -40,7 +36,7 @@ def decide(asks: Sequence[OneAsk], *, approve: Sequence[str], deny: Sequence[str
         )
     return tuple(
         [
-            Approval(call_id=id, verdict="allow" if id in allowed else "deny", subject=ask.subject)
+            Approval(call_id=id, verdict="allow" if id in allowed else "deny", subject=ask.subject, digest=ask.digest)
             for id, ask in known.items()
             if id in allowed | denied
         ]
