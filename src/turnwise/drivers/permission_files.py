@@ -12,13 +12,13 @@ rules = [
 
 import difflib
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, cast
 
 from turnwise.drivers.settings import Layer, Source, is_table
 from turnwise.errors import CallerError
+from turnwise.rules.permission_patterns import plain_command, plain_rule
 from turnwise.rules.permissions import Kind, PermissionRule, Policy
 
 KEY = "permissions"
@@ -101,21 +101,16 @@ def parse_rule(given: object, *, source: Source, where: str) -> PermissionRule:
     effect = _text(given, "effect", where=where)
     if effect is not None and effect not in _EFFECTS:
         raise CallerError(f"{where}: `effect` is `{effect}`; it is one of {', '.join(_EFFECTS)}")
-    path = _text(given, "path", where=where)
-    command = _command(given.get("command"), where=where)
-    if path is not None and command is not None:
-        raise CallerError(f"{where} has `path` and `command`: make two rules of it")
-    if path is not None:
-        _check_path(path, where=where)
-    return PermissionRule(
+    rule = PermissionRule(
         verdict=_VERDICTS[verdicts[0]],
         tool=_text(given, verdicts[0], where=where) or "*",
         effect=effect,
-        path=path,
-        command=command,
+        path=_text(given, "path", where=where),
+        command=_command(given.get("command"), where=where),
         source=source,
         where=where,
     )
+    return plain_rule(rule, where=where)
 
 
 def _table(layer: Layer) -> Mapping[str, object]:
@@ -171,40 +166,19 @@ def _text(given: Mapping[str, object], key: str, *, where: str) -> str | None:
 
 
 def _command(value: object, *, where: str) -> tuple[str, ...] | None:
-    """The words of a command pattern. A text is split at its spaces, so what needs quotes is given as a list."""
     match value:
         case None:
             return None
         case str() if value.strip():
-            if re.search(r"""['"\\|&;<>$`]""", value):
-                raise CallerError(
-                    f"{where}: `command` has quotes, backslashes or operators; a rule is about one command: "
-                    "write its words as a list, and one rule for each command"
-                )
-            return tuple(value.split())
+            return plain_command(value, where=where)
         case list():
             words = cast("list[object]", value)
-            texts = tuple([word for word in words if isinstance(word, str) and word])
+            texts = [word for word in words if isinstance(word, str) and word]
             if texts and len(texts) == len(words):
-                return texts
+                return plain_command(texts, where=where)
         case _:
             pass
     raise CallerError(f"{where}: `command` is neither a text nor a list of words: write `command = 'git push *'`")
-
-
-def _check_path(path: str, *, where: str) -> None:
-    """Refuse what would never match: a prohibition that holds nowhere is worse than none."""
-    plain = re.sub(r"\\.", "", path, flags=re.DOTALL)
-    if re.search(r"[\[\]{}]", plain):
-        raise CallerError(
-            f"{where}: `path` knows `*`, `**` and `?` only; make a rule for each name, or put a backslash before it"
-        )
-    if ".." in plain.split("/"):
-        raise CallerError(f"{where}: `path` holds `..`, and paths are resolved before they are judged: write it out")
-    if plain.startswith("~") and plain != "~" and not plain.startswith("~/"):
-        raise CallerError(f"{where}: `path` begins with another user's folder: write it out")
-    if plain.endswith("/") and plain != "/":
-        raise CallerError(f"{where}: `path` ends with `/`: write `{path}**` for all that is below")
 
 
 def _near(key: str, *, known: Sequence[str]) -> str:

@@ -42,7 +42,8 @@ def path_matches(pattern: str, *, path: str, workspace: str, home: str, any_case
     """Whether a resolved absolute `path` fits. Patterns are relative to the workspace, absolute, or begin with `~/`.
 
     `*` and `?` stay within one name, `**` spans folders, `x/**` is x as well; a backslash takes the next character as it is.
-    A pattern without a slash is a name anywhere below the workspace. `any_case`: as a file system may compare names.
+    A pattern without a slash is a name anywhere below the workspace, `./x` one right in it. `any_case`: as a file system may
+    compare names.
     """
     absolute = _absolute(pattern, workspace=workspace, home=home)
     if any_case:
@@ -62,11 +63,11 @@ def _absolute(pattern: str, *, workspace: str, home: str) -> str:
         return home + pattern[1:]
     if pattern.startswith("/"):
         return pattern
-    pattern = pattern.removeprefix("./")
-    if pattern == ".":
+    below = pattern.removeprefix("./")
+    if below == ".":
         return workspace
     root = workspace.rstrip("/")
-    return f"{root}/{pattern}" if "/" in pattern else f"{root}/**/{pattern}"
+    return f"{root}/{below}" if "/" in pattern else f"{root}/**/{below}"
 
 
 @lru_cache(maxsize=512)
