@@ -6,8 +6,8 @@ the program that was judged.
 
 import msgspec
 
+from turnwise.rules.environment_names import is_harmless
 from turnwise.rules.permission_facts import CommandFact, ShellFacts
-from turnwise.rules.shell_dangers import is_harmless
 from turnwise.rules.shell_reading import is_reading
 
 

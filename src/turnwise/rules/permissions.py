@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from turnwise.rules.environment_names import is_doubtful, is_harmless, steers
+from turnwise.rules.environment_names import is_doubtful, steers
 from turnwise.rules.known_programs import is_known
 from turnwise.rules.permission_commands import Match, matches_narrowly, matches_widely
 from turnwise.rules.permission_facts import Access, CallFacts, CommandFact, PathFact, Word
