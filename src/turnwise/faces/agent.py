@@ -29,6 +29,7 @@ from turnwise.drivers.watching import Backlog, Feed, Seen, TurnFinished, Watch
 from turnwise.errors import CallerError
 from turnwise.faces.children import MAX_DEPTH, Child, RunChild, task_tool
 from turnwise.faces.models import ModelName, open_endpoint, read_model
+from turnwise.faces.policies import check_approver, check_tools_of_rules, known_tools, read_policy
 from turnwise.faces.results import RunResult, run_result
 from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.scripts import check_script_limits, with_script
@@ -113,7 +114,8 @@ class Agent:
     answer fit the model: `compact` bounds tool results (a tool `read_result` gives the model the rest), shortens old ones and
     has older messages summarised where room runs out; `budget` only asks for as much output as there is room for; `off` does
     neither. `policy` are permission rules: they allow, deny, or ask `approver` about a call, whose paths and commands `inspect`
-    finds out; what nobody answers in time is denied. `hooks` see calls, results and requests, and may change or deny them.
+    finds out; what nobody answers in time is denied. An approver needs a policy that is `attended`, here or below. `hooks`
+    see calls, results and requests, and may change or deny them.
     `agents` are those that the model may hand tasks to (a tool `task`), by name and with their `description`; they draw on this
     agent's limits and nest `max_depth` deep. A run starts at most `max_subagents` of them, theirs included, and all of them
     together make at most `max_subagent_requests` requests; None lifts a bound. `batch_hint` adds
@@ -219,13 +221,25 @@ class Agent:
             allowed=tuple(allowed),
             deadlines=deadlines,
             script_limits=script_limits,
-            policy=policy,
+            policy=read_policy(policy),
             hooks=self._hooks.points,
             base_url="".join((base_url or "").partition("?")[:2]),
             api_key_env=api_key_env or "",
         )
         config = _at_endpoint(config, profile=profile)
         self._config = config if allow_hint is None else msgspec.structs.replace(config, allow_hint=allow_hint)
+        check_approver(approver, policies=self._policies())
+
+    def _policies(self) -> list[Policy | None]:
+        """Its own, and those of the agents that it may hand tasks to."""
+        return [self._config.policy, *[policy for agent in self._agents.values() for policy in agent._policies()]]
+
+    def _check_rules(self, tools: Sequence[Tool]) -> None:
+        """Raise CallerError for a rule about no tool that there is, here or below."""
+        below = [tool for agent in self._agents.values() for tool in agent._tools]
+        check_tools_of_rules(self._config.policy, tools=known_tools((*below, *tools)))
+        for agent in self._agents.values():
+            agent._check_rules(agent._tools)
 
     async def __aenter__(self) -> "Agent":
         self._transport = await self._open_transport(self._open)
@@ -298,6 +312,8 @@ class Agent:
         self, transport: Transport, prompt: Prompt | None, *, options: RunOptions, feed: Feed | None
     ) -> RunResult:
         tools = self._with_script(read_tools(options["tools"]) if "tools" in options else self._tools)
+        self._check_rules(tools)
+        check_approver(options.get("approver"), policies=self._policies())
         output = read_output_type(options["output_type"]) if "output_type" in options else self._output
         prepare_step = options.get("prepare_step", self._prepare_step)
         before, session_id = self._before(options)
@@ -310,11 +326,14 @@ class Agent:
             input=()
             if prompt is None and options.get("approvals") and "results" not in options
             else _input_of(prompt, results=options.get("results"), earlier=earlier),
-            approvals=listed(options.get("approvals", ()), digests=listed_digests(earlier, asks=before.asks)),
+            approvals=tuple(options.get("approvals", ())),
             # with a journal, messages that came from elsewhere are kept in it
             history=() if self._journal is not None and options.get("session") else earlier,
         )
         _check_plain(started, what="the run's options")
+        if started.approvals:
+            shown = listed_digests(earlier, asks=before.asks)
+            started = msgspec.structs.replace(started, approvals=listed(started.approvals, digests=shown))
         check_input(started.input, history=earlier, approved=[approval.call_id for approval in started.approvals])
         runner = Runner(
             self._endpoint,

@@ -160,7 +160,12 @@ def _by_tool_rules(facts: CallFacts, *, policy: Policy, start: Verdict) -> Verdi
 def _names_tool(rule: PermissionRule, *, facts: CallFacts, access: Access | None) -> bool:
     if rule.effect is not None and rule.effect != facts.effect and (access is None or rule.effect != access):
         return False
-    return _glob(rule.tool).fullmatch(facts.tool) is not None
+    return names_match(rule.tool, name=facts.tool)
+
+
+def names_match(pattern: str, *, name: str) -> bool:
+    """Whether a rule's pattern of tools is for the tool `name`."""
+    return _glob(pattern).fullmatch(name) is not None
 
 
 @lru_cache(maxsize=256)

@@ -114,6 +114,20 @@ def test_allow_takes_effects_and_patterns() -> None:
             allowed_rules(text)
 
 
+def test_a_rule_about_no_tool_is_refused_before_anything_is_sent(cli: Cli, lab: Lab, tmp_path: Path) -> None:
+    """On the command line and in a file of settings, with the place and the nearest name (issue 13, 10)."""
+    ran = cli("run", "Go.", "--allow", "bsh(touch *)", *at(lab, "touches"))
+    assert ran.code == 2 and "--allow bsh(touch *): there is no tool `bsh`; did you mean `bash`?" in ran.err
+    own = tmp_path / "config" / "turnwise" / "turnwise.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text('[permissions]\nrules = [{ deny = "wriet", path = "customers/**" }]\n')
+    ran = cli("run", "Go.", *at(lab, "touches"))
+    assert (
+        ran.code == 2 and f"`{own}`: `permissions.rules[0]`: there is no tool `wriet`; did you mean `write`?" in ran.err
+    )
+    assert lab.count() == 0
+
+
 def test_a_pattern_allows_what_it_names_and_no_more(cli: Cli, lab: Lab, folder: Path) -> None:
     """The other call is denied beside it."""
     assert denied(cli, lab, "edits", "--allow", "edit(notes.txt)") == ["edit"]

@@ -1,5 +1,6 @@
 """What may run: the settings files' rules, those that the session was given, and the command line's."""
 
+import difflib
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -46,9 +47,10 @@ def allowed_rules(text: str) -> tuple[PermissionRule, ...]:
         return (PermissionRule(verdict="allow", effect=effect, source="command line", where=where),)
     found = _CALLS.fullmatch(text)
     if found is None:
+        near = difflib.get_close_matches(text.casefold(), EFFECTS, n=1)
         raise CallerError(
             f"`{text}` is neither {', '.join([f'`{word}`' for word in EFFECTS])} nor calls by a pattern, "
-            "as in `bash(git push *)` or `edit(src/**)`"
+            f"as in `bash(git push *)` or `edit(src/**)`{f'; did you mean `{near[0]}`?' if near else ''}"
         )
     tool, pattern = found["tool"], found["pattern"].strip()
     key = "command" if tool in COMMAND_TOOLS else "path"

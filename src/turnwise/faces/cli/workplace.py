@@ -32,6 +32,7 @@ from turnwise.faces.cli.folder import read_agents_md, settings_of_run
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.permissions import policy_of_run, remembered_rules
 from turnwise.faces.cli.spending import fallbacks_of, limits_of, model_limits_of, retry_of
+from turnwise.faces.policies import ASK_USER, check_tools_of_rules
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
 from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
@@ -45,7 +46,6 @@ CHILD_DESCRIPTION = (
     "an agent like you, with the same tools, in the same folder: for work that can be told in one prompt and whose details "
     "you do not need to see"
 )
-ASK_USER = "ask_user"
 
 INSTRUCTIONS = """You work in a folder on the user's machine, with tools that read, write, edit, list and search its files \
 and run commands. Look before you answer: read what the question is about. Make changes with the tools, not in your answer. \
@@ -118,6 +118,7 @@ def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, out
         allow=given["allow"],
         remembered=() if before is None else remembered_rules(journal, before, workspace=os.path.realpath(folder)),
     )
+    check_tools_of_rules(policy, tools={})
     store = changes_folder(folder, env=os.environ)
     finished = _recovered(store)
     changes = FileChanges(store)
