@@ -2,17 +2,20 @@
 
 import asyncio
 import threading
+from typing import get_args
 
 import pytest
 
 from turnwise import Agent, StopReason, tool
 from turnwise.drivers.hooks import (
+    ANSWERS,
     ChangeArguments,
     ChangeResult,
     Deny,
     Hook,
     Hooks,
     Looks,
+    Point,
     RequestAboutToLeave,
     Says,
     ToolAboutToRun,
@@ -23,10 +26,10 @@ from turnwise.drivers.journal import Journal
 from turnwise.errors import CallerError
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock
-from turnwise.turn.commands import PlannedCall, RunHooks
+from turnwise.turn.commands import PlannedCall, RunHooks, SendRequest
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import HookOutcome, HooksRan
-from turnwise.vocab import Text, ToolCall, ToolResult
+from turnwise.vocab import Request, Text, ToolCall, ToolResult
 from waits import HANG_S
 
 CALL = ToolCall(id="a", name="read", arguments='{"path":"a"}')
@@ -92,6 +95,60 @@ async def test_a_guard_that_fails_denies() -> None:
             await clock.advance(3.0)
         (outcome,) = await asyncio.wait_for(task, HANG_S)
         assert outcome.by == "guard" and outcome.denied is not None and words in outcome.denied
+
+
+REQUEST = RunHooks(
+    step=1,
+    point="before_request",
+    deadlines=Deadlines(),
+    request=SendRequest(
+        number=1, step=1, purpose="step", request=Request(model="m", messages=()), deadlines=Deadlines()
+    ),
+)
+
+
+@pytest.mark.promise("wait:tool")
+@pytest.mark.parametrize(
+    "said", [ChangeArguments({}), ChangeResult("x"), "deny", True, False, {"deny": "x"}, [Deny("x")], Deny]
+)
+async def test_a_guard_of_requests_that_answers_nonsense_denies(said: object) -> None:
+    """Proves (issue 13, 17): the request does not leave, and the error names the hook and what it may answer."""
+    hook = Hook(point="before_request", function=lambda _: said, name="guard")  # type: ignore[arg-type, return-value]
+    (outcome,) = await Hooks([hook], clock=FakeClock()).run(REQUEST)
+    assert outcome.by == "guard" and outcome.denied is not None
+    assert outcome.denied.startswith(f"the hook failed (it returned `{type(said).__name__}`")
+    assert "at `before_request` a hook returns Deny or None" in outcome.denied
+
+
+async def test_every_point_has_its_answers_and_takes_no_others() -> None:
+    """Proves: at each point that guards, whatever is none of its answers denies; what only looks at a result leaves it."""
+    every = (Deny("no"), ChangeArguments({"path": "b"}), ChangeResult("x"), None)
+    after = RunHooks(step=1, point="after_tool", deadlines=Deadlines(), calls=(PLAN,), results=(result("a"),))
+    assert set(ANSWERS) == set(get_args(Point))
+    for order in (BEFORE, REQUEST, after):
+        for said in every:
+            hook = Hook(point=order.point, function=lambda _, said=said: said, name="guard")
+            outcomes = await Hooks([hook], clock=FakeClock()).run(order)
+            failed = [one for one in outcomes if one.denied is not None and "the hook failed" in one.denied]
+            fits = said is None or isinstance(said, ANSWERS[order.point])
+            assert bool(failed) == (not fits and order is not after)
+            assert bool(outcomes) == (said is not None and (fits or order is not after))
+
+
+def test_a_hook_about_no_tool_is_an_error_with_the_nearest_name() -> None:
+    """Proves: a guard with a slip in its `tools` would guard nothing; nothing is sent."""
+    lab = Lab()
+
+    def agent_with(tools: str) -> Agent:
+        hook = Hook(point="before_tool", function=lambda _: Deny("no"), name="guard", tools=tools)
+        return Agent(
+            "openai_chat:plain-answer", base_url="http://127.0.0.1:9/v1", transport=lab.transport(), hooks=[hook]
+        )
+
+    with pytest.raises(CallerError, match=r"the hook `guard` is for the tool `bsh`, .* did you mean `bash`\?"):
+        agent_with("bsh").run_sync("Go.")
+    assert lab.count() == 0
+    assert agent_with("ba*").run_sync("Go.").complete
 
 
 @pytest.mark.promise("wait:tool")

@@ -50,8 +50,8 @@ class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    deny: str | None = None
-    arguments: dict[str, object] | None = None
+    deny: str | msgspec.UnsetType | None = msgspec.UNSET
+    arguments: dict[str, object] | msgspec.UnsetType = msgspec.UNSET
     result: object = msgspec.UNSET
 
 
@@ -116,9 +116,9 @@ async def _call(row: _Row, *, name: str, looks: Looks, folder: Path, env: Mappin
         said = msgspec.json.decode(text, type=_Said)
     except msgspec.DecodeError as error:
         raise ToolFault(f"`{name}` wrote something else than the JSON that a hook says: {error}") from error
-    if said.deny is not None:
-        return Deny(said.deny)
-    if said.arguments is not None:
+    if said.deny is not msgspec.UNSET:
+        return Deny(said.deny or "it gave no reason")
+    if said.arguments is not msgspec.UNSET:
         return ChangeArguments(said.arguments)
     return None if said.result is msgspec.UNSET else ChangeResult(said.result)
 

@@ -9,7 +9,7 @@ import asyncio
 import difflib
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal, assert_never, cast, get_args
 
@@ -89,6 +89,15 @@ Says = Deny | ChangeArguments | ChangeResult | None
 Looks = ToolAboutToRun | ToolRan | RequestAboutToLeave | TurnEnded
 Point = Literal["before_tool", "after_tool", "before_request", "turn_ended", "turn_cancelled"]
 
+# What a hook may answer at each point, besides nothing. Any other answer is nonsense there, and a guard of nonsense denies.
+ANSWERS: dict[Point, tuple[type[Deny] | type[ChangeArguments] | type[ChangeResult], ...]] = {
+    "before_tool": (Deny, ChangeArguments, ChangeResult),
+    "after_tool": (Deny, ChangeResult),
+    "before_request": (Deny,),
+    "turn_ended": (),
+    "turn_cancelled": (),
+}
+
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
     """A hook at a point. `function` takes what the point looks at and returns what to do about it, or an awaitable of it; one
@@ -124,6 +133,10 @@ class Hooks:
         self._hooks = tuple(hooks)
         self._clock = clock
         self._scrub = scrub
+
+    @property
+    def all(self) -> tuple[Hook, ...]:
+        return self._hooks
 
     @property
     def points(self) -> tuple[HookPoint, ...]:
@@ -264,14 +277,33 @@ class Hooks:
         said = task.result()
         if isinstance(said, _Raised):
             return None, self._told(hook, f"it raised {said.words}")
-        if not isinstance(said, Deny | ChangeArguments | ChangeResult | None):  # a stranger returns anything
-            return None, self._told(hook, f"it returned `{type(said).__name__}`, which says nothing to turnwise")
-        return said, ""
+        if said is None or isinstance(said, ANSWERS[hook.point]):
+            return said, ""
+        return None, self._told(
+            hook, f"it returned `{type(said).__name__}`, and {may_answer(hook.point)}"
+        )  # a stranger's
 
     def _told(self, hook: Hook, fault: str) -> str:
         fault = self._scrub(fault)
         _log.warning("the hook `%s` (%s) failed: %s", hook.name, hook.point, fault)
         return f"the hook failed ({fault})"
+
+
+def may_answer(point: Point) -> str:
+    """What a hook of the point may return, in words for its author."""
+    *names, last = [*[kind.__name__ for kind in ANSWERS[point]], "None"]
+    known = f"{', '.join(names)} or {last}" if names else last
+    return f"at `{point}` a hook returns {known}"
+
+
+def check_hooks(hooks: Sequence[Hook], *, tools: Collection[str]) -> None:
+    """Raise CallerError for a hook about no tool that there is: a guard with a slip in its `tools` would guard nothing."""
+    for hook in hooks:
+        if hook.point not in ("before_tool", "after_tool") or any(fnmatchcase(name, hook.tools) for name in tools):
+            continue
+        near = difflib.get_close_matches(hook.tools, tools, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join([f'`{name}`' for name in tools])}"
+        raise CallerError(f"the hook `{hook.name}` is for the tool `{hook.tools}`, which does not exist; {hint}")
 
 
 def _result(plan: PlannedCall, said: ChangeResult) -> ToolResult:

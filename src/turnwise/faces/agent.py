@@ -29,7 +29,7 @@ from turnwise.drivers.watching import Backlog, Feed, Seen, TurnFinished, Watch
 from turnwise.errors import CallerError
 from turnwise.faces.children import MAX_DEPTH, Child, RunChild, task_tool
 from turnwise.faces.models import ModelName, open_endpoint, read_model
-from turnwise.faces.policies import check_approver, check_tools_of_rules, known_tools, read_policy
+from turnwise.faces.policies import check_approver, check_tools_of_hooks, check_tools_of_rules, known_tools, read_policy
 from turnwise.faces.results import RunResult, run_result
 from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.scripts import check_script_limits, with_script
@@ -235,9 +235,11 @@ class Agent:
         return [self._config.policy, *[policy for agent in self._agents.values() for policy in agent._policies()]]
 
     def _check_rules(self, tools: Sequence[Tool]) -> None:
-        """Raise CallerError for a rule about no tool that there is, here or below."""
+        """Raise CallerError for a rule or a hook about no tool that there is, here or below."""
         below = [tool for agent in self._agents.values() for tool in agent._tools]
-        check_tools_of_rules(self._config.policy, tools=known_tools((*below, *tools)))
+        known = known_tools((*below, *tools))
+        check_tools_of_rules(self._config.policy, tools=known)
+        check_tools_of_hooks(self._hooks.all, tools=known)
         for agent in self._agents.values():
             agent._check_rules(agent._tools)
 

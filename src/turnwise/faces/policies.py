@@ -1,11 +1,12 @@
 """The policy of an agent, checked where it is given: what could never hold, or never be asked, is the caller's mistake."""
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from turnwise.drivers.approvals import Approver
+from turnwise.drivers.hooks import Hook, check_hooks
 from turnwise.drivers.tools import Tool
 from turnwise.errors import CallerError
 from turnwise.faces.children import TASK
@@ -63,6 +64,13 @@ def check_tools_of_rules(policy: Policy | None, *, tools: Mapping[str, KnownTool
     """Raise CallerError for a rule about a tool that there is not: neither one of `tools` nor any that turnwise brings."""
     if policy is not None and policy.rules:
         check_rules(policy.rules, tools={**own_tools(), **tools})
+
+
+def check_tools_of_hooks(hooks: Sequence[Hook], *, tools: Mapping[str, KnownTool]) -> None:
+    """The same for hooks. Most are for every tool, which needs no look at the tools that turnwise brings."""
+    narrow = [hook for hook in hooks if hook.tools != "*"]
+    if narrow:
+        check_hooks(narrow, tools=[*tools, *[name for name in own_tools() if name not in tools]])
 
 
 @functools.cache
