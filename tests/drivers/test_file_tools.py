@@ -12,7 +12,7 @@ from turnwise.drivers.workspace.changes import FileChanges
 from turnwise.drivers.workspace.editing import EditArguments, MultiEditArguments, OneEdit, edit, multi_edit
 from turnwise.drivers.workspace.patching import PatchArguments, apply_patch
 from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.previews import MAX_LINES, paths_of_call, preview
+from turnwise.drivers.workspace.previews import MAX_LINES, paths_of_call, preview, shortly, whole_preview
 from turnwise.drivers.workspace.reading import MAX_IMAGE_BYTES, ReadArguments, read
 from turnwise.drivers.workspace.writing import WriteArguments, write
 from turnwise.errors import ToolFault
@@ -176,6 +176,29 @@ def test_several_edits_say_which_one_failed(workspace: Workspace) -> None:
     assert str(caught.value).endswith("None of the edits was made.") and path.read_bytes() == b"a\nb\n"
 
 
+def test_a_preview_hides_nothing_of_a_script(workspace: Workspace) -> None:
+    """Proves (issue 13, 9): a NUL makes no binary of what a shell runs, carriage returns at line ends and invisible characters
+    are shown, a name stays on its line, and the whole preview has every line, also where nothing is compared."""
+    script = "#!/bin/sh\r\nrm -rf x\0\necho \u3164\n"
+    assert preview(workspace, "write", {"path": "n.sh", "content": script}) == (
+        "--- /dev/null\n+++ n.sh\n@@ -0,0 +1,3 @@\n+#!/bin/sh<U+000D>\n+rm -rf x<U+0000>\n+echo <U+3164>"
+    )
+    put(workspace, "old.sh", b"echo\0 1\n")
+    replaced = preview(workspace, "write", {"path": "old.sh", "content": "echo 2\n", "overwrite": True})
+    assert replaced.endswith("-echo<U+0000> 1\n+echo 2")
+    put(workspace, "image", b"\x89PNG\r\n\x1a\n\0\xff")
+    replaced = preview(workspace, "write", {"path": "image", "content": "echo 2\n", "overwrite": True})
+    assert replaced.endswith("-(an image (image/png), 10 bytes)\n+echo 2")
+    named = preview(workspace, "write", {"path": "a\n+++ b", "content": "x\n"})
+    assert "+++ a<U+000A>+++ b\n" in named
+    long = "".join([f"line {number} {'y' * 400}\n" for number in range(5000)])
+    put(workspace, "long", long.upper().encode())
+    lines = whole_preview(workspace, "write", {"path": "long", "content": long, "overwrite": True})
+    assert lines[-5000:] == [f"+{line}" for line in long.splitlines()]
+    assert lines[-10_000:-5000] == [f"-{line}" for line in long.upper().splitlines()]
+    assert len(shortly(lines)) == MAX_LINES + 1 and lines[2] == "(5,000 lines are replaced by 5,000, from line 1 on)"
+
+
 def test_a_preview_shows_the_change_and_makes_none(workspace: Workspace) -> None:
     """Proves: a diff with the file's own line numbers for each writing tool, a sentence where the call would fail, nothing
     for other tools; bounded; no control character reaches the terminal."""
@@ -184,7 +207,7 @@ def test_a_preview_shows_the_change_and_makes_none(workspace: Workspace) -> None
     assert preview(workspace, "edit", {"path": "f", "old": "line 50", "new": "\x1b[31mred\u202e"}) == "\n".join(
         [
             *("--- f", "+++ f", "@@ -47,7 +47,7 @@", " line 47", " line 48", " line 49", "-line 50"),
-            *("+\\u001b[31mred\\u202e", " line 51", " line 52", " line 53"),
+            *("+<U+001B>[31mred<U+202E>", " line 51", " line 52", " line 53"),
         ]
     )
     assert preview(workspace, "write", {"path": "n", "content": "1\n2"}) == (

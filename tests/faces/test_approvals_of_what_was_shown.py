@@ -15,6 +15,7 @@ from turnwise.drivers.tools import Tool
 from turnwise.drivers.workspace import Workspace, workspace_tools
 from turnwise.faces.results import RunResult
 from turnwise.testing import ScriptedModel, call
+from turnwise.turn.approvals import OneAsk
 from turnwise.vocab import Message, ToolCall
 
 ATTENDED = Policy(attended=True)
@@ -157,18 +158,20 @@ def test_a_plain_approver_answers_for_sub_agents_too() -> None:
 class Files:
     """An agent with the workspace's own tools, and what an approver does before it says yes."""
 
-    def __init__(self, folder: Path, script: Sequence[Any], meanwhile: Any = None) -> None:
+    def __init__(self, folder: Path, script: Sequence[Any], meanwhile: Any = None, *, allows: bool = True) -> None:
         self.folder = folder
         self.asked: list[str] = []
+        self.asks: list[OneAsk] = []
         tools: list[Tool] = [
             replace(one, offer=replace(one.offer, inspected=True)) for one in workspace_tools(Workspace(folder))
         ]
 
         def approver(asking: Asking) -> Sequence[Approval] | Awaitable[Sequence[Approval]]:
             self.asked += [ask.subject for ask in asking.asks]
+            self.asks += asking.asks
             if meanwhile is not None:
                 meanwhile()
-            return [Approval(call_id=ask.call.id, verdict="allow") for ask in asking.asks]
+            return [Approval(call_id=ask.call.id, verdict="allow" if allows else "deny") for ask in asking.asks]
 
         self.agent = an_agent(
             script,
@@ -223,3 +226,14 @@ def test_what_is_looked_at_again_takes_no_person_twice(tmp_path: Path) -> None:
     result = files.agent.run_sync("Set it.")
     assert result.complete and files.asked == ["notes.txt"]
     assert (tmp_path / "notes.txt").read_text() == "status: done\n"
+
+
+def test_the_ask_of_a_compound_command_names_all_that_is_asked_about(tmp_path: Path) -> None:
+    """Nothing hides behind the first part of it; what only reads is not named (issue 13, 9)."""
+    command = "ls && touch made.txt; grep x notes.txt > out.txt || (rm -rf build)"
+    files = Files(tmp_path.resolve(), [call("bash", command=command), "Done."], allows=False)
+    files.agent.run_sync("Go.")
+    (ask,) = files.asks
+    for named in ("`touch made.txt`", "`out.txt`", "`rm -rf build`"):
+        assert named in ask.why
+    assert "`ls`" not in ask.why and "notes.txt" not in ask.why

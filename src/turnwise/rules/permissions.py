@@ -87,6 +87,12 @@ def session_rules(facts: CallFacts, *, policy: Policy) -> tuple[PermissionRule, 
     return rules if len(rules) == len(asked) else ()
 
 
+def asked_parts(facts: CallFacts, *, policy: Policy) -> tuple[str, ...]:
+    """Why a call is asked about, in a sentence for each of its parts that is: a command of several names them all."""
+    whys = [part.verdict.why for part in _parts(facts, policy=policy) if part.verdict.kind == "ask"]
+    return tuple(dict.fromkeys([why for why in whys if why]))
+
+
 class _Part(msgspec.Struct, frozen=True):
     """One subject of a call with its verdict, and the rule that would allow it; None where none could."""
 

@@ -10,7 +10,7 @@ from turnwise.rules.arguments import Unsound, judge_call
 from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.known_programs import judged_programs
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.rules.permissions import Policy, judge_permission, session_rules
+from turnwise.rules.permissions import Policy, asked_parts, judge_permission, session_rules
 from turnwise.turn.approvals import Approval, OneAsk, digest_of, holds, settled
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
@@ -28,6 +28,7 @@ CHANGED_SINCE = (
     "Denied: what this call would do is no longer what the user was shown and allowed, so it was not run. "
     "Look again before you ask for it once more."
 )
+MAX_WHYS = 20  # of the parts of one command; it stands above them whole
 ASKED_AGAIN = "what it would do is not what was shown when it was allowed, so it is asked about again"
 
 
@@ -141,7 +142,7 @@ def judge_calls(
                     call=call,
                     arguments=plan.arguments,
                     subject=verdict.subject,
-                    why=verdict.why,
+                    why=_why_asked(known, policy=attended, first=verdict.why),
                     digest=digest_of(call.name, arguments=plan.arguments, facts=known),
                 )
             )
@@ -290,6 +291,13 @@ def _answer(approval: Approval) -> str:
 
 def _said(call: ToolCall, text: str) -> ToolResult:
     return ToolResult(call_id=call.id, name=call.name, content=(Text(text),), free_form=call.free_form)
+
+
+def _why_asked(known: CallFacts, *, policy: Policy, first: str) -> str:
+    """All that is asked about, so that nothing hides behind the first part of it."""
+    whys = [first, *[why for why in asked_parts(known, policy=policy) if why != first]] if first else []
+    more = f"; and {len(whys) - MAX_WHYS:,} more" if len(whys) > MAX_WHYS else ""
+    return "; ".join(whys[:MAX_WHYS]) + more
 
 
 def _denied(known: CallFacts, *, why: str, hint: str, options: str) -> str:

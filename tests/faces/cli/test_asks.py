@@ -1,5 +1,6 @@
 """Asks at a real terminal: answered, remembered, refused with a reason, left for later, out of time; and in sub-agents."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,8 @@ import pytest
 
 from faces.cli.person import CTRL_C, at_terminal
 from faces.cli.running import Cli, at, running_lab, script
-from turnwise.lab import Lab
+from turnwise.lab import Lab, Script
+from turnwise.lab.script import ScriptedCall, Step
 
 TOUCHES = script(
     "touches",
@@ -88,6 +90,25 @@ calls = [{ name = "read", arguments = { path = "../other.txt" } }]
 text = "It said: {result}"
 """,
 )
+LONG = Script(
+    name="long",
+    title="long",
+    steps=(
+        Step(
+            calls=(
+                ScriptedCall(
+                    name="write",
+                    arguments={
+                        "path": "big.sh",
+                        "content": "".join([f"line {number}\n" for number in range(1998)])
+                        + "line 1998\r\nline 1999\0\n",
+                    },
+                ),
+            )
+        ),
+        Step(text="It said: {result}"),
+    ),
+)
 QUESTION = script(
     "question",
     """
@@ -102,7 +123,7 @@ text = "You said: {result}"
 
 @pytest.fixture(scope="module")
 def asking_lab() -> Iterator[Lab]:
-    with running_lab([TOUCHES, TWICE, HIDES, DELEGATES, BY_PROGRAM, OUTSIDE, QUESTION]) as lab:
+    with running_lab([TOUCHES, TWICE, HIDES, DELEGATES, BY_PROGRAM, OUTSIDE, LONG, QUESTION]) as lab:
         yield lab
 
 
@@ -231,10 +252,60 @@ def test_nothing_of_a_command_is_hidden(lab: Lab, folder: Path) -> None:
     """Control characters, those that turn text around or have no width are spelled out."""
     with at_terminal("run", "Go.", *at(lab, "hides"), cwd=folder) as person:
         shown = person.sees("then no)")
-        assert "    echo a\\x1b[2K\\u202e\\u200b\\x0db > made.txt\n    echo c\n" in shown
+        assert "    echo a<U+001B>[2K<U+202E><U+200B><U+000D>b > made.txt\n    echo c\n" in shown
         assert "\u202e" not in person.raw and "\u200b" not in person.raw
         person.types("n\r")
         person.leaves_by(0)
+
+
+def test_all_of_a_long_write_is_shown_in_a_pager_of_our_own(lab: Lab, folder: Path) -> None:
+    """Proves (issue 13, 9): a key shows every line, no program of the user's is started for it, and the question with its subject
+    stays on the screen: below the pages, after them, and below 200 lines of diff."""
+    spy = folder.parent / "spy"
+    spy.write_text(f"#!/bin/sh\ntouch {folder.parent}/started\n")
+    spy.chmod(0o755)
+    env = {
+        "PAGER": str(spy),
+        "LESS": "",
+        "PATH": f"{folder.parent}:{os.environ['PATH']}",
+        "LINES": "24",
+        "COLUMNS": "80",
+    }
+    (folder.parent / "less").symlink_to(spy)
+    with at_terminal("run", "Go.", *at(lab, "long"), cwd=folder, env=env) as person:
+        shown = person.sees("[s] show all of it")
+        assert "[... 1,803 more lines]" in shown and "line 1999" not in shown
+        assert "? write wants to run: big.sh\n" in shown.rpartition("more lines]")[2]
+        person.sees("y, a, n, d, l or s (")
+        person.sees("then no)")
+        person.types("s\r")
+        person.sees("? write wants to run: big.sh (y, a, n, d, l or s;")
+        person.sees("1 to ")
+        assert "\x1b[?1049h" in person.raw
+        person.types("G")
+        person.sees("of 2,004")
+        person.types("q")
+        person.sees("? write wants to run: big.sh\n")
+        person.sees("then no)")
+        assert "\x1b[?1049l" in person.raw
+        assert "line 1999<U+0000>" in person.said and "line 1998<U+000D>" in person.said
+        person.types("y\r")
+        person.leaves_by(0)
+        assert person.is_cooked()
+    assert (folder / "big.sh").read_bytes().endswith(b"line 1998\r\nline 1999\0\n")
+    assert not (folder.parent / "started").exists()
+
+
+def test_the_time_that_is_over_in_the_pager_denies_and_leaves_the_terminal_as_it_was(lab: Lab, folder: Path) -> None:
+    """Proves: the other screen is left, the default is told."""
+    with at_terminal("run", "Go.", "--ask-timeout", "4", *at(lab, "long"), cwd=folder) as person:
+        person.sees("then no)")
+        person.types("s\r")
+        person.sees("? write wants to run: big.sh (")
+        person.sees("no answer in time to write: denied")
+        person.leaves_by(0)
+        assert person.is_cooked() and person.raw.count("\x1b[?1049l") == 1
+    assert not (folder / "big.sh").exists()
 
 
 def test_a_path_outside_that_is_allowed_is_read(lab: Lab, folder: Path) -> None:

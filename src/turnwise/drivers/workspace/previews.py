@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from turnwise.drivers.workspace.content import printable, text_of
+from turnwise.drivers.workspace.content import kind_of, text_of
 from turnwise.drivers.workspace.editing import EditArguments, MultiEditArguments, plan_edit, plan_multi_edit
 from turnwise.drivers.workspace.patches import patched_paths
 from turnwise.drivers.workspace.patching import PatchArguments, plan_patch
@@ -14,6 +14,7 @@ from turnwise.drivers.workspace.plans import Plan
 from turnwise.drivers.workspace.staging import Change
 from turnwise.drivers.workspace.writing import WriteArguments, plan_write
 from turnwise.errors import ToolFault
+from turnwise.vocab.hidden_characters import visible, visible_line
 
 MAX_LINES = 200
 MAX_LINE_CHARACTERS = 300
@@ -50,14 +51,27 @@ _PLANS: dict[str, Callable[[Workspace, Arguments], Plan]] = {
 def preview(workspace: Workspace, tool: str, arguments: Arguments) -> str:
     """A unified diff of what the call would change now, at most 200 lines and safe to print at a terminal; a sentence where
     it would fail; empty for a tool that changes no file by itself. Changes nothing and remembers nothing."""
+    return "\n".join(shortly(whole_preview(workspace, tool, arguments)))
+
+
+def whole_preview(workspace: Workspace, tool: str, arguments: Arguments) -> list[str]:
+    """The same, every line of it, whole: what a person approves, they can see."""
     plan_of = _PLANS.get(tool)
     if plan_of is None:
-        return ""
+        return []
     try:
         plan = plan_of(workspace, arguments)
     except (ToolFault, msgspec.ValidationError) as fault:
-        return _bounded([f"(the call would fail: {fault})"])
-    return _bounded([line for change in plan.changes for line in _diff(change)])
+        return visible(f"(the call would fail: {fault})").split("\n")
+    return [visible(line) for change in plan.changes for line in _diff(change)]
+
+
+def shortly(lines: list[str]) -> list[str]:
+    """The beginning of a preview, its lines not too long; what is left out is said."""
+    shown = [_cut(line) for line in lines[:MAX_LINES]]
+    if len(lines) > MAX_LINES:
+        shown.append(f"[... {len(lines) - MAX_LINES:,} more lines]")
+    return shown
 
 
 def paths_of_call(tool: str, arguments: Arguments) -> tuple[str, ...]:
@@ -73,11 +87,9 @@ def paths_of_call(tool: str, arguments: Arguments) -> tuple[str, ...]:
 def _diff(change: Change) -> list[str]:
     before, after = _lines(change.before), _lines(change.after)
     head = [
-        "--- /dev/null" if change.before is None else f"--- {change.shown}",
-        "+++ /dev/null" if change.after is None else f"+++ {change.shown}",
+        "--- /dev/null" if change.before is None else f"--- {visible_line(change.shown)}",
+        "+++ /dev/null" if change.after is None else f"+++ {visible_line(change.shown)}",
     ]
-    if before is None or after is None:
-        return [*head, "(binary content)"]
     # what is the same at both ends costs nothing that way
     same = 0
     while same < min(len(before), len(after)) and before[same] == after[same]:
@@ -89,7 +101,8 @@ def _diff(change: Change) -> list[str]:
     spared = max(0, tail - CONTEXT_LINES)
     old, new = before[start : len(before) - spared], after[start : len(after) - spared]
     if min(len(old), len(new)) > COMPARED_LINES:
-        return [*head, f"({len(old):,} lines are replaced by {len(new):,}, from line {same + 1} on)"]
+        note = f"({len(old):,} lines are replaced by {len(new):,}, from line {same + 1} on)"
+        return [*head, note, *[f"-{line}" for line in old], *[f"+{line}" for line in new]]
     hunks = list(difflib.unified_diff(old, new, n=CONTEXT_LINES, lineterm=""))[2:]
     return head + [_moved(line, by=start) if line.startswith("@@") else line for line in hunks]
 
@@ -105,30 +118,26 @@ def _moved(header: str, *, by: int) -> str:
     return f"@@ {later(old)} {later(new)} @@"
 
 
-def _lines(content: bytes | None) -> list[str] | None:
+def _lines(content: bytes | None) -> list[str]:
     if content is None:
         return []
     text = text_of(content)
     if text is None:
-        return None
-    lines = printable(text.text).split("\n")
+        try:  # a NUL makes no binary of a script: a shell runs it all the same
+            whole = content.decode()
+        except UnicodeDecodeError:
+            return [f"({kind_of(content)}, {len(content):,} bytes)"]
+    else:
+        whole = text.text
+    lines = whole.split("\n")
     if lines[-1] == "":
         lines.pop()
-    elif text.text:
+    elif whole:
         lines[-1] += " (no line end)"
     return lines
 
 
-def _bounded(lines: list[str]) -> str:
-    shown = [_safe(line) for text in lines[: MAX_LINES + 1] for line in text.split("\n")][:MAX_LINES]
-    if len(lines) > MAX_LINES:
-        shown.append(f"[... {len(lines) - MAX_LINES:,} more lines]")
-    return "\n".join(shown)
-
-
-def _safe(line: str) -> str:
-    """No character that a terminal would obey, or that turns the text's direction."""
-    line = line.removesuffix("\r")
-    if len(line) > MAX_LINE_CHARACTERS:
-        line = f"{line[:MAX_LINE_CHARACTERS]} [... {len(line) - MAX_LINE_CHARACTERS:,} more characters]"
-    return "".join([each if each == "\t" or each.isprintable() else f"\\u{ord(each):04x}" for each in line])
+def _cut(line: str) -> str:
+    if len(line) <= MAX_LINE_CHARACTERS:
+        return line
+    return f"{line[:MAX_LINE_CHARACTERS]} [... {len(line) - MAX_LINE_CHARACTERS:,} more characters]"

@@ -1,6 +1,7 @@
 """Asking the person at the terminal: what will run and why it is asked, what it would change, and how long there is."""
 
 import asyncio
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, cast
@@ -12,9 +13,9 @@ from turnwise.drivers.clock import Clock
 from turnwise.drivers.grants import judged_paths
 from turnwise.drivers.runner import Inspector
 from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.previews import preview
+from turnwise.drivers.workspace.previews import shortly, whole_preview
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
-from turnwise.faces.cli.text import style, visible
+from turnwise.faces.cli.text import style, visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import Policy, judge_permission, session_rules
 from turnwise.turn.approvals import Approval, OneAsk, digest_of
@@ -22,6 +23,8 @@ from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
 
 MAX_SHOWN_LINES = 200
+MAX_SUBJECT = 200
+SPARE_ROWS = 3  # the answers and the prompt stand below what is shown
 SPARE_S = 0.1  # before the deadline: what was answered by then has to arrive
 SETTLE_S = 1.0  # after Ctrl-C the turn ends, and this ask with it
 
@@ -31,6 +34,7 @@ ANSWERS = {
     **dict.fromkeys(["n", "no"], "no"),
     **dict.fromkeys(["d"], "why"),
     **dict.fromkeys(["l", "later"], "later"),
+    **dict.fromkeys(["s", "show"], "all"),
 }
 CHOICES = {
     "yes": "[y] yes, once",
@@ -38,6 +42,7 @@ CHOICES = {
     "no": "[n] no",
     "why": "[d] no, and say why",
     "later": "[l] later",
+    "all": "[s] show all of it",
 }
 
 
@@ -107,12 +112,12 @@ class TerminalApprover:
         # what is shown is what is there now: of a call that was left for later, not what was there then
         ask = msgspec.structs.replace(ask, digest=digest_of(ask.call.name, arguments=ask.arguments, facts=facts))
         rules = session_rules(facts, policy=self.policy)
-        possible = {"always": bool(rules), "later": self._later and ask.can_wait and not path}
+        shown = await self._shown(ask, facts=facts, path=path)
+        possible = {"always": bool(rules), "later": self._later and ask.can_wait and not path, "all": shown.is_cut}
         choices = [name for name in CHOICES if possible.get(name, True)]
-        for line in (*heading(ask, path=path), *await self._would_change(ask, facts=facts)):
+        for line in shown.short:
             self._terminal.say(line)
-        self._terminal.say("  ".join([CHOICES[name] for name in choices]))
-        match await self._chosen(choices, until=until):
+        match await self._chosen(choices, shown=shown, until=until):
             case "yes":
                 return _answer(ask, verdict="allow")
             case "always":
@@ -126,22 +131,37 @@ class TerminalApprover:
             case _:
                 return _answer(ask, verdict="deny")
 
-    async def _chosen(self, choices: Sequence[str], *, until: float) -> str:
+    async def _chosen(self, choices: Sequence[str], *, shown: "_Shown", until: float) -> str:
+        """However long the call is, the question with its subject stays on the screen."""
         letters = ", ".join([CHOICES[name][1] for name in choices[:-1]]) + f" or {CHOICES[choices[-1]][1]}"
+        below, said = len(shown.short), None  # rows since the question was said
         while True:
+            if below + SPARE_ROWS > shutil.get_terminal_size().lines:
+                self._terminal.say(shown.question)
+                below = 1
+            if said is None:
+                self._terminal.say("  ".join([CHOICES[name] for name in choices]))
             said = await self._terminal.line(
                 lambda: f"{letters} ({self._left(until)}, then no): ", ticks=True, fresh=True
             )
             chosen = ANSWERS.get(said.strip().lower())
-            if chosen is not None and chosen in choices:
+            if chosen == "all" and chosen in choices:
+                await self._terminal.page(
+                    shown.whole, question=lambda: f"? {shown.subject} ({letters}; {self._left(until)}, then no)"
+                )
+                self._terminal.say(shown.question)
+                below = 1
+            elif chosen is not None and chosen in choices:
                 return chosen
-            self._terminal.say(f"`{visible(said)[:40]}` is no answer to this; it is {letters}")
+            else:
+                self._terminal.say(f"`{visible_line(said)[:40]}` is no answer to this; it is {letters}")
+                below += 2
 
     async def _question(self, ask: OneAsk, *, path: tuple[str, ...], until: float) -> Approval:
         for line in heading(ask, path=path):
             self._terminal.say(line)
         for number, option in enumerate(ask.options, 1):
-            self._terminal.say(f"  {number}. {visible(option)}")
+            self._terminal.say(f"  {number}. {visible_line(option)}")
         hint = "a number, or your own words; empty: no answer" if ask.options else "empty: no answer"
         while True:
             said = await self._terminal.line(
@@ -173,42 +193,79 @@ class TerminalApprover:
         (facts,) = await self._inspect((PlannedCall(call=ask.call, arguments=ask.arguments, timeout_s=0.0),))
         return facts
 
-    async def _would_change(self, ask: OneAsk, *, facts: CallFacts) -> list[str]:
-        """The diff of what a file tool would do, as if it were allowed."""
+    async def _shown(self, ask: OneAsk, *, facts: CallFacts, path: tuple[str, ...]) -> "_Shown":
+        """What is to be decided: the call, and the diff of what a file tool would do, as if it were allowed."""
         arguments = _object_of(ask.arguments)
         with judged_paths([path.resolved for path in facts.paths if path.resolved]):
-            shown = await asyncio.to_thread(preview, self._workspace, ask.call.name, arguments)
-        return [_coloured(line) for line in shown.split("\n")] if shown else []
+            changes = await asyncio.to_thread(whole_preview, self._workspace, ask.call.name, arguments)
+        what = _what(ask, previewed=bool(changes))
+        short = shortly(changes)
+        return _Shown(
+            subject=_subject(ask, path=path),
+            short=(*heading(ask, path=path, what=what), *[_coloured(line) for line in short]),
+            whole=(*what, *changes),
+            is_cut=short != changes or len(what) > MAX_SHOWN_LINES,
+        )
 
     def _left(self, until: float) -> str:
         return f"{max(0, round(until - self._clock.monotonic()))} s"
 
 
-def heading(ask: OneAsk, *, path: tuple[str, ...]) -> list[str]:
+class _Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """One ask on the screen. `short` are its lines as they stand there first, `whole` all of what would run and change; `is_cut`:
+    they differ. `subject` names it on one line."""
+
+    subject: str
+    short: tuple[str, ...]
+    whole: tuple[str, ...]
+    is_cut: bool
+
+    @property
+    def question(self) -> str:
+        return _style(f"? {self.subject}", "bold")
+
+
+def heading(ask: OneAsk, *, path: tuple[str, ...], what: Sequence[str] = ()) -> list[str]:
     """Who wants what, and why that is asked. Nothing of the call is hidden: control characters are spelled out."""
-    who = f" (asked by {' › '.join(path)})" if path else ""
+    who = f" (asked by {_path(path)})" if path else ""
     if ask.kind == "question":
-        return [_style(f"? the model asks{who}:", "bold"), *_block(ask.subject)]
-    lines = [_style(f"? {visible(ask.call.name)} wants to run{who}:", "bold"), *_what(ask)]
+        return [_style(f"? the model asks{who}:", "bold"), *_block(visible(ask.subject).split("\n"))]
+    lines = [_style(f"? {visible_line(ask.call.name)} wants to run{who}:", "bold"), *_block(what or _what(ask))]
     why = f"{ask.subject}: {ask.why}" if ask.subject and ask.subject not in ask.why else ask.why
-    return [*lines, f"  asked because: {visible(why)}"] if why else lines
+    return [*lines, f"  asked because: {visible_line(why)}"] if why else lines
 
 
-def _what(ask: OneAsk) -> list[str]:
-    """The command whole; of a file tool its path, as the diff tells the rest; the arguments of any other."""
-    match _object_of(ask.arguments):
-        case {"command": str(command)}:
-            return _block(command)
-        case {"path": str(path)}:
-            return _block(path)
-        case {"patch": str()}:
-            return []
-        case _:
-            return _block(ask.arguments)
+def _what(ask: OneAsk, *, previewed: bool = False) -> list[str]:
+    """The command whole; of a file tool its path, as the diff tells the rest; every argument of any other."""
+    arguments = dict(_object_of(ask.arguments))
+    if previewed and not isinstance(arguments.get("path"), str):
+        return []
+    for key in ("command", "path"):
+        if isinstance(first := arguments.pop(key, None), str):
+            rest = (
+                []
+                if previewed
+                else [f"{name}: {msgspec.json.encode(given).decode()}" for name, given in arguments.items()]
+            )
+            return [line for text in (first, *rest) for line in visible(text).split("\n")]
+        if first is not None:
+            break
+    return visible(ask.arguments).split("\n")
 
 
-def _block(text: str) -> list[str]:
-    lines = visible(text).split("\n")
+def _subject(ask: OneAsk, *, path: tuple[str, ...]) -> str:
+    who = f"{_path(path)} › " if path else ""
+    subject = visible_line(ask.subject)
+    if len(subject) > MAX_SUBJECT:
+        subject = f"{subject[: MAX_SUBJECT // 2]}…{subject[-MAX_SUBJECT // 2 :]}"
+    return f"{who}{visible_line(ask.call.name)} wants to run: {subject}"
+
+
+def _path(path: tuple[str, ...]) -> str:
+    return " › ".join([visible_line(name) for name in path])
+
+
+def _block(lines: Sequence[str]) -> list[str]:
     shown = [f"    {line}" for line in lines[:MAX_SHOWN_LINES]]
     if len(lines) > MAX_SHOWN_LINES:
         warning = f"    [{len(lines) - MAX_SHOWN_LINES} MORE LINES ARE NOT SHOWN]"
@@ -223,9 +280,9 @@ def _coloured(line: str) -> str:
 
 
 def _not_answered(ask: OneAsk, *, path: tuple[str, ...]) -> str:
-    who = f"{' › '.join(path)} › " if path else ""
+    who = f"{_path(path)} › " if path else ""
     default = "the model decides itself" if ask.kind == "question" else "denied"
-    return f"no answer in time to {who}{visible(ask.call.name)}: {default}"
+    return f"no answer in time to {who}{visible_line(ask.call.name)}: {default}"
 
 
 def _answer(

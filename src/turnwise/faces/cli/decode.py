@@ -12,7 +12,7 @@ import msgspec
 from turnwise.drivers.decoding import ResponseReader, read_body
 from turnwise.errors import NotARecording
 from turnwise.faces.cli.failures import FAILED, as_one_line, complain
-from turnwise.faces.cli.text import clean, style
+from turnwise.faces.cli.text import clean, clean_answer, style
 from turnwise.faces.models import find_profile
 from turnwise.vocab import (
     ArgumentsState,
@@ -185,7 +185,7 @@ def show(file: str, response: Response, *, several: bool) -> None:
         ("refusal", refusal_of(message)),
     ):
         if text:
-            click.echo(f"{style(title, 'cyan')}: {clean(text)}")
+            click.echo(f"{style(title, 'cyan')}: {clean_answer(text)}")
     for call in calls_of(message):
         state = (
             "" if call.state is ArgumentsState.COMPLETE else style(f"  [{call.state}: {call.reason or ''}]", "yellow")

@@ -19,7 +19,7 @@ from turnwise.drivers.watching import (
     TurnFinished,
 )
 from turnwise.faces.cli.money import cost_said
-from turnwise.faces.cli.text import clean, many, shortened, style
+from turnwise.faces.cli.text import clean, clean_answer, many, shortened, style
 from turnwise.faces.results import RunResult
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import (
@@ -147,8 +147,15 @@ class Screen:
 
     def _show_text(self, text: str) -> None:
         self._stop_spinner()
-        self._shown.append(text)
-        if self._live and (shown := clean(text)):
+        before = self._shown[-1] if self._shown else ""
+        if text:
+            self._shown.append(text)
+        if not self._live:
+            return
+        # a carriage return at the end of a piece may be the first half of a line end
+        if before.endswith("\r"):
+            before, text = before[:-1], f"\r{text}"
+        if shown := clean_answer(text.removesuffix("\r"), before=before[-1:]):
             sys.stdout.write(shown)
             sys.stdout.flush()
             self._at_line_start = shown.endswith("\n")
@@ -210,7 +217,9 @@ class Screen:
             goes_on = self._goes_on and shown and result.text.startswith(shown)
             if not goes_on:
                 self._end_line()
-            text = clean(result.text[len(shown) :] if goes_on else result.text)
+            text = clean_answer(
+                result.text[len(shown) :] if goes_on else result.text, before=shown[-1:] if goes_on else ""
+            )
             sys.stdout.write(text)
             self._at_line_start = text.endswith("\n")
         self._end_line()

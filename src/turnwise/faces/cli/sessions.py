@@ -16,7 +16,7 @@ from turnwise.drivers.journal import Journal, Session, SessionRow, journal_path
 from turnwise.faces.agent import read_session
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.screen import describe_call, describe_result
-from turnwise.faces.cli.text import clean, many, shortened, style
+from turnwise.faces.cli.text import clean, clean_answer, many, shortened, style
 from turnwise.vocab import File, Message, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 EPILOG = """\b
@@ -136,7 +136,7 @@ def _started_by(part: object, *, tree: _Tree) -> list[_Tree]:
 def _line(message: Message, part: object) -> str:
     match part:
         case Text(text=text) | Refusal(text=text):
-            return f"\n{style(message.role, 'cyan', 'bold')}\n{clean(text)}" if text.strip() else ""
+            return f"\n{style(message.role, 'cyan', 'bold')}\n{clean_answer(text)}" if text.strip() else ""
         case Reasoning(text=text):
             return style(f"  (reasoning: {shortened(text, limit=100)})", "dim") if text else ""
         case ToolCall():

@@ -5,9 +5,11 @@ import contextlib
 import os
 import sys
 import termios
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from turnwise.faces.cli.text import has_colour
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -107,6 +109,14 @@ class Terminal:
             self._forget_typed()
         self._forget_typed_ahead()
         return await self._answer(session, default=default)
+
+    async def page(self, lines: Sequence[str], *, question: Callable[[], str]) -> None:
+        """Show all of the lines, with the question below them, until the person goes back to it. Raises Stopped."""
+        from turnwise.faces.cli.pager import page
+
+        input, output = self._ends()
+        self._forget_typed_ahead()
+        await page(lines, question=question, input=input, output=output, coloured=has_colour(sys.stderr))
 
     async def text(self, message: str, *, default: str = "") -> str:
         """What is typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history.

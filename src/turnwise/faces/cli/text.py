@@ -1,30 +1,17 @@
-"""Text for a terminal: no control characters from strangers, colours only where they are wanted."""
+"""Text for a terminal: no control or hidden characters from strangers, colours only where they are wanted."""
 
 import os
-import re
 import sys
 from typing import TextIO
 
-# Everything that could move the cursor, recolour or retitle a terminal or turn text around, and half characters, which
-# cannot be written; newline and tab stay.
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+from turnwise.vocab.hidden_characters import shown, shown_answer, visible, visible_line
+
+__all__ = ["clean", "clean_answer", "has_colour", "many", "shortened", "style", "visible", "visible_line"]
+
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
-
-def clean(text: str) -> str:
-    """The text without control characters: a model's or a provider's words cannot drive the terminal."""
-    return CONTROL.sub("", text)
-
-
-def visible(text: str) -> str:
-    """The text with everything that a terminal would not show as itself spelled out, for what a person is to judge: nothing
-    in it can hide. Line ends and tabs stay."""
-    return "".join([char if char in "\n\t" or char.isprintable() else _escaped(char) for char in text])
-
-
-def _escaped(char: str) -> str:
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+clean = shown  # a model's or a provider's words cannot drive the terminal, and nothing of them is hidden
+clean_answer = shown_answer
 
 
 def has_colour(stream: TextIO) -> bool:
