@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.guarded import IN_HOME, LATER, OPEN, SECRETS
 
+from guarded import IN_HOME, LATER, OPEN, SECRETS
 from turnwise.drivers.inspection import inspect_call
 from turnwise.drivers.sandbox.secrets import secret_paths
 from turnwise.drivers.workspace.paths import Workspace

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.guarded import IN_HOME, LATER, OPEN, SECRETS
 
+from guarded import IN_HOME, LATER, OPEN, SECRETS
 from turnwise.rules import guarded_names
 from turnwise.rules.guarded_names import is_secret, runs_later
 from turnwise.rules.permission_facts import PathFact
