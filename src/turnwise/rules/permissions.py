@@ -316,6 +316,8 @@ def _judge_command(command: CommandFact, *, facts: CallFacts, policy: Policy) ->
     for at, word in enumerate(command.words[1:], start=1):
         if specific and found.rule is not None and _spells_out(found.rule, at=at):
             continue
+        if word.text == "HEAD" and _knows_commits(command):
+            continue
         for path in word.paths:
             if (
                 path.resolved
@@ -327,6 +329,11 @@ def _judge_command(command: CommandFact, *, facts: CallFacts, policy: Policy) ->
         if not speaks(command) and _may_hide(word, access=access, facts=facts, policy=policy):
             why = f"`{shown}`: where `{shorten(word.text)}` leads cannot be known before it runs"
             yield _Part(_insisting(why, subject=shown, policy=policy))
+
+
+def _knows_commits(command: CommandFact) -> bool:
+    """Whether HEAD is a commit for the command, and not the file of a bare repository."""
+    return command.words[0].text == "git" and all(word.text != "mv" for word in command.words)
 
 
 def _may_hide(word: Word, *, access: Access, facts: CallFacts, policy: Policy) -> bool:
