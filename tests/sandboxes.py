@@ -23,7 +23,7 @@ def sandbox_called(name: str) -> Sandbox:
     except CallerError as error:
         pytest.skip(f"{error}; nothing of `{name}` is tested (`.ci/run` installs bubblewrap)")
     if name == "landlock-1":
-        return msgspec.structs.replace(sandbox, landlock=1, processes=False)
+        return msgspec.structs.replace(sandbox, landlock=1)
     return sandbox
 
 

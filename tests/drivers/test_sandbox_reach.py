@@ -9,6 +9,7 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sandboxes import CONFINING, PYTHON, sandbox_called, script
@@ -188,4 +189,5 @@ async def test_its_keeper_cannot_be_ended(shell: Shell) -> None:
 def test_gaps_are_told() -> None:
     """What each kind cannot do stands in the line for people."""
     assert "WITHOUT a sandbox" in sandbox_called("none").said(workspace=Path("/w"))
-    assert "processes outside can be signalled" in sandbox_called("landlock-1").said(workspace=Path("/w"))
+    unjudged = msgspec.structs.replace(sandbox_called("landlock-1"), processes=False)
+    assert "processes outside can be signalled" in unjudged.said(workspace=Path("/w"))

@@ -173,7 +173,7 @@ def _landlock() -> Sandbox | None:
         files=True,
         secrets=True,
         network=can_filter(),
-        processes=version >= SCOPES_ABI,
+        processes=version >= SCOPES_ABI or can_filter(),
         metadata=False,
         leaves_none=True,
         landlock=version,

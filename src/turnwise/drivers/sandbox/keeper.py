@@ -1,20 +1,24 @@
 """Runs one command, confined if asked to, and ends with everything that the command started.
 
-A script of its own, run as `python -I -S keeper.py RULES FILTER PROCESSES COMMAND...`; it imports nothing of turnwise.
-RULES is the descriptor of a Landlock ruleset, FILTER a seccomp program in hexadecimal, PROCESSES how many processes may be
-added; `-` is none. It ends the command when its standard input closes, which happens too when turnwise is killed.
+A script of its own, run as `python -I -S keeper.py RULES FILTER ASKED PROCESSES COMMAND...`; it imports nothing of turnwise.
+RULES is the descriptor of a Landlock ruleset, FILTER a seccomp program in hexadecimal, ASKED is `asked` where the filter leaves
+signals to this process, PROCESSES how many processes may be added; `-` is none. It ends the command when its standard input
+closes, which happens too when turnwise is killed.
 
 What leaves its parent and its session comes to this process (PR_SET_CHILD_SUBREAPER), so it is found as well.
 The rules are set between fork and exec of a process with one thread: in turnwise itself, which has several, that is not safe.
-Source: prctl(2), landlock_restrict_self(2), seccomp(2), capset(2).
+Source: prctl(2), landlock_restrict_self(2), seccomp(2), seccomp_unotify(2), capset(2).
 """
 
 import contextlib
 import ctypes
+import errno
+import fcntl
 import os
 import resource
 import select
 import signal
+import struct
 import sys
 import time
 from collections import defaultdict
@@ -29,6 +33,13 @@ _LANDLOCK_RESTRICT_SELF = 446
 _CANNOT_RUN = 126  # what shells say of a command that cannot be executed
 _ENDING_S = 2.0  # one in the kernel (a dead network file system) cannot be ended; we do not wait for it for ever
 _PAUSE_S = 0.002
+# A filter whose listener is asked (SECCOMP_RET_USER_NOTIF): seccomp(2) itself, and the ioctls of its descriptor.
+_SET_MODE_FILTER, _NEW_LISTENER = 1, 8
+_SECCOMP = {"x86_64": 317, "aarch64": 277}
+_RECEIVE, _ANSWER, _GO_ON = 0xC0502100, 0xC0182101, 1
+_QUESTION, _REPLY = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
+_SOCKETS, _RIGHTS = 1, 1  # SOL_SOCKET, SCM_RIGHTS
+_ASKED = "asked"
 _QUIET_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -60,7 +71,7 @@ def send(number: signal.Signals, *, to: Iterable[int]) -> None:
             os.kill(pid, number)
 
 
-def _main(rules: str, filter_hex: str, processes: str, *command: str) -> None:
+def _main(rules: str, filter_hex: str, asked: str, processes: str, *command: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # the command may not look into this process
@@ -70,22 +81,27 @@ def _main(rules: str, filter_hex: str, processes: str, *command: str) -> None:
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     keeper = os.getpid()
+    questions = _Questions() if asked == _ASKED else None
     pid = os.fork()
     if pid == 0:
         try:
             signal.set_wakeup_fd(-1)
-            _become(libc, keeper=keeper, rules=rules, filter_hex=filter_hex, processes=processes)
+            _become(libc, keeper=keeper, rules=rules, filter_hex=filter_hex, processes=processes, questions=questions)
             os.execv(command[0], command)
         except OSError as error:
             os.write(2, f"turnwise: the command could not be started: {error}\n".encode())
         finally:
             os._exit(_CANNOT_RUN)
-    status = _wait(pid, woken=woken)
+    if questions is not None:
+        questions.take()
+    status = _wait(pid, woken=woken, questions=questions)
     _end_all()
     _leave(status)
 
 
-def _become(libc: ctypes.CDLL, *, keeper: int, rules: str, filter_hex: str, processes: str) -> None:
+def _become(
+    libc: ctypes.CDLL, *, keeper: int, rules: str, filter_hex: str, processes: str, questions: "_Questions | None"
+) -> None:
     """What the command is, apart from its program. Raises OSError where a rule cannot be set."""
     os.setsid()
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -106,7 +122,13 @@ def _become(libc: ctypes.CDLL, *, keeper: int, rules: str, filter_hex: str, proc
         steps = bytes.fromhex(filter_hex)
         program = _Program(len(steps) // 8, steps)
         _check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-        _check(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0))
+        if questions is None:
+            _check(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0))
+        else:
+            number = _SECCOMP[os.uname().machine]
+            listener = libc.syscall(number, _SET_MODE_FILTER, _NEW_LISTENER, ctypes.byref(program))
+            _check(min(listener, 0))
+            questions.give(listener)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
 
 
@@ -133,13 +155,92 @@ def _check(outcome: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def _wait(pid: int, *, woken: int) -> int | None:
+class _Questions:
+    """Signals that the command and what it started want to send, where the kernel does not judge them itself.
+
+    A signal goes through where all whom it would reach were started by the command. Its target is a number in a register, so
+    nobody can change it between our answer and the kernel's deed; that the number is given to another process just then
+    is not ruled out.
+    """
+
+    def __init__(self) -> None:
+        import socket  # where signals are asked about only: it takes as long as all other imports
+
+        self._ours, self._theirs = socket.socketpair()
+        self.listener = -1
+
+    def give(self, listener: int) -> None:
+        """In the command's process, before its program starts."""
+        self._theirs.sendmsg([b"."], [(_SOCKETS, _RIGHTS, struct.pack("=i", listener))])
+
+    def take(self) -> None:
+        self._theirs.close()
+        _, sent, _, _ = self._ours.recvmsg(1, 64)
+        self._ours.close()
+        if sent:  # else the command could not be started
+            (self.listener,) = struct.unpack("=i", sent[0][2])
+
+    def answer(self) -> None:
+        buffer = bytearray(_QUESTION.size)
+        try:
+            fcntl.ioctl(self.listener, _RECEIVE, buffer)
+            number, _, _, _, _, _, target, *_ = _QUESTION.unpack(buffer)
+            refused = not _is_below(ctypes.c_int32(target & 0xFFFFFFFF).value, keeper=os.getpid())
+            reply = (number, 0, -errno.EPERM, 0) if refused else (number, 0, 0, _GO_ON)
+            fcntl.ioctl(self.listener, _ANSWER, bytearray(_REPLY.pack(*reply)))
+        except OSError:
+            return  # the process that asked is gone
+
+
+def _is_below(target: int, *, keeper: int) -> bool:
+    """Whether a signal for `target` (of kill(2): a process, a thread, 0 for the own group, a negative group) reaches only
+    what the keeper's command started. What is not there is reached by nothing."""
+    if target == 0:
+        return True  # its group is in a session that the command began
+    if target == -1:
+        return False
+    below = set(descendants(keeper))
+    if target > 0:
+        state, process = _status_of(target)
+        return state in ("", "Z") or process in below
+    return all(_is_ours(pid, group=-target, below=below) for pid in os.listdir("/proc") if pid.isdigit())  # noqa: PTH208
+
+
+def _is_ours(name: str, *, group: int, below: set[int]) -> bool:
+    """Whether it is not in the group, or was started by the command."""
+    with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+        state, _, found = file.read().rpartition(b")")[2].split()[:3]
+        return int(found) != group or state == b"Z" or int(name) in below
+    return True
+
+
+def _status_of(thread: int) -> tuple[str, int]:
+    """The state of a thread, and its process; an empty state where there is none."""
+    state, process = "", 0
+    with contextlib.suppress(OSError), open(f"/proc/{thread}/status", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        for line in file:
+            key, _, value = line.partition(":")
+            if key == "State":
+                state = value.split()[0]
+            elif key == "Tgid":
+                process = int(value)
+    return state, process
+
+
+def _wait(pid: int, *, woken: int, questions: _Questions | None) -> int | None:
     """The command's wait status, or None where our standard input closed first."""
     poller = select.poll()
+    if questions is not None and questions.listener >= 0:
+        poller.register(questions.listener, select.POLLIN)
     poller.register(0, select.POLLIN)
     poller.register(woken, select.POLLIN)
     while True:
-        for descriptor, _ in poller.poll():
+        for descriptor, event in poller.poll():
+            if questions is not None and descriptor == questions.listener:
+                if event & select.POLLIN:
+                    questions.answer()
+                else:  # no process is left that could ask
+                    poller.unregister(descriptor)
             if descriptor == 0 and not os.read(0, 64):
                 return None
             if descriptor == woken:

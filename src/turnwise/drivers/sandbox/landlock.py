@@ -58,15 +58,25 @@ def wrap_in_landlock(order: Order, *, version: int) -> Wrapped:
     """The keeper with a ruleset for it. Raises OSError where the kernel does not take the rules."""
     program = "-"
     if can_filter():
-        program = command_filter(ip_sockets=order.network, truncation=version >= TRUNCATION_ABI).hex()
+        program = command_filter(
+            ip_sockets=order.network,
+            truncation=version >= TRUNCATION_ABI,
+            apart=False,
+            signals=version >= SCOPES_ABI,
+        ).hex()
     rules = make_ruleset(order, version=version)
-    keeper = keeper_command(order.argv, rules=str(rules), program=program)
+    asked = program != "-" and version < SCOPES_ABI
+    keeper = keeper_command(order.argv, rules=str(rules), program=program, asked=asked)
     return Wrapped(argv=keeper, env=order.env, descriptors=(rules,), supervised=True, watches=True)
 
 
-def keeper_command(argv: tuple[str, ...], *, rules: str = "-", program: str = "-") -> tuple[str, ...]:
+def keeper_command(
+    argv: tuple[str, ...], *, rules: str = "-", program: str = "-", asked: bool = False
+) -> tuple[str, ...]:
+    """`asked`: the filter `program` lets the keeper judge signals."""
     # -I -S: nothing of the environment, the workspace or the installed packages is imported, and it starts faster
-    return (OWN_PYTHON, "-I", "-S", "-X", "utf8", str(KEEPER), rules, program, str(MORE_PROCESSES), *argv)
+    python = (OWN_PYTHON, "-I", "-S", "-X", "utf8", str(KEEPER))
+    return (*python, rules, program, "asked" if asked else "-", str(MORE_PROCESSES), *argv)
 
 
 def make_ruleset(order: Order, *, version: int) -> int:
