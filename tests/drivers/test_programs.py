@@ -177,6 +177,17 @@ def test_a_program_that_is_linked_into_a_project_is_asked_about(work: Path) -> N
     assert verdict(facts_of("ruff --version", work=work, path=path), work=work)[0] == "ask"
 
 
+@pytest.mark.parametrize("folder", [".asdf/shims", ".local/share/mise/shims"])
+def test_a_shim_that_a_file_of_the_folder_leads_is_asked_about(folder: str, work: Path) -> None:
+    """`.tool-versions` in the workspace may say `python path:./x`."""
+    program(work.parent / folder / "python", says="shim")
+    path = f"{work.parent}/{folder}:{SYSTEM}"
+    assert verdict(facts_of("python --version", work=work, path=path), work=work)[0] == "ask"
+    (work.parent / "bin" / "node").symlink_to(program(work.parent / "mise", says="shim"))
+    path = f"{work.parent}/bin:{SYSTEM}"
+    assert verdict(facts_of("node --version", work=work, path=path), work=work)[0] == "ask"
+
+
 def test_a_name_that_comes_to_lead_into_the_workspace_is_no_longer_allowed_by_its_name(work: Path) -> None:
     """`--allow 'bash(git push *)'` was said of the git that was there; one that the model wrote since is asked about."""
     path = f"{work}/.venv/bin:{SYSTEM}"

@@ -15,6 +15,9 @@ import msgspec
 OWN_PYTHON = os.path.realpath(sys.executable) if sys.executable else "python3"
 # No link of another folder leads to the same file there: package managers for projects do not link to them.
 _OF_THE_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/nix/store/", "/gnu/store/")
+# Source: asdf and mise docs, "path:" as a version. Shims of others (pyenv, rbenv, volta) choose among what is installed.
+_SHIMS = ("asdf/shims", "mise/shims")
+_CHOOSERS = frozenset({"asdf", "mise"})
 _MOST_LINKS = 40  # MAXSYMLINKS of Linux
 _MOST_READERS = 4  # scripts that are read by scripts; Linux gives up there, too
 
@@ -70,7 +73,8 @@ class Programs:
 
     def _judged(self, path: str, *, name: str, places: tuple[str, ...] | None, depth: int) -> Found:
         """A script is as sure as the program that reads it, which `env` looks for by name."""
-        if not self.is_apart(path) or _has_other_names(path) or depth > _MOST_READERS:
+        unsure = _has_other_names(path) or _is_led_by_folder(path) or depth > _MOST_READERS
+        if unsure or not self.is_apart(path):
             return self._not_apart(path, name=name)
         reader = _reader_of(path)
         if reader is None:
@@ -151,6 +155,11 @@ def _has_other_names(path: str) -> bool:
     except OSError:
         return True
     return status.st_nlink > 1 and stat.S_ISREG(status.st_mode) and not real.startswith(_OF_THE_SYSTEM)
+
+
+def _is_led_by_folder(path: str) -> bool:
+    """Whether a file of the folder in which it runs says which program it is: `.tool-versions` with `path:./x`."""
+    return path.rpartition("/")[0].endswith(_SHIMS) or os.path.basename(os.path.realpath(path)) in _CHOOSERS  # noqa: PTH119
 
 
 def _reader_of(path: str) -> str | None:

@@ -38,7 +38,7 @@ def program_of(
         return Program(names=found.names if programs.are_mixed else ())
     if not found.path:
         return Program(doubt=f"there is no `{name}`, and commands can make one") if programs.are_mixed else _NOTHING
-    doubt = f"`{name}` is `{found.path}`, which commands can change"
+    doubt = f"`{name}` is `{found.path}`: commands can change what runs there"
     return Program(doubt=doubt, opaque=f"{doubt}; it was another program before" if found.newly else "")
 
 
