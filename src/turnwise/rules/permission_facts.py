@@ -13,9 +13,10 @@ Access = Literal["read", "write"]
 class PathFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One path of a call. `given` is the text of the call, `lexical` the absolute path that it spells, `resolved` where that
     leads (symbolic links followed, a missing tail kept). `resolved` is empty where it cannot be known: after a `cd` to an
-    unknown place, or for text that is no path. `inside` is whether it leads into the workspace. `holds` names a secret file
-    below the folder, where the command searches files (`rg`, `grep -r`). `kept`: turnwise wrote it for the model, which may
-    read it. `passing`: it lies in a folder that goes with a run of turnwise, so no rule about it holds in the next."""
+    unknown place, or for text that is no path. `inside` is whether it leads into the workspace, or with `private` into the
+    folder that commands have for themselves. `holds` names a secret file below the folder, where the command searches files
+    (`rg`, `grep -r`). `kept`: turnwise wrote it for the model, which may read it. `passing`: it lies in a folder that goes with a
+    run of turnwise, so no rule about it holds in the next."""
 
     given: str
     resolved: str = ""
@@ -25,6 +26,7 @@ class PathFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     holds: str = ""
     kept: bool = False
     passing: bool = False
+    private: bool = False
 
 
 class Word(msgspec.Struct, frozen=True, omit_defaults=True):

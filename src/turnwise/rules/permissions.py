@@ -197,7 +197,7 @@ def _judge_path(path: PathFact, *, facts: CallFacts, policy: Policy, named: bool
     access = path.access
     shown = shorten(path.given, limit=MAX_PATH_SHOWN)
     guard = guard_of(path, access=access, home=policy.home)
-    kind: Kind = "allow" if named or access == "read" else "ask"
+    kind: Kind = "allow" if named or access == "read" or path.private else "ask"
     if guard is not None:
         kind = "ask"
     start = Verdict(kind=kind, why=_why(path, guard=guard), subject=shown)

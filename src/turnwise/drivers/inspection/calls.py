@@ -11,6 +11,7 @@ from turnwise.drivers.inspection.repositories import environment_doubt
 from turnwise.drivers.inspection.shell import inspect_script
 from turnwise.drivers.inspection.states import state_of
 from turnwise.drivers.programs import Programs
+from turnwise.drivers.sandbox.private import PrivateFolder
 from turnwise.drivers.workspace.previews import paths_of_call
 from turnwise.rules.permission_facts import Access, CallFacts, PathFact, ShellFacts
 
@@ -39,16 +40,17 @@ def inspect_call(
     home: Path | None = None,
     environment: Mapping[str, str] | None = None,
     programs: Programs | None = None,
+    private: PrivateFolder | None = None,
     kept: Iterable[Path] = (),
 ) -> CallFacts:
     """What the call would touch and run. Reads the file system (links, globs), runs nothing; never raises for bad arguments.
 
     `effect` is the tool's (`none, read, write, execute`). `environment` is the one that a command would see (default: this
     process's); `home` what `~` stands for (default: its HOME); `programs` where the names of programs lead for it (default:
-    by the environment's PATH, where commands can write in the workspace). In the folders `kept` lies what turnwise wrote for the
-    model.
+    by the environment's PATH, where commands can write in the workspace), `private` the folder that commands have for themselves.
+    In the folders `kept` lies what turnwise wrote for the model.
     """
-    environment = os.environ if environment is None else environment
+    environment, kept = os.environ if environment is None else environment, tuple(kept)
     folder = str(home) if home is not None else environment.get("HOME") or str(Path("~").expanduser())
     paths = Paths(workspace, home=os.path.realpath(folder), kept=kept)
     shell: ShellFacts | None = None
@@ -57,7 +59,7 @@ def inspect_call(
         if isinstance(command, str):
             shell = inspect_script(
                 command,
-                paths=paths,
+                paths=Paths(workspace, home=paths.home, private=private, kept=kept),
                 programs=programs or Programs(environment.get("PATH"), workspace=paths.workspace),
                 environment=environment.keys(),
                 git_doubt=environment_doubt(environment),

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,6 +12,7 @@ from turnwise.drivers.clock import Clock, Overdue, SystemClock, Watchdog
 from turnwise.drivers.fact_finding import Inspector
 from turnwise.drivers.inspection.calls import inspect_call
 from turnwise.drivers.programs import Programs
+from turnwise.drivers.sandbox.private import PrivateFolder
 from turnwise.drivers.tools import Tool
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.turn.commands import PlannedCall
@@ -29,13 +30,14 @@ def inspector(
     home: Path | None = None,
     environment: Mapping[str, str] | None = None,
     programs: Programs | None = None,
+    private: Callable[[], PrivateFolder | None] = lambda: None,
     clock: Clock | None = None,
     timeout_s: float = INSPECT_S,
 ) -> Inspector:
     """Finds the facts of calls of `tools` in `workspace`, all of a step within `timeout_s` seconds.
 
     `home` is what `~` stands for, `environment` what a command would see (default: this process's, both). `programs` says where
-    names of programs lead; give that of the `Shell` if its commands may write outside of the workspace. A call whose facts
+    names of programs lead, `private` which folder commands have for themselves; give those of the `Shell`. A call whose facts
     cannot be had (out of time, arguments that are no object) has `unknown` facts, and is asked about.
     """
     tools = tuple(tools)
@@ -60,6 +62,7 @@ def inspector(
                 environment=seen,
                 kept=[kept for tool in tools if tool.keeps is not None and (kept := tool.keeps()) is not None],
                 programs=known,
+                private=private() if effect_of(plan) == "execute" else None,
             )
         except (msgspec.DecodeError, OSError, ValueError, RecursionError) as error:
             return _unknown(

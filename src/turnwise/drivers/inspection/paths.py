@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 
 from turnwise.drivers.private_folders import private_folder_of
+from turnwise.drivers.sandbox.private import PrivateFolder
 from turnwise.drivers.workspace.output import is_gone_output
 from turnwise.rules.guarded_names import is_secret
 from turnwise.rules.permission_facts import Access, PathFact
@@ -22,12 +23,20 @@ _PROCESS_BOUND = ("/proc/", "/dev/")
 
 
 class Paths:
-    """Resolves paths as a call in `workspace` would see them. `home` is what `~` stands for; in the folders `kept` lies what
-    turnwise wrote for the model."""
+    """Resolves paths as a call in `workspace` would see them. `home` is what `~` stands for, `private` the folder that commands
+    have for themselves; in the folders `kept` lies what turnwise wrote for the model."""
 
-    def __init__(self, workspace: os.PathLike[str], *, home: str, kept: Iterable[os.PathLike[str]] = ()) -> None:
+    def __init__(
+        self,
+        workspace: os.PathLike[str],
+        *,
+        home: str,
+        private: PrivateFolder | None = None,
+        kept: Iterable[os.PathLike[str]] = (),
+    ) -> None:
         self.workspace = os.path.realpath(workspace)
         self.home = home
+        self.private = private
         self._kept = tuple([os.path.realpath(folder) for folder in kept])
 
     def fact(self, text: str, *, place: str | None = None, access: Access = "read", tilde: bool = False) -> PathFact:
@@ -44,19 +53,30 @@ class Paths:
         if lexical in HARMLESS_DEVICES:
             return PathFact(given=text, resolved=lexical, lexical=lexical, inside=True, access=access)
         try:
-            resolved = os.path.realpath(full)
+            resolved = os.path.realpath(self._real(full))
         except (OSError, ValueError):
             return PathFact(given=text, access=access)
         if not _is_text(resolved):
             return PathFact(given=text, access=access)
-        inside = self.contains(resolved) and not lexical.startswith(_PROCESS_BOUND)
+        private = self.private is not None and self.private.holds(resolved)
+        inside = private or (self.contains(resolved) and not lexical.startswith(_PROCESS_BOUND))
         passing = not inside and private_folder_of(resolved) is not None
         kept = any(is_inside(resolved, folder=folder) for folder in self._kept) or (
             passing and is_gone_output(resolved)
         )
         return PathFact(
-            given=text, resolved=resolved, lexical=lexical, inside=inside, access=access, kept=kept, passing=passing
+            given=text,
+            resolved=resolved,
+            lexical=lexical,
+            inside=inside,
+            access=access,
+            kept=kept,
+            passing=passing,
+            private=private,
         )
+
+    def _real(self, full: str) -> str:
+        return full if self.private is None or self.contains(full) else self.private.real_path(full)
 
     def contains(self, path: str) -> bool:
         return is_inside(path, folder=self.workspace)

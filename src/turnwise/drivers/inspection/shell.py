@@ -20,6 +20,7 @@ from turnwise.drivers.inspection.arguments import (
 )
 from turnwise.drivers.inspection.grammar import heredoc_delimiter, heredoc_text, parse
 from turnwise.drivers.inspection.paths import HARMLESS_DEVICES, Paths
+from turnwise.drivers.inspection.private import filled_in
 from turnwise.drivers.inspection.programs import program_of
 from turnwise.drivers.inspection.redirects import read_redirect
 from turnwise.drivers.inspection.spelling import Spelled, spell, spell_command, spell_words
@@ -301,7 +302,7 @@ class _Walk:
             self.visit(word, within=within)
         opened = self._redirections(redirects, within=within)
         self._run(
-            spell_command((*words, *opened.words)),
+            tuple(self._filled(word, within=within) for word in spell_command((*words, *opened.words))),
             assignments=tuple(assignments),
             redirections=tuple(opened.paths),
             stdin=opened.stdin,
@@ -415,6 +416,9 @@ class _Walk:
         self.places = tuple(sorted(reached)) if len(reached) <= MAX_PLACES else None
 
     # paths
+
+    def _filled(self, word: Spelled, *, within: tuple[str, ...]) -> Spelled:
+        return filled_in(word, private=self.paths.private, within=within)
 
     def _look_up(self, text: str, *, place: str, access: Access = "read", tilde: bool = False) -> PathFact:
         self.lookups += 1
@@ -620,7 +624,7 @@ class _Walk:
 
     def _opened(self, target: "Node", *, operator: str, within: tuple[str, ...]) -> list[PathFact]:
         self.visit(target, within=within)
-        word = spell(target)
+        word = self._filled(spell(target), within=within)
         if operator in (">&", "<&") and word.literal and re.fullmatch(r"\d+-?|-", word.text):
             return []
         access: Access = "read" if operator in ("<", "<&") else "write"

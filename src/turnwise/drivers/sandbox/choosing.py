@@ -93,7 +93,9 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def private_folders(self) -> tuple[Path, ...]:
         """Folders in whose place a command has the temporary folder that it may write in."""
-        return TEMPORARY if self.kind == "bubblewrap" else ()
+        if self.kind != "bubblewrap":
+            return ()
+        return tuple(path for path in TEMPORARY if path.is_dir() and not path.is_symlink())
 
     def said(self, *, workspace: Path, network: bool = False) -> str:
         """One line for people, to be shown before the first command."""

@@ -12,6 +12,7 @@ from msgspec import Meta
 from turnwise.drivers.grants import programs_at_hand
 from turnwise.drivers.programs import Programs, is_program
 from turnwise.drivers.sandbox import GitGuard, PutBack, Sandbox, Scratch, find_sandbox
+from turnwise.drivers.sandbox.private import PrivateFolder
 from turnwise.drivers.workspace.output import MAX_FILES, Tape
 from turnwise.drivers.workspace.processes import run_group
 from turnwise.errors import ToolFault
@@ -86,6 +87,22 @@ class Shell:
     def kept(self) -> Path | None:
         """The same, once there may be one."""
         return self.outputs if self._count else None
+
+    def private_folder(self) -> PrivateFolder | None:
+        """What its commands have for themselves alone; None where they share the user's temporary folder. Raises OSError where
+        it cannot be made."""
+        if not self.sandbox.files:
+            return None
+        real = str(self._scratch.temporary)
+        names = tuple(str(path) for path in self.sandbox.private_folders) or (real,)
+        folders = (
+            self.root.resolve(),
+            self._scratch.root,
+            *[path.resolve() for path in self._writable],
+            *self._private,
+        )
+        others = tuple(str(folder) for folder in folders) if names != (real,) else ()
+        return PrivateFolder(real=real, names=names, others=others)
 
     async def run(self, given: BashArguments) -> str:
         """Its output. Raises ToolFault with the output and the reason where it failed or ran out of time."""

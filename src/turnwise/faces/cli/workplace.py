@@ -147,7 +147,7 @@ def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, out
         prices=prices_of_layers(layers, env=os.environ),
     )
     tools = agents.tools(workspace)
-    inspect = inspector(tools, workspace=folder, programs=shell.programs, clock=clock)
+    inspect = inspector(tools, workspace=folder, programs=shell.programs, private=shell.private_folder, clock=clock)
     return Workplace(
         folder=folder,
         agent=agents.root(tools, inspect=inspect),
