@@ -33,16 +33,8 @@ _CALLS = """openat openat2 open creat execve execveat unlink unlinkat rename ren
 _CALL = re.compile(r"^(\d+) +(\w+)\((.*)$")
 _TEXT = re.compile(r'(?:AT_FDCWD<([^>]*)>, |\d+<([^>]*)>, )?"((?:[^"\\]|\\.)*)"')
 _WRITES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|O_APPEND|O_TMPFILE")
-_DEVICES = (
-    "/dev/null",
-    "/dev/tty",
-    "/dev/stdout",
-    "/dev/stderr",
-    "/dev/stdin",
-    "/dev/fd/",
-    "/proc/self/fd/",
-    "/dev/zero",
-)
+_DEVICES = tuple("/dev/null /dev/full /dev/tty /dev/stdout /dev/stderr /dev/stdin /dev/fd/ /proc/self/fd/".split())
+_SCRATCH = re.compile(r"/tmp/(?:sh-thd|tac|sort)[\w.-]*")  # here-documents of bash; input that cannot be read backwards
 # Files that nothing opens unless it is told to; the rest of /etc is read by libraries.
 _OUTSIDE = re.compile(r"/etc/(?:hostname|os-release|shadow|issue|fstab)|/usr/lib/os-release|/proc/(?:self|\d+)/environ")
 _RUNNER = """
@@ -195,7 +187,7 @@ def _judged(text: str, *, room: Room, log: Path) -> str:
     path = os.path.join(given[1] or given[2] or str(room.work), os.fsdecode(bytes(raw)))  # noqa: PTH118
     if name in ("execve", "execveat"):
         return "" if _only_reads(path, rest=rest, room=room) else f"runs {path}"
-    if path.startswith((*_DEVICES, str(log), "/tmp/sh-thd")):
+    if os.path.normpath(path).replace("//", "/").startswith((*_DEVICES, str(log))) or _SCRATCH.fullmatch(path):
         return ""
     if not name.startswith("open"):
         return f"{name} {path}"

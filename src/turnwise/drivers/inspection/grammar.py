@@ -21,6 +21,16 @@ _QUOTED_LEAVES = frozenset({"raw_string", "ansi_c_string", "comment", "heredoc_b
 _LITERAL_BODIES = frozenset({"heredoc_body", "heredoc_content", "string_content", "raw_string", "ansi_c_string"})
 _DELIMITER = re.compile(r"""'([\w.-]+)'|"([\w.-]+)"|\\([\w.-]+)|([\w.-]+)""")
 _AFTER_DELIMITER = tuple(bytes([code]) for code in b" \t\n;|&)<>")
+# What bash takes for a reserved word only where it stands alone; by the kind of node for those that are other things, too.
+_KEYWORDS = frozenset(
+    """for select in while until do done if then fi elif else case esac function declare typeset export readonly local
+    unset""".split()
+)
+_OPENS = {"test_command": ("[", "[["), "compound_statement": ("{",), "negated_command": ("!",)}
+_CLOSES = {"test_command": ("]", "]]"), "compound_statement": ("}",)}
+_BLANKS = (b" ", b"\t", b"\n")
+_BEFORE_WORD = tuple(bytes([code]) for code in b" \t\n;|&()<>`")
+_AFTER_WORD = (*_AFTER_DELIMITER, b"(", b"`")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _STARTS_SUBSTITUTION = re.compile(r"`|\$[({]|[<>]\(")
 
@@ -77,6 +87,8 @@ def _leaf_problem(leaf: "Node", *, source: bytes) -> str:
         before = source[max(0, leaf.start_byte - 2) : leaf.start_byte]
         if (before and (before[-1:] not in b" \t\n;&|()" or before[-2:-1] == b"\\")) or "\n" in text:
             return "a comment is not understood"
+    if not leaf.is_named and not _is_word_of_its_own(leaf, source=source):
+        return f"`{leaf.type}` beside another word is not understood"
     if leaf.type == "heredoc_start":
         return _heredoc_problem(leaf, source=source)
     if leaf.type == ";;" and (leaf.parent is None or leaf.parent.type != "case_item"):
@@ -93,6 +105,16 @@ def _leaf_problem(leaf: "Node", *, source: bytes) -> str:
         if leaf.type not in _LITERAL_BODIES and re.search(r"[^\S \t\n]", text):
             return "it holds spaces that bash does not take for spaces"
     return ""
+
+
+def _is_word_of_its_own(leaf: "Node", *, source: bytes) -> bool:
+    """Whether bash takes it for a reserved word too: to it `[[\\'x` and `}x` are names of programs."""
+    parent = leaf.parent.type if leaf.parent is not None else ""
+    opens, closes = leaf.type in _OPENS.get(parent, ()), leaf.type in _CLOSES.get(parent, ())
+    if not (opens or closes or leaf.type in _KEYWORDS):
+        return True
+    before, after = source[max(0, leaf.start_byte - 1) : leaf.start_byte], source[leaf.end_byte : leaf.end_byte + 1]
+    return before in (b"", *_BEFORE_WORD) and after in (_BLANKS if opens else (b"", *_AFTER_WORD))
 
 
 def _substitutes(text: str) -> bool:

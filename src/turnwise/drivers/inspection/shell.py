@@ -23,7 +23,7 @@ from turnwise.drivers.inspection.paths import HARMLESS_DEVICES, Paths
 from turnwise.drivers.inspection.private import filled_in
 from turnwise.drivers.inspection.programs import program_of
 from turnwise.drivers.inspection.redirects import read_redirect
-from turnwise.drivers.inspection.spelling import Spelled, spell, spell_command, spell_words
+from turnwise.drivers.inspection.spelling import Spelled, spell, spell_command, spell_words, words_below
 from turnwise.drivers.inspection.wrappers import PREFIXES, SHELLS, Carried, Words, evaluated, unwrap
 from turnwise.drivers.programs import Programs
 from turnwise.rules.permission_facts import Access, Assignment, CommandFact, PathFact, ShellFacts, Word
@@ -263,6 +263,10 @@ class _Walk:
             self._doubt("operators in single brackets are not understood")
         for child in node.children:
             self._evaluated(child, within=within)
+        for word in words_below(node) if single else ():
+            if word.is_glob:  # its folder is read
+                words = (Word("["), self._word(word, operand=True), Word("]"))
+                self._emit(CommandFact(words=words, text=text, within=within))
         dynamic = single and re.search(r"[$`]", text) is not None
         if dynamic or re.search(r"-(?:eq|ne|lt|le|gt|ge|v|R)\b", re.sub(r"['\"\\]", "", text)):
             words = (Word("[["), Word(_text(node), literal=False))
@@ -325,7 +329,7 @@ class _Walk:
         name = words[0].text if words and words[0].literal else ""
         known = tuple(self._word(word, operand=at > 0) for at, word in enumerate(words))
         if name in _TESTS:  # that a file is there may be asked, as in `[[ -f x ]]`
-            known = tuple(msgspec.structs.replace(word, paths=()) for word in known)
+            known = tuple(word if word.glob else msgspec.structs.replace(word, paths=()) for word in known)
         program = program_of(words, programs=self.programs, within=within, places=self.places)
         hidden = searches_hidden(words)
         passed_on = (*assignments, *(assigned(word) for word in carried.sets))

@@ -128,6 +128,15 @@ def spell_command(nodes: "Sequence[Node]") -> tuple[Spelled, ...]:
     return tuple(word for at, node in enumerate(nodes) for word in (spell_words(node) if at else (spell(node),)))
 
 
+def words_below(node: "Node") -> Iterator[Spelled]:
+    """All words in an expression."""
+    for child in node.children:
+        if child.type in ("word", "concatenation"):
+            yield from spell_words(child)
+        elif child.type.endswith("_expression"):
+            yield from words_below(child)
+
+
 def _source(node: "Node") -> str:
     return (node.text or b"").decode("utf-8", "replace")
 
