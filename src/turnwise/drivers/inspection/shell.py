@@ -176,6 +176,9 @@ class _Walk:
                 self._children(node, within=within)
             case "test_command":
                 self._test(node, within=within)
+            case "array":
+                self._children(node, within=within)
+                self._names_shown(tuple(words_below(node)), text=_text(node), within=within)
             case kind if kind in _TRANSPARENT or kind in _LEAVES:
                 self._children(node, within=within)
             case kind:
@@ -208,16 +211,18 @@ class _Walk:
 
     def _loop(self, node: "Node", *, within: tuple[str, ...]) -> None:
         """A `cd` in a loop counts for what stands before it, too, from the second round on."""
-        places, count = self.places, len(self.facts)
+        places = self.places
         names = [child for child in node.children if child.type == "variable_name"]
         for name in names:
-            values = node.children_by_field_name("value")
-            self._keep_values(_text(name), values=tuple(word for value in values for word in spell_words(value)))
+            values = tuple(word for value in node.children_by_field_name("value") for word in spell_words(value))
+            self._keep_values(_text(name), values=values)
+            self._names_shown(values, text=_text(node), within=within)
             set_here = (Assignment(_text(name), "", False),)
             self._emit(CommandFact(words=(), text=_text(node), assignments=set_here, within=within))
+        count = len(self.facts)
         self._children(node, within=within)
         if self.places != places:
-            del self.facts[count + len(names) :]
+            del self.facts[count:]
             self.places = None
             self._children(node, within=within)
 
@@ -263,15 +268,20 @@ class _Walk:
             self._doubt("operators in single brackets are not understood")
         for child in node.children:
             self._evaluated(child, within=within)
-        for word in words_below(node) if single else ():
-            if word.is_glob:  # its folder is read
-                words = (Word("["), self._word(word, operand=True), Word("]"))
-                self._emit(CommandFact(words=words, text=text, within=within))
+        if single:
+            self._names_shown(tuple(words_below(node)), text=text, within=within)
         dynamic = single and re.search(r"[$`]", text) is not None
         if dynamic or re.search(r"-(?:eq|ne|lt|le|gt|ge|v|R)\b", re.sub(r"['\"\\]", "", text)):
             words = (Word("[["), Word(_text(node), literal=False))
             self._emit(CommandFact(words=words, text=_text(node), within=within))
         self._children(node, within=within)
+
+    def _names_shown(self, words: Words, *, text: str, within: tuple[str, ...]) -> None:
+        """A glob reads the folder that it looks in, though nothing is done with the names."""
+        for word in words:
+            if word.is_glob:
+                shown = (Word("["), self._word(word, operand=True), Word("]"))
+                self._emit(CommandFact(words=shown, text=text, within=within))
 
     def _evaluated(self, node: "Node", *, within: tuple[str, ...]) -> None:
         """Quoted text that arithmetic would evaluate may hold a substitution."""
