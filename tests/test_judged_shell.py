@@ -41,10 +41,10 @@ def test_the_same_seed_draws_the_same_lines() -> None:
 
 
 def test_a_fair_share_of_the_drawn_lines_is_judged_harmless(tmp_path: Path) -> None:
-    """Issue 13, "Done when" 2: 20.8 % were before the judge was made stricter; a fifth less would be too afraid."""
+    """Issue 13, "Done when" 2: before the judge was made stricter, 192 of these 1,000 were; a fifth less is too afraid."""
     room, drawer = make_room(tmp_path / "room"), Drawer(2)
     harmless = sum(is_harmless(drawer.line(), room=room) for _ in range(1_000))
-    assert harmless >= 0.8 * 208
+    assert harmless >= 0.8 * 192
 
 
 @needs_tools
