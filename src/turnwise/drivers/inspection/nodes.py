@@ -133,6 +133,12 @@ LEAVES = frozenset(
     """word number raw_string ansi_c_string string_content comment variable_name special_variable_name heredoc_start
     heredoc_content heredoc_end file_descriptor test_operator regex extglob_pattern""".split()
 )
+# They run nothing themselves: their parts are judged each by itself.
+TRANSPARENT = frozenset(
+    """program list do_group if_statement elif_clause else_clause case_statement case_item while_statement negated_command
+    variable_assignments array concatenation string heredoc_body parenthesized_expression binary_expression unary_expression
+    ternary_expression postfix_expression translated_string brace_expression number command_name""".split()
+)
 # Marks between the parts. What they say follows from the kind of the node, or is read where it is judged.
 TOKENS = frozenset(
     r"""for select in (( )) ; , = ++ -- += -= *= /= %= **= <<= >>= &= ^= |= || -o && -a | ^ & == != < > <= >= << >> + - * / % **

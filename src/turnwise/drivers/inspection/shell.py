@@ -19,6 +19,7 @@ from turnwise.drivers.inspection.arguments import (
     suspects,
 )
 from turnwise.drivers.inspection.grammar import heredoc_delimiter, heredoc_text, parse
+from turnwise.drivers.inspection.nodes import LEAVES, TRANSPARENT
 from turnwise.drivers.inspection.paths import HARMLESS_DEVICES, Paths
 from turnwise.drivers.inspection.private import filled_in
 from turnwise.drivers.inspection.programs import program_of
@@ -51,15 +52,6 @@ _PLAIN_EXPANSION = re.compile(
 _BUILT_IN = frozenset("cd pushd popd eval source . trap alias test [ find git".split()) | frozenset(PREFIXES) | SHELLS
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=", re.DOTALL)
 _ARITHMETIC = frozenset({"arithmetic_expansion", "c_style_for_statement", "subscript"})
-_TRANSPARENT = frozenset(
-    """program list do_group if_statement elif_clause else_clause case_statement case_item while_statement negated_command
-    variable_assignments array concatenation string heredoc_body parenthesized_expression binary_expression unary_expression
-    ternary_expression postfix_expression translated_string brace_expression number command_name""".split()
-)
-_LEAVES = frozenset(
-    """word number raw_string ansi_c_string string_content comment variable_name special_variable_name heredoc_start
-    heredoc_content heredoc_end file_descriptor test_operator regex extglob_pattern""".split()
-)
 _TESTS = frozenset({"test", "["})
 _SEQUENCES = frozenset({"list", "pipeline", "negated_command"})
 _CONDITIONAL = frozenset("list if_statement while_statement case_statement for_statement c_style_for_statement".split())
@@ -179,7 +171,7 @@ class _Walk:
             case "array":
                 self._children(node, within=within)
                 self._names_shown(tuple(words_below(node)), text=_text(node), within=within)
-            case kind if kind in _TRANSPARENT or kind in _LEAVES:
+            case kind if kind in TRANSPARENT or kind in LEAVES:
                 self._children(node, within=within)
             case kind:
                 self._doubt(f"`{kind}` is not understood")
