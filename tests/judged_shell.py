@@ -19,6 +19,7 @@ from turnwise.drivers.inspection import inspect_call
 from turnwise.rules.permission_paths import guard_of_text
 from turnwise.rules.permissions import Policy, judge_permission
 from turnwise.rules.shell_reading import READERS
+from waits import HANG_S
 
 LINE_S = 2  # of a line that does not end by itself
 BATCH_S = 600
@@ -103,7 +104,9 @@ def missing_tools() -> str:
     for name in ("bash", "strace", "bwrap", "timeout"):
         if shutil.which(name) is None:
             return f"`{name}` is not installed"
-    tried = subprocess.run([*_BARE, "strace", "-o", "/dev/null", "true"], capture_output=True, timeout=60, check=False)
+    tried = subprocess.run(
+        [*_BARE, "strace", "-o", "/dev/null", "true"], capture_output=True, timeout=HANG_S, check=False
+    )
     return "" if tried.returncode == 0 else f"strace in bubblewrap: {tried.stderr.decode(errors='replace')[-200:]}"
 
 

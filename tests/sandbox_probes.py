@@ -80,10 +80,13 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _died(target: Target) -> bool:
-    try:
-        return target.process.wait(0.3) is not None  # a signal that was sent has arrived when the command has ended
-    except subprocess.TimeoutExpired:
-        return False
+    """A signal that was sent has arrived when the command has ended: whoever was killed by it does not answer any more."""
+    asking, answer = target.process.stdin, target.process.stdout
+    assert asking is not None and answer is not None
+    with contextlib.suppress(BrokenPipeError):
+        asking.write(b"\n")
+        asking.flush()
+    return not answer.readline()
 
 
 def _changed(target: Target) -> bool:
@@ -218,7 +221,7 @@ say(libc.syscall(438, os.pidfd_open(pid), 0, 0) >= 0)"""),
     _probe("processes", "read the environment of another process", """
 say(b"MARKED=1" in open(f"/proc/{pid}/environ", "rb").read())"""),
     _probe("processes", "see the command lines of other processes", """
-say(b"input()" in open(f"/proc/{pid}/cmdline", "rb").read())"""),
+say(b"sys.stdin" in open(f"/proc/{pid}/cmdline", "rb").read())"""),
     _probe("processes", "leave a process behind (`setsid`, double fork)", """
 import fcntl
 if os.fork() == 0:
@@ -343,7 +346,7 @@ def _address(pid: int) -> int:
 @contextlib.contextmanager
 def _process() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", "print(flush=True); input()"],
+        [sys.executable, "-I", "-S", "-c", "import sys; print(flush=True); [print(flush=True) for _ in sys.stdin]"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -351,11 +354,13 @@ def _process() -> Iterator[subprocess.Popen[bytes]]:
         env={"MARKED": "1"},
     ) as process:
         try:
-            assert process.stdout is not None
+            assert process.stdin is not None and process.stdout is not None
             process.stdout.readline()
             yield process
         finally:
             process.kill()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
 
 
 def _abstract() -> str:

@@ -20,6 +20,7 @@ from turnwise.vocab.hidden_characters import (
     visible,
     visible_line,
 )
+from waits import HANG_S
 
 SOURCE = Path(__file__).parents[2] / "src" / "turnwise"
 OF_THE_ISSUE = (
@@ -101,7 +102,7 @@ def test_the_table_is_unicodes_own() -> None:
 def test_perl_knows_the_same_ignorable_characters() -> None:
     """Proves: `Default_Ignorable_Code_Point` of Perl's own Unicode tables; the property is stable over versions."""
     program = r'for my $c (0..0x10FFFF) { next if $c >= 0xD800 && $c <= 0xDFFF; print "$c\n" if chr($c) =~ /\p{DI}/ }'
-    said = subprocess.run(["perl", "-e", program], capture_output=True, text=True, timeout=60, check=True).stdout
+    said = subprocess.run(["perl", "-e", program], capture_output=True, text=True, timeout=HANG_S, check=True).stdout
     assert {int(line) for line in said.split()} == points(IGNORABLE)
 
 
