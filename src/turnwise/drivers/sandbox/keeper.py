@@ -40,6 +40,7 @@ _RECEIVE, _ANSWER, _GO_ON = 0xC0502100, 0xC0182101, 1
 _QUESTION, _REPLY = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 _SOCKETS, _RIGHTS = 1, 1  # SOL_SOCKET, SCM_RIGHTS
 _ASKED = "asked"
+_LOOKS = 3
 _QUIET_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -199,19 +200,26 @@ def _is_below(target: int, *, keeper: int) -> bool:
         return True  # its group is in a session that the command began
     if target == -1:
         return False
-    below = set(descendants(keeper))
+    # Processes begin and end while we look: whom the signal reaches is found before those that are below us are, and a parent
+    # that ends in between hides its children for one look.
+    return any(_is_reaching_ours(target, keeper=keeper) for _ in range(_LOOKS))
+
+
+def _is_reaching_ours(target: int, *, keeper: int) -> bool:
     if target > 0:
         state, process = _status_of(target)
-        return state in ("", "Z") or process in below
-    return all(_is_ours(pid, group=-target, below=below) for pid in os.listdir("/proc") if pid.isdigit())  # noqa: PTH208
+        return state in ("", "Z") or process in descendants(keeper)
+    members = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _is_in(pid, group=-target)]  # noqa: PTH208
+    below = set(descendants(keeper))
+    return all(pid in below or not _is_in(str(pid), group=-target) for pid in members)
 
 
-def _is_ours(name: str, *, group: int, below: set[int]) -> bool:
-    """Whether it is not in the group, or was started by the command."""
+def _is_in(name: str, *, group: int) -> bool:
+    """Whether the process lives and is in the group."""
     with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
         state, _, found = file.read().rpartition(b")")[2].split()[:3]
-        return int(found) != group or state == b"Z" or int(name) in below
-    return True
+        return int(found) == group and state != b"Z"
+    return False
 
 
 def _status_of(thread: int) -> tuple[str, int]:
