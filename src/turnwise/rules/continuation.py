@@ -11,7 +11,7 @@ text gets one spelling.
 Why that seam cannot lie: T is chosen so long that it occurs once in R. If the reply repeats the end of P and then says T,
 all of it is a suffix of R, so T cannot stand in it earlier: the seam is the first T in the reply or there is none. Nor does T
 repeat itself: of a run of equal characters, one left out behind P would not show. Where no T of MAX_HELD characters is like that
-(a file of equal lines), nothing is gone on with. The price of holding back is m characters a request, about 10 tokens.
+(a file of equal lines), nothing is continued. The price of holding back is m characters a request, about 10 tokens.
 
 P ends inside a word where it can. Then nothing that is said *about* the text can be taken for the text, and the rest of the word
 is the likeliest thing to be written again. A model may go on from P in other words than T: that is its good right, it never saw

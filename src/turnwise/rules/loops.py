@@ -128,7 +128,7 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def before(self, calls: Sequence[ToolCall], *, joined: Collection[str] = ()) -> Verdict:
         """Judge the calls of one response, on the guess that their results would be what they were. `joined` are the ids of cut
-        calls that were gone on with and do not fit their tool: attempts in vain, as the cut ones are."""
+        calls that were continued and do not fit their tool: attempts in vain, like the cut ones."""
         seen = tuple([self._see(call, is_joined=call.id in joined) for call in calls])
         asked = _set_key([call.key for call in seen])
         if asked not in [step.asked for step in self.recent]:

@@ -124,7 +124,7 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # how a person allows what was denied, in the words of the face at hand; `{tool}`, `{effect}` and `{options}` are filled in,
     # these being the command line's that would allow it. A part in brackets with `{options}` is left out where none would
     allow_hint: str = "add `{effect}` to the allowed effects"
-    # what is done about a response that the output limit cut. `continue`: gone on with where it was cut; `split`: a cut call
+    # what is done about a response that the output limit cut. `continue`: the model continues from the cut; `split`: a cut call
     # is not, the model is told to write smaller pieces; `off`: no request of its own is made for it. Journals of before it
     # could be chosen know nothing of it, so it is off where it is not said.
     recover: Recover = "off"

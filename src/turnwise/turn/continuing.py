@@ -53,7 +53,7 @@ NOT_RUN_CONTINUING = (
 
 
 class Continuing(msgspec.Struct, frozen=True, kw_only=True):
-    """A cut response that is being gone on with. `place` is that of the call at hand among the response's parts (None: its
+    """A cut response that is being continued. `place` is that of the call at hand among the response's parts (None: its
     text), `waiting` are those of the cut calls after it, `grown` the texts of those that are whole."""
 
     response: Response
@@ -302,7 +302,7 @@ def raised(settings: Settings, *, response: Response, config: TurnConfig) -> int
 def roomier(
     state: Settled, *, cut: Cut, request: Request, limit_tokens: int | None, config: TurnConfig
 ) -> Settings | None:
-    """The settings of the one retry after a call was cut of which nothing can be gone on with; None where there is none."""
+    """The settings of the one retry after a call was cut that cannot be continued; None where there is none."""
     if not cut.calls or config.recover == "off":
         return None
     highest = raised(request.settings, response=state.response, config=config)

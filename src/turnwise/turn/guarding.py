@@ -1,7 +1,7 @@
 """The loop guard's place in a turn: it judges the calls of a step before they run and looks at their results afterwards.
 
-It also knows the calls that were gone on with in vain: what was joined and then did not fit the tool's parameters, and what could
-not be joined. Such a call is not gone on with again in this turn, as each time costs as much as the first.
+It also knows the calls that were continued in vain: those that were joined and then did not fit the tool's parameters, and those
+that could not be joined. Such a call is not continued again in this turn, because each time costs as much as the first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,9 +42,9 @@ class Guarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     judged: Verdict | None = None
     ends: Loop | None = None
     noted: tuple[str, ...] = ()  # calls whose result ends with words of ours
-    joined: bool = False  # the response at hand has a call that was gone on with
+    joined: bool = False  # the response at hand has a call that was continued
     misfits: tuple[Beginning, ...] = ()  # joined calls that did not fit
-    vain: tuple[str, ...] = ()  # calls of the response at hand that were gone on with and did not fit
+    vain: tuple[str, ...] = ()  # calls of the response at hand that were continued and did not fit
     unjoined: tuple[Beginning, ...] = ()  # calls that could not be joined
 
     def judge(self, calls: Sequence[ToolCall]) -> "Guarding":
@@ -73,7 +73,7 @@ class Guarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return any(begins_alike(begun, other=other) for other in self.misfits)
 
     def spare(self, cut: Cut) -> Cut:
-        """The cut, without a prefix for the calls that would be gone on with in vain."""
+        """The cut, without a prefix for the calls that would be continued in vain."""
         return replace(
             cut, calls=tuple([replace(one, prefix=None) if self._is_vain(one.call) else one for one in cut.calls])
         )

@@ -216,7 +216,7 @@ class Turn(Scripting, kw_only=True):
     # a response
 
     def _take(self, response: Response, *, jitter: float) -> Command:
-        """Take in a response that is whole; one that the limit cut is gone on with first, as far as that goes."""
+        """Take in a response that is whole; one that the limit cut is continued first, as far as possible."""
         self._count(response)
         if again := self._broken_off(response, jitter=jitter):
             return again
