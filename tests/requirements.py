@@ -230,6 +230,27 @@ PROMISES: dict[str, Promise] = {
         "On a per-request plan a scripted step lets one request run a whole sequence of tools; the saving is shown.",
         "Chutes",
     ),
+    # safe
+    "safe:judged": Promise(
+        "A command runs without asking only if every part of it was understood; what the judge does not know, now or after its grammar changes, asks.",
+        "field",
+    ),
+    "safe:named": Promise(
+        "What is secret, what runs later by itself, what is outside: one table each, used by every tool, rule and face.",
+        "field",
+    ),
+    "safe:seen": Promise(
+        "What a person approves is what they were able to see, whole, and what runs is exactly that; nothing in it can hide or reach the terminal raw.",
+        "field",
+    ),
+    "safe:inside": Promise(
+        "Files that are read without being asked for are regular files inside the folder and no secret, opened as they were judged; programs are known by where they are, not by their name.",
+        "field",
+    ),
+    "safe:bounded": Promise(
+        "A turn's whole tree has bounds on sub-agents, requests, calls of one response and memory.",
+        "field",
+    ),
     # keep
     "keep:crash": Promise(
         "kill -9 at any moment: the turn resumes; a finished tool is not run again; a finished request is not billed again; a tool that may have run is reported as uncertain unless it is declared idempotent.",

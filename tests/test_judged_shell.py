@@ -47,6 +47,7 @@ def test_a_fair_share_of_the_drawn_lines_is_judged_harmless(tmp_path: Path) -> N
     assert harmless >= 0.8 * 192
 
 
+@pytest.mark.promise("safe:judged")
 @needs_tools
 def test_lines_that_are_judged_harmless_only_read(tmp_path: Path) -> None:
     """No file is opened for writing, no secret and nothing outside is read, nothing else is run."""

@@ -32,6 +32,7 @@ def verdict(facts: CallFacts, *, root: Path, home: Path | None = None) -> str:
     return judge_permission(facts, policy=policy).kind
 
 
+@pytest.mark.promise("safe:named")
 @pytest.mark.parametrize(
     "with_ripgrep", [False, pytest.param(True, marks=pytest.mark.skipif(not shutil.which("rg"), reason="no rg"))]
 )
@@ -112,6 +113,7 @@ def calls_that_write(name: str) -> Iterator[tuple[str, str, dict[str, object]]]:
         yield "bash", "execute", {"command": command}
 
 
+@pytest.mark.promise("safe:named")
 @pytest.mark.parametrize("name", SECRETS)
 def test_every_tool_asks_before_it_shows_or_writes_a_secret(name: str, tmp_path: Path) -> None:
     """Issue 13, done when 3: though reading, writing and the shell are allowed in general; in any case, and through a link."""
@@ -127,6 +129,7 @@ def test_every_tool_asks_before_it_shows_or_writes_a_secret(name: str, tmp_path:
         assert asked == []
 
 
+@pytest.mark.promise("safe:named")
 @pytest.mark.parametrize("name", LATER)
 def test_every_tool_asks_before_it_writes_what_runs_later(name: str, tmp_path: Path) -> None:
     """Issue 13, line 8: in spite of `--allow write` and `--allow bash`. Reading them is as free as it was."""
@@ -154,6 +157,7 @@ def _verdict(tool: str, effect: str, arguments: dict[str, object], work: Path) -
     return verdict(facts, root=work)
 
 
+@pytest.mark.promise("safe:named")
 def test_the_sandbox_hides_what_the_table_names_in_a_home_folder(tmp_path: Path) -> None:
     """One table: what has a secret name right in the home folder, and the places that have a name of their own."""
     names = tuple(

@@ -49,6 +49,7 @@ def facts(tool: str, *, work: Path, effect: str = "read", **arguments: object) -
     return inspect_call("1", tool=tool, effect=effect, arguments=arguments, workspace=work, home=work.parent)
 
 
+@pytest.mark.promise("safe:named")
 @pytest.mark.parametrize(
     ("given", "leads", "inside"),
     [

@@ -19,6 +19,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_project(tmp_path_factory.mktemp("environment").resolve())
 
 
+@pytest.mark.promise("safe:judged")
 @pytest.mark.parametrize(
     "name",
     "NODE_V8_COVERAGE NODE_PATH OPENSSL_CONF SSLKEYLOGFILE GNUPGHOME GCOV_PREFIX LLVM_PROFILE_FILE FOO XYZ _".split(),

@@ -15,6 +15,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_project(tmp_path_factory.mktemp("hidden").resolve())
 
 
+@pytest.mark.promise("safe:judged")
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
@@ -54,6 +55,7 @@ def test_a_word_whose_choices_are_too_many_is_denied_where_nobody_is_asked(comma
     assert verdict_on(command, project=project, rules=SHELL_ALLOWED, attended=False) == "deny"
 
 
+@pytest.mark.promise("safe:judged")
 @pytest.mark.parametrize("command", ["git pu*", "git [p]ush", "git pus?", "git p* origin", "git -C . pu[a-z]h"])
 def test_a_glob_that_may_come_to_what_is_denied_is_asked_about(command: str, project: Path) -> None:
     """Issue 13, line 12: bash puts a file's name in its place, and a file called `push` is quickly made."""

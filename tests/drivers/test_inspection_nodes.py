@@ -21,6 +21,7 @@ MARKS = {LANGUAGE.node_kind_for_id(number) for number in KINDS if not LANGUAGE.n
 FIELDS = {LANGUAGE.field_name_for_id(number) for number in range(1, LANGUAGE.field_count + 1)}
 
 
+@pytest.mark.promise("safe:judged")
 def test_every_kind_and_field_of_the_installed_grammar_is_named() -> None:
     """Issue 13, line 1: a kind or field that an update of the grammar brings or drops is found here."""
     assert set(PARTS) | LEAVES == NAMED
@@ -67,6 +68,7 @@ NESTING = [
 ]
 
 
+@pytest.mark.promise("safe:judged")
 @pytest.mark.parametrize("field", sorted(FIELDS))
 def test_a_field_that_the_table_does_not_name_is_not_understood(field: str) -> None:
     """As if the field had come with an update of the grammar."""
@@ -76,6 +78,7 @@ def test_a_field_that_the_table_does_not_name_is_not_understood(field: str) -> N
     assert field in misfit(root, table=table)
 
 
+@pytest.mark.promise("safe:judged")
 @pytest.mark.parametrize("kind", sorted(PARTS))
 def test_a_kind_that_the_table_does_not_name_is_not_understood(kind: str) -> None:
     """As if the kind had come with an update of the grammar; also one deep in others."""
@@ -84,6 +87,27 @@ def test_a_kind_that_the_table_does_not_name_is_not_understood(kind: str) -> Non
     assert roots, f"no example has `{kind}`"
     table = {name: parts for name, parts in PARTS.items() if name != kind}
     assert all(misfit(root, table=table) for root in roots)
+
+
+# Kinds of the grammar that the table does not name, bare and deep in what it names.
+UNNAMED = [
+    "unsetenv A",
+    'echo "$`ls`"',
+    "if ls; then (unsetenv A); fi",
+    "f() { unsetenv A; }; ls",
+    'cat <(echo "$`ls`")',
+]
+
+
+@pytest.mark.promise("safe:judged")
+@pytest.mark.parametrize("command", UNNAMED)
+def test_what_the_table_does_not_name_asks_whatever_is_allowed(command: str, tmp_path: Path) -> None:
+    """From the promise: what the judge does not know asks. Where nobody is there it is denied, also if asks are allowed then."""
+    project = make_project(tmp_path.resolve())
+    every = (*SHELL_ALLOWED, PermissionRule(verdict="allow", tool="bash"))
+    named = (*every, PermissionRule(verdict="allow", tool="bash", command=("*",)))
+    assert {verdict_on(command, project=project, rules=rules) for rules in ((), SHELL_ALLOWED, every, named)} == {"ask"}
+    assert verdict_on(command, project=project, rules=named, attended=False) == "deny"
 
 
 WORDS = [
@@ -123,6 +147,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_project(tmp_path_factory.mktemp("redirected").resolve())
 
 
+@pytest.mark.promise("safe:judged")
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     command=st.sampled_from(WORDS),

@@ -65,12 +65,14 @@ def verdict(command: str, *, workspace: Path) -> Kind:
     return judge_permission(facts, policy=policy).kind
 
 
+@pytest.mark.promise("safe:judged")
 @pytest.mark.parametrize("template", JOINS)
 def test_no_way_to_join_makes_what_is_denied_allowed(template: str, tmp_path: Path) -> None:
     """Done when 5, one way at a time. Without what is denied in it, the judge is not merely afraid of the way."""
     assert verdict(put(template, denied="curl x", anything="ls"), workspace=tmp_path) != "allow"
 
 
+@pytest.mark.promise("safe:judged")
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     denied=st.sampled_from(DENIED),

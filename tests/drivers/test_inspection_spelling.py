@@ -34,6 +34,7 @@ def read_word(text: str) -> tuple[Spelled, ...] | None:
     return words if all(word.literal and not word.has_tilde for word in words) else None
 
 
+@pytest.mark.promise("safe:judged")
 @pytest.mark.skipif(BASH is None, reason="needs bash")
 @pytest.mark.parametrize("seed", range(3))
 def test_braces_and_brackets_come_to_what_bash_makes_of_them(seed: int, tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ class Counted:
         return peak
 
 
-@pytest.mark.promise("assembly:bounded")
+@pytest.mark.promise("assembly:bounded", "safe:bounded")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_streamed_response_takes_three_times_its_bytes_at_most(name: str, shape: str) -> None:
@@ -269,7 +269,7 @@ WRITINGS = {
 }
 
 
-@pytest.mark.promise("assembly:bounded")
+@pytest.mark.promise("assembly:bounded", "safe:bounded")
 @pytest.mark.parametrize("writing", WRITINGS)
 @pytest.mark.parametrize("name", FAMILIES)
 async def test_no_response_takes_more_than_three_times_the_limit(name: str, writing: str) -> None:

@@ -79,6 +79,7 @@ def verdict(facts: CallFacts, *, work: Path, allow: str = "") -> tuple[str, str]
     return found.kind, found.why
 
 
+@pytest.mark.promise("safe:inside")
 def test_a_program_in_the_workspace_is_asked_about(work: Path) -> None:
     """`--allow write` must not be leave to run: `.venv/bin/ruff` is written, and `ruff --version` asks (issue 13, line 4)."""
     path = f"{work}/.venv/bin:{work.parent}/bin:{SYSTEM}"
@@ -93,6 +94,7 @@ def test_a_program_in_the_workspace_is_asked_about(work: Path) -> None:
 CARRIERS = ["{}", "timeout 5 {}", "xargs {}", "env {}", "nice -n 5 {}", "find . -exec {} ;", "bash -c '{}'", "ls | {}"]
 
 
+@pytest.mark.promise("safe:inside")
 @pytest.mark.parametrize("carrier", CARRIERS)
 @pytest.mark.parametrize("name", ["cat", "grep x", "git status", "node --version"])
 def test_whatever_runs_it_a_program_in_the_workspace_is_asked_about(carrier: str, name: str, work: Path) -> None:
@@ -125,6 +127,7 @@ LAYOUTS: Mapping[str, Callable[[Path], str]] = {
 }
 
 
+@pytest.mark.promise("safe:inside")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_way_to_write_a_folder_of_path_is_followed(
     layout: str, work: Path, monkeypatch: pytest.MonkeyPatch
@@ -256,6 +259,7 @@ async def run_judged(shell: Shell, command: str, *, plan: PlannedCall) -> str:
             return str(fault)
 
 
+@pytest.mark.promise("safe:inside")
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("carrier", ["{}", "timeout 5 {}", "bash -c {}", "true && {}", "make", "{}; mine"])
 async def test_the_program_that_was_judged_is_the_one_that_runs(
@@ -277,6 +281,7 @@ async def test_the_program_that_was_judged_is_the_one_that_runs(
     assert said.split() == (["outside", "mine"] if "mine" in carrier else ["outside"])
 
 
+@pytest.mark.promise("safe:inside")
 @pytest.mark.parametrize("name", EVERY)
 async def test_a_known_command_runs_without_the_folders_of_the_workspace(
     name: str, work: Path, monkeypatch: pytest.MonkeyPatch

@@ -53,6 +53,7 @@ LINKS = {
 }
 
 
+@pytest.mark.promise("safe:inside")
 @pytest.mark.parametrize("target", LINKS)
 def test_a_link_is_followed_to_a_regular_file_inside_only(target: str, folder: Path) -> None:
     """Issue 13, line 3: it sent any file of the user to the provider."""
@@ -71,6 +72,7 @@ def test_a_link_inside_the_folder_is_followed(target: str, folder: Path) -> None
     assert read_agents_md(folder / "up") == SECRET
 
 
+@pytest.mark.promise("safe:inside")
 def test_what_is_no_regular_file_is_left_out_at_once(folder: Path) -> None:
     """A pipe would be waited for for ever; a folder, a socket and a device are none."""
     os.mkfifo(folder / "AGENTS.md")
@@ -99,6 +101,7 @@ def test_the_size_is_known_before_anything_is_read(folder: Path) -> None:
         read_agents_md(folder)
 
 
+@pytest.mark.promise("safe:inside")
 def test_what_is_put_there_meanwhile_is_not_read(folder: Path) -> None:
     """The opened file is what was judged: another process moves links and files over the name all the time."""
     agents, ends = folder / "AGENTS.md", threading.Event()
@@ -125,6 +128,7 @@ def test_what_is_put_there_meanwhile_is_not_read(folder: Path) -> None:
     assert {each for each in seen if isinstance(each, bytes)} <= {b"plain", b""}
 
 
+@pytest.mark.promise("safe:inside")
 @pytest.mark.parametrize("name", ["turnwise.toml", "pyproject.toml"])
 @pytest.mark.parametrize("target", ["../outside.txt", ".env", "/dev/zero", "/dev/stdin", "nowhere"])
 def test_a_projects_settings_are_held_to_the_same(name: str, target: str, folder: Path) -> None:
@@ -168,6 +172,7 @@ def test_the_users_own_files_may_be_links_to_anywhere(folder: Path, tmp_path: Pa
     assert read_of_user(own, max_bytes=3) == LeftOut("has 5 bytes; 3 at most", is_too_long=True)
 
 
+@pytest.mark.promise("safe:inside")
 @pytest.mark.parametrize(
     "with_ripgrep", [False, pytest.param(True, marks=pytest.mark.skipif(not shutil.which("rg"), reason="no rg"))]
 )

@@ -85,6 +85,7 @@ async def test_wrong_arguments_are_told(hands: Hands) -> None:
     assert "offset" in await hands.refused("read", path="x", offset="zero")
 
 
+@pytest.mark.promise("safe:named")
 async def test_paths_outside_are_refused_by_every_tool(hands: Hands, tmp_path: Path) -> None:
     """Up, absolute, through a link to a file, a folder, or a folder to be made: resolved first, judged afterwards."""
     secret = tmp_path / "secret.txt"

@@ -66,7 +66,7 @@ def paused(agent: Agent) -> RunResult:
     return first
 
 
-@pytest.mark.promise("wait:ask")
+@pytest.mark.promise("wait:ask", "safe:seen")
 def test_an_approval_without_a_digest_is_for_the_ask_that_the_paused_result_listed() -> None:
     """Hand-written `Approval(call_id=..., verdict="allow")` works: the history says what was shown, also out of JSON. An edited
     one waits again, whether `subject` is given or not."""
@@ -83,6 +83,7 @@ def test_an_approval_without_a_digest_is_for_the_ask_that_the_paused_result_list
     assert second.text == "It is out." and published == ["news"]
 
 
+@pytest.mark.promise("safe:seen")
 def test_an_approval_with_a_digest_is_for_that_ask_whatever_the_history_says() -> None:
     """A history that lost its marks needs the digest; without one nothing was shown, and it is asked about again."""
     agent = an_agent([call("publish", page="news"), "It is out."])
@@ -102,7 +103,7 @@ def test_an_approval_with_a_digest_is_for_that_ask_whatever_the_history_says() -
     assert published == ["news"]
 
 
-@pytest.mark.promise("wait:ask", "keep:replay")
+@pytest.mark.promise("wait:ask", "keep:replay", "safe:seen")
 def test_a_digest_survives_the_journal_and_another_process(tmp_path: Path) -> None:
     """Another agent opens the journal and approves by the call's id alone; while a hook answers differently nothing runs, and
     the newest listing counts."""
@@ -185,6 +186,7 @@ class Files:
 EDIT = call("edit", path="notes.txt", old="draft", new="done")
 
 
+@pytest.mark.promise("safe:seen")
 @pytest.mark.parametrize("happens", ["changed", "removed", "made a link"])
 def test_a_file_that_changes_while_the_person_reads_is_not_changed_by_the_call(tmp_path: Path, happens: str) -> None:
     """What would change was shown; by the time of the answer something else would, so the model has to look again."""
@@ -219,6 +221,7 @@ def test_two_edits_of_one_file_that_were_shown_together_both_run(tmp_path: Path)
     assert (tmp_path / "notes.txt").read_text() == "status: done\nowner: Ada\n"
 
 
+@pytest.mark.promise("safe:seen")
 def test_what_is_looked_at_again_takes_no_person_twice(tmp_path: Path) -> None:
     """An approved change of what is as it was runs at once."""
     (tmp_path / "notes.txt").write_text("status: draft\n")
@@ -228,6 +231,7 @@ def test_what_is_looked_at_again_takes_no_person_twice(tmp_path: Path) -> None:
     assert (tmp_path / "notes.txt").read_text() == "status: done\n"
 
 
+@pytest.mark.promise("safe:seen")
 def test_the_ask_of_a_compound_command_names_all_that_is_asked_about(tmp_path: Path) -> None:
     """Nothing hides behind the first part of it; what only reads is not named (issue 13, 9)."""
     command = "ls && touch made.txt; grep x notes.txt > out.txt || (rm -rf build)"

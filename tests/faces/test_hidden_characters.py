@@ -37,6 +37,7 @@ def points(ranges: str) -> set[int]:
     return found
 
 
+@pytest.mark.promise("safe:seen")
 @pytest.mark.parametrize("char", OF_THE_ISSUE)
 def test_an_invisible_character_is_shown_by_its_number(char: str) -> None:
     """Proves: in asks, names, results and (behind a letter) in answers."""
@@ -58,6 +59,7 @@ def test_spaces_that_are_not_the_plain_one_are_shown_where_a_person_judges() -> 
     assert visible_line("a\n? bash\tb") == "a<U+000A>? bash<U+0009>b"
 
 
+@pytest.mark.promise("safe:seen")
 @settings(max_examples=600, deadline=None, derandomize=True)
 @given(text=TEXTS)
 @example(text="\x1b[2J\u009b")
@@ -73,6 +75,7 @@ def test_nothing_that_is_shown_hides_or_drives_a_terminal(text: str) -> None:
     assert not re.search(r"(?<![\x23\x2a0-9\xa9\xae\u203c-\u3299\U0001f004-\U0001f6f3])[\ufe0e\ufe0f]", answer)
 
 
+@pytest.mark.promise("safe:seen")
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(text=TEXTS, at=st.integers(0, 20))
 @example(text="❤\ufe0f", at=1)
@@ -106,6 +109,7 @@ def test_perl_knows_the_same_ignorable_characters() -> None:
     assert {int(line) for line in said.split()} == points(IGNORABLE)
 
 
+@pytest.mark.promise("safe:seen")
 def test_there_is_no_second_table() -> None:
     """Proves: no other module that shows text to people has ranges of hidden characters of its own."""
     own = SOURCE / "vocab" / "hidden_characters.py"

@@ -82,6 +82,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.promise("safe:bounded")
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_a_tree_stays_within_32_sub_agents_and_300_requests(family: str, shape: str) -> None:
@@ -153,6 +154,7 @@ async def test_the_bounds_hold_beside_the_limits_of_the_turn() -> None:
             assert lab.count() == result.requests + below <= most
 
 
+@pytest.mark.promise("safe:bounded")
 @settings(max_examples=25, deadline=None)
 @given(
     subagents=st.integers(0, 9),
@@ -224,7 +226,7 @@ def many(calls: int) -> Script:
     return parse_script(f'title = "t"\n[[steps]]\ncalls = [{each}]\n[[steps]]\ntext = "done"\n', name="many")
 
 
-@pytest.mark.promise("step:every-call-answered")
+@pytest.mark.promise("step:every-call-answered", "safe:bounded")
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("calls", [MAX_CALLS, MAX_CALLS + 1, 1_000])

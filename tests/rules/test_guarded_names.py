@@ -17,6 +17,7 @@ SOURCE = Path(guarded_names.__file__).parents[1]
 HOME = "/home/me"
 
 
+@pytest.mark.promise("safe:named")
 @pytest.mark.parametrize("name", SECRETS)
 def test_a_secret_is_known_wherever_it_stands(name: str) -> None:
     """Issue 13, line 2: relative, below a folder, absolute."""
@@ -30,6 +31,7 @@ def test_some_folders_are_secret_in_a_home_folder_only(name: str) -> None:
     assert not is_secret(f"{HOME}/work/{name}", home=HOME) and not is_secret(name, home=HOME)
 
 
+@pytest.mark.promise("safe:named")
 @pytest.mark.parametrize("name", LATER)
 def test_what_runs_later_by_itself_is_known_wherever_it_stands(name: str) -> None:
     """Issue 13, line 8: shells, editors, interpreters, git's hooks, servers and assistants read it without being told."""
@@ -43,6 +45,7 @@ def test_templates_sources_and_ordinary_files_are_open(name: str) -> None:
         assert not is_secret(path, home=HOME) and not runs_later(path, home=HOME)
 
 
+@pytest.mark.promise("safe:named")
 @given(name=st.sampled_from([*SECRETS, *LATER]), upper=st.lists(st.booleans(), min_size=1, max_size=40))
 def test_case_makes_no_difference(name: str, upper: list[bool]) -> None:
     """On macOS and Windows `.ENV` is `.env`."""
@@ -81,6 +84,7 @@ def test_what_is_both_is_secret_to_readers_and_guarded_from_writers() -> None:
     assert guard_of(fact, access="read") == guard_of(fact, access="write") == "secret"
 
 
+@pytest.mark.promise("safe:named")
 def test_there_is_no_second_table() -> None:
     """A fact stands once: no other file of the house lists two names of secrets, or three of what runs later, in one constant or
     one collection of constants. (Folders of version control are named for other reasons.)"""

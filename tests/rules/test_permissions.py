@@ -136,6 +136,7 @@ def test_a_project_does_not_lift_what_the_user_denies() -> None:
     assert kind(running("make"), own, project, trusts=True) == "allow"
 
 
+@pytest.mark.promise("safe:named")
 @pytest.mark.parametrize("given", [".env", "key.pem", "/etc/hosts"])
 @pytest.mark.parametrize("general", [rule("allow"), rule("allow", effect="read"), rule("allow", path="**")])
 def test_no_general_rule_opens_what_is_secret_or_outside(given: str, general: PermissionRule) -> None:

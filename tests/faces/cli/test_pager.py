@@ -3,6 +3,7 @@
 import io
 from contextlib import redirect_stdout
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from turnwise.vocab import TextDelta
 LINES = st.lists(st.text(alphabet="ab é日本\t-+@x", max_size=60), max_size=30)
 
 
+@pytest.mark.promise("safe:seen")
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(lines=LINES, columns=st.integers(2, 90), height=st.integers(1, 12))
 def test_no_character_is_lost_between_the_pages(lines: list[str], columns: int, height: int) -> None:
