@@ -6,6 +6,7 @@ import pytest
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
 from turnwise.rules.permissions import Kind, PermissionRule
+from turnwise.rules.shell_words import SETTING
 
 NO_DATA = (*SHELL_ALLOWED, PermissionRule(verdict="deny", path="data/**", source="user"))
 
@@ -62,3 +63,14 @@ def test_a_glob_that_may_come_to_what_is_denied_is_asked_about(command: str, pro
     rules = (*SHELL_ALLOWED, PermissionRule(verdict="deny", tool="bash", command=("git", "push", "*"), source="user"))
     assert verdict_on(command, project=project, rules=rules) == "ask"
     assert verdict_on("git add src/*.py", project=project, rules=rules) == "allow"
+
+
+@pytest.mark.promise("safe:judged")
+@pytest.mark.parametrize("carrier", ["{}", "command {}", "builtin {}", "\\{}", "'{}'"])
+@pytest.mark.parametrize("builtin", sorted(SETTING))
+def test_what_a_builtin_evaluates_is_held_to_prohibitions(builtin: str, carrier: str, project: Path) -> None:
+    """A subscript that runs something (bash manual, Shell Arithmetic), however the builtin is called. Two lists of the builtins
+    that set variables had differed: `command declare 'a[$(touch x)]=1'` ran a denied `touch`."""
+    rules = (*SHELL_ALLOWED, PermissionRule(verdict="deny", tool="bash", command=("touch", "*"), source="user"))
+    command = f"{carrier.format(builtin)} 'a[$(touch made)]=1'"
+    assert verdict_on(command, project=project, rules=rules) == "deny"

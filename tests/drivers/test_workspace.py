@@ -12,11 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from turnwise.drivers.programs import HELPER
 from turnwise.drivers.tools import Tool
 from turnwise.drivers.workspace import workspace_tools
 from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.searching import SearchArguments, search
-from turnwise.drivers.workspace.walking import PYTHON, WORKER
+from turnwise.drivers.workspace.walking import WORKER
 from turnwise.errors import CallerError, ToolFault
 from turnwise.rules import guarded_names
 from turnwise.rules.schema import fault_of_schema
@@ -336,6 +337,6 @@ def test_search_worker_ends_by_itself(tmp_path: Path) -> None:
         "max_bytes": 1000,
         "names": guarded_names.__file__,
     }
-    worker = [*PYTHON, str(WORKER)]
+    worker = [*HELPER, str(WORKER)]
     ended = subprocess.run(worker, input=msgspec.json.encode(order), cwd=tmp_path, timeout=HANG_S, check=False)
     assert ended.returncode == -signal.SIGALRM

@@ -14,19 +14,20 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 from turnwise.drivers.settings import Layer, Source, is_table
 from turnwise.errors import CallerError
 from turnwise.rules.permission_patterns import plain_command, plain_rule
 from turnwise.rules.permissions import Kind, PermissionRule, Policy
+from turnwise.turn.config import Effect
 
 KEY = "permissions"
 MAX_RULES = 500  # each is looked at for each part of a call
 _USERS_OWN = ("unattended", "trusted_folders")
 _KEYS = ("rules", *_USERS_OWN)
 _VERDICTS: dict[str, Kind] = {"allow": "allow", "ask": "ask", "deny": "deny"}
-_EFFECTS = ("none", "read", "write", "execute")
+_EFFECTS = get_args(Effect)
 _RULE_KEYS = (*_VERDICTS, "effect", "path", "command")
 
 

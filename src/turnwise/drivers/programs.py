@@ -13,6 +13,8 @@ import msgspec
 
 # The interpreter below a virtual environment: that may lie in the workspace, where its link can be replaced.
 OWN_PYTHON = os.path.realpath(sys.executable) if sys.executable else "python3"
+# Nothing of the environment, the workspace or the installed packages is imported, and it starts faster.
+HELPER = (OWN_PYTHON, "-I", "-S", "-X", "utf8")
 # No link of another folder leads to the same file there: package managers for projects do not link to them.
 _OF_THE_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/nix/store/", "/gnu/store/")
 # Source: asdf and mise docs, "path:" as a version. Shims of others (pyenv, rbenv, volta) choose among what is installed.

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal, TypedDict, Unpack, cast
+from typing import Literal, TypedDict, Unpack, cast, get_args
 
 import msgspec
 
@@ -56,7 +56,7 @@ from turnwise.wire.profiles import Profile
 Prompt = str | Sequence[str | Text | File] | Message
 """What a run begins with: a text, texts and files in order, or a whole message."""
 
-ALL_EFFECTS: tuple[Effect, ...] = ("none", "read", "write", "execute")
+ALL_EFFECTS: tuple[Effect, ...] = get_args(Effect)
 TITLE_CHARACTERS = 80
 
 

@@ -33,7 +33,8 @@ _LOCALE = re.compile(r"LC_[A-Z]+")
 _HARMLESS_VALUE = re.compile(r"[A-Za-z0-9_.@:+-]{0,64}")
 _ZONE = re.compile(r"[A-Z][A-Za-z_]{1,20}(?:/[A-Z][A-Za-z_+-]{1,30}){1,2}")  # `:` or `/` first would name any file
 _PAGERS = frozenset({"PAGER", "GIT_PAGER", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR"})
-_IDLE_PROGRAMS = frozenset({"", "cat", "true", ":"})
+# In the place of a pager or an editor they show or leave everything as it is.
+IDLE_PROGRAMS = frozenset({"", "true", "false", ":", "cat", "/bin/true", "/usr/bin/true"})
 
 
 def steers(assignment: Assignment) -> bool:
@@ -50,7 +51,7 @@ def is_harmless(assignment: Assignment) -> bool:
     if name == "TZ" and _ZONE.fullmatch(value):
         return True
     if name in _PAGERS:
-        return value in _IDLE_PROGRAMS
+        return value in IDLE_PROGRAMS
     known = name in HARMLESS_NAMES or _LOCALE.fullmatch(name) is not None
     return known and _HARMLESS_VALUE.fullmatch(value) is not None
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from turnwise.rules.environment_names import IDLE_PROGRAMS
+from turnwise.rules.git_settings import ON_COMMAND_LINE
 from turnwise.rules.permission_facts import Word
 
 _FLAGS = frozenset(
@@ -36,20 +38,8 @@ _SHOWING = frozenset(
     """annotate blame cat-file describe diff diff-tree for-each-ref grep log ls-files ls-remote ls-tree merge-base rev-list
     rev-parse shortlog show show-ref status version whatchanged""".split()
 )
-# Settings that name no program and no other place. Without a section: any of it.
-_HARMLESS_SETTINGS = frozenset(
-    """user.name user.email author.name author.email committer.name committer.email user.useconfigonly color.* advice.*
-    column.* core.quotepath core.autocrlf core.eol core.safecrlf core.filemode core.abbrev core.ignorecase core.longpaths
-    core.symlinks core.compression core.preloadindex core.bigfilethreshold core.untrackedcache commit.gpgsign tag.gpgsign
-    push.gpgsign push.default push.autosetupremote push.followtags pull.rebase pull.ff fetch.prune fetch.parallel
-    rebase.autostash rebase.autosquash rebase.updaterefs merge.conflictstyle merge.ff merge.renamelimit init.defaultbranch
-    log.* diff.renames diff.renamelimit diff.noprefix diff.mnemonicprefix diff.algorithm diff.colormoved diff.context
-    status.* gc.auto maintenance.auto http.postbuffer http.version http.lowspeedlimit http.lowspeedtime safe.directory
-    rerere.enabled checkout.defaultremote grep.linenumber grep.patterntype pack.threads index.threads feature.manyfiles
-    format.pretty i18n.logoutputencoding i18n.commitencoding submodule.recurse blame.date""".split()
-)
+# Settings whose value is a program.
 _PROGRAM_SETTINGS = frozenset("core.editor sequence.editor core.pager core.askpass".split())
-_IDLE_PROGRAMS = frozenset({"", "true", "false", ":", "cat", "/bin/true", "/usr/bin/true"})
 
 
 class GitLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,9 +80,9 @@ def setting_doubt(setting: str) -> str:
     """Why a setting (`name=value`) may make git run something; empty where it is known to be harmless."""
     name, _, value = setting.partition("=")
     name = name.strip().lower()
-    if name in _HARMLESS_SETTINGS or f"{name.partition('.')[0]}.*" in _HARMLESS_SETTINGS:
+    if name in ON_COMMAND_LINE or f"{name.partition('.')[0]}.*" in ON_COMMAND_LINE:
         return ""
-    if name in _PROGRAM_SETTINGS and value in _IDLE_PROGRAMS:
+    if name in _PROGRAM_SETTINGS and value in IDLE_PROGRAMS:
         return ""
     return "" if name.startswith("alias.") else f"git's setting `{name}` may run a program"
 

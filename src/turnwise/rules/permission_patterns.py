@@ -7,6 +7,7 @@ import msgspec
 
 from turnwise.errors import CallerError
 from turnwise.rules.permissions import PermissionRule
+from turnwise.rules.shell_words import RESERVED
 
 MAX_PATH_CHARACTERS = 4096  # PATH_MAX of Linux
 
@@ -18,8 +19,7 @@ _PIECE = re.compile(r"\\(.?)|(.)", re.DOTALL)
 _BEGIN_OTHERWISE = ("!", "$", "~", " ")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=.*", re.DOTALL)
 _OPERATORS = frozenset("| || |& & && &> &>> > >> >| < << <<< <> 2> 2>> 2>&1 >&2 1>&2".split())
-# The grammar's words: none of them is ever the name of a command.
-_RESERVED = frozenset("! { } ( ) (( if then elif else fi for while until do done case esac in select function".split())
+_NO_NAMES = RESERVED | {"(", ")"}
 _BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
 _UNREADABLE_IN_TEXT = re.compile(r"""['"\\|&;<>$`]""")
 
@@ -124,7 +124,7 @@ def _refuse_words(words: Sequence[str], *, where: str) -> None:
         raise CallerError(
             f"{where}: `command` begins with the assignment `{first}`; a rule is about the command behind it: leave it out"
         )
-    if first in _RESERVED:
+    if first in _NO_NAMES:
         raise CallerError(
             f"{where}: `command` begins with `{first}`, a word of the shell's grammar: name the command itself"
         )

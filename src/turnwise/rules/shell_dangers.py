@@ -9,7 +9,7 @@ _ALWAYS = frozenset(
     poweroff init telinit dropdb userdel groupdel deluser delgroup cryptsetup lvremove vgremove pvremove zpool zfs
     format diskpart""".split()
 )
-# A name and a word (anywhere after it), or the letters of short options.
+# A name and a word (anywhere after it).
 _WITH_WORD: dict[str, frozenset[str]] = {
     name: frozenset(words.split())
     for name, words in {
@@ -38,16 +38,17 @@ _WITH_WORD: dict[str, frozenset[str]] = {
         "pkill": "-9",
     }.items()
 }
-_WITH_OPTION: dict[str, str] = {"rm": "rR", "chmod": "R", "chown": "R", "chgrp": "R", "truncate": "s", "crontab": "r"}
-_RSYNC = ("--del", "--remove-s", "--force", "--ignore-errors")
-_LONG_OPTION: dict[str, tuple[str, ...]] = {
-    "rm": ("--recursive", "--no-preserve-root"),
-    "chmod": ("--recursive",),
-    "chown": ("--recursive",),
-    "chgrp": ("--recursive",),
-    "truncate": ("--size",),
-    "tar": ("--remove-files", "--recursive-unlink", "--unlink-first"),
+# A name, the letters of short options, and long ones.
+_WITH_OPTION: dict[str, tuple[str, tuple[str, ...]]] = {
+    "rm": ("rR", ("--recursive", "--no-preserve-root")),
+    "chmod": ("R", ("--recursive",)),
+    "chown": ("R", ("--recursive",)),
+    "chgrp": ("R", ("--recursive",)),
+    "truncate": ("s", ("--size",)),
+    "crontab": ("r", ()),
+    "tar": ("", ("--remove-files", "--recursive-unlink", "--unlink-first")),
 }
+_RSYNC = ("--del", "--remove-s", "--force", "--ignore-errors")
 
 
 def destroys(command: CommandFact) -> bool:
@@ -68,10 +69,8 @@ def destroys(command: CommandFact) -> bool:
         return any(text.startswith("of=") for text in rest)
     if any(text.casefold() in _WITH_WORD.get(name, ()) or text in _WITH_WORD.get(name, ()) for text in rest):
         return True
-    if any(_abbreviates(text, long=long) for long in _LONG_OPTION.get(name, ()) for text in rest):
-        return True
-    letters = _WITH_OPTION.get(name, "")
-    return any(_has_letter(text, letters=letters) for text in rest)
+    letters, long = _WITH_OPTION.get(name, ("", ()))
+    return any(_has_letter(text, letters=letters) or any(_abbreviates(text, long=one) for one in long) for text in rest)
 
 
 def _has_letter(text: str, *, letters: str) -> bool:

@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from turnwise.rules.environment_names import HARMLESS_NAMES
 from turnwise.rules.git_commands import read_git
 from turnwise.rules.permission_facts import Word
+from turnwise.rules.shell_words import FIND_RUNS
 
 
 class Writing(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +50,7 @@ _SED_COMMAND = (
     r"(?:[pdqDPnNgGhHx=l]|[sy]([/|,#@!_])(?:(?!\1)[^\\\n]|\\.)*\1(?:(?!\1)[^\\\n]|\\.)*\1[gpiI\d]*)?"
 )
 _SED_SIMPLE = re.compile(_SED_COMMAND, re.DOTALL)
-_HARMLESS_VARIABLES = frozenset("V VERBOSE Q DEBUG CI JOBS ARGS TESTARGS".split())
+_HARMLESS_VARIABLES = HARMLESS_NAMES | {"Q", "JOBS", "ARGS", "TESTARGS"}
 
 
 def _sed_writes(texts: Sequence[str]) -> bool:
@@ -119,7 +121,7 @@ _TAR = _writing(
     whole=lambda texts: bool(texts) and re.match(r"[A-Za-z]*[IFP]", texts[0]) is not None,  # `tar xIf`
 )
 WRITING: dict[str, Writing] = {
-    "find": _writing(exact="-delete -exec -execdir -ok -okdir -fprint -fprint0 -fprintf -fls"),
+    "find": _writing(exact=" ".join(["-delete -fprint -fprint0 -fprintf -fls", *FIND_RUNS])),
     "fd": _writing("exec exec-batch", letters="xX"),
     "rg": _writing("pre hostname-bin search-zip", letters="z", valued="ABCEefgjmMrtT"),
     "sed": _writing("in-place file expression debug", letters="iIf", valued="el", whole=_sed_writes),

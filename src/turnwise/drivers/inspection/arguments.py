@@ -10,9 +10,9 @@ from turnwise.drivers.inspection.spelling import Spelled
 from turnwise.drivers.inspection.wrappers import Words
 from turnwise.rules.permission_facts import Assignment, PathFact
 from turnwise.rules.shell_reading import COUNTS
+from turnwise.rules.shell_words import SETTING
 
 SHOWN_CHARS = 400
-_SETTERS = frozenset("read mapfile readarray getopts printf export declare local readonly typeset unset let".split())
 NAME = re.compile(r"([A-Za-z_]\w*)(?:\[.*\]|\+?=.*)?", re.DOTALL)
 
 
@@ -31,7 +31,7 @@ def exported(assignments: Iterable[Assignment], *, names: Collection[str] | None
 
 def set_by(name: str, *, words: Words) -> list[Assignment]:
     """The variables that a builtin sets, by the words that name them."""
-    if name not in _SETTERS:
+    if name not in SETTING:
         return []
     if name == "printf" and not any(COUNTS.search(word.text) for word in words):
         named = [after for word, after in pairwise(words) if word.text == "-v"]

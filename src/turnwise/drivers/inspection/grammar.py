@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from turnwise.drivers.inspection.nodes import misfit
+from turnwise.rules.shell_words import DECLARING, RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,10 +23,7 @@ _LITERAL_BODIES = frozenset({"heredoc_body", "heredoc_content", "string_content"
 _DELIMITER = re.compile(r"""'([\w.-]+)'|"([\w.-]+)"|\\([\w.-]+)|([\w.-]+)""")
 _AFTER_DELIMITER = tuple(bytes([code]) for code in b" \t\n;|&)<>")
 # What bash takes for a reserved word only where it stands alone; by the kind of node for those that are other things, too.
-_KEYWORDS = frozenset(
-    """for select in while until do done if then fi elif else case esac function declare typeset export readonly local
-    unset""".split()
-)
+_KEYWORDS = (RESERVED - frozenset("! { } (( in".split())) | DECLARING
 _OPENS = {"test_command": ("[", "[["), "compound_statement": ("{",), "negated_command": ("!",)}
 _CLOSES = {"test_command": ("]", "]]"), "compound_statement": ("}",)}
 _BLANKS = (b" ", b"\t", b"\n")

@@ -3,14 +3,15 @@
 import msgspec
 
 from turnwise.drivers.inspection.spelling import Spelled
-from turnwise.drivers.inspection.wrappers import RESERVED, SHELLS
+from turnwise.drivers.inspection.wrappers import NO_NAMES, SHELLS
 from turnwise.drivers.programs import Programs
+from turnwise.rules.shell_words import IN_SHELL
 
 # They run what follows them in the shell itself, where its own commands come before programs.
 _IN_SHELL = frozenset("eval command builtin time trap coproc declare (( [[".split())
 # Shells have these themselves, bash and dash alike.
-_BUILT_IN = RESERVED | frozenset(
-    ": . source true false type printf pwd echo test [ cd pushd popd command builtin time exec eval trap coproc".split()
+_BUILT_IN = (
+    NO_NAMES | IN_SHELL | frozenset(": true false type printf pwd echo command builtin time exec coproc".split())
 )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from turnwise.drivers.unasked_files import read_unasked
+from turnwise.rules.git_settings import IN_REPOSITORY
 
 MAX_CONFIG_BYTES = 256 * 1024
 MAX_HEAD_BYTES = 4096
@@ -20,35 +21,7 @@ _HEAD = re.compile(rb"(?:ref: refs/[^\s\x00]+|[0-9a-f]{40}|[0-9a-f]{64})\n?")
 _SECTION = re.compile(r'\[([a-z][a-z0-9-]*)( "(?:[^"\\\n]|\\["\\])*")?\]', re.IGNORECASE)
 _ENTRY = re.compile(r"([a-z][a-z0-9-]*)[ \t]*(?:=.*)?", re.IGNORECASE)
 _UNUSUAL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufeff\ufffd]|\r(?!\n)|\\\r?(?:\n|\Z)")
-# Settings that name no program, no other file and no other place. `remote.*.url` is of use only to what fetches.
-_HARMLESS = {
-    "core": """repositoryformatversion filemode bare logallrefupdates symlinks ignorecase precomposeunicode autocrlf eol
-        safecrlf quotepath abbrev compression longpaths protecthfs protectntfs untrackedcache preloadindex whitespace checkstat
-        trustctime bigfilethreshold hidedotfiles sparsecheckout sparsecheckoutcone sharedrepository""",
-    "remote *": "url pushurl fetch tagopt prune mirror gh-resolved",
-    "branch *": "remote merge rebase pushremote description vscode-merge-base gh-merge-base github-pr-owner-number",
-    "user": "name email signingkey useconfigonly",
-    "author": "name email",
-    "committer": "name email",
-    "push": "default autosetupremote followtags",
-    "pull": "rebase ff",
-    "fetch": "prune prunetags",
-    "rebase": "autostash autosquash",
-    "merge": "conflictstyle ff",
-    "init": "defaultbranch",
-    "gc": "auto",
-    "maintenance": "auto strategy",
-    "color": "ui branch diff status",
-    "commit": "gpgsign",
-    "tag": "gpgsign sort",
-    "status": "showuntrackedfiles short branch relativepaths",
-    "diff": "renames renamelimit mnemonicprefix noprefix algorithm colormoved",
-    "log": "date decorate",
-    "extensions": "objectformat",
-    "lfs": "repositoryformatversion",
-    "lfs *": "access",
-}
-_HARMLESS_KEYS = {section: frozenset(keys.split()) for section, keys in _HARMLESS.items()}
+_KNOWN_SECTIONS = frozenset(name.rpartition(".")[0] for name in IN_REPOSITORY)
 # In the environment they lead git to another repository, other settings or other programs.
 _STEERING = re.compile(
     r"GIT_(?:DIR|COMMON_DIR|WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|ALTERNATE_OBJECT_DIRECTORIES|CONFIG.*|EXTERNAL_DIFF|EXEC_PATH"
@@ -118,21 +91,20 @@ def _unknown_setting(text: str) -> str:
     """The first thing in a configuration that is not known to be harmless. Stricter than git: one header or setting a line."""
     if _UNUSUAL.search(text):
         return "unusual characters"
-    known, section = frozenset[str](), ""
+    section = ""
     for line in text.split("\n"):
         line = line.strip()
         if not line or line[0] in "#;":
             continue
         if line[0] == "[":
             header = _SECTION.fullmatch(line)
-            section = f"{header[1].lower()}{' *' if header[2] else ''}" if header else ""
-            if section not in _HARMLESS_KEYS:
+            section = f"{header[1].lower()}{'.*' if header[2] else ''}" if header else ""
+            if section not in _KNOWN_SECTIONS:
                 # what stands in quotes may be an address with a password
                 return f"[{header[1]}]" if header else "a line that is not understood"
-            known = _HARMLESS_KEYS[section]
             continue
         entry = _ENTRY.fullmatch(line)
-        if entry is None or entry[1].lower() not in known:
+        if entry is None or not {f"{section}.{entry[1].lower()}", f"{section}.*"} & IN_REPOSITORY:
             return entry[1] if entry else "a line that is not understood"
     return ""
 

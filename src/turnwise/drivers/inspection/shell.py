@@ -28,6 +28,7 @@ from turnwise.drivers.inspection.spelling import Spelled, spell, spell_command, 
 from turnwise.drivers.inspection.wrappers import PREFIXES, SHELLS, Carried, Words, evaluated, unwrap
 from turnwise.drivers.programs import Programs
 from turnwise.rules.permission_facts import Access, Assignment, CommandFact, PathFact, ShellFacts, Word
+from turnwise.rules.shell_words import IN_SHELL, MOVING
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -49,7 +50,7 @@ _PLAIN_EXPANSION = re.compile(
     r"\$\{#?(?:\w+|[@*#?$!-])(?:(?::?[-+?=]|##?|%%?|//?|\^\^?|,,?).*|\[[@*0-9]+\])?\}", re.DOTALL
 )
 # Their meaning is built into this reading; a function of that name would change it.
-_BUILT_IN = frozenset("cd pushd popd eval source . trap alias test [ find git".split()) | frozenset(PREFIXES) | SHELLS
+_BUILT_IN = IN_SHELL | {"alias", "find", "git"} | frozenset(PREFIXES) | SHELLS
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=", re.DOTALL)
 _ARITHMETIC = frozenset({"arithmetic_expansion", "c_style_for_statement", "subscript"})
 _TESTS = frozenset({"test", "["})
@@ -229,7 +230,7 @@ class _Walk:
         for child in node.children:
             if child.type != "word" and child.is_named:
                 self.visit(child, within=within)
-        moved = any(fact.words and fact.words[0].text in ("cd", "pushd", "popd") for fact in self.facts)
+        moved = any(fact.words and fact.words[0].text in MOVING for fact in self.facts)
         self.places = None if moved else places
 
     def _arithmetic(self, node: "Node", *, within: tuple[str, ...]) -> None:
@@ -351,7 +352,7 @@ class _Walk:
                 place_holds="" if hidden is None else self._held(self.places, hidden=hidden),
             )
         )
-        if name in ("cd", "pushd", "popd"):
+        if name in MOVING:
             self._move(name, words=words[1:])
         self._carried(carried, within=(*within, name), text=text)
 
@@ -374,7 +375,7 @@ class _Walk:
             self.guessing = before
         elif carried.guesses or carried.guessed_scripts:
             self._doubt("commands are nested too deep in it")
-        shares = within[-1] in ("eval", "command", "builtin", "cd", "pushd", "popd")
+        shares = within[-1] in MOVING or within[-1] in ("eval", "command", "builtin")
         if not shares:
             self.places = places
 

@@ -9,6 +9,7 @@ import msgspec
 
 from turnwise.drivers.inspection.spelling import Spelled, plain, unknown
 from turnwise.rules.git_commands import alias_of, read_git, setting_doubt
+from turnwise.rules.shell_words import FIND_RUNS, RESERVED, SETTING
 
 Words = tuple[Spelled, ...]
 
@@ -98,9 +99,9 @@ LOOSE = frozenset(
     proxychains faketime chronic retry git-bash start caffeinate""".split()
 )
 # They evaluate what a word holds, as arithmetic or as the subscript of a variable's name.
-EVALUATING = frozenset("let read printf test [ unset getopts mapfile readarray compgen complete bind fc wait".split())
+EVALUATING = SETTING | frozenset("test [ compgen complete bind fc wait".split())
 # The grammar and bash differ in what they make of it (`! ! ls`).
-RESERVED = frozenset("! { } [[ ]] (( then else elif do done fi if while until for case esac in function select".split())
+NO_NAMES = RESERVED | {"[[", "]]"}
 MAX_GUESSES = 12
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 _STDIN_FILES = ("-", "/dev/stdin", "/dev/fd/", "/proc/")
@@ -149,7 +150,7 @@ def _unwrap(name: str, *, words: Words, stdin: str | None) -> Carried:
             return Carried(opaque="`set` changes how commands are read")
         case _ if name in EVALUATING:
             return evaluated(rest)
-        case _ if name in RESERVED:
+        case _ if name in NO_NAMES:
             return Carried(guesses=_suffixes(rest), opaque=f"`{name}` where a command should stand")
         case _ if name in LOOSE:
             return _loose(rest, stdin=stdin)
@@ -331,7 +332,7 @@ def _find(rest: Words) -> Carried:
     while at < len(rest):
         word = rest[at]
         at += 1
-        if not word.literal or word.text not in ("-exec", "-execdir", "-ok", "-okdir"):
+        if not word.literal or word.text not in FIND_RUNS:
             continue
         moves = moves or word.text.endswith("dir")
         inner: list[Spelled] = []

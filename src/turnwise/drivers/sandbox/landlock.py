@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from turnwise.drivers.programs import OWN_PYTHON
+from turnwise.drivers.programs import HELPER
 from turnwise.drivers.sandbox.kinds import Order, Wrapped
 from turnwise.drivers.sandbox.seccomp import can_filter, command_filter
 
@@ -74,9 +74,7 @@ def keeper_command(
     argv: tuple[str, ...], *, rules: str = "-", program: str = "-", asked: bool = False
 ) -> tuple[str, ...]:
     """`asked`: the filter `program` lets the keeper judge signals."""
-    # -I -S: nothing of the environment, the workspace or the installed packages is imported, and it starts faster
-    python = (OWN_PYTHON, "-I", "-S", "-X", "utf8", str(KEEPER))
-    return (*python, rules, program, "asked" if asked else "-", str(MORE_PROCESSES), *argv)
+    return (*HELPER, str(KEEPER), rules, program, "asked" if asked else "-", str(MORE_PROCESSES), *argv)
 
 
 def make_ruleset(order: Order, *, version: int) -> int:

@@ -6,13 +6,12 @@ from typing import TypeVar
 
 import msgspec
 
-from turnwise.drivers.programs import OWN_PYTHON
+from turnwise.drivers.programs import HELPER
 from turnwise.drivers.workspace.paths import SKIPPED_FOLDERS, Workspace
 from turnwise.drivers.workspace.processes import run_group
 from turnwise.errors import ToolFault
 
 WORKER = Path(__file__).with_name("search_worker.py")
-PYTHON = (OWN_PYTHON, "-I", "-S", "-X", "utf8")
 _HELD = Path("/proc/self/fd")
 _CAN_HOLD = _HELD.is_dir()
 
@@ -34,7 +33,7 @@ async def ask_worker(
             # the folder that was judged and is held open, whatever its name leads to by now
             place = _HELD / str(folder) if _CAN_HOLD else start
             code = await run_group(
-                [*PYTHON, str(WORKER)],
+                [*HELPER, str(WORKER)],
                 cwd=place,
                 env={},
                 timeout_s=timeout_s,
