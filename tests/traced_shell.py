@@ -58,7 +58,9 @@ _LIBRARIES = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 # Names of users and groups, which some look up; for a program that shows files they are files like any other.
-_USERS = re.compile(r"/etc/(?:passwd|group|nsswitch\.conf|host\.conf|resolv\.conf|hosts)")
+_USERS = re.compile(
+    r"/etc/(?:passwd|group|nsswitch\.conf|host\.conf|resolv\.conf|hosts)|/(?:etc|run|run/systemd|run/host)/userdb(?:/.*)?"
+)
 _LOOK_UP = frozenset("bash sh rg dash ls find stat id whoami git npm node timeout date tar file df du".split())
 # Their own settings, which they read wherever they run. What is not known to run yet (a thread, a child) may be one of them.
 _OF_GIT = re.compile(r"/home/(?:\.gitconfig|\.config/git/(?:config|attributes|ignore))|/work/\.git/.*", re.DOTALL)
@@ -185,8 +187,8 @@ class Watcher:
                 "" if given and call.result in ("ENOENT", "ENXIO") else f"opens {given or call.arguments[:120]} {how}"
             )
         path = call.opened or os.path.realpath(given)
-        if _NO_FILE.fullmatch(path):
-            return ""
+        if _NO_FILE.fullmatch(path) or re.search(r"\bO_PATH\b", how):
+            return ""  # by a path alone nothing is read; to read it, it is opened again
         if call.name == "creat" or _WRITES.search(how):
             if _SCRATCH.fullmatch(path) and _ONLY_NEW.search(how):
                 self._scratch.add(path)
