@@ -16,6 +16,15 @@ _STEERING = r"""PATH|IFS|ENV|BASH\w*|POSIXLY_CORRECT|GLIBC_TUNABLES|MALLOC_\w*|M
     |GREP_OPTIONS|PERL\w*|PYTHON\w*|RUBY\w*
     |NODE_OPTIONS|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|MAKEFLAGS|GNUMAKEFLAGS|MAKEFILES|TAR_OPTIONS|RSYNC_RSH
     |CVS_RSH|SVN_SSH|CC|CXX|AR|RUSTC\w*|CARGO_\w*|npm_config_\w*|TERMINFO|TERMCAP|TMPDIR|XDG_\w*|MANPATH|DOCKER_\w*|KUBECONFIG"""
+# The shell's own (bash manual, Bash Variables). It evaluates what some of them are given, and `a[$(rm x)]` runs `rm` there.
+_OWN = frozenset(
+    """CHILD_MAX COMPREPLY COMP_CWORD COMP_KEY COMP_LINE COMP_POINT COMP_TYPE COMP_WORDBREAKS COMP_WORDS COPROC DIRSTACK EMACS
+    EPOCHREALTIME EPOCHSECONDS EUID FIGNORE FUNCNAME FUNCNEST GROUPS HISTCMD HISTCONTROL HISTFILE HISTFILESIZE HISTIGNORE
+    HISTSIZE HISTTIMEFORMAT HOSTFILE HOSTNAME HOSTTYPE IGNOREEOF INPUTRC INSIDE_EMACS LINENO MACHTYPE MAIL MAILCHECK
+    MAILPATH MAPFILE OPTARG OPTERR OPTIND OSTYPE PIPESTATUS PPID PROMPT_DIRTRIM RANDOM READLINE_ARGUMENT READLINE_LINE
+    READLINE_MARK READLINE_POINT REPLY SECONDS SHLVL SRANDOM TIMEFORMAT TMOUT UID auto_resume histchars""".split()
+)
+_NUMBER = re.compile(r"-?[0-9]{1,9}")  # a name would be looked up, and its text evaluated in turn
 # They change at most how much is said, in which language and colour, and the mode or number that a program works with.
 HARMLESS_NAMES = frozenset(
     """LANG LANGUAGE TZ NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE COLUMNS LINES TERM COLORTERM
@@ -39,6 +48,8 @@ IDLE_PROGRAMS = frozenset({"", "true", "false", ":", "cat", "/bin/true", "/usr/b
 
 def steers(assignment: Assignment) -> bool:
     """Whether the assignment changes what runs, so that no verdict on a command's words holds any longer."""
+    if assignment.name in _OWN:
+        return not (assignment.literal and _NUMBER.fullmatch(assignment.value))
     known = re.fullmatch(_STEERING, assignment.name, re.VERBOSE | re.IGNORECASE) is not None
     return known and not is_harmless(assignment)
 
