@@ -266,6 +266,8 @@ def is_reading(command: CommandFact) -> bool:
         return len(texts) > 1 and texts[0] in ("-v", "-V")
     if name.text in ("rg", "cd") and any(_is_hidden(word) for word in rest):
         return False
+    if name.text == "strings" and any(text.startswith("@") for text in texts):
+        return False  # a file of further words
     if name.text == "jq" and any("env" in text.casefold() or "clude" in text or "import" in text for text in texts):
         return False
     reader = READERS.get(name.text)

@@ -50,28 +50,39 @@ _SED_COMMAND = (
     r"(?:[pdqDPnNgGhHx=l]|[sy]([/|,#@!_])(?:(?!\1)[^\\\n]|\\.)*\1(?:(?!\1)[^\\\n]|\\.)*\1[gpiI\d]*)?"
 )
 _SED_SIMPLE = re.compile(_SED_COMMAND, re.DOTALL)
+_SED_FLAGS = frozenset(
+    """--quiet --silent --posix --regexp-extended --separate --unbuffered --null-data --zero-terminated --sandbox
+    --follow-symlinks --help --version""".split()
+)
+_AWK_FLAGS = frozenset(
+    """--posix --traditional --characters-as-bytes --sandbox --re-interval --use-lc-numeric --non-decimal-data --bignum
+    --optimize --no-optimize --csv --lint-old --help --version""".split()
+)
 _HARMLESS_VARIABLES = HARMLESS_NAMES | {"Q", "JOBS", "ARGS", "TESTARGS"}
 
 
 def _sed_writes(texts: Sequence[str]) -> bool:
     """Whether a script writes or runs something: it does more than print, delete and substitute plainly."""
-    parts = [part for script in _scripts(texts, option="e", valued="l") for part in re.split(r"[;\n]", script)]
+    scripts = _scripts(texts, option="e", valued="l", flags=_SED_FLAGS)
+    parts = [part for script in scripts for part in re.split(r"[;\n]", script)]
     return any(_SED_SIMPLE.fullmatch(part.strip()) is None for part in parts)
 
 
 def _awk_writes(texts: Sequence[str]) -> bool:
     """Whether the program writes or runs something. Before a block `>` compares, in it `>` may open a file."""
-    for program in _scripts(texts, option="e", valued="Fv"):
+    for program in _scripts(texts, option="e", valued="Fv", flags=_AWK_FLAGS):
         blocks = "".join(re.findall(r"\{.*\}", program, re.DOTALL))
         if re.search(r"system|getline|@|\|", program.replace("||", "")) or ">" in blocks.replace(">=", ""):
             return True
     return False
 
 
-def _scripts(texts: Sequence[str], *, option: str, valued: str) -> list[str]:
-    """The values of an option, or the first operand where there is none. `valued`: letters of other options with a value."""
+def _scripts(texts: Sequence[str], *, option: str, valued: str, flags: frozenset[str]) -> list[str]:
+    """The values of an option, or the first operand where there is none. `valued`: letters of other options with a value.
+    `flags` are long options without one; behind another, the next word may be its value or the script, and counts as both."""
     found: list[str] = []
     operands: list[str] = []
+    count = 1
     at = 0
     while at < len(texts):
         text = texts[at]
@@ -79,6 +90,8 @@ def _scripts(texts: Sequence[str], *, option: str, valued: str) -> list[str]:
         if not text.startswith("-") or text == "-":
             operands.append(text)
             continue
+        if text.startswith("--") and text != "--" and "=" not in text and text not in flags:
+            count += 1
         letter = next((one for one in text[1:] if one in option + valued), "") if text[1:2] != "-" else ""
         value = text.partition(letter)[2] if letter else ""
         if letter and not value:
@@ -86,7 +99,7 @@ def _scripts(texts: Sequence[str], *, option: str, valued: str) -> list[str]:
             at += 1
         if letter == option:
             found.append(value)
-    return found or operands[:1]
+    return found or operands[:count]
 
 
 def _make_sets(texts: Sequence[str]) -> bool:
@@ -127,7 +140,7 @@ WRITING: dict[str, Writing] = {
     "sed": _writing("in-place file expression debug", letters="iIf", valued="el", whole=_sed_writes),
     "awk": _writing(
         "file include load exec profile debug dump-variables pretty-print gen-pot source",
-        letters="fiElopdDL",
+        letters="fiElopdDLW",
         valued="Fve",
         whole=_awk_writes,
     ),

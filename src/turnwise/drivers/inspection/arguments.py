@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable
 from itertools import pairwise
+from urllib.parse import unquote
 
 import msgspec
 
@@ -13,7 +14,11 @@ from turnwise.rules.shell_reading import COUNTS
 from turnwise.rules.shell_words import SETTING
 
 SHOWN_CHARS = 400
+MAX_JOINED = 8  # letters of options before a value that is joined to them
 NAME = re.compile(r"([A-Za-z_]\w*)(?:\[.*\]|\+?=.*)?", re.DOTALL)
+
+
+_FILE_ADDRESS = re.compile(r"file:(?://[^/]*)?(/.*)", re.IGNORECASE | re.DOTALL)
 
 
 def assigned(word: Spelled) -> Assignment:
@@ -40,18 +45,6 @@ def set_by(name: str, *, words: Words) -> list[Assignment]:
     return [Assignment(found[1], "", False) for word in named if (found := NAME.fullmatch(word.text))]
 
 
-def searches_hidden(words: Words) -> bool | None:
-    """Whether a command that searches all files below a folder looks at hidden ones, too; None where it is no such command."""
-    name = words[0].text if words and words[0].literal else ""
-    if name == "rg":
-        return False
-    if name == "diff":  # of two folders it shows the files
-        return True
-    options = [word.text for word in words[1:] if word.text.startswith("-")]
-    recursive = any("r" in text or "R" in text for text in options)
-    return True if name in ("grep", "egrep", "fgrep") and recursive else None
-
-
 def suspects(text: str) -> tuple[PathFact, ...]:
     """Parts of a word known only when it runs that show what it may name: `$HOME/.ssh/key`, `{a,.env}`, `~root/x`."""
     parts = [part for part in re.split(r"""[{},\s'"=:]+""", text) if part]
@@ -64,9 +57,13 @@ def path_texts(text: str) -> tuple[str, ...]:
     if not text.startswith("-") or text == "-":
         texts[text] = None
     elif not text.startswith("--") and len(text) > 2:
-        texts[text[2:]] = None
+        for joined in range(2, min(len(text), MAX_JOINED)):  # `-sTfile`: the letters before it are options of their own
+            texts[text[joined:].removeprefix("@")] = None
         if "/" in text:
             texts[text[text.index("/") :]] = None
+    if address := _FILE_ADDRESS.search(text):
+        named = unquote(address[1])
+        texts["/" if re.search(r"[{}\[\]]", named) else named] = None  # curl puts several in their place
     if "://" not in text:
         for part in re.split(r"[=:,]", text)[1:]:
             texts[part.removeprefix("@")] = None

@@ -5,6 +5,7 @@ would not skip, comments where bash has none, here-documents whose end is in dou
 """
 
 import re
+import time
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node, Parser
 
+# Text that is no script may cost time and memory that grow with its square: 94 s for 64 KiB of one, gigabytes for another.
+MAX_PARSE_S = 0.5  # of this thread's CPU; a script of 64 KiB takes some 10 ms
+MAX_BACKTICKS = 400
+_READ_BYTES = 4096  # the parser copies what it is given each time that it looks back
 _SKIPPED = re.compile(rb"(?:[ \t\n]|\\\n)*")
 _JOINED = re.compile(rb"(?:\\\n)+")  # alone between two leaves, it makes one word of them (`.en\<newline>v`)
 _QUOTED_LEAVES = frozenset({"raw_string", "ansi_c_string", "comment", "heredoc_body"})
@@ -42,10 +47,24 @@ def _parser() -> "Parser":
     return Parser(Language(tree_sitter_bash.language()))
 
 
-def parse(script: str) -> "tuple[Node, str]":
-    """The root of the tree, and why it must not be relied upon; empty where it may."""
+def parse(script: str) -> "tuple[Node | None, str]":
+    """The root of the tree, and why it must not be relied upon; empty where it may. No tree where building it takes longer than
+    MAX_PARSE_S."""
     source = script.encode("utf-8", "surrogatepass")
-    root = _parser().parse(source).root_node
+    if source.count(b"`") > MAX_BACKTICKS:
+        return None, f"it has more than {MAX_BACKTICKS} backticks"
+    limit = time.thread_time() + MAX_PARSE_S
+
+    def read(offset: int, _point: object) -> bytes:
+        return source[offset : offset + _READ_BYTES]
+
+    def is_late(_offset: int, _has_error: bool) -> bool:
+        return time.thread_time() > limit
+
+    try:
+        root = _parser().parse(read, progress_callback=is_late).root_node
+    except ValueError:
+        return None, "it takes too long to understand"
     return root, _problem(root, script=script, source=source)
 
 

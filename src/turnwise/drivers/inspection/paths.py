@@ -1,9 +1,10 @@
 """Where the path of a call leads: links followed, `..` and `~` resolved, a missing tail kept."""
 
 import os
-import re
 from collections.abc import Iterable
 
+from turnwise.drivers.inspection.globs import Glob
+from turnwise.drivers.inspection.searches import Looked, Search
 from turnwise.drivers.private_folders import private_folder_of
 from turnwise.drivers.sandbox.private import PrivateFolder
 from turnwise.drivers.workspace.output import is_gone_output
@@ -91,38 +92,43 @@ class Paths:
     def is_folder(self, path: str) -> bool:
         return os.path.isdir(path)  # noqa: PTH112
 
-    def secret_below(self, folder: str, *, hidden: bool) -> str:
-        """The first secret file in the folder or below, links not followed; empty where there is none. A folder too large to
-        be looked through counts as one that has some. `hidden`: those whose names begin with a dot as well."""
+    def secret_below(self, folder: str, *, search: Search) -> str:
+        """The first secret file that a search of the folder would show, or a link that leads it out of the folder; empty where
+        there is none. A folder too large to be looked through counts as one that has some."""
+        looked = Looked(folder, search=search)
         seen = 0
         for place, folders, files in os.walk(folder):
-            if not hidden:
-                folders[:] = [name for name in folders if not name.startswith(".")]
             seen += len(folders) + len(files)
             if seen > MAX_SEARCHED:
                 return f"more than {MAX_SEARCHED:,} files"
-            for name in files:
-                if (hidden or not name.startswith(".")) and is_secret(f"{place}/{name}", home=self.home):
+            looked.enter(place)
+            folders[:] = [name for name in folders if looked.shows(name)]
+            for name in filter(looked.shows, files):
+                if is_secret(f"{place}/{name}", home=self.home):
                     return name
+            if search.follows:
+                for name in (*folders, *files):
+                    if not is_inside(os.path.realpath(f"{place}/{name}"), folder=folder):
+                        return name
         return ""
 
-    def matches(self, pattern: re.Pattern[str] | str, *, place: str) -> list[str] | None:
-        """The names in `place` that one segment of a glob matches, as bash does: hidden ones only where the glob says so."""
-        if isinstance(pattern, str):
-            return [pattern] if os.path.lexists(os.path.join(place, pattern)) else []  # noqa: PTH118
+    def matches(self, segment: Glob | str, *, place: str) -> list[str] | None:
+        """The names in `place` that one segment of a glob matches; None where there are too many to look at."""
+        if isinstance(segment, str):
+            return [segment] if os.path.lexists(os.path.join(place, segment)) else []  # noqa: PTH118
         found: list[str] = []
         try:
             with os.scandir(place) as entries:
                 for count, entry in enumerate(entries):
                     if count >= MAX_GLOB_ENTRIES:
                         return None
-                    if pattern.fullmatch(entry.name) and (pattern.pattern.startswith(r"\.") or entry.name[:1] != "."):
+                    if segment.fits(entry.name):
                         found.append(entry.name)
         except OSError:
             return []
         return sorted(found)
 
-    def expand(self, segments: list[re.Pattern[str] | str], *, place: str) -> list[str] | None:
+    def expand(self, segments: list[Glob | str], *, place: str) -> list[str] | None:
         """All paths that a glob matches, relative to `place`; None where there are too many to look at."""
         found = [""]
         for at, segment in enumerate(segments):

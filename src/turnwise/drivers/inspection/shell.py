@@ -14,16 +14,17 @@ from turnwise.drivers.inspection.arguments import (
     assigned,
     exported,
     path_texts,
-    searches_hidden,
     set_by,
     suspects,
 )
+from turnwise.drivers.inspection.arithmetic import expands_plainly, is_arithmetic, names_variables, tests_arithmetic
 from turnwise.drivers.inspection.grammar import heredoc_delimiter, heredoc_text, parse
 from turnwise.drivers.inspection.nodes import LEAVES, TRANSPARENT
 from turnwise.drivers.inspection.paths import HARMLESS_DEVICES, Paths
 from turnwise.drivers.inspection.private import filled_in
 from turnwise.drivers.inspection.programs import program_of
 from turnwise.drivers.inspection.redirects import read_redirect
+from turnwise.drivers.inspection.searches import Search, search_of
 from turnwise.drivers.inspection.spelling import Spelled, spell, spell_command, spell_words, words_below
 from turnwise.drivers.inspection.wrappers import PREFIXES, SHELLS, Carried, Words, evaluated, unwrap
 from turnwise.drivers.programs import Programs
@@ -46,13 +47,9 @@ MAX_VALUES = 50  # that a variable may have, and words that they make
 Places = tuple[str, ...] | None
 """The folders in which a command may run; None: any."""
 
-_PLAIN_EXPANSION = re.compile(
-    r"\$\{#?(?:\w+|[@*#?$!-])(?:(?::?[-+?=]|##?|%%?|//?|\^\^?|,,?).*|\[[@*0-9]+\])?\}", re.DOTALL
-)
 # Their meaning is built into this reading; a function of that name would change it.
 _BUILT_IN = IN_SHELL | {"alias", "find", "git"} | frozenset(PREFIXES) | SHELLS
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=", re.DOTALL)
-_ARITHMETIC = frozenset({"arithmetic_expansion", "c_style_for_statement", "subscript"})
 _TESTS = frozenset({"test", "["})
 _SEQUENCES = frozenset({"list", "pipeline", "negated_command"})
 _CONDITIONAL = frozenset("list if_statement while_statement case_statement for_statement c_style_for_statement".split())
@@ -113,7 +110,7 @@ class _Walk:
         self.guessing = False
         self.guesses = 0
         self.lookups = 0
-        self.held: dict[tuple[str, bool], str] = {}
+        self.held: dict[tuple[str, Search], str] = {}
         self.values: dict[str, list[str]] = {}  # of variables, as far as the script spells them out
         self.depth = 0
         self.nested = 0
@@ -126,6 +123,8 @@ class _Walk:
             raise _TooMuch("scripts are nested too deep in it")
         root, problem = parse(text)
         self._doubt(problem)
+        if root is None:
+            return
         self.nested += 1
         self.visit(root, within=within)
         self.nested -= 1
@@ -141,7 +140,7 @@ class _Walk:
         self.depth -= 1
 
     def _visit(self, node: "Node", *, within: tuple[str, ...]) -> None:
-        if node.type in _ARITHMETIC or (node.children and node.children[0].type == "(("):
+        if is_arithmetic(node):
             self._arithmetic(node, within=within)
         if node.type not in ("command", "redirected_statement", "function_definition") and node.id in self.trailing:
             self._around(node, redirects=self.trailing.pop(node.id), within=within)
@@ -235,7 +234,7 @@ class _Walk:
 
     def _arithmetic(self, node: "Node", *, within: tuple[str, ...]) -> None:
         """Arithmetic evaluates the text of its variables: one that holds `a[$(rm x)]` runs it (bash manual, Shell Arithmetic)."""
-        if node.type == "compound_statement" or any(_names_variables(child) for child in node.children):
+        if node.type == "compound_statement" or any(names_variables(child) for child in node.children):
             words = (Word("(("), Word(_text(node), literal=False))
             self._emit(CommandFact(words=words, text=_text(node), within=within))
 
@@ -245,7 +244,7 @@ class _Walk:
             self._emit(
                 CommandFact(words=(), text=text, within=within, opaque="`${..@..}` may run what a variable holds")
             )
-        elif _PLAIN_EXPANSION.fullmatch(text) is None:
+        elif not expands_plainly(text):
             self._emit(CommandFact(words=(Word("(("), Word(text, literal=False)), text=text, within=within))
         if any(child.type in ("=", ":=") for child in node.children):
             name = next((_text(child) for child in node.children if child.type == "variable_name"), "")
@@ -264,7 +263,7 @@ class _Walk:
         if single:
             self._names_shown(tuple(words_below(node)), text=text, within=within)
         dynamic = single and re.search(r"[$`]", text) is not None
-        if dynamic or re.search(r"-(?:eq|ne|lt|le|gt|ge|v|R)\b", re.sub(r"['\"\\]", "", text)):
+        if dynamic or tests_arithmetic(text):
             words = (Word("[["), Word(_text(node), literal=False))
             self._emit(CommandFact(words=words, text=_text(node), within=within))
         self._children(node, within=within)
@@ -334,12 +333,12 @@ class _Walk:
         if name in _TESTS:  # that a file is there may be asked, as in `[[ -f x ]]`
             known = tuple(word if word.glob else msgspec.structs.replace(word, paths=()) for word in known)
         program = program_of(words, programs=self.programs, within=within, places=self.places)
-        hidden = searches_hidden(words)
+        search = search_of(words)
         passed_on = (*assignments, *(assigned(word) for word in carried.sets))
         sets = (*exported(passed_on), *set_by(name, words=words))
         self._emit(
             CommandFact(
-                words=known if hidden is None else tuple(self._searched(word, hidden=hidden) for word in known),
+                words=known if search is None else tuple(self._searched(word, search=search) for word in known),
                 text=text[:SHOWN_CHARS],
                 assignments=sets,
                 redirections=redirections,
@@ -349,7 +348,7 @@ class _Walk:
                 opaque=carried.opaque or program.opaque,
                 doubt=self._git_doubt(name) or program.doubt,
                 programs=program.names,
-                place_holds="" if hidden is None else self._held(self.places, hidden=hidden),
+                place_holds="" if search is None else self._held(self.places, search=search),
             )
         )
         if name in MOVING:
@@ -465,7 +464,7 @@ class _Walk:
 
     def _candidates(self, word: Spelled) -> tuple[PathFact, ...]:
         """Every part of the word that may be a path: all of it, what follows `=`, `:`, `@`, or the letter of an option."""
-        if len(word.text) > MAX_SCRIPT_CHARS // 8 or "\n" in word.text:
+        if len(word.text) > MAX_SCRIPT_CHARS // 8:
             return ()
         tilde = word.has_tilde or ("~" in word.text and "u" in word.marks)
         facts: dict[PathFact, None] = {}
@@ -475,6 +474,8 @@ class _Walk:
                 continue
             for place in self.places or (self.paths.workspace,):
                 fact = self._look_up(text, place=place, tilde=tilde)
+                if "\n" in fact.resolved and not os.path.lexists(fact.resolved):
+                    continue  # a text of several lines that no file is named after
                 if not self.paths.is_unreachable(fact) or (text == word.text and fact.inside):
                     facts[fact] = None
         return tuple(facts)
@@ -509,24 +510,24 @@ class _Walk:
             found += [(place, name) for name in (*names, *itself)]
         return found
 
-    def _searched(self, word: Word, *, hidden: bool) -> Word:
+    def _searched(self, word: Word, *, search: Search) -> Word:
         facts = [
-            msgspec.structs.replace(fact, holds=self._held((fact.resolved,), hidden=hidden)) for fact in word.paths
+            msgspec.structs.replace(fact, holds=self._held((fact.resolved,), search=search)) for fact in word.paths
         ]
         return msgspec.structs.replace(word, paths=tuple(facts))
 
-    def _held(self, places: Places, *, hidden: bool) -> str:
+    def _held(self, places: Places, *, search: Search) -> str:
         """What a search of the folders would show that is secret. Each is looked through once."""
         if places is None:
             return "an unknown folder"
         for place in places:
-            if (place, hidden) not in self.held:
+            if (place, search) not in self.held:
                 if len(self.held) >= MAX_SEARCHES:
                     raise _TooMuch("it searches too many folders")
                 inside = self.paths.contains(place) and self.paths.is_folder(place)
-                self.held[place, hidden] = self.paths.secret_below(place, hidden=hidden) if inside else ""
-            if self.held[place, hidden]:
-                return self.held[place, hidden]
+                self.held[place, search] = self.paths.secret_below(place, search=search) if inside else ""
+            if self.held[place, search]:
+                return self.held[place, search]
         return ""
 
     # redirections and assignments
@@ -693,8 +694,3 @@ class _Walk:
 
 def _text(node: "Node") -> str:
     return (node.text or b"").decode("utf-8", "replace")
-
-
-def _names_variables(node: "Node") -> bool:
-    """Whether arithmetic reads a variable: anything but numbers and operators."""
-    return re.search(r"[A-Za-z_$`]", re.sub(r"0[xX][0-9a-fA-F]+", "", _text(node))) is not None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from turnwise.drivers.inspection.braces import expand_braces
+from turnwise.drivers.inspection.globs import Glob, glob, is_wild
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -25,7 +26,7 @@ class Spelled(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_glob(self) -> bool:
-        return self.literal and any(_is_wild(segment) for segment in self._segments())
+        return self.literal and any(is_wild(segment) for segment in self._segments())
 
     @property
     def has_brackets(self) -> bool:
@@ -35,13 +36,9 @@ class Spelled(msgspec.Struct, frozen=True, kw_only=True):
     def has_tilde(self) -> bool:
         return self.text.startswith("~") and self.marks.startswith("u")
 
-    def segments(self) -> list[re.Pattern[str] | str]:
-        """A glob's segments: patterns where they have wildcards, else names. A pattern matches all that bash might match, and
-        more where that depends on the language (`[a-z]`)."""
-        return [
-            re.compile("".join(_patterns(pairs)), re.DOTALL) if _is_wild(pairs) else "".join(char for char, _ in pairs)
-            for pairs in self._segments()
-        ]
+    def segments(self) -> list[Glob | str]:
+        """A glob's segments: patterns where they have wildcards, else names."""
+        return [glob(pairs) if is_wild(pairs) else "".join(char for char, _ in pairs) for pairs in self._segments()]
 
     def _segments(self) -> list[list[tuple[str, str]]]:
         found: list[list[tuple[str, str]]] = [[]]
@@ -51,42 +48,6 @@ class Spelled(msgspec.Struct, frozen=True, kw_only=True):
             else:
                 found[-1].append((char, mark))
         return found
-
-
-def _is_wild(pairs: list[tuple[str, str]]) -> bool:
-    return any(
-        mark == "u" and (char in "*?" or (char == "[" and _bracket_end(pairs, start=at) is not None))
-        for at, (char, mark) in enumerate(pairs)
-    )
-
-
-def _patterns(pairs: list[tuple[str, str]]) -> Iterator[str]:
-    at = 0
-    while at < len(pairs):
-        char, mark = pairs[at]
-        end = _bracket_end(pairs, start=at) if (char, mark) == ("[", "u") else None
-        if end is not None:
-            inner = pairs[at + 1 : end]
-            if ("[", "u") in inner:
-                yield ".*"
-            elif inner[0][0] in "!^" or ("-", "u") in inner:
-                yield "."
-            else:
-                yield "[" + "".join(re.escape(one) for one, _ in inner) + "]"
-            at = end
-        else:
-            yield {"*": ".*", "?": "."}.get(char, re.escape(char)) if mark == "u" else re.escape(char)
-        at += 1
-
-
-def _bracket_end(pairs: list[tuple[str, str]], *, start: int) -> int | None:
-    """Where the bracket closes, the latest place that may be meant; None where it stays a bracket."""
-    first = start + 2 + (pairs[start + 1 : start + 2] in ([("!", "u")], [("^", "u")]))
-    ends = [at for at in range(first, len(pairs)) if pairs[at] == ("]", "u")]
-    if not ends:
-        return None
-    has_classes = any(one == ("[", "u") for one in pairs[start + 1 : ends[-1]])
-    return ends[-1] if has_classes else ends[0]
 
 
 def plain(text: str) -> Spelled:
@@ -204,7 +165,8 @@ _SIMPLE = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n",
 
 
 def decode_ansi_c(source: str) -> str | None:
-    """The text of `$'source'`; None where it is no text (a NUL, bytes that are no UTF-8, `\\c`)."""
+    """The text of `$'source'`; None where it is no text (a NUL, bytes that are no UTF-8, `\\c`,
+    `\\u` beyond ASCII)."""
     out = bytearray()
     pattern = r"\\x([0-9a-fA-F]{1,2})|\\([0-7]{1,3})|\\u([0-9a-fA-F]{1,4})|\\U([0-9a-fA-F]{1,8})|\\(.)|([^\\]+)|\\"
     for found in re.finditer(pattern, source, re.DOTALL):
@@ -213,8 +175,8 @@ def decode_ansi_c(source: str) -> str | None:
             out.append(int(hexadecimal, 16) if hexadecimal else int(octal, 8) & 0xFF)
         elif short or long:
             code = int(short or long, 16)
-            if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-                return None
+            if code > 0x7F:
+                return None  # what it comes to depends on the language
             out += chr(code).encode()
         elif escaped:
             if escaped in "cxuU":

@@ -1,0 +1,151 @@
+"""What a search of a folder shows, and which names a glob finds, compared with the programs themselves."""
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from everyday import SHELL_ALLOWED, make_project, verdict_on
+from turnwise.drivers.inspection.grammar import MAX_PARSE_S, parse
+from turnwise.rules.permissions import Kind, PermissionRule
+from waits import HANG_S
+
+RG = shutil.which("rg")
+CANARY = "canary-of-a-secret"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with secrets beside and in it, a link out of a folder below, and a name of two bytes that leads to a secret."""
+    project = make_project(tmp_path.resolve())
+    (tmp_path / "home").mkdir(exist_ok=True)
+    key = tmp_path / "home" / ".ssh" / "id_rsa"
+    key.parent.mkdir(exist_ok=True)
+    key.write_text(CANARY)
+    for name in ("da", "db", "plain", "other"):
+        (project / name).mkdir(exist_ok=True)
+        (project / name / "x").write_text("x")
+    (project / "da" / "x").unlink()
+    (project / "da" / "x").symlink_to(key)
+    (project / "é").symlink_to(key)
+    return project
+
+
+@pytest.mark.promise("safe:judged")
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("diff da db", "ask"),
+        ("diff plain other", "allow"),
+        ("strings @list.txt", "ask"),
+        ("strings notes.txt", "allow"),
+        ("LC_ALL=C; cat ??", "ask"),
+        ("LC_ALL=C; cat ?[!x]", "ask"),
+        ("cat ?", "ask"),
+        (r"cat $'\u00e9'", "ask"),
+        (r"cat $'\303\251'", "ask"),
+        ("cat note?.txt", "allow"),
+        (r"cat $'a\nb/../.env'", "ask"),
+        (r"cat <$'a\nb/../.env'", "ask"),
+    ],
+)
+def test_what_a_command_would_show_is_found_behind_links_and_names(command: str, expected: Kind, project: Path) -> None:
+    """Issue 13, lines 2 and 11: folders that are compared, lists of words in files, names of several bytes or lines."""
+    (project / "list.txt").write_text(".env\n")
+    assert verdict_on(command, project=project) == expected
+
+
+@pytest.mark.promise("safe:judged")
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (r"cat $'a\nb/../.env'", "ask"),
+        (r"cp notes.txt $'a\nb/../../home/.bashrc'", "ask"),
+        (r"git commit -m $'Say it\n\nin .env and /etc: both'", "allow"),
+        ("curl file:///etc/passwd", "ask"),
+        ("curl FILE://localhost/etc/passwd", "ask"),
+        ("curl 'file:///et%63/passwd'", "ask"),
+        ("curl 'file:///e{t,x}c/passwd'", "ask"),
+        ("curl -d@.env http://127.0.0.1/", "ask"),
+        ("curl -sT.env http://127.0.0.1/", "ask"),
+        ("curl -s http://127.0.0.1/x", "allow"),
+    ],
+)
+def test_a_path_hides_in_no_word_of_several_lines_or_options(command: str, expected: Kind, project: Path) -> None:
+    """Issue 13, line 11: where the shell is allowed in general."""
+    assert verdict_on(command, project=project, rules=SHELL_ALLOWED) == expected
+
+
+@pytest.mark.promise("safe:judged")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sed --line-length 5 '1e touch x' notes.txt",
+        "sed --l 5 '1e id' notes.txt",
+        "sed --quiet '1e id' notes.txt",
+        "awk --assign x=1 'BEGIN{system(\"id\")}'",
+        "awk --field-sep : 'BEGIN{system(\"id\")}'",
+        "awk -W exec prog.awk",
+        "awk -We prog.awk",
+    ],
+)
+def test_a_script_behind_a_long_option_is_read(command: str, project: Path) -> None:
+    """Issue 13, line 7: a pattern allows the command, not what its script runs."""
+    name = command.split()[0]
+    rules = (PermissionRule(verdict="allow", tool="bash", command=(name, "*"), source="user"),)
+    assert verdict_on(command, project=project, rules=rules) == "ask"
+    assert verdict_on(f"{name} --posix 1p notes.txt", project=project, rules=rules) == "allow"
+
+
+@pytest.mark.skipif(RG is None, reason="ripgrep is not installed")
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        (".ignore", "!.env"),
+        (".rgignore", "!/.env"),
+        (".gitignore", "!.e*"),
+        (".ignore", "# x\n!.[e]nv"),
+        (".ignore", "!**/.env"),
+        ("plain/.ignore", "!.env"),
+        (".gitignore", "!.gitkeep"),
+        (".gitignore", "!.env.example"),
+        (".ignore", ".env"),
+    ],
+)
+@pytest.mark.parametrize("place", [".", "plain"])
+def test_a_search_that_ripgrep_shows_a_secret_in_is_asked_about(
+    file: str, line: str, place: str, project: Path
+) -> None:
+    """A line of an ignore file brings hidden files back. ripgrep itself says whether it shows the secret."""
+    for folder in (project, project / "plain"):
+        (folder / ".env").write_text(CANARY)
+    (project / file).write_text(line + "\n")
+    assert RG is not None
+    ran = subprocess.run(
+        [RG, "--no-config", CANARY, place], cwd=project, capture_output=True, timeout=HANG_S, check=False,
+        env={"PATH": os.defpath},
+    )  # fmt: skip
+    shown = CANARY.encode() in ran.stdout
+    verdict = verdict_on(f"rg {CANARY} {place}", project=project)
+    assert verdict == "ask" if shown else verdict in ("ask", "allow")
+    if line in ("!.gitkeep", "!.env.example", ".env"):
+        assert not shown
+        assert verdict == "allow"
+
+
+def test_a_glob_of_many_stars_is_judged_in_time_that_grows_with_the_name(project: Path) -> None:
+    """A name of 250 letters and twenty stars took for ever, and nothing else ran meanwhile."""
+    (project / "plain" / ("a" * 250)).write_text("")
+    assert verdict_on("cat plain/" + "*a" * 20 + "b", project=project) in ("ask", "allow")
+
+
+@pytest.mark.parametrize("text", ["-`>", "+|", "a=(", "$[", "))", "(("])
+def test_text_that_is_no_script_is_given_up(text: str) -> None:
+    """Building a tree of it took time and memory that grow with its square: 94 s for 64 KiB of the first, or all memory."""
+    before = time.thread_time()
+    root, problem = parse((text * 64_000)[:64_000])
+    assert problem
+    assert root is None or time.thread_time() - before < 4 * MAX_PARSE_S
