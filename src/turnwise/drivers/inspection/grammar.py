@@ -15,12 +15,13 @@ from turnwise.rules.shell_words import DECLARING, RESERVED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tree_sitter import Node, Parser
+    from tree_sitter import Language, Node
 
 # Text that is no script may cost time and memory that grow with its square: 94 s for 64 KiB of one, gigabytes for another.
 MAX_PARSE_S = 0.5  # of this thread's CPU; a script of 64 KiB takes some 10 ms
 MAX_BACKTICKS = 400
 _READ_BYTES = 4096  # the parser copies what it is given each time that it looks back
+_LOST_DASH = re.compile(rb"[ \t]+-[ \t]*")
 _SKIPPED = re.compile(rb"(?:[ \t\n]|\\\n)*")
 _JOINED = re.compile(rb"(?:\\\n)+")  # alone between two leaves, it makes one word of them (`.en\<newline>v`)
 _QUOTED_LEAVES = frozenset({"raw_string", "ansi_c_string", "comment", "heredoc_body"})
@@ -39,12 +40,12 @@ _STARTS_SUBSTITUTION = re.compile(r"`|\$[({]|[<>]\(")
 
 
 @cache
-def _parser() -> "Parser":
+def _language() -> "Language":
     # Loaded at the first command: no other run pays for it.
     import tree_sitter_bash
-    from tree_sitter import Language, Parser
+    from tree_sitter import Language
 
-    return Parser(Language(tree_sitter_bash.language()))
+    return Language(tree_sitter_bash.language())
 
 
 def parse(script: str) -> "tuple[Node | None, str]":
@@ -53,6 +54,20 @@ def parse(script: str) -> "tuple[Node | None, str]":
     source = script.encode("utf-8", "surrogatepass")
     if source.count(b"`") > MAX_BACKTICKS:
         return None, f"it has more than {MAX_BACKTICKS} backticks"
+    try:
+        root = _tree(source)
+        if dashes := _lost_dashes(root, source=source):
+            source = _quoted(source, places=dashes)
+            root = _tree(source)
+    except ValueError:
+        return None, "it takes too long to understand"
+    return root, _problem(root, script=script, source=source)
+
+
+def _tree(source: bytes) -> "Node":
+    """Raises ValueError when it is late. A parser of its own each time: one that was stopped would go on where it was."""
+    from tree_sitter import Parser
+
     limit = time.thread_time() + MAX_PARSE_S
 
     def read(offset: int, _point: object) -> bytes:
@@ -61,11 +76,29 @@ def parse(script: str) -> "tuple[Node | None, str]":
     def is_late(_offset: int, _has_error: bool) -> bool:
         return time.thread_time() > limit
 
-    try:
-        root = _parser().parse(read, progress_callback=is_late).root_node
-    except ValueError:
-        return None, "it takes too long to understand"
-    return root, _problem(root, script=script, source=source)
+    return Parser(_language()).parse(read, progress_callback=is_late).root_node
+
+
+def _lost_dashes(root: "Node", *, source: bytes) -> list[int]:
+    """Where the grammar (0.25) loses a `-` that stands right before a here-document, as in `python3 - <<E`."""
+    if b"- " not in source and b"-\t" not in source and b"-<<" not in source:
+        return []
+    found: list[int] = []
+    end = 0
+    for leaf in _leaves(root):
+        gap = source[end : leaf.start_byte]
+        if leaf.type in ("<<", "<<-") and _LOST_DASH.fullmatch(gap):
+            found.append(end + gap.index(b"-"))
+        end = max(end, leaf.end_byte)
+    return found
+
+
+def _quoted(source: bytes, *, places: list[int]) -> bytes:
+    """The same script with these dashes in quotes, which the grammar does not lose."""
+    parts = [
+        source[start:end] for start, end in zip([0, *(place + 1 for place in places)], [*places, None], strict=True)
+    ]
+    return b"'-'".join(parts)
 
 
 def _problem(root: "Node", *, script: str, source: bytes) -> str:

@@ -26,7 +26,7 @@ from turnwise.drivers.inspection.programs import program_of
 from turnwise.drivers.inspection.redirects import read_redirect
 from turnwise.drivers.inspection.searches import Search, search_of
 from turnwise.drivers.inspection.spelling import Spelled, spell, spell_command, spell_words, words_below
-from turnwise.drivers.inspection.wrappers import PREFIXES, SHELLS, Carried, Words, evaluated, unwrap
+from turnwise.drivers.inspection.wrappers import PREFIXES, SHELLS, Carried, Words, evaluated, is_read_otherwise, unwrap
 from turnwise.drivers.programs import Programs
 from turnwise.rules.permission_facts import Access, Assignment, CommandFact, PathFact, ShellFacts, Word
 from turnwise.rules.shell_words import IN_SHELL, MOVING
@@ -123,6 +123,8 @@ class _Walk:
             raise _TooMuch("scripts are nested too deep in it")
         root, problem = parse(text)
         self._doubt(problem)
+        if is_read_otherwise(text, within=within):
+            self._doubt("`sh` may not read it as bash does")
         if root is None:
             return
         self.nested += 1

@@ -89,7 +89,9 @@ PREFIXES: dict[str, Prefix] = {
     ),
 }
 SHELLS = frozenset("bash sh dash zsh ksh ash rbash mksh fish tcsh csh".split())
-_SHELL_FLAGS = re.compile(r"[-+][euxvfnhmBCHpklr]*o?")
+# Not `-k`, `-f`, `-B`, `-H`: they change how words are read, `-i` and `-O` likewise.
+_SHELL_FLAGS = re.compile(r"[-+][euxvnhmCplr]*o?")
+_PLAIN_SETTINGS = frozenset("pipefail errexit nounset xtrace verbose".split())
 # They run a command somewhere among their words, or as one word; where, depends on their many options.
 LOOSE = frozenset(
     """watch parallel ssh mosh su runuser pkexec script flock strace ltrace gdb lldb valgrind perf unshare nsenter chroot setarch
@@ -103,6 +105,11 @@ EVALUATING = SETTING | frozenset("test [ compgen complete bind fc wait".split())
 # The grammar and bash differ in what they make of it (`! ! ls`).
 NO_NAMES = RESERVED | {"[[", "]]"}
 MAX_GUESSES = 12
+# What bash reads otherwise than a plain `sh` (dash): `[[ a > b ]]` compares there and opens a file here.
+_PLAIN_SHELLS = frozenset({"sh", "dash", "ash", "busybox", "toybox"})
+_BASH_ONLY = re.compile(
+    r"""\[\[|\[[^\s\]]|\(\(|\{(?!\s)|\$['"\[]|&>|>&(?![0-9-])|\+=|<<<|[<>]\(|\|&|;&|=\(|\b(?:function|select|coproc|time)\b""",
+)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 _STDIN_FILES = ("-", "/dev/stdin", "/dev/fd/", "/proc/")
 _RUNS_FROM = re.compile(
@@ -120,6 +127,12 @@ def unwrap(words: Words, *, stdin: str | None) -> Carried:
         return NOTHING
     carried = _unwrap(name, words=words, stdin=stdin)
     return carried if trusted else msgspec.structs.replace(carried, carries=False)
+
+
+def is_read_otherwise(script: str, *, within: Sequence[str]) -> bool:
+    """Whether a shell among `within` may be one that does not read the script as bash does."""
+    names = {name.rpartition("/")[2] for name in within}
+    return not names.isdisjoint(_PLAIN_SHELLS) and _BASH_ONLY.search(script) is not None
 
 
 def _unwrap(name: str, *, words: Words, stdin: str | None) -> Carried:
@@ -256,7 +269,10 @@ def _shell(rest: Words, *, stdin: str | None, carries: bool) -> Carried:
             return _stdin(stdin, carries=carries)
         if _SHELL_FLAGS.fullmatch(word.text) is None:
             return Carried(opaque=f"the shell's option `{word.text}` is not understood")
-        at += word.text.endswith("o")
+        if word.text.endswith("o"):
+            if at < len(rest) and not (rest[at].literal and rest[at].text in _PLAIN_SETTINGS):
+                return Carried(opaque=f"the shell's option `{word.text} {rest[at].text}` is not understood")
+            at += 1
     if at >= len(rest) or (rest[at].literal and rest[at].text.startswith(_STDIN_FILES)):
         return _stdin(stdin, carries=carries)
     if not rest[at].literal:
@@ -274,8 +290,8 @@ def _shell_script(rest: Words, *, option: str, carries: bool) -> Carried:
     if at >= len(rest) or not rest[at].literal or rest[at].is_glob:
         scripts = tuple(word.text.strip("\"'") for word in rest[at : at + 1])
         return Carried(opaque="what the shell runs is known only when it runs", guessed_scripts=scripts)
-    ordinary = re.fullmatch(r"-[ceuxl]+", option) is not None
-    opaque = "" if ordinary or "o" not in option else f"the shell's option `{option}` is not understood"
+    ordinary = re.fullmatch(r"-[ceuxvnhmCplr]+", option) is not None
+    opaque = "" if ordinary else f"the shell's option `{option}` is not understood"
     return Carried(scripts=(rest[at].text,), carries=carries and ordinary, opaque=opaque)
 
 
@@ -319,7 +335,7 @@ def _sets_plainly(rest: Words) -> bool:
             return False
         at += 1
         if text.endswith("o"):
-            if at < len(rest) and rest[at].text not in ("pipefail", "errexit", "nounset", "xtrace", "verbose"):
+            if at < len(rest) and rest[at].text not in _PLAIN_SETTINGS:
                 return False
             at += 1
     return at >= len(rest)
