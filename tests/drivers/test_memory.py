@@ -337,16 +337,88 @@ async def test_small_values_in_arguments_are_not_built_while_they_are_decoded(na
     assert fault is None and peak <= TIMES * came + START_BYTES
 
 
+ARGUMENTS = {
+    "values": values("[1],", "[1]", size=MiB),
+    "ASCII": '{"z":"%s"}' % ("x" * MiB),
+    "escapes": '{"z":"%s"}' % ('\\n\\"ab' * (MiB // 6)),
+    "Latin": '{"z":"%s"}' % ("é" * (MiB // 2)),
+    "one emoji": '{"z":"%s😀"}' % ("x" * MiB),
+}
+
+
 @pytest.mark.promise("assembly:bounded")
+@pytest.mark.parametrize("call_bytes", [MiB // 2, 100 * KiB])
+@pytest.mark.parametrize("written", ARGUMENTS)
 @pytest.mark.parametrize("name", FAMILIES)
-async def test_call_past_its_limit_is_refused_before_it_is_built(name: str) -> None:
-    """From a tester: 60 MiB in one call took 1.7 GB before the limit was looked at."""
-    limits = Limits(call_bytes=MiB // 2)
-    body = whole_body(name, values("[1],", "[1]", size=MiB))
-    peak, came, fault = await taken(name, slices(body), stream=False, limits=limits)
-    assert (
-        fault is FaultKind.TOO_LARGE and peak <= (TIMES + 1) * came
-    )  # a text with escapes is made with half of it to spare
+async def test_call_past_its_limit_is_refused_before_it_is_built(name: str, written: str, call_bytes: int) -> None:
+    """In a body, in one event and in pieces. From a tester: 60 MiB in one call took 1.7 GB before the limit was looked at."""
+    limits, arguments = Limits(call_bytes=call_bytes), ARGUMENTS[written]
+    pieces = [arguments[at : at + 4096] for at in range(0, len(arguments), 4096)]
+    for said in ([arguments], pieces)[: 1 if written == "values" else 2]:
+        events = b"".join([*call_events(name, 0, said), *end_events(name)])
+        peak, came, fault = await taken(name, slices(events), stream=True, limits=limits)
+        assert fault is FaultKind.TOO_LARGE and peak <= TIMES * came
+    peak, came, fault = await taken(name, slices(whole_body(name, arguments)), stream=False, limits=limits)
+    assert fault is FaultKind.TOO_LARGE and peak <= TIMES * came
+
+
+MENDING_BYTES = 8 * MiB  # what mending takes at most, whatever came
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "a control character": lambda json: json[:-1] + b',"note":"a\x01b"}',
+    "no UTF-8": lambda json: json[:-1] + b',"note":"a\xffb"}',
+    "half a character": lambda json: json[:-1] + b',"note":"a\\ud800"}',
+    "another behind it": lambda json: json + b"{}",
+    "its end missing": lambda json: json[:-1],
+}
+
+
+def keyed_values(size: int) -> str:
+    """What takes Python the most for its bytes: small objects, no two of them with the same key."""
+    return '{"z":[' + "".join([f'{{"k{number:07x}":{number + 1000}}},' for number in range(size // 17)]) + "{}]}"
+
+
+MENDED: dict[str, str] = {
+    "the most values": keyed_values(130 * KiB),
+    "more values": keyed_values(250 * KiB),
+    "the longest of these": '{"z":"%s😀"}' % ("x" * 255 * KiB),
+    "the longest": '{"z":"%s"}' % ("x" * 511 * KiB),
+    "the longest, with replacements": '{"z":"%s中"}' % ("x" * 511 * KiB),
+    "longer": '{"z":"%s😀"}' % ("x" * 511 * KiB),
+}
+
+
+def damaged(name: str, arguments: str, damage: Callable[[bytes], bytes], *, streamed: bool) -> bytes:
+    if not streamed:
+        return damage(whole_body(name, arguments))
+    events: list[bytes] = []
+    for said in call_events(name, 0, [arguments]):
+        is_long = len(said) > len(arguments) // 2
+        events.append(b"data: " + damage(said[6:-2]) + b"\n\n" if is_long else said)
+    return b"".join([*events, *end_events(name)])
+
+
+@pytest.mark.promise("assembly:bounded")
+@pytest.mark.parametrize("written", MENDED)
+@pytest.mark.parametrize("name", FAMILIES)
+async def test_broken_json_takes_no_more_than_a_few_mebibytes_to_mend(name: str, written: str) -> None:
+    """Mending builds what it reads, several times: it is bounded by what it takes, whatever came. It took 25 MiB."""
+    for damage in DAMAGES.values():
+        for streamed in (False, True):
+            sent = damaged(name, MENDED[written], damage, streamed=streamed)
+            peak, _, _ = await taken(name, slices(sent), stream=streamed)
+            assert peak <= MENDING_BYTES
+
+
+@pytest.mark.promise("assembly:bounded")
+@pytest.mark.parametrize("damage", ["a control character", "no UTF-8"])
+@pytest.mark.parametrize("name", FAMILIES)
+async def test_broken_json_that_is_too_long_to_be_mended_takes_three_times_its_bytes(name: str, damage: str) -> None:
+    """It is lost, and asked for again like any other loss."""
+    for arguments in (values("[1],", "[1]", size=4 * MiB), '{"z":"%s😀"}' % ("x" * 4 * MiB)):
+        for streamed in (False, True):
+            sent = damaged(name, arguments, DAMAGES[damage], streamed=streamed)
+            peak, came, _ = await taken(name, slices(sent), stream=streamed)
+            assert peak <= TIMES * came + START_BYTES
 
 
 @pytest.mark.promise("assembly:bounded")

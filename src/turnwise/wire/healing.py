@@ -1,19 +1,24 @@
 """What can still be read of bytes that are no clean JSON: the slow path of every decoder, taken when the fast one failed."""
 
+import codecs
 import json
 import re
-from collections.abc import Callable
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 
 from turnwise.vocab import Lost, Mended, Repair
 from turnwise.vocab.json_values import has_too_many_values
+from turnwise.wire.limits import SLICE_BYTES, is_wide
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 SHOWN_CHARACTERS = 80
-MAX_MENDED_CHARACTERS = 4 * 1024 * 1024
-"""What is longer and no clean JSON is left out: mending takes ten times its size, and what was mended is no whole answer."""
+MAX_MENDED_BYTES = 512 * 1024
+"""What is longer and no clean JSON is left out; half of it, if Python takes four bytes for each of its characters. Mending takes
+8 to 20 times its size, so this bounds what it costs. The longest event of 1,372 recorded streams has a twelfth."""
+MAX_MENDED_VALUES = 16_384
+"""JSON values in it; one takes Python up to 150 bytes, and the most in a recorded event is 39."""
+HEAD_BYTES = 1024  # of what is left out, to show how it began
 
 
 def _no_number(_: str) -> None:
@@ -23,7 +28,8 @@ def _no_number(_: str) -> None:
 # The standard library's decoder takes what msgspec's rightly refuses: lone surrogates, which models do write in two chunks,
 # and control characters inside of strings.
 _scan = json.JSONDecoder(strict=False, parse_constant=_no_number).raw_decode
-_scan_strictly = json.JSONDecoder(parse_constant=_no_number).raw_decode
+_CONTROL = re.compile("[\x00-\x1f]")
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 
 def printable(text: bytes | str) -> str:
@@ -39,6 +45,8 @@ MARKS = frozenset('{}[]":')
 
 def is_noise(text: bytes | str) -> bool:
     """Whether text that is no JSON cannot have been a piece of an event: bare words, or a comment."""
+    if isinstance(text, bytes) and is_too_long(text):
+        return not any(mark.encode() in text for mark in MARKS)
     shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     marks = MARKS.intersection(shown)
     return not marks or (len(marks) == 1 and shown.lstrip().startswith(":"))
@@ -77,11 +85,23 @@ def is_utf8(text: bytes) -> bool:
     if text.isascii():
         return True
     try:
-        text.decode()
+        check_utf8(text)
     except UnicodeDecodeError:
         return False
     return True
 
+
+def check_utf8(text: bytes) -> None:
+    """Raises UnicodeDecodeError. A long text is looked at in slices: Python takes up to four bytes for each of its own."""
+    if len(text) <= SLICE_BYTES:
+        text.decode()
+        return
+    decoder = _utf8()
+    for at in range(0, len(text), SLICE_BYTES):
+        decoder.decode(text[at : at + SLICE_BYTES], at + SLICE_BYTES >= len(text))
+
+
+_utf8 = codecs.getincrementaldecoder("utf-8")
 
 CONTROLS = bytes([byte for byte in range(32) if byte not in b"\r\n"])
 """No stream of clean JSON holds one, line ends aside; tabs may stand between tokens."""
@@ -118,35 +138,51 @@ DAMAGES = {
 }
 
 
-def decode_text(text: bytes) -> tuple[str, bool]:
-    """The text, and whether bytes in it were no UTF-8: they became replacement characters."""
+class Reading(NamedTuple):
+    """What could be read of bytes that are no clean JSON. What is left out may be long, so `rest` is no copy of it."""
+
+    text: str  # of what is too long, how it begins
+    is_replaced: bool  # bytes in it were no UTF-8: they became replacement characters
+    values: list[object]
+    """The JSON values that stand one after the other (an event glued to the next, with or without its `data:`). No value is ever
+    completed by guessing."""
+    end: int  # where what is no JSON begins: at the text's end if nothing does
+    rest: bytes | str  # what is no JSON
+
+
+def is_too_long(payload: bytes) -> bool:
+    """Whether it is left out if it is no clean JSON."""
+    return len(payload) > MAX_MENDED_BYTES // 2 and (len(payload) > MAX_MENDED_BYTES or is_wide(payload))
+
+
+def read_damaged(payload: bytes) -> Reading:
+    if is_too_long(payload):
+        return Reading(payload[:HEAD_BYTES].decode("utf-8", "replace"), False, [], 0, payload)
     try:
-        return text.decode(), False
+        text, is_replaced = payload.decode(), False
     except UnicodeDecodeError:
-        return text.decode("utf-8", "replace"), True
+        text, is_replaced = payload.decode("utf-8", "replace"), True
+    values, end = read_values(text)
+    return Reading(text, is_replaced, values, end, text[end:])
+
+
+def breaks_strings(reading: Reading) -> bool:
+    """Whether a string in the JSON holds a line break or another control character. JSON has none there: something tore it."""
+    text, end = reading.text, reading.end
+    if _CONTROL.search(text, 0, end) is None:
+        return False
+    return any(_CONTROL.search(text, *found.span()) for found in _STRING.finditer(text, 0, end))
 
 
 def read_values(text: str) -> tuple[list[object], int]:
-    """The JSON values that stand one after the other (an event glued to the next, with or without its `data:`), and where
-    what is none begins: at the text's end if nothing does. No value is ever completed by guessing."""
-    return _read_with(_scan, text)
-
-
-def breaks_strings(text: str) -> bool:
-    """Whether a string in the JSON holds a line break or another control character. JSON has none there: something tore it."""
-    return _read_with(_scan_strictly, text)[1] < _read_with(_scan, text)[1]
-
-
-def _read_with(scan: Callable[[str, int], tuple[object, int]], text: str) -> tuple[list[object], int]:
+    """The JSON values that stand one after the other, and where what is none begins."""
     values: list[object] = []
-    if len(text) > MAX_MENDED_CHARACTERS or has_too_many_values(
-        text
-    ):  # mending builds all that it reads, several times
+    if has_too_many_values(text, most=MAX_MENDED_VALUES):  # all that is read is built
         return values, 0
     at = _skip_glue(text, 0)
     while at < len(text):
         try:
-            value, at = scan(text, at)
+            value, at = _scan(text, at)
         except (ValueError, RecursionError):
             break
         values.append(value)
@@ -169,7 +205,18 @@ def _write(value: object) -> str:
 
 def has_lone_surrogate(value: object) -> bool:
     """True where a string in it holds half of a character, which no UTF-8 can carry."""
-    return _LONE_SURROGATE.search(_write(value)) is not None
+    pending = [value]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, str):
+            if not one.isascii() and _LONE_SURROGATE.search(one):
+                return True
+        elif isinstance(one, dict):
+            fields = cast("dict[str, object]", one)
+            pending += [*fields, *fields.values()]
+        elif isinstance(one, list):
+            pending += cast("list[object]", one)
+    return False
 
 
 def whole_text(text: str) -> str:
@@ -182,7 +229,6 @@ def write_value(value: object) -> bytes:
     return _LONE_SURROGATE.sub("\ufffd", _write(value)).encode()
 
 
-def read_objects(text: str) -> tuple[list[bytes], int]:
-    """The objects among the values that stand one after the other, as clean JSON, and where what is no JSON begins."""
-    values, end = read_values(text)
-    return [write_value(cast("object", value)) for value in values if isinstance(value, dict)], end
+def read_objects(payload: bytes) -> list[bytes]:
+    """The objects among the values that stand one after the other, as clean JSON."""
+    return [write_value(cast("object", value)) for value in read_damaged(payload).values if isinstance(value, dict)]

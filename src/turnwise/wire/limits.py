@@ -24,6 +24,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 DEFAULT_LIMITS = Limits()
 
+SLICE_BYTES = 64 * 1024
+"""What is long is looked at and taken apart in slices of this size, so that no more of its pieces exist at once; sockets give no
+more anyway."""
+
 MAX_CITATIONS = 5000
 """Of one response; assembly keeps 4,096 and tells if there were more. One may have ten bytes and takes us some hundred."""
 

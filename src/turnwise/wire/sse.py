@@ -3,17 +3,14 @@
 import msgspec
 
 from turnwise.wire.json_fields import is_json, one_line
-from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+from turnwise.wire.limits import DEFAULT_LIMITS, SLICE_BYTES, Limits
+from turnwise.wire.long_calls import call_too_long
 
 BOM = b"\xef\xbb\xbf"
 
 LINE_OVERHEAD = 40
 """What one more line of an event costs beside its bytes: an object and its place in a list. Counted, so that lines of one
 character cannot take many times what the limit says."""
-
-SLICE_BYTES = 64 * 1024
-"""A chunk is taken apart in slices of this size, so that no more of its lines exist at once; sockets give no more anyway."""
-
 
 MAX_EARLY = 16
 """Lines before the first one of the format that are kept. More of them are a page, and no torn event."""
@@ -68,6 +65,14 @@ class LineTooLong(ValueError):
         self.events = events
 
 
+class CallTooLong(LineTooLong):
+    """An event holds a call past its limit."""
+
+    def __init__(self, message: str, *, events: "list[SseEvent]") -> None:
+        ValueError.__init__(self, message)
+        self.events = events
+
+
 class _Strings:
     """Whether JSON that came in lines stops inside a string, where no line break can be. Each line is looked at once."""
 
@@ -106,6 +111,7 @@ class SseParser:
         "_after_cr",
         "_alone_bytes",
         "_broke_off",
+        "_call_limit",
         "_data",
         "_data_bytes",
         "_early",
@@ -136,6 +142,7 @@ class SseParser:
         )
         self._after_cr = False
         self._limit = limits.line_bytes
+        self._call_limit = limits.call_bytes
         self._alone_bytes = min(ALONE_BYTES, self._limit)
         self._broke_off = False  # at the end of the stream
         self._form: _Form | None = None  # of the events at hand, where they have one
@@ -274,9 +281,11 @@ class SseParser:
         if lines:
             if self._tail:
                 self._keep(lines[0], events)
-                lines[0] = b"".join(self._tail)
-                self._tail.clear()
-                self._tail_bytes = 0
+                if self._tail_bytes > SLICE_BYTES:  # alone, so that a long one is let go of before its event is read
+                    self._read_lines([self._take_tail()], events)
+                    del lines[0]
+                else:
+                    lines[0] = self._take_tail()
             self._read_lines(lines, events)
         if rest:
             self._keep(rest, events)
@@ -286,12 +295,17 @@ class SseParser:
         """End of the stream: what stands there unfinished is taken as it is."""
         self._broke_off = self.breaks_off()
         events: list[SseEvent] = []
-        lines = [b"".join(self._tail), b""]
-        self._tail.clear()
-        self._tail_bytes = 0
-        self._read_lines(lines, events)
+        self._read_lines([self._take_tail()], events)
+        self._read_lines([b""], events)
         self._end_nameless(events)
         return events
+
+    def _take_tail(self) -> bytes:
+        """The line that its pieces are."""
+        line = b"".join(self._tail)
+        self._tail.clear()
+        self._tail_bytes = 0
+        return line
 
     def breaks_off(self) -> bool:
         """Whether what has come ends within a line or an event, so that more was coming. Data that is whole JSON is no such
@@ -358,9 +372,12 @@ class SseParser:
             self._nameless = ""
         self._end_nameless(events)
         data = self._data
-        events.append(SseEvent(data[0] if len(data) == 1 else b"\n".join(data), self._name))
+        value = data[0] if len(data) == 1 else b"\n".join(data)
         data.clear()
+        if self._data_bytes > self._call_limit:
+            check_call(value, limit_bytes=self._call_limit, events=events)
         self._data_bytes = 0
+        events.append(SseEvent(value, self._name))
 
     def _read_odd_line(self, line: bytes, events: list[SseEvent]) -> bytes | None:
         """The value of a line that is no usual `data:`; None where it has none."""
@@ -405,6 +422,13 @@ class SseParser:
         self._has_fields = True
         events += [SseEvent(line) for line in self._early]
         self._early.clear()
+
+
+def check_call(value: bytes, *, limit_bytes: int, events: list[SseEvent]) -> None:
+    """Raises CallTooLong if the event holds a call past its limit."""
+    fault = call_too_long(value, limit_bytes=limit_bytes)
+    if fault is not None:
+        raise CallTooLong(fault.message, events=events)
 
 
 def _add_run(runs: list[SseRun], name: str, values: list[bytes]) -> None:

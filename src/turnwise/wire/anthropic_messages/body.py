@@ -23,7 +23,7 @@ from turnwise.wire.anthropic_messages.words import read_finish
 from turnwise.wire.family import BadRequest
 from turnwise.wire.faults import no_response
 from turnwise.wire.finish_words import unsaid_finish
-from turnwise.wire.healing import is_utf8
+from turnwise.wire.healing import is_too_long, is_utf8
 from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields, read_items, string_of, write_object
 from turnwise.wire.limits import MAX_PARTS
 
@@ -35,6 +35,8 @@ def body_frames(body: bytes, *, expected: str) -> list[Frame]:
         return [fault]
     frames: list[Frame] = []
     is_replaced = not is_utf8(body)
+    if is_replaced and is_too_long(body):
+        return [fault]
     try:
         fields = read_fields(body.decode("utf-8", "replace") if is_replaced else body)
     except UNREADABLE:

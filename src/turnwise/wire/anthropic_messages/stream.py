@@ -57,14 +57,14 @@ from turnwise.wire.healing import (
     PINGS,
     breaks_strings,
     check_sound,
-    decode_text,
     has_controls,
     has_lone_surrogate,
     is_noise,
     is_ping,
+    is_too_long,
     left_out,
     printable,
-    read_values,
+    read_damaged,
     whole_text,
 )
 from turnwise.wire.json_fields import (
@@ -509,25 +509,24 @@ class MessagesStreamDecoder:
             return  # Chat Completions' end mark, which some gateways add; and what follows the end
         if not self._seen and not name and is_noise(payload):
             return  # no event of this format: finish() says what it was instead
-        text, is_replaced = decode_text(payload)
-        values, end = read_values(text)
-        found = [fields for value in values for fields in objects(value)]
+        reading = read_damaged(payload)
+        found = [fields for value in reading.values for fields in objects(value)]
         where = name or "event"
         if len(found) > 1:
             frames.append(_mended("glued_json", where, f"{len(found)} objects in one event taken apart"))
-        elif found and not is_replaced:
+        elif found and not reading.is_replaced:
             frames.append(_mended("unreadable_json", where, "read with looser types"))
         damage = ""
-        if is_replaced:
+        if reading.is_replaced:
             damage = "invalid_utf8"
-        elif breaks_strings(text):
+        elif breaks_strings(reading):
             damage = "control_character"
         for fields in found:
             self._read_loosely(fields, name, frames, damage=damage)
-        if (end < len(text) or not found) and not self._is_over:
-            self._leave_out(
-                text if name in PINGS else text[end:] or text, name, frames, is_json=end == len(text) and bool(values)
-            )
+        if (reading.rest or not found) and not self._is_over:
+            left = payload if is_too_long(payload) else reading.text
+            left = left if name in PINGS else reading.rest or left
+            self._leave_out(left, name, frames, is_json=not reading.rest and bool(reading.values))
 
     def _read_loosely(self, fields: dict[str, object], name: str, frames: list[Frame], *, damage: str) -> None:
         where = name or "event"
@@ -553,13 +552,13 @@ class MessagesStreamDecoder:
             names = ", ".join([f"`{field}`" for field in loose.skipped])
             frames.append(_lost("unreadable_event", where, f"no text can be read from {names}"))
 
-    def _leave_out(self, text: str, name: str, frames: list[Frame], *, is_json: bool) -> None:
+    def _leave_out(self, text: bytes | str, name: str, frames: list[Frame], *, is_json: bool) -> None:
         """Tell of an event that is no JSON, or no object of it. Its name may say that it was no content; not if a blank line
         before that name was lost, which leaves several lines."""
         repair = Repair("unreadable_event", name or "event", f"left out an event that is no JSON: {printable(text)}")
         if name in CONTENT_EVENTS:
             frames.append(Lost(repair))
-        elif is_json or (name in HARMLESS_EVENTS | PINGS and "\n" not in text and _is_harmless(text, name=name)):
+        elif is_json or (name in HARMLESS_EVENTS | PINGS and isinstance(text, str) and _is_harmless(text, name=name)):
             frames.append(left_out(repair, ""))
             if name == "message_stop":
                 self._stop(frames)
@@ -568,7 +567,8 @@ class MessagesStreamDecoder:
 
 
 def _is_harmless(text: str, *, name: str) -> bool:
-    return name not in PINGS or is_ping(text, name=name)
+    """Whether a line is one of these events, which bring nothing, or a torn one."""
+    return "\n" not in text and (name not in PINGS or is_ping(text, name=name))
 
 
 def _grows(fields: Fields) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 
 from turnwise.vocab import Frame, Lost, Mended, Repair
 from turnwise.wire.gemini.fields import read_fields
-from turnwise.wire.healing import breaks_strings, decode_text, has_lone_surrogate, read_values, skipped, write_value
+from turnwise.wire.healing import breaks_strings, has_lone_surrogate, read_damaged, skipped, write_value
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, write_object
 
 P = TypeVar("P")
@@ -144,20 +144,20 @@ def lost(kind: str, where: str, what: str) -> Lost:
 def mend(text: bytes, *, where: str) -> tuple[list[bytes], list[Frame]]:
     """The chunks that can be read out of broken text, as clean JSON, and frames that tell what was done: they come behind what
     the chunks bring, so that a loss reaches it."""
-    readable, is_replaced = decode_text(text)
-    found, end = read_values(readable)
-    values = [write_value(value) for value in found] if end == len(readable) else []
+    reading = read_damaged(text)
+    found = reading.values
+    values = [] if reading.rest else [write_value(value) for value in found]
     if not values or not all(map(_is_readable, values)):
         is_whole = values and not any(isinstance(value, dict | list) for value in found)
         kind = "noise_skipped" if is_whole else skipped("undecodable_chunk", text)
         what = f"passed over {len(text)} bytes that are no chunk of Gemini's"
         return [], [Mended(Repair(kind, where, what)) if kind == "noise_skipped" else lost(kind, where, what)]
     told: list[Frame] = []
-    if is_replaced:
+    if reading.is_replaced:
         told.append(lost("invalid_utf8", where, "invalid UTF-8 became replacement characters"))
     if any(has_lone_surrogate(value) for value in found):
         told.append(lost("lone_surrogate", where, "half of a surrogate pair became a replacement character"))
-    if breaks_strings(readable):
+    if breaks_strings(reading):
         told.append(lost("control_character", where, "a string holds a line break or another control character"))
     if len(values) > 1:
         told.append(Mended(Repair("glued_json", where, f"took {len(values)} chunks written as one apart")))

@@ -8,7 +8,7 @@ an array of one.
 import re
 
 from turnwise.wire.limits import Limits
-from turnwise.wire.sse import LineTooLong, SseEvent, SseParser
+from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, check_call
 
 BETWEEN = b" \t\r\n,[]"  # all that may stand before, between and behind the elements
 _BLANK = b" \t\r\n\xef\xbb\xbf"  # white space and the bytes of a byte order mark
@@ -30,6 +30,7 @@ class ArraySplitter:
     """
 
     __slots__ = (
+        "_call_limit",
         "_depth",
         "_escaped",
         "_gap",
@@ -51,6 +52,7 @@ class ArraySplitter:
         self._escaped = False  # the piece ended right after a backslash
         self._is_open_array = False
         self._limit = limits.line_bytes
+        self._call_limit = limits.call_bytes
 
     def _note_brackets(self, between: bytes) -> None:
         """The array's own, before, between and behind its elements."""
@@ -77,9 +79,13 @@ class ArraySplitter:
             self._hold(chunk[start:at], found)
             start = at
             if not self._depth:
-                found.append(b"".join(self._held))
+                element = b"".join(self._held)
                 self._held.clear()
+                if self._held_bytes > self._call_limit:
+                    events = [SseEvent(text) for text in found]
+                    check_call(element, limit_bytes=self._call_limit, events=events)
                 self._held_bytes = 0
+                found.append(element)
         return found
 
     def finish(self) -> list[bytes]:

@@ -60,6 +60,7 @@ from turnwise.wire.gemini.parts import ABOUT_PART, read_item, signature
 from turnwise.wire.gemini.repeats import Repeats
 from turnwise.wire.gemini.usage import UsageReader
 from turnwise.wire.gemini.words import FINISH_REASONS, finish_of
+from turnwise.wire.healing import check_utf8
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, compact, is_error, is_null, text_of_raw, write_object
 from turnwise.wire.limits import MAX_CITATIONS, MAX_PARTS, Limits
 from turnwise.wire.sse import LineTooLong
@@ -156,7 +157,7 @@ class ChunkReader:
             self._repeats.note(text)
         try:
             if not text.isascii():
-                text.decode()  # the decoder leaves raw fields unchecked
+                check_utf8(text)  # the decoder leaves raw fields unchecked
             chunk = FAST.decode(text)
         except UnicodeDecodeError:
             self._mend(text, frames)
@@ -229,7 +230,7 @@ class ChunkReader:
         them, and nothing was taken."""
         try:
             if not text.isascii():
-                text.decode()
+                check_utf8(text)
             chunk = _decode_usual(text)
         except UNREADABLE:
             self._misses += MISS_COST

@@ -8,9 +8,10 @@ import msgspec
 from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Lost, Mended, Repair
 from turnwise.wire.alike import Alike
 from turnwise.wire.faults import no_response, too_large
-from turnwise.wire.healing import breaks_strings, decode_text, has_controls, is_sound, left_out, read_values
+from turnwise.wire.healing import breaks_strings, has_controls, is_sound, left_out, read_damaged
 from turnwise.wire.json_fields import UNREADABLE, is_error
 from turnwise.wire.limits import Limits
+from turnwise.wire.long_calls import call_too_long
 from turnwise.wire.openai_chat.chunk_reader import ChunkReader, Rest, rest_of
 from turnwise.wire.openai_chat.chunks import Chunk, decode_chunk, decode_usual, is_there
 from turnwise.wire.openai_chat.faults import decode_error_event
@@ -135,6 +136,9 @@ class ChatStreamDecoder:
 
     def _read_body(self, body: bytes) -> list[Frame]:
         self._events += 1
+        if (fault := call_too_long(body, limit_bytes=self._limits.call_bytes)) is not None:
+            self._dead = True
+            return [Faulted(fault)]
         try:
             chunk = decode_chunk(body if is_sound(body) else NO_CHUNK)
         except UNREADABLE as error:
@@ -273,21 +277,20 @@ class ChatStreamDecoder:
         What is lost is told behind what could be read, because its calls may miss something too.
         """
         where = "body" if self._body is not None else f"event {self._events}"
-        text, is_replaced = decode_text(line)
-        values, end = read_values(text)
+        reading = read_damaged(line)
         frames: list[Frame] = []
-        skipped = self._read_values(values, where=where, frames=frames)
+        skipped = self._read_values(reading.values, where=where, frames=frames)
         said = any(not isinstance(frame, Mended) for frame in frames)
-        if is_replaced and values:
+        if reading.is_replaced and reading.values:
             frames.append(self._lose("invalid_utf8", where, "invalid UTF-8 became replacement characters"))
-        elif breaks_strings(text):
+        elif breaks_strings(reading):
             frames.append(self._lose("control_character", where, "it has a control character, so it is no JSON"))
         if skipped:
             frames.append(self._lose("content_skipped", where, f"no text and no call can be read from {skipped}"))
         elif isinstance(error, msgspec.ValidationError) and said and not READ_ANYWAY.search(str(error)):
             frames.append(Mended(Repair("field_skipped", where, str(error))))
-        if not values or end < len(text):
-            frames.append(self._skip(text[end:], where=where))
+        if not reading.values or reading.rest:
+            frames.append(self._skip(reading.rest, where=where))
         return frames
 
     def _read_values(self, values: list[object], *, where: str, frames: list[Frame]) -> str:
@@ -305,7 +308,7 @@ class ChatStreamDecoder:
                 self._reader.read(chunk, frames)
         return ", ".join([f"`{field}`" for field in skipped])
 
-    def _skip(self, text: str, *, where: str) -> Frame:
+    def _skip(self, text: bytes | str, *, where: str) -> Frame:
         loss = left_out(Repair("chunk_skipped", where, "it is no JSON"), text, reaches_ended=True)
         if isinstance(loss, Lost):
             self._reader.lose()

@@ -5,6 +5,8 @@ import msgspec
 from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Lost, Mended, Repair, Started
 from turnwise.wire.faults import no_response
 from turnwise.wire.json_fields import UNREADABLE, Fields, is_object, read_fields
+from turnwise.wire.limits import Limits
+from turnwise.wire.long_calls import call_too_long
 from turnwise.wire.openai_responses.faults import fault_of
 from turnwise.wire.openai_responses.fields import text_at
 from turnwise.wire.openai_responses.healing import check_text, heal
@@ -14,7 +16,9 @@ from turnwise.wire.openai_responses.open_response import OpenResponse
 EXPECTED = "a response of the Responses API"
 
 
-def read_body(body: bytes) -> list[Frame]:
+def read_body(body: bytes, *, limits: Limits) -> list[Frame]:
+    if (fault := call_too_long(body, limit_bytes=limits.call_bytes)) is not None:
+        return [Faulted(fault)]
     frames: list[Frame] = []
     try:
         check_text(body)

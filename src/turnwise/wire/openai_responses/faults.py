@@ -8,9 +8,8 @@ import msgspec
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire import faults
 from turnwise.wire.faults import SPENT_QUOTA, fit_to_show, kind_by_message, retry_after_s, timed, with_counts
-from turnwise.wire.healing import decode_text, printable, read_objects
+from turnwise.wire.healing import MAX_MENDED_BYTES, printable, read_objects
 from turnwise.wire.json_fields import Fields, encode, is_object, read_fields
-from turnwise.wire.limits import MiB
 from turnwise.wire.openai_responses.fields import object_at, text_at
 
 # The provider's own code or type -> kind. Source: OpenAI docs, "Error codes"; `ResponseError.code` of the API reference;
@@ -95,7 +94,7 @@ def decode_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
 
 def _error_fields(body: bytes) -> Fields | None:
     """The object that describes the error, whatever it is wrapped in; None where the body is no JSON object."""
-    found, _ = read_objects(decode_text(body[:MiB])[0]) if b"{" in body[:64] else ([], 0)
+    found = read_objects(body[:MAX_MENDED_BYTES]) if b"{" in body[:64] else []
     if not found:
         return None
     fields = read_fields(found[0])

@@ -8,10 +8,9 @@ import msgspec
 from turnwise.wire.healing import (
     breaks_strings,
     check_sound,
-    decode_text,
     has_lone_surrogate,
     printable,
-    read_values,
+    read_damaged,
     write_value,
 )
 
@@ -48,27 +47,26 @@ def check_text(value: bytes) -> None:
 
 
 def heal(text: bytes) -> Healed:
-    decoded, is_foreign = decode_text(text)
-    done = ["bytes that are not UTF-8 replaced by U+FFFD"] if is_foreign else []
-    values, end = read_values(decoded)
-    found = [cast("object", value) for value in values if isinstance(value, dict)]
+    reading = read_damaged(text)
+    done = ["bytes that are not UTF-8 replaced by U+FFFD"] if reading.is_replaced else []
+    found = [cast("object", value) for value in reading.values if isinstance(value, dict)]
     is_halved = any(has_lone_surrogate(value) for value in found)
     if is_halved:
         done.append("halves of a character replaced by U+FFFD")
-    has_control = breaks_strings(decoded)
+    has_control = breaks_strings(reading)
     if has_control:
         done.append("a control character, so it is no JSON")
-    if end < len(decoded):
-        done.append(f"not JSON from character {end} on, left out: {printable(decoded[end:])}")
+    if reading.rest:
+        done.append(f"not JSON from character {reading.end} on, left out: {printable(reading.rest)}")
     if len(found) > 1:
         done.append(f"{len(found)} JSON objects in one event read one after the other")
     elif not found and not done:
-        done.append(f"no JSON object, left out: {printable(decoded)}")
+        done.append(f"no JSON object, left out: {printable(reading.text)}")
     return Healed(
         objects=tuple([write_value(value) for value in found]),
         what="; ".join(done) or "JSON that is not strict read leniently",
-        is_foreign=is_foreign,
-        is_replaced=is_foreign or is_halved or has_control,
-        is_left_out=not found or end < len(decoded),
-        is_bare=bool(values) and not found and end == len(decoded),
+        is_foreign=reading.is_replaced,
+        is_replaced=reading.is_replaced or is_halved or has_control,
+        is_left_out=not found or bool(reading.rest),
+        is_bare=bool(reading.values) and not found and not reading.rest,
     )

@@ -58,7 +58,7 @@ ID_PREFIXES: Mapping[str, str] = {
 def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
     if len(body) > limits.response_bytes:
         return [Faulted(too_large(limits.response_bytes))]
-    return read_body(body)
+    return read_body(body, limits=limits)
 
 
 def encode_body(response: Response, request: Request) -> bytes:

@@ -126,7 +126,7 @@ class ResponsesStreamDecoder:
         self._head.clear()
         if head.lstrip()[:1] == b"{":
             repair = Repair("body_for_stream", "response", "a plain JSON body where a stream was asked for was read")
-            return [Mended(repair), *read_body(head)]
+            return [Mended(repair), *read_body(head, limits=self._limits)]
         return self._give_up(no_response(head, expected="an event stream of the Responses API"))
 
     def _give_up(self, fault: Fault) -> list[Frame]:
