@@ -13,7 +13,7 @@ from turnwise.lab import Script, builtin_scripts
 from turnwise.lab.patch_text import as_lines
 from turnwise.lab.script import Writer
 from turnwise.lab.writer import file_text
-from turnwise.rules.loops import BROKEN_STEPS, LOOP_STEPS, RUNS, Loop, LoopGuard
+from turnwise.rules.loops import BROKEN_STEPS, REMEMBERED_STEPS, RUNS, Loop, LoopGuard
 from turnwise.vocab import ArgumentsState, StopReason, Text, ToolCall, ToolResult
 
 SCRIPTS = builtin_scripts()
@@ -80,10 +80,10 @@ def run_tool(call: ToolCall, *, ran: int) -> str:
 
 @pytest.mark.promise("loop:repeat", "loop:cycle")
 @pytest.mark.parametrize(("name", "period"), [("loop-same-call", 1), ("loop-two-calls", 2), ("loop-three-calls", 3)])
-def test_a_circle_costs_seven_requests_and_four_runs(name: str, period: int) -> None:
-    """Proves: a model that would go on for ever is told, answered from memory, and answers in request 7."""
+def test_a_circle_costs_four_rounds_and_three_requests(name: str, period: int) -> None:
+    """Proves: a model that would go on for ever is told, answered from memory twice, and answers then."""
     heard = converse(SCRIPTS[name])
-    assert (heard.ran, heard.requests) == (RUNS, LOOP_STEPS + 1)
+    assert (heard.ran, heard.requests) == (RUNS * period, RUNS * period + REMEMBERED_STEPS + 1)
     assert heard.ends is not None and heard.ends.period == period
     assert heard.text.strip()
 

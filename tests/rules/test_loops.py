@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from turnwise.rules.loops import (
     BROKEN_STEPS,
-    LOOP_STEPS,
     POLLS,
     POLLS_TOLD,
+    REMEMBERED_STEPS,
     RUNS,
     Loop,
     LoopGuard,
@@ -90,13 +90,16 @@ def cycle(*names: str, steps: int) -> list[list[ToolCall]]:
 
 @pytest.mark.promise("loop:repeat", "loop:cycle")
 @pytest.mark.parametrize(
-    ("names", "told", "period"), [(("a",), [3, 4], 1), (("a", "b"), [4], 2), (("a", "b", "c"), [4], 3)]
+    ("names", "told", "forced"),
+    [(("a",), [3, 4], 7), (("a", "b"), [6, 7, 8], 11), (("a", "b", "c"), [9, 10, 11, 12], 15)],
 )
-def test_a_circle_is_told_then_remembered_then_ended(names: tuple[str, ...], told: list[int], period: int) -> None:
-    """Proves: of fifty calls in a circle four run, the word comes first, and request 7 is the forced answer."""
+def test_a_circle_is_told_then_remembered_then_ended(names: tuple[str, ...], told: list[int], forced: int) -> None:
+    """Proves: of fifty steps in a circle each call runs four times, the word comes with the third, and the answer is forced
+    with request 7, 11 or 15."""
     played = play(cycle(*names, steps=50))
-    assert (played.ran, played.remembered, played.told, played.steps + 1) == (4, 2, told, 7)
-    assert played.ends == Loop(kind="repeat", steps=LOOP_STEPS, period=period, tools=("read",))
+    assert (played.ran, played.remembered) == (RUNS * len(names), REMEMBERED_STEPS)
+    assert (played.told, played.steps + 1) == (told, forced)
+    assert played.ends == Loop(kind="repeat", steps=forced - 1, period=len(names), tools=("read",))
 
 
 @pytest.mark.promise("loop:repeat", "loop:cycle")
@@ -105,7 +108,8 @@ def test_a_circle_is_found_after_work_that_went_on() -> None:
     work = [[call(f"w{step}", json.dumps({"line": step}))] for step in range(10)]
     for names in (("a",), ("a", "b"), ("a", "b", "c")):
         played = play([*work, *cycle(*names, steps=50)])
-        assert (played.ran - len(work), played.steps - len(work)) == (RUNS, LOOP_STEPS), names
+        ran = RUNS * len(names)
+        assert (played.ran - len(work), played.steps - len(work)) == (ran, ran + REMEMBERED_STEPS), names
 
 
 @pytest.mark.promise("loop:repeat")
@@ -115,7 +119,7 @@ def test_equal_calls_side_by_side_are_no_loop() -> None:
     assert play([many]).ran == 50
     two = [[call(f"x{step}", '{"a":1}'), call(f"y{step}", '{"a":2}')][:: 1 if step % 2 else -1] for step in range(50)]
     played = play(two)
-    assert (played.ran, played.remembered, played.steps) == (8, 4, LOOP_STEPS)
+    assert (played.ran, played.remembered, played.steps) == (8, 4, RUNS + REMEMBERED_STEPS)
 
 
 @pytest.mark.promise("loop:polling")
@@ -137,6 +141,75 @@ def test_answers_that_come_back_in_turn_are_changes_too() -> None:
     for words in (("pending", "retrying"), ("one", "two", "three")):
         played = play(cycle("status", steps=31), answer=lambda _, ran, words=words: words[ran % len(words)])
         assert (played.ran, played.told, played.ends) == (31, [], None)
+
+
+class Jobs:
+    """Jobs whose state changes after so many looks at them, on and on; `looks` counts them."""
+
+    def __init__(self, *patience: int) -> None:
+        self.patience = dict(zip("abc", patience, strict=False))
+        self.looks = dict.fromkeys(self.patience, 0)
+
+    def answer(self, one: ToolCall, _: int) -> str:
+        job = json.loads(one.arguments)["path"]
+        self.looks[job] += 1
+        return f"state {(self.looks[job] - 1) // self.patience[job]}"
+
+
+@pytest.mark.promise("loop:polling")
+@settings(max_examples=100)
+@given(st.lists(st.integers(1, RUNS - 1), min_size=1, max_size=3))
+def test_jobs_that_are_asked_in_rotation_may_stay_as_they_are_for_as_many_looks_as_one_job(patience: list[int]) -> None:
+    """Proves: one to three jobs whose state changes with every fourth look at the latest are looked at until the cap of polling,
+    and no result is from memory. From a tester: three jobs, and the turn ended before the second was done."""
+    jobs, asked = Jobs(*patience), 30 * len(patience)
+    played = play(cycle(*jobs.patience, steps=asked), answer=jobs.answer)
+    assert (played.ran, played.remembered, played.ends) == (asked, 0, None)
+    assert set(jobs.looks.values()) == {30}
+
+
+@pytest.mark.promise("loop:polling")
+@pytest.mark.parametrize("still", [("b",), ("b", "c")])
+def test_one_job_that_changes_keeps_a_rotation_from_being_a_loop(still: tuple[str, ...]) -> None:
+    """Proves: the others that stay as they are hear nothing while one moves, as they would in one step together."""
+
+    def answer(one: ToolCall, ran: int) -> str:
+        return "waiting" if json.loads(one.arguments)["path"] in still else f"{ran} % done"
+
+    names = ("a", *still)
+    played = play(cycle(*names, steps=40), answer=answer)
+    assert (played.ran, played.told, played.ends) == (40, [], None)
+
+
+@pytest.mark.promise("loop:polling")
+def test_answers_that_come_back_in_turn_within_a_round_are_changes() -> None:
+    """Proves: a status that says `pending` and `retrying` in turn is no loop where something else stands between two looks,
+    or stands beside them."""
+    turns = ("pending", "retrying")
+    looks = {"n": 0}
+
+    def answer(one: ToolCall, _: int) -> str:
+        if "status" not in one.arguments:
+            return "ok"
+        looks["n"] += 1
+        return turns[looks["n"] % 2]
+
+    played = play(cycle("status", "status", "sleep", steps=39), answer=answer)
+    assert (played.ran, played.told, played.ends) == (39, [], None)
+    both = [
+        [call(f"s{step}", '{"path":"status"}'), call(f"o{step}", json.dumps({"path": f"beside {step % 2}"}))]
+        for step in range(40)
+    ]
+    played = play(both, answer=answer)
+    assert (played.ran, played.told, played.ends) == (80, [], None)
+
+
+@pytest.mark.promise("loop:cycle")
+@pytest.mark.parametrize("names", ["aab", "aba", "abb"])
+def test_a_round_that_holds_a_call_twice_is_a_cycle_too(names: str) -> None:
+    """Proves: it ends as late as any cycle of three, and each of its steps has run four times."""
+    played = play(cycle(*names, steps=50))
+    assert (played.ran, played.remembered, played.steps) == (12, 2, 14)
 
 
 @pytest.mark.promise("loop:polling")
@@ -235,7 +308,7 @@ def test_a_cut_call_in_turn_with_a_whole_one_is_a_cycle() -> None:
     """Proves: reading in between does not hide that the same write is cut again and again."""
     steps = [[call(f"c{step}")] if step % 2 else [cut(f"c{step}", CUTS[step // 2 % 3])] for step in range(50)]
     played = play(steps)
-    assert (played.ran, played.steps) == (2, LOOP_STEPS)
+    assert (played.ran, played.steps) == (RUNS, 2 * RUNS + REMEMBERED_STEPS)
 
 
 @pytest.mark.promise("cut:split")
@@ -361,9 +434,6 @@ def test_the_words_say_what_was_seen() -> None:
     assert why_it_ends(Loop(kind="repeat", steps=6, period=2, tools=("read", "list"))) == (
         "The turn was going in circles: the last 4 steps each repeated the step 2 before, with the same result."
     )
-    assert word(Loop(kind="repeat", steps=4, period=3, tools=("read", "list"))).startswith(
-        "(Note: the calls of `read`, `list` came 3 steps before already, with the same result. It will not change"
-    )
     assert why_it_ends(Loop(kind="broken", steps=4, period=1, tools=("write",))) == (
         "The turn was going in circles: the call of `write` did not arrive whole 4 times in a row."
     )
@@ -405,8 +475,8 @@ def test_the_guard_is_small_plain_data_that_repeats_itself(asked: list[list[Tool
 @settings(max_examples=100)
 @given(asked=sequences, period=st.integers(1, 3), repeated=st.lists(arrived, min_size=3, max_size=3))
 def test_no_circle_outlasts_the_guard(asked: list[list[ToolCall]], period: int, repeated: list[ToolCall]) -> None:
-    """Proves: whatever went before, a circle of up to three steps is over within its six steps and one round."""
-    circle = [[repeated[step % period]] for step in range(LOOP_STEPS + 3)]
+    """Proves: whatever went before, a circle of up to three steps is over within five rounds and the steps from memory."""
+    circle = [[repeated[step % period]] for step in range((RUNS + 1) * period + REMEMBERED_STEPS)]
     assert play(numbered([*asked, *circle])).ends is not None
 
 

@@ -131,6 +131,19 @@ def test_a_program_that_repeats_a_call_without_end_is_told() -> None:
     assert results_in(played.result.messages)["s"].count("over and over") == 2
 
 
+def test_a_program_may_look_after_three_jobs_in_rotation() -> None:
+    """Proves: each of them as often as one job alone, though nothing of them has changed yet."""
+    batches = [(call(f"s/{number}", arguments=f'{{"path":"{"abc"[number % 3]}"}}'),) for number in range(12)]
+    played = play(
+        [says(script("s")), says("Done.")],
+        config=SCRIPTED,
+        answer=program(*batches),
+        run=lambda plan: ToolResult(call_id=plan.call.id, name=plan.call.name, content=(Text("running"),)),
+    )
+    assert len(played.ran) == 12
+    assert "over and over" not in results_in(played.result.messages)["s"]
+
+
 def test_its_time_is_limited_but_for_what_a_person_takes_to_answer() -> None:
     """Proves: `wall_s` counts tools and the interpreter, an ask stands outside of it; past it the program is stopped."""
     rules = (PermissionRule(verdict="ask", tool="write"), PermissionRule(verdict="allow", tool="read"))

@@ -1,9 +1,12 @@
 """Is the model going in circles? It is told first, then answered from memory, then asked for its answer (promises `loop:`).
 
 The unit is the step: the set of its calls with their results, so equal calls side by side are one. A loop is a run of
-steps that each equal the one 1, 2 or 3 steps before. The guard keeps the last three steps as hashes (what is shorter than
-one costs stands for itself), six counters, and the tools of the cut attempts in a row: its state does not
-grow, and a step costs one hash of its arguments and results.
+steps that each equal the one 1, 2 or 3 steps before. It is measured in rounds: each step of a cycle runs as often as a step
+that is repeated alone, and the word comes as late, because a model that looks after three jobs in turn has looked at each only
+once in three steps. One result that changes, within a round or from one round to the next, starts the count anew.
+
+The guard keeps the last three steps as hashes (what is shorter than one costs stands for itself), six counters, and the tools
+of the cut attempts in a row: its state does not grow, and a step costs one hash of its arguments and results.
 
 Two calls are the same if tool and arguments are (as JSON, whatever the order of keys and the spaces). A call that did
 not arrive whole (cut, or no JSON) has words that vary from attempt to attempt, so two of them are the same if the tool is and
@@ -32,11 +35,12 @@ from turnwise.rules.schema import shorten
 from turnwise.vocab import ArgumentsState, Text, ToolCall, ToolResult
 
 PERIODS = (1, 2, 3)
-# A loop's steps, the first round included. Four run at most; the answer is forced with request 7 at the latest.
+# Rounds of a loop that run, the first included, and the rounds after which the model is told.
 RUNS = 4
-LOOP_STEPS = 6
-# Two steps that repeat are told; at period 3 one is enough, or the word would come too late for RUNS.
-TOLD_REPEATS = 2
+TOLD_RUNS = 3
+# Steps that are answered from memory, whatever the period: a model that changes nothing after the word and two stored results
+# does not listen. So the answer is forced with request 7, 11 or 15 at the latest, for a loop of one, two or three steps.
+REMEMBERED_STEPS = 2
 # Cut attempts in a row. Each costs a whole output limit, but who halves a call of 32 times the limit has to be cut five times,
 # though the notice names a size that fits; and a model that changes nothing has its answer forced with request 7, as in any loop.
 BROKEN_STEPS = 6
@@ -140,12 +144,11 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             and self.recent[-period].asked == asked
             and self.recent[-period].answered is not None
         ]
-        # Of the periods that fit, the one that has lasted longest; the shortest says it best.
-        loop = max(loops, key=_by_steps, default=None)
-        limit = BROKEN_STEPS if loop is not None and loop.kind == "broken" else LOOP_STEPS
-        ends = loop if loop is not None and loop.steps >= limit else self._polling(asked, calls=seen)
+        # Of the periods that fit, the one with the most rounds; the shortest says it best.
+        loop = max(loops, key=_by_rounds, default=None)
+        ends = loop if loop is not None and loop.steps >= last_step_of(loop) else self._polling(asked, calls=seen)
         ends = ends or self._cut_again(seen)
-        if loop is None or loop.steps <= RUNS:
+        if loop is None or loop.steps <= RUNS * loop.period:
             return Verdict(calls=seen, ends=ends)
         earlier = {call.key: call.answered_by for call in self.recent[-loop.period].calls}
         remembered = {call.id: earlier[call.key] for call in seen if call.broken is None}
@@ -210,10 +213,16 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return tuple(done)
 
     def _may_turn(self, period: int) -> bool:
-        """Whether the steps so far can be a round of so many. One call whose answers come back in turn is asked again and
-        again, but no cycle."""
+        """Whether the steps so far can be a round of so many. Calls whose answers come back in turn (`pending`, `retrying`,
+        `pending`) are asked again and again, but are no cycle."""
         round_ = self.recent[-period:]
-        return len(round_) == period and (period == 1 or len({step.asked for step in round_}) > 1)
+        if period == 1 or len(round_) < period:
+            return len(round_) == period
+        results: dict[str, str | None] = {}
+        unchanged = all(
+            results.setdefault(call.key, call.result) == call.result for step in round_ for call in step.calls
+        )
+        return unchanged and any(step.asked != round_[0].asked for step in round_)
 
     def _see(self, call: ToolCall, *, is_joined: bool) -> CallSeen:
         if call.state is ArgumentsState.COMPLETE:
@@ -259,7 +268,7 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         loops = [
             _loop(repeats, period=period, calls=step.calls)
             for period, repeats in zip(PERIODS, self.same, strict=True)
-            if repeats >= TOLD_REPEATS or (repeats and period + repeats >= RUNS)
+            if period + repeats >= TOLD_RUNS * period
         ]
         if loops:
             return min(loops, key=_by_period)
@@ -377,8 +386,6 @@ def _seen(loop: Loop) -> str:
     if loop.period == 1:
         return f"{what} came {loop.steps} times in a row, with the same result each time."
     repeats = loop.steps - loop.period
-    if repeats == 1:
-        return f"{what} came {loop.period} steps before already, with the same result."
     return f"the last {repeats} steps each repeated the step {loop.period} before, with the same result."
 
 
@@ -394,8 +401,13 @@ def _loop(
     return Loop(kind="broken" if broken else kind, steps=period + repeats, period=period, tools=tools)
 
 
-def _by_steps(loop: Loop) -> tuple[int, int]:
-    return loop.steps, -loop.period
+def last_step_of(loop: Loop) -> int:
+    """The number of the step, counted from the loop's first, with which it ends the turn."""
+    return BROKEN_STEPS if loop.kind == "broken" else RUNS * loop.period + REMEMBERED_STEPS
+
+
+def _by_rounds(loop: Loop) -> tuple[float, int]:
+    return loop.steps / loop.period, -loop.period
 
 
 def _by_period(loop: Loop) -> int:
