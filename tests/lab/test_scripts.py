@@ -8,12 +8,17 @@ from typing import Any
 import pytest
 
 from lab.asking import PATHS, ask, body_of, path_of
-from turnwise.lab import ScriptError, builtin_scripts, load_scripts, numbered_lines, parse_script
+from turnwise import Agent
+from turnwise.drivers.workspace import workspace_tools
+from turnwise.lab import Lab, Script, ScriptError, builtin_scripts, load_scripts, numbered_lines, parse_script
 from turnwise.lab.replies import example_of, whole_keys
 from turnwise.vocab import Usage
 
 CHAT = PATHS["openai_chat"]
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+ENDPOINTS = {"openai_chat": "/v1", "openai_responses": "/v1", "anthropic": "", "gemini": "/v1beta"}
+FAMILY_OF = {"anthropic": "anthropic_messages"}
+SCHEMA = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -309,3 +314,51 @@ def test_the_docs_list_every_script() -> None:
     text = (ROOT / "docs" / "lab.md").read_text(encoding="utf-8")
     missing = [name for name, script in builtin_scripts().items() if f"| `{name}` | {script.title} |" not in text]
     assert missing == []
+
+
+def told_requests(script: Script) -> str:
+    """The last cell of a script's row."""
+    if script.requests is None:
+        return ""
+    return f"{script.requests} + {script.continuations}" if script.continuations else str(script.requests)
+
+
+def test_the_docs_say_how_many_requests_a_script_takes_and_how_many_of_them_continue() -> None:
+    """Proves: each row of docs/lab.md ends with what its script says of itself."""
+    lines = (ROOT / "docs" / "lab.md").read_text(encoding="utf-8").splitlines()
+    rows = {
+        line.split("`")[1]: line.rpartition(" | ")[2].removesuffix("|").strip() for line in lines if line[:3] == "| `"
+    }
+    scripts = {name: script for name, script in builtin_scripts().items() if script.writer is None}
+    assert {name: rows[name] for name in scripts} == {name: told_requests(one) for name, one in scripts.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        (name, family)
+        for name, script in builtin_scripts().items()
+        for family in ENDPOINTS
+        if script.requests is not None and script.speaks(FAMILY_OF.get(family, family))
+    ],
+)
+async def test_a_turn_takes_the_requests_that_its_script_names(name: str, family: str, tmp_path: Path) -> None:
+    """Proves by the lab's own count, streamed: the requests besides those to continue are as many in every family, and those to
+    continue are made where the prefix of a cut call can be had. From a tester: the table said 4, and turnwise made 5."""
+    script = builtin_scripts()[name]
+    (tmp_path / "notes.txt").write_text("status: draft\n")
+    (tmp_path / "todo.txt").write_text("nothing\n")
+    lab = Lab()
+    agent = Agent(
+        f"{family}:{name}",
+        base_url=f"http://lab{ENDPOINTS[family]}",
+        api_key="k",
+        transport=lab.transport(),
+        tools=workspace_tools(tmp_path),
+        output_type=SCHEMA if name == "structured-output" else None,
+    )
+    result = await agent.run("Please.")
+    made = dict(result.requests_by_purpose)
+    continued = made.pop("continue", 0)
+    assert sum(made.values()) + continued == lab.count()
+    assert (sum(made.values()), continued) == (script.requests, 0 if family == "gemini" else script.continuations)

@@ -149,7 +149,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """`obeys` says when a step's calls give way to `forced` (else the last step's text): `none`, when tool choice is none
     or no tool is on offer; `no-tools`, only when none is on offer; `never`. `nudges` counts each further text of the user
     within a turn as one response before it (an empty one leaves no other trace). `requests` is what a turn that does as
-    it is asked takes; `promises` are those that the script's shape belongs to.
+    it is asked takes; `continuations` are the requests that a client makes besides, where it asks for the rest of a call that was
+    cut and its API gives the prefix; `promises` are those that the script's shape belongs to.
 
     `recall` looks for patterns in what stands in the request in the user's name (summaries too), and keeps the last match's
     first group under its name, or `forgotten` where there is none: the model knows nothing else. Where the user's last text
@@ -173,6 +174,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     families: tuple[str, ...] = ()
     healthy: bool = True
     requests: int | None = None
+    continuations: int = 0
     promises: tuple[str, ...] = ()
 
     def speaks(self, family: str) -> bool:

@@ -6,7 +6,13 @@ from turnwise.lab.raw import Raw, rows, table, text
 from turnwise.lab.signing import sign
 from turnwise.lab.strict.verdicts import ModelRules, Rejected
 
-CHOICES = ("auto", "any", "tool", "none")
+# The fields of each tool choice beside its type (the SDK's `ToolChoiceParam`).
+CHOICES = {
+    "auto": ("disable_parallel_tool_use",),
+    "any": ("disable_parallel_tool_use",),
+    "tool": ("name", "disable_parallel_tool_use"),
+    "none": (),
+}
 CALL_ID = re.compile(r"^[a-zA-Z0-9_-]+$")
 TOOL_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,128}$")
 BLOCKS = (
@@ -129,6 +135,9 @@ def check_tools(body: dict[str, Raw]) -> None:
             f"tool_choice: Input tag '{type}' found using 'type' does not match any of the expected tags: "
             "'auto', 'any', 'tool', 'none'"
         )
+    extra = [field for field in choice if field not in ("type", *CHOICES[type])]
+    if extra:
+        raise Rejected(f"tool_choice.{type}.{extra[0]}: Extra inputs are not permitted")
     if not names and type != "none":
         raise Rejected("tool_choice: tool_choice may only be specified while providing tools")
     if type == "tool" and text(choice.get("name")) not in names:

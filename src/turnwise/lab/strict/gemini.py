@@ -63,7 +63,17 @@ def check_tools(body: dict[str, Raw]) -> None:
                 raise Rejected(f"Duplicate function declaration found: {name}")
             names.append(name)
     config = either(body, "toolConfig", "tool_config")
-    calling = table(either(config, "functionCallingConfig", "function_calling_config"))
+    called = either(config, "functionCallingConfig", "function_calling_config")
+    for found, where, type in (
+        (config, "", "ToolConfig"),
+        (called, ".function_calling_config", "FunctionCallingConfig"),
+    ):
+        if found is not None and not isinstance(found, dict):
+            raise Rejected(
+                f"Invalid value at 'tool_config{where}' "
+                f"(type.googleapis.com/google.ai.generativelanguage.v1beta.{type}), {dump(found).decode()}"
+            )
+    calling = table(called)
     mode = calling.get("mode")
     if mode is not None and text(mode).upper() not in MODES:
         raise Rejected(
@@ -72,7 +82,8 @@ def check_tools(body: dict[str, Raw]) -> None:
         )
     if text(mode).upper() == "ANY" and not names:
         raise Rejected("Function calling config is set without function_declarations.")
-    allowed = [text(name) for name in rows(either(calling, "allowedFunctionNames", "allowed_function_names"))]
+    named = either(calling, "allowedFunctionNames", "allowed_function_names")
+    allowed = [text(name) for name in (named if isinstance(named, list) else [named]) if name is not None]
     if allowed and text(mode).upper() not in ("ANY", "VALIDATED"):
         raise Rejected("Allowed function names can only be set when the function calling mode is ANY or VALIDATED.")
     unknown = [name for name in allowed if name not in names]

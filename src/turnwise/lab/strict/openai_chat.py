@@ -3,6 +3,7 @@
 import msgspec
 
 from turnwise.lab.raw import Raw, dump, kind, parse, rows, table, text
+from turnwise.lab.strict.openai_choices import check_choice
 from turnwise.lab.strict.openai_schemas import check_length, check_name, check_output, check_parameters
 from turnwise.lab.strict.verdicts import ModelRules, Rejected
 
@@ -128,23 +129,14 @@ def check_tools(body: dict[str, Raw]) -> None:
     choice = body.get("tool_choice")
     if choice is None:
         return
-    if isinstance(choice, str) and choice not in CHOICES:
-        raise Rejected(
-            f"Invalid value: '{choice}'. Supported values are: 'none', 'auto', and 'required'.",
-            param="tool_choice",
-            code="invalid_value",
-        )
+    if isinstance(choice, str):
+        check_choice(choice, tools=body.get("tools"), api="chat", words=CHOICES)
     if not names:
         raise Rejected(
             "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.",
             param="tool_choice",
         )
-    if isinstance(choice, dict):
-        inner = table(choice.get(text(choice.get("type")) or "function"))
-        if text(choice.get("type")) in ("function", "custom") and text(inner.get("name")) not in names:
-            raise Rejected(
-                f"Tool choice '{text(inner.get('name'))}' not found in 'tools' parameter.", param="tool_choice"
-            )
+    check_choice(choice, tools=body.get("tools"), api="chat", words=CHOICES)
 
 
 def check_tool(tool: Raw, *, where: str) -> str:

@@ -3,6 +3,7 @@
 from turnwise.lab.raw import Raw, kind, rows, table, text
 from turnwise.lab.signing import is_signature
 from turnwise.lab.strict.openai_chat import article, check_numbers, check_whole_number
+from turnwise.lab.strict.openai_choices import check_choice
 from turnwise.lab.strict.openai_schemas import check_length, check_name, check_output, check_parameters
 from turnwise.lab.strict.verdicts import ModelRules, Rejected
 
@@ -94,7 +95,6 @@ def missing(where: str) -> Rejected:
 
 
 def check_tools(body: dict[str, Raw]) -> None:
-    names: set[str] = set()
     for position, tool in enumerate(rows(body.get("tools"))):
         fields = table(tool)
         type = text(fields.get("type"))
@@ -111,7 +111,6 @@ def check_tools(body: dict[str, Raw]) -> None:
             if not text(fields.get("name")):  # what a Chat Completions tool gets here: its name stands under `function`
                 raise missing(f"tools[{position}].name")
             check_name(fields["name"], where=f"tools[{position}].name")
-            names.add(text(fields["name"]))
         if type == "function":
             check_parameters(
                 fields.get("parameters"),
@@ -120,20 +119,10 @@ def check_tools(body: dict[str, Raw]) -> None:
                 where=f"tools[{position}].parameters",
             )
     choice = body.get("tool_choice")
-    if isinstance(choice, str) and choice not in CHOICES:
-        raise Rejected(
-            f"Invalid value: '{choice}'. Supported values are: 'none', 'auto', and 'required'.",
-            param="tool_choice",
-            code="invalid_value",
-        )
-    if isinstance(choice, str) and choice == "required" and not rows(body.get("tools")):
+    if choice is not None:
+        check_choice(choice, tools=body.get("tools"), api="responses", words=CHOICES)
+    if choice == "required" and not rows(body.get("tools")):
         raise Rejected("Tool choice 'required' must be specified with 'tools' parameter.", param="tool_choice")
-    if (
-        isinstance(choice, dict)
-        and choice.get("type") in ("function", "custom")
-        and text(choice.get("name")) not in names
-    ):
-        raise Rejected(f"Tool choice '{text(choice.get('name'))}' not found in 'tools' parameter.", param="tool_choice")
 
 
 def check_item(item: dict[str, Raw], *, where: str) -> None:
