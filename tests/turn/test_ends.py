@@ -14,6 +14,7 @@ from turnwise.vocab import (
     File,
     FinishReason,
     Message,
+    NamedTool,
     ProviderItem,
     Reasoning,
     Refusal,
@@ -21,6 +22,7 @@ from turnwise.vocab import (
     Response,
     StopReason,
     Text,
+    ToolChoice,
     ToolResult,
     Usage,
     text_of,
@@ -377,6 +379,45 @@ def test_a_tool_that_is_not_on_offer_in_this_step_does_not_run() -> None:
     assert played.ran == []
     assert results_in(played.result.messages)["a"].startswith("Not run: no tool `write` is on offer in this step.")
     assert [repair.kind for repair in played.result.repairs] == ["unknown_tool_offered"]
+
+
+@pytest.mark.parametrize(
+    ("prepared", "own", "told"),
+    [
+        (
+            StepPrepared(tool_choice=NamedTool("gone")),
+            "auto",
+            "prepare_step chose `gone`, which is not on offer in this step",
+        ),
+        (
+            StepPrepared(tools=("read",), tool_choice=NamedTool("write")),
+            "auto",
+            "prepare_step chose `write`, which is not on offer in this step",
+        ),
+        (
+            StepPrepared(tools=(), tool_choice="required"),
+            "auto",
+            "prepare_step chose `required`, and no tool is on offer in this step",
+        ),
+        (
+            StepPrepared(tools=("read",)),
+            NamedTool("write"),
+            "the tool choice of the turn is `write`, which is not on offer in this step",
+        ),
+        (StepPrepared(tools=(), tool_choice="none"), "required", None),
+        (StepPrepared(tools=("read",), tool_choice=NamedTool("read")), "auto", None),
+    ],
+)
+def test_a_tool_choice_that_the_step_cannot_meet_is_told(
+    prepared: StepPrepared, own: ToolChoice, told: str | None
+) -> None:
+    """As an unknown tool is; once, and the request goes out with `auto`, which every API takes."""
+    config = replace(CONFIG, prepares_steps=True, tool_choice=own)
+    played = play([says("ok")], config=config, prepare=[prepared])
+    expected = [] if told is None else [Repair("impossible_tool_choice", "step 1", told)]
+    assert list(played.result.repairs) == expected
+    if told is not None:
+        assert played.requests[0].request.tool_choice == "auto"
 
 
 def test_the_last_step_forbids_tools_whatever_is_prepared() -> None:

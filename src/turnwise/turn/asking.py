@@ -94,7 +94,7 @@ def build_request(
     The turn's own tool choice holds until a tool `has_called`: a choice that forces a call in every step could only end
     at the cap.
     """
-    own: ToolChoice = "auto" if has_called and config.tool_choice != "none" else config.tool_choice
+    own = own_choice(config, has_called=has_called)
     wanted = prepared.tool_choice if prepared.tool_choice is not None else own
     offer = Forbidden(tools, _possible_choice(wanted, tools=tools))
     if forced:
@@ -118,17 +118,35 @@ def build_request(
     )
 
 
-def tools_chosen(
-    names: tuple[str, ...], *, specs: tuple[ToolSpec, ...], always: str | None, step: int
-) -> tuple[tuple[ToolSpec, ...], tuple[Repair, ...]]:
-    """The tools of a step that `prepare_step` named; a repair for each name that is none. `always` goes with any of them."""
-    unknown = sorted(frozenset(names) - {spec.name for spec in specs})
-    repairs = [
-        Repair("unknown_tool_offered", f"step {step}", f"prepare_step named `{name}`, which is no tool here")
-        for name in unknown
-    ]
-    wanted = {*names, always} if names else frozenset[str | None]()
-    return tuple([spec for spec in specs if spec.name in wanted]), tuple(repairs)
+def own_choice(config: TurnConfig, *, has_called: bool) -> ToolChoice:
+    return "auto" if has_called and config.tool_choice != "none" else config.tool_choice
+
+
+def tools_chosen(prepared: StepPrepared, *, specs: tuple[ToolSpec, ...], always: str | None) -> tuple[ToolSpec, ...]:
+    """The tools of a step: those that `prepare_step` named, else all. `always` goes with any that it named."""
+    if prepared.tools is None:
+        return specs
+    wanted = {*prepared.tools, always} if prepared.tools else frozenset[str | None]()
+    return tuple([spec for spec in specs if spec.name in wanted])
+
+
+def repairs_of_preparing(
+    prepared: StepPrepared, *, specs: tuple[ToolSpec, ...], tools: tuple[ToolSpec, ...], own: ToolChoice, step: int
+) -> list[Repair]:
+    """What cannot be done of what `prepare_step` asked for: a repair for each name that is no tool, and for a tool choice that
+    the `tools` of the step cannot meet. `own` is the turn's choice, where it holds in this step."""
+    names = frozenset(prepared.tools or ()) - {spec.name for spec in specs}
+    told = [("unknown_tool_offered", f"prepare_step named `{name}`, which is no tool here") for name in sorted(names)]
+    choice = prepared.tool_choice if prepared.tool_choice is not None else own
+    if choice != "none" and _possible_choice(choice, tools=tools) != choice:
+        whose = "prepare_step chose" if prepared.tool_choice is not None else "the tool choice of the turn is"
+        said, why = (
+            (choice.name, "which is not on offer in this step")
+            if isinstance(choice, NamedTool)
+            else (choice, "and no tool is on offer in this step")
+        )
+        told.append(("impossible_tool_choice", f"{whose} `{said}`, {why}"))
+    return [Repair(kind, f"step {step}", why) for kind, why in told]
 
 
 def asking_of(request: Request, *, purpose: Purpose, forced: bool, partial: bool, config: TurnConfig) -> Asking:

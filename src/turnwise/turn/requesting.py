@@ -14,7 +14,9 @@ from turnwise.turn.asking import (
     asking_of,
     build_request,
     limit_of,
+    own_choice,
     prefix_changes,
+    repairs_of_preparing,
     sent_as,
     tools_chosen,
 )
@@ -141,6 +143,13 @@ class Requesting(Finishing, kw_only=True):
 
     def _ask_as_prepared(self, prepared: StepPrepared) -> Command:
         """Ask; a model of another price may make the step one that the limits do not allow."""
+        self.repairs += repairs_of_preparing(
+            prepared,
+            specs=self.specs,
+            tools=self._tools_on_offer(prepared),
+            own=own_choice(self.config, has_called=self.has_called),
+            step=self.step,
+        )
         if counts_cost(self.config.limits) and prepared.model is not None:
             row = prepared.price or self.config.prices.get(prepared.model)
             if row is None or not can_project(row):
@@ -253,12 +262,7 @@ class Requesting(Finishing, kw_only=True):
         )
 
     def _tools_on_offer(self, prepared: StepPrepared) -> tuple[ToolSpec, ...]:
-        if prepared.tools is None:
-            return self.specs
-        always = handle_of(self.config)
-        tools, repairs = tools_chosen(prepared.tools, specs=self.specs, always=always, step=self.step)
-        self.repairs += repairs
-        return tools
+        return tools_chosen(prepared, specs=self.specs, always=handle_of(self.config))
 
     def _trailing(self, prepared: StepPrepared, *, synthesis: bool) -> tuple[str, ...]:
         """The user-role texts at the end of this request only. Without one the last message must not be an assistant's,
