@@ -40,6 +40,7 @@ class Bench:
         self.pids: set[int] = set()
         self.inside: Callable[[], None] = lambda: None
         self.clock: Clock = SystemClock()
+        self.others: tuple[Tool, ...] = ()
 
     def tool(self, name: str, function: Callable[[Arguments], object], *, effect: Effect = "none") -> Tool:
         spec = ToolSpec(
@@ -72,6 +73,7 @@ class Bench:
             self.tool("write", write, effect="write"),
             self.tool("fail", fail),
             self.tool("big", big),
+            *self.others,
         )
         made = script_tool(own)
         assert made is not None
@@ -221,8 +223,12 @@ async def test_gathered_calls_are_one_step() -> None:
         ('open("/etc/passwd").read()', ["line 1: ", "/etc/passwd"], 0),
         ("import subprocess", ["line 1: ", "subprocess"], 0),
         ('read(pth="a")\n', ["line 1: ", "unexpected: `pth`", "No call had run."], 0),
-        ("read(1, 2)", ["read() takes 1 arguments but 2 were given"], 0),
-        ('read("a", path="b")', ["multiple values for argument 'path'"], 0),
+        (
+            "read(1, 2)",
+            ["do not fit the parameters of `read`: read() takes 1 argument by position, and 2 were given."],
+            0,
+        ),
+        ('read("a", path="b")', ["read() got the argument `path` twice, by position and by name."], 0),
         ("read(path=print)", ["JSON cannot carry the argument `path`: a value of type"], 0),
         (
             "x = []\nfor i in range(5000):\n    x = [x]\nread(path=x)",
@@ -330,6 +336,34 @@ async def test_what_goes_between_a_program_and_its_tools_is_bounded(
     bench = Bench(script_limits=limits)
     result = await bench.program(program)
     assert (words in said(result), result.is_error) == (True, is_error), said(result)
+
+
+@pytest.mark.parametrize(
+    "misfit",
+    ['read("a", "b")', 'read("a", path="b")', 'read("a", "b", path="c")', "read(path=1)", 'read(pth="a")', "read(1)"],
+)
+async def test_every_misfit_raises_the_same_error_in_a_program(misfit: str) -> None:
+    """Proves: a program that catches RuntimeError, as its description says, catches each call that does not fit its tool,
+    with the words that a model would read. From a tester: too many arguments and doubled ones raised TypeError."""
+    bench = Bench()
+    result = await bench.program(f"try:\n    {misfit}\nexcept RuntimeError as error:\n    print(error)")
+    assert said(result).startswith("Not run: the arguments do not fit the parameters of `read`"), said(result)
+    assert (result.is_error, bench.ran) == (False, [])
+
+
+@pytest.mark.parametrize(
+    "misfit", ["note()", 'note("a", "b")', 'note("a", input="b")', 'note("a", more="b")', "note(1)"]
+)
+async def test_a_tool_that_takes_text_takes_one_text_and_nothing_else(misfit: str) -> None:
+    """Proves: no argument is dropped in silence."""
+    noted: list[str] = []
+    spec = ToolSpec(name="note", free_form=True)
+    note = Tool(offer=ToolOffer(spec=spec, effect="none"), function=lambda text: noted.append(str(text)))
+    bench = Bench()
+    bench.others = (note,)
+    result = await bench.program(f"try:\n    {misfit}\nexcept RuntimeError as error:\n    print(error)")
+    assert said(result).startswith("Not run: the arguments do not fit the parameters of `note`: note() "), said(result)
+    assert (result.is_error, noted) == (False, [])
 
 
 @pytest.mark.parametrize(

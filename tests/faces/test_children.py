@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -124,6 +125,35 @@ async def test_a_child_that_takes_too_long_returns_what_it_has() -> None:
     assert "did not finish (stop reason: time_limit)" in said_by(result) and "found" in said_by(result)
     assert result.complete
     assert clock.monotonic() < 150.0
+
+
+class Short(NamedTuple):
+    """A script whose answer is short of something, and what the parent reads of it."""
+
+    script: str
+    why: str
+    options: dict[str, Any]
+
+
+@pytest.mark.promise("wait:child", "end:reason")
+@pytest.mark.parametrize(
+    "ended",
+    [
+        Short("cut-text", "the output limit cut the answer", {"recover": "split"}),
+        Short("plain-answer", "the answer does not fit the output type", {"output_type": list[int]}),
+        Short("empty-answer", "the model gave no answer of its own", {}),
+        Short("disobeys-none", "stop reason: step_limit", {"max_steps": 1}),
+    ],
+    ids=lambda ended: ended.script,
+)
+async def test_a_child_whose_answer_is_not_whole_says_what_it_lacks(ended: Short) -> None:
+    """Proves: 'did not finish (stop reason: answered)' said nothing; the parent and the user read what happened."""
+    lab = Lab([delegates("helper")])
+    child = agent_of(lab, ended.script, **ended.options)
+    result = await agent_of(lab, "delegates", agents={"helper": child}).run("Go.")
+    assert f"The sub-agent `helper` did not finish ({ended.why}). What it has:" in said_by(result)
+    alone = await agent_of(lab, ended.script, **ended.options).run("Go.")
+    assert (alone.complete, bool(alone.why_incomplete)) == (False, alone.stop_reason is StopReason.ANSWERED)
 
 
 @pytest.mark.promise("wait:child", "loop:repeat")

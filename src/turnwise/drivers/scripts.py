@@ -134,6 +134,10 @@ class _Stopped(Exception):
     """The program goes no further, for this reason."""
 
 
+class _Misfit(Exception):
+    """The arguments of a call cannot be those of its tool, as the chair would find of others."""
+
+
 class _Program:
     """One program on its way."""
 
@@ -313,8 +317,8 @@ class _Program:
         except ValueError as error:
             return _raised("ValueError", f"{name}(): an argument cannot be handed over: {error}")
         arguments = _arguments(function, *given, limit_bytes=self._limits.call_bytes)
-        if isinstance(arguments, TypeError):
-            return _raised("TypeError", str(arguments))
+        if isinstance(arguments, TypeError | _Misfit):
+            return _raised("TypeError" if isinstance(arguments, TypeError) else "RuntimeError", str(arguments))
         self._exchange(len(arguments.encode()))
         self._count += 1
         call = ToolCall(
@@ -443,22 +447,30 @@ def _stand_in(function: ScriptFunction) -> Callable[[], None]:
     return stand_in
 
 
+def _misfit(function: ScriptFunction, why: str) -> _Misfit:
+    return _Misfit(f"Not run: the arguments do not fit the parameters of `{function.tool}`: {function.name}() {why}.")
+
+
+def _counted(number: int) -> str:
+    return "1 argument" if number == 1 else f"{number or 'no'} arguments"
+
+
 def _arguments(
     function: ScriptFunction, positional: tuple[object, ...], named: dict[str, object], *, limit_bytes: int
-) -> "str | TypeError":
-    """The arguments as JSON text (as text, where the tool takes that), or what is wrong with them."""
+) -> "str | TypeError | _Misfit":
+    """The arguments as JSON text (as text, where the tool takes that), or what is wrong with them: a TypeError for what JSON
+    cannot carry, else a misfit, which a program catches like any other that the tool's schema finds."""
     if len(positional) > len(function.parameters):
-        return TypeError(
-            f"{function.name}() takes {len(function.parameters)} arguments but {len(positional)} were given"
-        )
+        takes = f"takes {_counted(len(function.parameters))} by position, and {len(positional)} were given"
+        return _misfit(function, takes)
     given = dict(zip(function.parameters, positional, strict=False))
     if twice := sorted(given.keys() & named.keys()):
-        return TypeError(f"{function.name}() got multiple values for argument '{twice[0]}'")
+        return _misfit(function, f"got the argument `{twice[0]}` twice, by position and by name")
     given |= named
     if function.free_form:
         text = given.get("input")
-        if not isinstance(text, str):
-            return TypeError(f"{function.name}() takes one text")
+        if not isinstance(text, str) or len(given) > 1:
+            return _misfit(function, "takes one text and nothing else")
         problem = json_problem(text, limit_bytes=limit_bytes)
         return TypeError(f"{function.name}(): its text has {problem}") if problem else text
     for name, value in given.items():

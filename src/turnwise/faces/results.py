@@ -9,6 +9,7 @@ from turnwise.faces.schemas import OutputType, problems_of
 from turnwise.rules.pricing import Cost
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.config import ChildReport, TurnResult
+from turnwise.turn.endings import NO_OUTPUT
 from turnwise.turn.resuming import with_asks
 from turnwise.turn.snapshot import SessionSoFar
 from turnwise.vocab import Fault, Message, Repair, StopReason, ToolCall, Usage
@@ -16,7 +17,7 @@ from turnwise.vocab import Fault, Message, Repair, StopReason, ToolCall, Usage
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended. `text` is never empty (unless it waits); `complete` is false where the answer rests on less than the
-    model wanted to know.
+    model wanted to know. Where the stop reason is `answered` all the same, `why_incomplete` says what the answer lacks.
 
     `output` is the parsed value where an `output_type` was asked for and met, else None. `history` is what the next run goes
     on from: pass it on. It is all that was said, until a run makes room: then summaries and shortened results stand in it
@@ -34,6 +35,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     stop_reason: StopReason
     complete: bool
+    why_incomplete: str = ""
     output: object
     steps: int
     requests: int
@@ -68,17 +70,18 @@ def run_result(
     """The turn's result with the answer as a value. One that fits the schema, and that the type's own validators refused
     each time, leaves `output` None and the result incomplete; a repair says why."""
     value: object = None
-    repairs, complete = result.repairs, result.complete
+    repairs, complete, why = result.repairs, result.complete, result.why_incomplete
     if output is not None and result.output is not None:
         try:
             value = output.parse(result.output)
         except Exception as error:  # noqa: BLE001 (a validator of the user's may raise anything; the turn is over)
             repairs = (*repairs, Repair("output_refused", "answer", "; ".join(problems_of(error))))
-            complete = False
+            complete, why = False, NO_OUTPUT
     return RunResult(
         text=result.text,
         stop_reason=result.stop_reason,
         complete=complete,
+        why_incomplete=why,
         output=value,
         steps=result.steps,
         requests=result.requests,

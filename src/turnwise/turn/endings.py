@@ -22,8 +22,17 @@ from turnwise.vocab import (
     text_of,
 )
 
-# How a response ended before it was whole; a text that ended so is an answer, but not a complete one.
-UNFINISHED = frozenset({FinishReason.LENGTH, FinishReason.CUT, FinishReason.ERROR, FinishReason.PAUSE})
+# How a response ended before it was whole; a text that ended so is an answer, but not a complete one, in these words.
+UNFINISHED = {
+    FinishReason.LENGTH: "the output limit cut the answer",
+    FinishReason.CUT: "the answer ended in the middle, without a word why",
+    FinishReason.ERROR: "the provider broke the answer off",
+    FinishReason.PAUSE: "the provider paused in the middle of the answer",
+}
+LOST_A_PIECE = "a piece of the answer was lost on the way"
+NO_OUTPUT = "the answer does not fit the output type"
+NOT_ITS_OWN = "the model gave no answer of its own"
+MADE_TO_ANSWER = "the model was made to answer before it had done its work"
 REFUSED = frozenset({FinishReason.REFUSAL, FinishReason.CONTENT_FILTER})
 
 NOT_REPORTED = "No result was reported for this call. The tool may or may not have run."
@@ -121,6 +130,7 @@ def unrecorded(result: TurnResult, *, why: str) -> TurnResult:
         text=result.text if result.text.strip() else f"The turn could not be recorded: {why}.",
         stop_reason=StopReason.JOURNAL_FAILED,
         complete=False,
+        why_incomplete="",
         pending=(),
         asks=(),
         repairs=(*result.repairs, Repair(NOT_RECORDED, "journal", why)),

@@ -6,7 +6,7 @@ from turnwise.rules.loops import why_it_ends
 from turnwise.turn.books import Books
 from turnwise.turn.commands import FinishTurn
 from turnwise.turn.config import TurnResult
-from turnwise.turn.endings import SAY_NOTHING, why_failed
+from turnwise.turn.endings import NOT_ITS_OWN, SAY_NOTHING, why_failed
 from turnwise.vocab import Fault, Response, StopReason, ToolCall, text_of
 
 
@@ -51,6 +51,7 @@ class Finishing(Books, kw_only=True):
         text: str,
         complete: bool = False,
         output: str | None = None,
+        lacks: str = "",
         pending: tuple[ToolCall, ...] = (),
         fault: Fault | None = None,
         local: bool = False,
@@ -75,6 +76,7 @@ class Finishing(Books, kw_only=True):
             children=self.children,
             fault=fault,
             origin="local" if local else "model",
+            why_incomplete=(lacks or NOT_ITS_OWN) if stop_reason is StopReason.ANSWERED and not complete else "",
             prefix_changes=tuple(self.prefix_changes),
             requests_by_purpose=dict(self.purposes),
             history=tuple(self.messages) if self.room.gave_way else None,

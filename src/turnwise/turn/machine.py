@@ -16,6 +16,9 @@ from turnwise.turn.continuing import Settled, ate_all, begin, go_on, roomier
 from turnwise.turn.endings import (
     INTERRUPTED,
     LOST,
+    LOST_A_PIECE,
+    MADE_TO_ANSWER,
+    NO_OUTPUT,
     NOT_RECORDED,
     NOT_RUN_FAULT,
     NOT_RUN_REFUSED,
@@ -323,7 +326,7 @@ class Turn(Scripting, kw_only=True):
     def _answer(self, text: str, *, finish: FinishReason, partial: bool, lost: bool) -> Command:
         """Judge the answer. One that `lost` a piece on the way is no output, and no correction would be the model's to make."""
         if lost:
-            return self._accept(text, output=None, complete=False, partial=partial)
+            return self._accept(text, output=None, lacks=LOST_A_PIECE, partial=partial)
         output: str | None = None
         fits = True
         wanted = self.asking.output if self.asking is not None else None
@@ -339,7 +342,9 @@ class Turn(Scripting, kw_only=True):
                 return self._correct(verdict.correction)
             else:
                 fits = False
-        return self._accept(text, output=output, complete=fits and finish not in UNFINISHED, partial=partial)
+        return self._accept(
+            text, output=output, lacks=UNFINISHED.get(finish, "" if fits else NO_OUTPUT), partial=partial
+        )
 
     def _checked(self, problems: Sequence[str]) -> Command:
         """The wanted type has looked at the answer at hand."""
@@ -353,7 +358,7 @@ class Turn(Scripting, kw_only=True):
         return self._accept(
             checking.text,
             output=None if problems else checking.json,
-            complete=not problems and checking.finish not in UNFINISHED,
+            lacks=UNFINISHED.get(checking.finish, NO_OUTPUT if problems else ""),
             partial=checking.partial,
         )
 
@@ -361,10 +366,12 @@ class Turn(Scripting, kw_only=True):
     def _may_correct(self) -> bool:
         return self.corrections < self.config.max_output_corrections and not self._is_forced
 
-    def _accept(self, text: str, *, output: str | None, complete: bool, partial: bool) -> Command:
+    def _accept(self, text: str, *, output: str | None, lacks: str, partial: bool) -> Command:
+        """Take the text as the answer; `lacks` says what it is short of, if anything."""
         if self.inbox and not partial and not self._is_forced and self._may_go_on():
             return self._begin_step()
-        return self._finish(self._reason(partial=partial), text=text, complete=complete and not partial, output=output)
+        lacks = lacks or (MADE_TO_ANSWER if partial else "")
+        return self._finish(self._reason(partial=partial), text=text, complete=not lacks, output=output, lacks=lacks)
 
     def _correct(self, correction: str) -> Command:
         self.corrections += 1

@@ -318,7 +318,8 @@ def describe_end(result: RunResult) -> str:
         case StopReason.JOURNAL_FAILED:
             return "not recorded: the journal could not be written, so the session does not hold this turn's end"
         case StopReason.ANSWERED:
-            return "answered from incomplete data"
+            why = f": {result.why_incomplete}" if result.why_incomplete else ""
+            return f"answered from incomplete data{why}"
         case other:
             return f"answered from incomplete data: {other}"
 
