@@ -126,13 +126,13 @@ async def test_nonsense_beside_answers_denies_what_they_leave_open() -> None:
 
 
 async def test_answers_are_fit_for_the_journal() -> None:
-    """Proves: what was not asked is left out, and a text that JSON cannot carry is mended."""
+    """Proves: what was not asked is left out, and a text that JSON cannot carry is written out."""
 
     async def answers(_: Asking) -> Sequence[Approval]:
         stray = Approval(call_id="b", verdict="allow")
         return [stray, Approval(call_id="a", verdict="deny", text="no \ud800")]
 
-    expected = Approval(call_id="a", verdict="deny", text="no ?")
+    expected = Approval(call_id="a", verdict="deny", text="no \\ud800")
     assert await ask(ORDER, approver=answers, clock=FakeClock()) == Asked(approvals=(expected,))
 
 

@@ -310,7 +310,7 @@ async def test_what_a_hook_raises_shows_no_key_and_ends_no_program(caplog: pytes
         leaves: "the hook failed (it raised SystemExit: 1)",
         unsayable: "the hook failed (it raised Unsayable: (its message cannot be shown: ValueError))",
         wordless: "",
-        odd: "no ?",
+        odd: "no \\ud800",
     }
     for function, denied in expected.items():
         hook = Hook(point="before_tool", function=function, name="guard")

@@ -3,14 +3,19 @@
 import asyncio
 import dataclasses
 import gc
+import json
+import math
 import sys
 import threading
 import weakref
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Any, cast
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from turnwise.drivers.tool_output import MAX_FILE_BYTES, MAX_TEXT_CHARACTERS, cut_middle, result_of
@@ -60,6 +65,15 @@ class Point:
     x: int
 
 
+@dataclasses.dataclass
+class Measured:
+    value: float
+
+
+class Reading(BaseModel):
+    value: float
+
+
 class Model(BaseModel):
     amount: Decimal
 
@@ -78,7 +92,16 @@ class Shapeless:
         ({"a": [1, None, True]}, '{"a":[1,null,true]}'),
         ([Point(1), {"p": Point(2)}], '[{"x":1},{"p":{"x":2}}]'),
         (Model(amount=Decimal("1.5")), '{"amount":"1.5"}'),
-        ("lone \ud800 surrogate", "lone ? surrogate"),
+        ("lone \ud800 surrogate", "lone \\ud800 surrogate"),
+        (Text("a name: caf\udce9"), "a name: caf\\udce9"),
+        ({"name": "caf\udce9", "\udce9": None}, '{"name":"caf\\\\udce9","\\\\udce9":null}'),
+        (float("nan"), '"NaN"'),
+        (
+            {"mean": float("nan"), "range": (float("-inf"), None, float("inf"))},
+            '{"mean":"NaN","range":["-Infinity",null,"Infinity"]}',
+        ),
+        (Measured(float("inf")), '{"value":"Infinity"}'),
+        (Reading(value=float("nan")), '{"value":"NaN"}'),
         (Text("as it is"), "as it is"),
         (False, "false"),
     ],
@@ -88,6 +111,56 @@ def test_value_becomes_text(value: object, text: str) -> None:
     call = ToolCall(id="1", name="t")
     assert result_of(call, value) == ToolResult(call_id="1", name="t", content=(Text(text),))
     msgspec.json.encode(result_of(call, value))
+
+
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats()
+    | st.text(st.characters(), max_size=4)
+    | st.text(st.sampled_from("a\ud800\udce9\\"), max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(st.sampled_from("a\ud800\\n"), max_size=2), inner)
+    ),
+    max_leaves=12,
+)
+
+
+def written(value: Any) -> Any:
+    """What a reader of the JSON text has to find: JSON's own values as they are, others as text."""
+    match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case list():
+            return [written(item) for item in cast("list[Any]", value)]
+        case dict():
+            return {written(key): written(item) for key, item in cast("dict[Any, Any]", value).items()}
+        case _:
+            return value
+
+
+@given(st.lists(plain, min_size=1, max_size=3))
+def test_nothing_of_a_value_is_changed_in_silence(value: list[Any]) -> None:
+    """Proves for any plain value: what JSON cannot carry (`nan`, infinities, halves of characters) is text in the result, and
+    all else is as it was. From a tester: they came as `null` and `?`."""
+    result = result_of(ToolCall(id="1", name="t"), value)
+    if result.is_error:
+        assert "two keys are the same text" in said(result)
+        return
+    assert json.loads(said(result)) == written(value)
+
+
+def test_a_value_as_deep_as_json_goes_may_hold_what_json_cannot_carry() -> None:
+    """Proves: it is written, or the result says why not; nothing recurses without end."""
+    for depth in (100, 500, 900, 100_000):
+        deep: object = float("nan")
+        for _ in range(depth):
+            deep = [deep]
+        result = result_of(ToolCall(id="1", name="t"), deep)
+        assert said(result).count("[") == depth if not result.is_error else "cannot be turned into JSON" in said(result)
 
 
 def test_files_and_texts_stay_parts() -> None:

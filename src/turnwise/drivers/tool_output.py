@@ -1,5 +1,7 @@
 """What a tool returned -> the result that the model reads: text of bounded size, or files."""
 
+import json
+import math
 from typing import TypeVar, cast
 
 import msgspec
@@ -152,13 +154,16 @@ def _whole(call: ToolCall, content: list[Text | File], *, limit_bytes: int) -> T
 
 
 def _clean(text: str) -> str:
-    """Not empty, and without lone surrogates (file names that are no UTF-8 bring them): JSON cannot carry those."""
-    if not text:
-        return NOTHING
+    """Not empty, and lone surrogates (file names that are no UTF-8 bring them) written out as `\\udce9`: JSON cannot carry
+    those, and a `?` in their place would be another name."""
+    return _whole_characters(text) if text else NOTHING
+
+
+def _whole_characters(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
+        return text.encode("utf-8", "backslashreplace").decode()
     return text
 
 
@@ -171,7 +176,57 @@ def _text_of(value: object) -> str:
         case bytes() | bytearray():
             return value.decode("utf-8", "replace")
         case _:
-            return msgspec.json.encode(value, enc_hook=_plain).decode()
+            return _json_of(value)
+
+
+def _json_of(value: object) -> str:
+    """The value as JSON. It has no word for what is not a number, and no halves of characters: msgspec writes `null` for the
+    one and fails on the other, so they are written as text: `"NaN"`, `"-Infinity"`, `"\\\\udce9"`."""
+    try:
+        written = msgspec.json.encode(value, enc_hook=_plain)
+        if b"null" not in written:
+            return written.decode()
+        plain: object = msgspec.to_builtins(value, enc_hook=_plain)
+        _STRICT.encode(plain)
+        return written.decode()
+    except ValueError:  # a lone surrogate, too
+        plain = msgspec.to_builtins(value, enc_hook=_plain)
+    return msgspec.json.encode(_spelled(plain)).decode()
+
+
+_STRICT = json.JSONEncoder(allow_nan=False, check_circular=False)
+
+
+def _spelled(plain: object) -> object:
+    """The plain value with text for what JSON cannot carry. Without recursion: it may be as deep as JSON goes."""
+    holder = [plain]
+    todo: list[list[object] | dict[object, object]] = [holder]
+
+    def leaf(item: object) -> object:
+        match item:
+            case float() if not math.isfinite(item):
+                return "NaN" if math.isnan(item) else "Infinity" if item > 0 else "-Infinity"
+            case str():
+                return _whole_characters(item)
+            case tuple():
+                item = list(cast("tuple[object, ...]", item))
+            case _:
+                pass
+        if isinstance(item, list | dict):
+            todo.append(cast("list[object] | dict[object, object]", item))
+        return cast("object", item)
+
+    while todo:
+        one = todo.pop()
+        if isinstance(one, list):
+            one[:] = [leaf(item) for item in one]
+            continue
+        found = {_whole_characters(key) if isinstance(key, str) else key: leaf(item) for key, item in one.items()}
+        if len(found) < len(one):
+            raise ValueError("two keys are the same text once their lone surrogates are written out")
+        one.clear()
+        one.update(found)
+    return holder[0]
 
 
 def _plain(value: object) -> object:

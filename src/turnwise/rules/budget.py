@@ -28,6 +28,7 @@ from turnwise.vocab import (
     refusal_of,
     text_of,
 )
+from turnwise.vocab.hidden_characters import says_something
 
 # The least that an answer is worth asking for: a small edit, or a page of text.
 MIN_ANSWER_TOKENS = 1024
@@ -196,9 +197,9 @@ def with_budget(settings: Settings, *, budget: OutputBudget) -> Settings:
 def reasoning_ate_all(response: Response) -> bool:
     """The output limit fell before a word of the answer: only reasoning arrived, or was counted."""
     message = response.message
-    if response.finish is not FinishReason.LENGTH or calls_of(message) or refusal_of(message).strip():
+    if response.finish is not FinishReason.LENGTH or calls_of(message) or says_something(refusal_of(message)):
         return False
-    if text_of(message).strip() or any(isinstance(part, File | ProviderItem) for part in message.parts):
+    if says_something(text_of(message)) or any(isinstance(part, File | ProviderItem) for part in message.parts):
         return False
     counted = response.usage.reasoning_tokens if response.usage is not None else 0
     return bool(counted or reasoning_of(message).strip() or any(isinstance(p, Reasoning) for p in message.parts))

@@ -15,6 +15,7 @@ import msgspec
 from turnwise.rules.budget import PART_BYTES, PromptSize, message_bytes, part_bytes, shrunk, tokens_in
 from turnwise.rules.result_size import MIN_RESULT_BYTES, OLD_RESULT_BYTES, WORTH_BYTES, shorten
 from turnwise.vocab import FinishReason, Message, Text, ToolResult
+from turnwise.vocab.hidden_characters import says_something
 
 # A compaction throws the provider's prompt cache away from its first change on, so it makes room for a while: the prompt
 # goes down to this share of its capacity where the history allows it.
@@ -206,7 +207,7 @@ def judge_summary(text: str, *, finish: FinishReason, planned: Summarise, lost: 
     the model.
     """
     said = text.strip()
-    if finish not in (FinishReason.STOP, FinishReason.LENGTH, FinishReason.TOOL_CALLS) or not said:
+    if finish not in (FinishReason.STOP, FinishReason.LENGTH, FinishReason.TOOL_CALLS) or not says_something(said):
         return None
     if finish is FinishReason.LENGTH:
         said += "\n[The summary was cut here by its limit.]"

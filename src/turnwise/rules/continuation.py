@@ -35,6 +35,7 @@ from turnwise.rules.schema import decode_strictly
 from turnwise.rules.spelling import ESCAPE, aligned, open_string, plainly, without_half_escape
 from turnwise.rules.unescaped import sign_of_own_text, sign_of_translation
 from turnwise.vocab import Repair
+from turnwise.vocab.hidden_characters import says_something
 
 Kind = Literal["json", "text"]
 
@@ -203,7 +204,7 @@ def stitch(held: Held, *, reply: str, kind: Kind, cut: bool) -> Grown | NoSeam |
     """
     reply = reply.rstrip("\ufffd")
     shown, mark, said = [_comparable(text, kind=kind) for text in (held.shown, held.held, reply)]
-    if not said.strip() or mark.startswith(said) or _is_echo(said, received=shown + mark):
+    if not says_something(said) or mark.startswith(said) or _is_echo(said, received=shown + mark):
         return NoGrowth()
     place = said.find(mark)
     if place < 0:

@@ -7,6 +7,7 @@ import msgspec
 
 from turnwise.rules.schema import shorten
 from turnwise.vocab import File, Message, Text, ToolChoice, ToolResult, ToolSpec, calls_of
+from turnwise.vocab.hidden_characters import says_something
 
 # Stands after the results, as the last user-role text: a changed system prompt or tool list would throw the provider's
 # prompt cache away (measured, gitmost follow-up; promise end:forced-answer).
@@ -55,7 +56,7 @@ def local_answer(why: str, *, said: str, messages: Sequence[Message], left_out: 
     """An answer of ours: why there is none from the model, what it had said, and the last results of this turn, but for
     those whose whole text is `left_out`."""
     lines = [why]
-    if said.strip():
+    if says_something(said):
         lines += ["", "The model had said:", said.strip()]
     results = [
         part

@@ -36,6 +36,7 @@ from turnwise.vocab import (
     calls_of,
     text_of,
 )
+from turnwise.vocab.hidden_characters import says_something
 
 # Ends after which nothing is gone on from: the request failed, or the answer may not be had.
 NO_CUT = frozenset({FinishReason.ERROR, FinishReason.REFUSAL, FinishReason.CONTENT_FILTER, FinishReason.PAUSE})
@@ -114,7 +115,7 @@ def find_cut(
     found = Cut(limited=limited, text=text_of(response.message))
     if limited or response.finish is not FinishReason.CUT:
         return found if limited else None
-    whole = has_end_mark(response) and found.text.strip() and not fills_half(found, limit_tokens=limit_tokens)
+    whole = has_end_mark(response) and says_something(found.text) and not fills_half(found, limit_tokens=limit_tokens)
     return None if whole else found
 
 
@@ -228,7 +229,7 @@ def _last_written(response: Response) -> ToolCall | None:
     for part in reversed(response.message.parts):
         if isinstance(part, ToolCall):
             return part
-        if not isinstance(part, Text) or part.text.strip():
+        if not isinstance(part, Text) or says_something(part.text):
             return None
     return None
 

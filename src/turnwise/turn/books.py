@@ -35,6 +35,7 @@ from turnwise.vocab import (
     Usage,
     calls_of,
 )
+from turnwise.vocab.hidden_characters import says_something
 
 
 class Books(msgspec.Struct, kw_only=True):
@@ -162,7 +163,7 @@ class Books(msgspec.Struct, kw_only=True):
             return
         self.paused = False
         parts = self.messages[-1].parts
-        kept = tuple([part for part in parts if isinstance(part, Text) and part.text.strip()])
+        kept = tuple([part for part in parts if isinstance(part, Text) and says_something(part.text)])
         if kept == parts:
             return
         self.messages.pop()

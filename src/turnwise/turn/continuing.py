@@ -35,6 +35,7 @@ from turnwise.vocab import (
     refusal_of,
     text_of,
 )
+from turnwise.vocab.hidden_characters import says_something
 
 # Purposes of requests that nobody would make if nothing were cut.
 RECOVERY = frozenset({"continue", "retry"})
@@ -115,7 +116,7 @@ def begin(
     if config.recover == "off" or request.messages[-1].role == "assistant" or response.lost:
         return Settled(response=marked)
     if not cut.calls:
-        held = hold_back(cut.text, kind="text") if cut.text.strip() else None
+        held = hold_back(cut.text, kind="text") if says_something(cut.text) else None
         if held is None:
             return Settled(response=marked)
         return Continuing(response=marked, asking=asking, request=request, held=held)
@@ -324,7 +325,7 @@ def room_for_answer(settings: Settings, *, response: Response, config: TurnConfi
 
 def ate_all(response: Response, *, cut: Cut) -> bool:
     """The limit fell before a word of an answer or a call: reasoning took it all."""
-    if not cut.limited or cut.calls or cut.text.strip() or refusal_of(response.message).strip():
+    if not cut.limited or cut.calls or says_something(cut.text) or says_something(refusal_of(response.message)):
         return False
     return not any(isinstance(part, File | ProviderItem) for part in response.message.parts)
 

@@ -21,6 +21,7 @@ from turnwise.vocab import (
     ToolResult,
     text_of,
 )
+from turnwise.vocab.hidden_characters import says_something
 
 # How a response ended before it was whole; a text that ended so is an answer, but not a complete one, in these words.
 UNFINISHED = {
@@ -83,7 +84,7 @@ class Checking(msgspec.Struct, frozen=True, kw_only=True):
 def answer_text(message: Message) -> str:
     """The text, or what came in its place."""
     text = text_of(message)
-    if text.strip():
+    if says_something(text):
         return text
     files = [part.media_type for part in message.parts if isinstance(part, File)]
     return text if not files else f"(The answer is a file: {', '.join(files)}.)"
@@ -127,7 +128,7 @@ def unrecorded(result: TurnResult, *, why: str) -> TurnResult:
     waits. Its text stays: the answer may be whole."""
     return msgspec.structs.replace(
         result,
-        text=result.text if result.text.strip() else f"The turn could not be recorded: {why}.",
+        text=result.text if says_something(result.text) else f"The turn could not be recorded: {why}.",
         stop_reason=StopReason.JOURNAL_FAILED,
         complete=False,
         why_incomplete="",
@@ -139,7 +140,7 @@ def unrecorded(result: TurnResult, *, why: str) -> TurnResult:
 
 def refused_text(response: Response, *, refusal: str, text: str) -> tuple[str, bool]:
     """The answer of a refused or filtered response, and whether it is ours."""
-    said = "\n".join([part for part in (refusal.strip(), text.strip()) if part])
+    said = "\n".join([part.strip() for part in (refusal, text) if says_something(part)])
     if response.finish is FinishReason.CONTENT_FILTER:
         word = f" (`{response.provider_finish}`)" if response.provider_finish else ""
         own = f"The provider's content filter stopped the answer{word}."

@@ -8,6 +8,7 @@ from turnwise.turn.commands import FinishTurn
 from turnwise.turn.config import TurnResult
 from turnwise.turn.endings import NOT_ITS_OWN, SAY_NOTHING, why_failed
 from turnwise.vocab import Fault, Response, StopReason, ToolCall, text_of
+from turnwise.vocab.hidden_characters import says_something
 
 
 class Finishing(Books, kw_only=True):
@@ -23,10 +24,10 @@ class Finishing(Books, kw_only=True):
         if partial is None or self.continuing is not None:
             return ""
         text = text_of(partial.message)
-        return self.said + text if text.strip() else ""
+        return self.said + text if says_something(text) else ""
 
     def _local_answer(self, why: str, *, arrived: str = "") -> str:
-        said = arrived or self.said or self.last_text
+        said = next((text for text in (arrived, self.said, self.last_text) if says_something(text)), "")
         return local_answer(why, said=said, messages=self.added, left_out=SAY_NOTHING)
 
     def _answer_locally(self, why: str) -> FinishTurn:

@@ -62,6 +62,7 @@ from turnwise.vocab import (
     reasoning_of,
     refusal_of,
 )
+from turnwise.vocab.hidden_characters import says_something
 
 
 class Turn(Scripting, kw_only=True):
@@ -268,7 +269,7 @@ class Turn(Scripting, kw_only=True):
                 return learned
             self._record(adopted, calls_answer=NOT_RUN_FAULT)
             return self._fail(response.fault, arrived=text)
-        if response.finish in REFUSED or (refusal.strip() and not adopted.calls):
+        if response.finish in REFUSED or (says_something(refusal) and not adopted.calls):
             self._record(adopted, calls_answer=NOT_RUN_REFUSED)
             return self._refuse(response, refusal=refusal, text=text)
         if adopted.calls:
@@ -277,7 +278,7 @@ class Turn(Scripting, kw_only=True):
             return self._run(adopted, response=response, asking=asking)
         if response.finish is FinishReason.PAUSE and adopted.message.parts and not asking.forced:
             return self._pause(adopted, text=text, lost=lost)
-        if not text.strip():
+        if not says_something(text):
             return self._lost_all(adopted) if lost else self._empty(adopted)
         self._record(adopted, calls_answer=NOT_RUN_LAST_STEP)
         return self._answer(text, finish=response.finish, partial=asking.partial, lost=lost)
@@ -318,7 +319,7 @@ class Turn(Scripting, kw_only=True):
     def _disobeyed(self, adopted: Adopted, *, text: str, finish: FinishReason, lost: bool) -> Command:
         """The model called a tool where none was allowed: not executed, its text kept if there is one."""
         self._record(adopted, calls_answer=NOT_RUN_LAST_STEP)
-        if text.strip():
+        if says_something(text):
             return self._answer(text, finish=finish, partial=True, lost=lost)
         self.purpose = "answer"
         return self._ask_beyond_cap("The model called a tool in the last step, where none is allowed.", disobeyed=True)

@@ -37,6 +37,13 @@ EMOJI_BASES = (
 )
 
 
+def says_something(text: str) -> bool:
+    """Whether a reader sees anything of it: it is more than spaces and characters that do not show."""
+    if any("!" <= char <= "~" for char in text[:64]):  # nearly always, and without the table
+        return True
+    return _showing().search(text) is not None
+
+
 def visible(text: str) -> str:
     """The text for a person who is to judge it: whatever does not show as itself, spaces other than the plain one too, is
     spelled out. Line ends (`\\n`) and tabs stay."""
@@ -83,6 +90,11 @@ def _hidden() -> re.Pattern[str]:
 def _hidden_in_answers() -> re.Pattern[str]:
     selectors = f"(?<=[{_class(EMOJI_BASES)}])[\ufe0e\ufe0f]"
     return re.compile(f"(?!{selectors}){_hidden().pattern}")
+
+
+@lru_cache(maxsize=1)
+def _showing() -> re.Pattern[str]:
+    return re.compile(rf"[^\s{_class(CONTROL)}{_class(IGNORABLE)}{_class(BLANK)}]")
 
 
 def _class(ranges: str) -> str:
