@@ -4,6 +4,7 @@ import inspect
 import os
 import signal
 import stat
+import struct
 import subprocess
 from pathlib import Path
 
@@ -210,6 +211,22 @@ async def test_write_keeps_the_mode_and_respects_write_protection(hands: Hands) 
     for section in ("*** Delete File: run.sh\n", "*** Update File: run.sh\n@@\n-#!/bin/bash\n+x\n"):
         assert await hands.refused("apply_patch", patch=f"*** Begin Patch\n{section}*** End Patch") == protected
     assert sorted(path.name for path in hands.root.iterdir()) == ["new", "pipe", "reference", "run.sh"]
+
+
+async def test_a_replaced_file_keeps_its_access_control_list(hands: Hands) -> None:
+    """Who else may read it stays as it was: entries are tag, rights and id, `user:1:r--` among them."""
+    entries = [(0x01, 6, -1), (0x02, 4, 1), (0x04, 4, -1), (0x10, 4, -1), (0x20, 0, -1)]
+    wanted = struct.pack("<I", 2) + b"".join([struct.pack("<HHi", *entry) for entry in entries])
+    path = hands.root / "shared.txt"
+    path.write_text("one\n")
+    try:
+        os.setxattr(path, "system.posix_acl_access", wanted)
+    except (OSError, AttributeError):
+        pytest.skip("this file system has no access control lists")
+    await hands.use("read", path="shared.txt")
+    await hands.use("write", path="shared.txt", content="two\n")
+    await hands.use("edit", path="shared.txt", old="two", new="three")
+    assert (path.read_text(), os.getxattr(path, "system.posix_acl_access")) == ("three\n", wanted)
 
 
 async def test_edit_replaces_one_exact_text(hands: Hands) -> None:

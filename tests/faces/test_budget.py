@@ -1,6 +1,7 @@
 """The output limit in the body of every request: the model's, or what the prompt leaves; reasoning is a part of it."""
 
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -113,6 +114,25 @@ async def test_what_the_prompt_leaves_of_the_window_goes_out(family: str, stream
     for limit, prompt in zip(asked[1:], counted[1:], strict=True):
         assert limit is not None and limit >= window - prompt - 500
     assert asked[1:] == sorted(asked[1:], key=lambda one: one or 0, reverse=True)
+
+
+@each_family
+@pytest.mark.promise("cut:budget")
+async def test_room_is_made_only_where_it_is_wanted(family: str) -> None:
+    """`budget` sends an output limit and leaves the history alone, `off` does neither, and the default does both."""
+    limits = ModelLimits(context_window_tokens=9_000, max_output_tokens=2_000)
+    limited: dict[str, bool] = {}
+    shrank: dict[str, bool] = {}
+    for room in ("compact", "budget", "off"):
+        requests = await bodies(
+            family, stream=False, limits=limits, prompt="word " * 500, script="never-stops", max_steps=14, room=room
+        )
+        limited[room] = all(output_limit(one) is not None for one in requests)
+        sizes = [len(one.body) for one in requests]
+        shrank[room] = any(later < earlier for earlier, later in pairwise(sizes))
+    # Anthropic's API wants a limit in every request
+    assert limited == {"compact": True, "budget": True, "off": family == "anthropic_messages"}
+    assert shrank == {"compact": True, "budget": False, "off": False}
 
 
 REASONING = {

@@ -127,6 +127,18 @@ async def test_a_child_that_takes_too_long_returns_what_it_has() -> None:
     assert clock.monotonic() < 150.0
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_child_sees_its_prompt_and_nothing_of_the_conversation(family: str) -> None:
+    """What the user said and the parent's instructions do not leave for the child's model; the prompt does."""
+    lab = Lab([delegates("one")])
+    child = agent_of(lab, "plain-answer", family=family)
+    parent = agent_of(lab, "delegates", family=family, agents={"one": child}, instructions="Be a lead.")
+    await parent.run("The secret word is heron.")
+    (body,) = [received.body for received in lab.requests if received.model == "plain-answer"]
+    assert b"do one" in body
+    assert b"heron" not in body and b"Be a lead" not in body
+
+
 class Short(NamedTuple):
     """A script whose answer is short of something, and what the parent reads of it."""
 

@@ -1,0 +1,153 @@
+"""The figures that the pages name are those that the code has, and those that no other test shows are kept."""
+
+import re
+from decimal import Decimal
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from turnwise.assembly.response import Assembler
+from turnwise.drivers.bounded_connector import MAX_HEADS
+from turnwise.drivers.fact_finding import INSPECT_S
+from turnwise.drivers.prices import Prices
+from turnwise.drivers.scripts import KERNEL_SLACK_S
+from turnwise.drivers.workspace import changes, listing, output, paths, reading, searching, shell
+from turnwise.drivers.workspace.paths import Workspace
+from turnwise.drivers.workspace.searching import SearchArguments, search
+from turnwise.faces.children import MAX_DEPTH
+from turnwise.faces.cli.folder import MAX_AGENTS_BYTES
+from turnwise.faces.cli.money import cost_said
+from turnwise.faces.cli.single_run import MAX_INPUT_BYTES
+from turnwise.rules import budget, loops, subagents
+from turnwise.rules.pricing import Cost
+from turnwise.rules.retries import RetryPolicy
+from turnwise.turn import calls, continuing, room
+from turnwise.turn.config import ScriptLimits, TurnConfig
+from turnwise.vocab.json_values import MAX_VALUES
+from turnwise.wire import counts, healing
+from turnwise.wire.limits import Limits
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+NOW = 1_795_305_600.0  # 2026-11-22
+KiB, MiB = 1024, 1024 * 1024
+LIMITS = Limits()
+SCRIPTS = ScriptLimits()
+ROUNDS = [loops.RUNS * period + loops.REMEMBERED_STEPS + 1 for period in loops.PERIODS]
+
+FIGURES = {
+    "billing.md": [
+        f"from 0 to 2^{counts.MAX_COUNT.bit_length() - 1};",
+        f"at most {('none', 'one', 'two', 'three')[RetryPolicy().attempts - 1]} by default",
+    ],
+    "limits.md": [
+        f"leaves the answer {budget.MIN_ANSWER_TOKENS:,} tokens at least",
+        f"at most a {('', '', 'half', 'third')[budget.OUTPUT_SHARE]} of the window",
+        f"a window of {budget.UNKNOWN_WINDOW_TOKENS:,} tokens is assumed",
+        f"only a limit up to {budget.UNKNOWN_OUTPUT_TOKENS:,} tokens is said",
+        f"if the prompt has {room.UNSAID_TOKENS:,} tokens or more",
+        f"(HTTP {', '.join(str(one) for one in sorted(room.UNSAID_STATUSES))})",
+        f"{('', '', '', '', '', '', 'six')[room.MAX_CORRECTIONS]} times at most without an answer in between",
+        f"at most {subagents.MAX_SUBAGENTS} sub-agents",
+        f"at most {subagents.MAX_SUBAGENT_REQUESTS} requests",
+        f"The first {calls.MAX_CALLS} calls of a response",
+        f"may take {LIMITS.call_bytes // MiB} MiB, and may hold {MAX_VALUES:,} JSON values",
+        f"broken JSON of more than {healing.MAX_MENDED_CHARACTERS // MiB} MiB",
+    ],
+    "deadlines.md": [f"After {MAX_HEADS:,} of them", f"| inspector (`inspect=`) | | {INSPECT_S:g} |"],
+    "tools.md": [
+        f"At most {reading.MAX_LINES:,} lines, {reading.MAX_LINE_CHARACTERS:,} characters a line",
+        f"{reading.MAX_CHARACTERS // KiB} KiB at a time",
+        f"up to {reading.MAX_IMAGE_BYTES / 1_000_000:g} MB",
+        f"Files of more than {paths.MAX_READ_BYTES // MiB} MiB are refused",
+        f"Both end after a time ({listing.LIST_S:g} s, {searching.SEARCH_S:g} s)",
+        f"at most {listing.MAX_ENTRIES:,} entries or {searching.MAX_MATCHES} matches",
+        f"may have {paths.MAX_READ_BYTES // MiB} MiB; in a folder, files of more than {searching.MAX_FILE_BYTES // MiB} MiB",
+        f"({changes.KEPT_BYTES // MiB} MiB and {changes.KEPT_CHANGES} changes; the oldest give way)",
+    ],
+    "sandbox.md": [
+        f"{shell.DEFAULT_S} s, at most {shell.MAX_S:,} s",
+        f"the first and last {shell.KEPT_BYTES // KiB} KiB",
+        f"the first {output.MAX_FILE_BYTES // MiB} MiB, of the last {output.MAX_FILES} commands",
+    ],
+    "cli.md": [
+        f"{TurnConfig(session_id='', turn_id='', model='').max_steps} unless set",
+        f"(UTF-8, {MAX_INPUT_BYTES // MiB} MiB at most)",
+        f"({MAX_AGENTS_BYTES // KiB} KiB at most)",
+        f"({changes.KEPT_BYTES // MiB} MiB at most a folder)",
+        f"{RetryPolicy().attempts - 1} unless set",
+    ],
+    "library.md": [
+        f"`max_depth` deep, {MAX_DEPTH} unless set",
+        f"`max_subagents` ({subagents.MAX_SUBAGENTS})",
+        f"`max_subagent_requests` ({subagents.MAX_SUBAGENT_REQUESTS})",
+        f"takes longer than {INSPECT_S:g} s",
+        f"request {ROUNDS[0]}, {ROUNDS[1]} or {ROUNDS[2]} at the latest",
+        f"left alone for {loops.POLLS} rounds",
+    ],
+    "scripts.md": [
+        f"| `cpu_s` | {SCRIPTS.cpu_s:g} |",
+        f"| `wall_s` | {SCRIPTS.wall_s:g} |",
+        f"| `sleep_s` | {SCRIPTS.sleep_s:g} |",
+        f"| `memory_bytes` | {SCRIPTS.memory_bytes:,} |",
+        f"| `calls` | {SCRIPTS.calls} |",
+        f"| `call_bytes` | {SCRIPTS.call_bytes:,} |",
+        f"| `exchanged_bytes` | {SCRIPTS.exchanged_bytes:,} |",
+        f"| `output_characters` | {SCRIPTS.output_characters:,} |",
+        f"| `program_characters` | {SCRIPTS.program_characters:,} |",
+        f"within {KERNEL_SLACK_S} s more",
+    ],
+    "cut-turn.md": [f"goes on with it, at most {continuing.MAX_TEXT_CONTINUATIONS} times"],
+    "architecture.md": [f"on its bytes ({LIMITS.response_bytes // MiB} MiB)"],
+}
+
+
+@pytest.mark.parametrize("page", FIGURES)
+def test_the_figures_of_the_pages_are_those_of_the_code(page: str) -> None:
+    """A constant that changes changes its page; a page whose words change changes this table."""
+    text = " ".join((DOCS / page).read_text(encoding="utf-8").split())
+    assert [said for said in FIGURES[page] if said not in text] == []
+
+
+def test_the_assembler_keeps_what_the_decoders_let_through() -> None:
+    """The page names one limit, and two rooms have it."""
+    kept = Assembler.__init__.__kwdefaults__ or {}
+    assert (kept.get("call_bytes"), kept.get("response_bytes")) == (LIMITS.call_bytes, LIMITS.response_bytes)
+
+
+async def test_a_large_file_is_searched_where_it_is_named_and_passed_over_in_a_folder(tmp_path: Path) -> None:
+    """As the page about tools says of files of more than 8 MiB; past 32 MiB the file is refused by name too."""
+    large = tmp_path / "large.txt"
+    large.write_bytes(b"hay\n" * (searching.MAX_FILE_BYTES // 4) + b"needle\n")
+    workspace = Workspace(tmp_path)
+    assert await search(workspace, SearchArguments(pattern="needle")) == "no match"
+    assert "needle" in await search(workspace, SearchArguments(pattern="needle", path="large.txt"))
+    with large.open("r+b") as file:
+        file.truncate(paths.MAX_READ_BYTES + 1)
+    with pytest.raises(Exception, match=re.escape(f"more than {paths.MAX_READ_BYTES:,}")):
+        await search(workspace, SearchArguments(pattern="needle", path="large.txt"))
+
+
+def test_a_sum_that_nobody_knows_whole_is_said_as_the_page_says() -> None:
+    """`at least $0.0123, 2 requests unknown`, and no exact sum."""
+    cost = Cost(usd=Decimal("0.0123"), requests=5, unknown=2)
+    page = (DOCS / "billing.md").read_text(encoding="utf-8")
+    assert f"`{cost_said(cost)}`" in page
+    assert cost.exact_usd is None
+
+
+def test_the_package_of_prices_is_behind_as_the_page_says() -> None:
+    """The example of the page about billing, for the edition that it names; a newer one needs another sentence."""
+
+    def figures(hour: float) -> tuple[Decimal, ...]:
+        row = Prices().find("deepseek-chat", profile="deepseek", at_s=NOW + hour * 3600)
+        assert row is not None
+        (amounts,) = row.tokens
+        return amounts.input, amounts.output, amounts.cache_read or Decimal(0)
+
+    assert [figures(hour) == figures(10) for hour in (0.4, 0.6, 16.4, 16.6)] == [False, True, True, False]
+    assert all(abs(2 * night - day) < Decimal("0.02") for day, night in zip(figures(10), figures(20), strict=True))
+    said = f"that of {version('genai-prices')} has `deepseek-chat` at "
+    by_day = "/".join([f"{amount:.2f}" for amount in figures(10)])
+    page = " ".join((DOCS / "billing.md").read_text(encoding="utf-8").split())
+    assert f"{said}{by_day} by day and at half of that from 16:30 to 0:30 UTC" in page
