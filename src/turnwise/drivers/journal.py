@@ -87,7 +87,7 @@ UPGRADES = {
 }
 
 Status = Literal["running", "waiting", "done", "lost"]
-"""`waiting`: ended with pending client-side calls. `lost`: its process went away before the end."""
+"""`waiting`: ended while calls wait for the client or for a person. `lost`: its process went away before the end."""
 
 
 class RequestSent(msgspec.Struct, frozen=True, kw_only=True, tag="request_sent"):
@@ -300,7 +300,7 @@ class TurnJournal:
         self.write()
         self._has_ended = True
         now = self._clock.now()
-        status = "waiting" if result.stop_reason is StopReason.WAITING else "done"
+        status = "waiting" if result.pending else "done"
         with self._file.transaction() as connection:
             connection.execute(
                 "update turn set status = ?, finished = ?, stop_reason = ?, complete = ? where id = ? and epoch = ?",

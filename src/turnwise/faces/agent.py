@@ -48,7 +48,7 @@ from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, Fallback, Recover, Room, ScriptLimits, TurnConfig
 from turnwise.turn.events import StepPrepared, TurnStarted
-from turnwise.turn.resuming import listed_digests
+from turnwise.turn.resuming import asked_ids, listed_digests
 from turnwise.turn.snapshot import SessionSoFar, fold_session
 from turnwise.vocab import File, Message, Settings, StopReason, Text, ToolChoice, ToolResult
 from turnwise.wire.profiles import Profile
@@ -74,7 +74,7 @@ class RunOptions(TypedDict, total=False):
 
     `history` are earlier messages (`RunResult.history`); with a journal, `session` names the session to go on with
     instead. `results` are values by call id, for pending calls of client-side tools; `approvals` answer those that an earlier
-    run was asked about and left for later (`RunResult.asks`). `watch` sees every event.
+    run was asked about and left for later (`RunResult.asks`). Both may leave some out: these wait on. `watch` sees every event.
     """
 
     history: Sequence[Message]
@@ -326,9 +326,10 @@ class Agent:
         started = TurnStarted(
             config=await self._priced(config),
             input=()
-            if prompt is None and options.get("approvals") and "results" not in options
-            else _input_of(prompt, results=options.get("results"), earlier=earlier),
+            if prompt is None and options.get("approvals") and not options.get("results")
+            else _input_of(prompt, results=options.get("results") or None, earlier=earlier),
             approvals=tuple(options.get("approvals", ())),
+            keeps_waiting=True,
             # with a journal, messages that came from elsewhere are kept in it
             history=() if self._journal is not None and options.get("session") else earlier,
         )
@@ -336,7 +337,13 @@ class Agent:
         if started.approvals:
             shown = listed_digests(earlier, asks=before.asks)
             started = msgspec.structs.replace(started, approvals=listed(started.approvals, digests=shown))
-        check_input(started.input, history=earlier, approved=[approval.call_id for approval in started.approvals])
+        check_input(
+            started.input,
+            history=earlier,
+            approved=[approval.call_id for approval in started.approvals],
+            client_side=[tool.name for tool in tools if tool.offer.client_side],
+            asked=asked_ids(earlier, asks=before.asks),
+        )
         runner = Runner(
             self._endpoint,
             transport=WithFirstReply(transport, then=self._warm_prices),
@@ -384,7 +391,7 @@ class Agent:
             {}, tools=tools, output=self._output, prepares=self._prepare_step is not None, session_id=session_id
         )
         config = await self._priced(as_child(config, order=order))
-        started = TurnStarted(config=config, input=(Message("user", (Text(prompt),)),))
+        started = TurnStarted(config=config, input=(Message("user", (Text(prompt),)),), keeps_waiting=True)
         pen = None
         # whoever reads the parent's journal finds what was spent there
         if (journal := self._journal or order.journal) is not None:

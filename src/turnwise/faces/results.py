@@ -22,9 +22,11 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     `output` is the parsed value where an `output_type` was asked for and met, else None. `history` is what the next run goes
     on from: pass it on. It is all that was said, until a run makes room: then summaries and shortened results stand in it
     for what they replaced. `messages` are all of the session, whole, as far as this run was given them (a journal gives all
-    of them), `new_messages` those of this run. `pending` are calls of client-side tools that wait for results: run again
-    with `results={call.id: value}`; those of `asks` wait for an approval: run again with `approvals`. `unread` are words in
-    mid-turn that came too late. `children` are what sub-agents spent, which is not in `usage` and `requests`.
+    of them), `new_messages` those of this run. `pending` are the calls that wait: those of `asks` for an approval
+    (run again with `approvals`), the others, of client-side tools, for results (run again with `results={call.id: value}`). A
+    run that answers only some of them lists the others again. `unread` are words of the user that came too late, or while
+    calls still waited; the history does not hold them. `children` are what sub-agents spent, which is not in `usage` and
+    `requests`.
     `prefix_changes` are the requests that began otherwise than the one before, so that the provider's prompt cache missed,
     and why. `requests` counts HTTP requests, `requests_by_purpose` of each purpose ("compact": for a summary);
     `recovery_usage` is the part of `usage` that went into going on with what the output limit had cut, or asking for it once

@@ -52,6 +52,9 @@ ID_PRINT_CHARACTERS = 8
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 NO_RESULT = "There is no result for this call: none was ever reported. The tool may or may not have run."
+NOT_DECIDED = (
+    "Not run: this call waited for the user to decide about it, and the conversation went on without a decision."
+)
 BEGINNING_MISSING = "(The beginning of this conversation is not at hand.)"
 NO_OUTPUT = "(no output)"
 
@@ -269,7 +272,9 @@ def _answers(
     if places != sorted(places):
         repairs.append(Repair("result_order", f"message {index}", "put the results into the order of the calls"))
     results = [
-        fit_result(answer.result, call=call) if answer else error_result(call, text=NO_RESULT)
+        fit_result(answer.result, call=call)
+        if answer
+        else error_result(call, text=NOT_DECIDED if call.asked else NO_RESULT)
         for call, answer in zip(calls, found, strict=True)
     ]
     answered = Message("tool", tuple(results))
@@ -397,25 +402,44 @@ def waiting_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     return open_calls(messages) if last is not None and last.role == "assistant" and calls_of(last) else ()
 
 
-def check_input(input: Sequence[Message], *, history: Sequence[Message], approved: Collection[str] = ()) -> None:
-    """Raise CallerError unless `input` can start a turn after `history`: something to send, and if it hands in results,
-    exactly those that the session waits for, but for calls that are `approved` or denied now. A user's message alone goes on
-    without them."""
+def check_input(
+    input: Sequence[Message],
+    *,
+    history: Sequence[Message],
+    approved: Collection[str] = (),
+    client_side: Collection[str] = (),
+    asked: Collection[str] = (),
+) -> None:
+    """Raise CallerError unless `input` can start a turn after `history`: something to send, and answers that fit what waits.
+    Calls that are `approved` (or denied) now wait for an approval, those that it hands results in for do not: `asked` are the
+    ids of the former, `client_side` the names of tools whose calls are the latter. What has no answer waits on. A user's
+    message alone goes on without them."""
     waiting = [call.id for call in open_calls(history)]
     if approved:
-        undecided = [call.id for call in waiting_calls(history)]
+        undecided = {call.id: call for call in waiting_calls(history)}
         if stray := [id for id in approved if id not in undecided]:
             gone_on = " any more, as the session has gone on without it" if stray[0] in waiting else ""
             raise CallerError(
                 f"no pending call has the id `{stray[0]}`{gone_on}; "
                 f"the session waits for: {', '.join(undecided) or 'nothing'}"
             )
+        if elsewhere := [id for id in approved if id not in asked and undecided[id].name in client_side]:
+            raise CallerError(
+                f"`{elsewhere[0]}` waits for a result of the client-side tool `{undecided[elsewhere[0]].name}`, not for an "
+                "approval: hand it in with `results`"
+            )
     if not approved and not any(message.parts for message in input):
         raise CallerError("there is nothing to send: give a message, or the results of the pending calls")
     given = [part.call_id for message in input for part in message.parts if isinstance(part, ToolResult)]
     if not given:
         return
-    waited_for = [id for id in waiting if id not in approved]
+    if told := [id for id in given if id in asked and id in waiting]:
+        raise CallerError(
+            f"`{told[0]}` waits for an approval of the user, not for a result: answer it with `approvals`, and the tool runs here"
+        )
+    if both := [id for id in given if id in approved]:
+        raise CallerError(f"`{both[0]}` has an approval and a result: give one of them")
+    waited_for = [id for id in waiting if id not in asked]
     # Calls that the input itself brings along are answered there.
     known = {*waited_for, *(call.id for message in input for call in calls_of(message))}
     unknown = [id for id in given if id not in known]
@@ -423,11 +447,6 @@ def check_input(input: Sequence[Message], *, history: Sequence[Message], approve
         names = ", ".join([f"`{id}`" for id in unknown])
         raise CallerError(
             f"no pending call has the id {names}; the session waits for: {', '.join(waited_for) or 'nothing'}"
-        )
-    missing = [id for id in waited_for if id not in given]
-    if missing:
-        raise CallerError(
-            f"results are missing for the pending calls {', '.join(missing)}: hand in all of them together"
         )
     if len(given) != len(set(given)):
         raise CallerError("two results for one call: hand in one for each")

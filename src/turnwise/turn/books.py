@@ -19,7 +19,7 @@ from turnwise.turn.guarding import Guarding
 from turnwise.turn.pacing import Pacing
 from turnwise.turn.programs import Programs
 from turnwise.turn.purse import Purse
-from turnwise.turn.resuming import joined_results
+from turnwise.turn.resuming import joined_results, undecided, under_known_ids, with_asks
 from turnwise.turn.room import Room
 from turnwise.turn.transitions import State
 from turnwise.vocab import (
@@ -82,6 +82,9 @@ class Books(msgspec.Struct, kw_only=True):
     asks: tuple[OneAsk, ...] = ()  # that wait for an answer, or were left for later
     approved: tuple[Approval, ...] = ()  # answers that the turn was started with
     pending: tuple[ToolCall, ...] = ()
+    keeps_waiting: bool = False
+    taken_up: frozenset[str] = frozenset()  # calls that an earlier run left pending
+    known_as: dict[str, str] = {}  # of these, the ids that the session knows, where healing changed them
     results: dict[str, ToolResult] = {}
     last_text: str = ""  # what the model said beside its last calls
     guarding: Guarding = Guarding()
@@ -147,12 +150,40 @@ class Books(msgspec.Struct, kw_only=True):
         if told:
             self._append_results(Message("tool", tuple(self.room.enter(results, told=told, config=self.config))))
 
+    def _left_undecided(self, *, all_pending: bool) -> tuple[ToolCall, ...]:
+        """The calls at hand that wait on, whatever ends the turn: those that an earlier one left and nobody has decided. With
+        `all_pending` (nobody has ended the turn: its process went away) those too that it has left itself."""
+        if not self.keeps_waiting:
+            return ()
+        left = undecided(self.approved) | {call.id for call in self.pending}
+        return tuple(
+            [
+                call
+                for call in self.calls
+                if call.id in left and call.id not in self.results and (all_pending or call.id in self.taken_up)
+            ]
+        )
+
+    def _known(self, call: ToolCall) -> ToolCall:
+        """The call as the session knows it."""
+        return msgspec.structs.replace(call, id=self.known_as[call.id]) if call.id in self.known_as else call
+
+    def _mark_asked(self) -> None:
+        """Let the history say what was shown of the calls that wait for a person (promise wait:ask): nobody else can tell that
+        they have not run."""
+        waiting = {call.id for call in self.pending}
+        self.asks = tuple([ask for ask in self.asks if ask.call.id in waiting])
+        if self.asks and self.keeps_waiting:
+            self.messages[:] = with_asks(self.messages, asks=self.asks)
+            self.added[:] = with_asks(self.added, asks=self.asks)
+
     def _append_results(self, message: Message) -> None:
         """Behind those that were handed in for other calls of the same response they are one message with them."""
         if self.messages[-1].role != "tool":
             self._append(message)
+            self.added[-1] = under_known_ids(message, known_as=self.known_as)
             return
-        self.added.append(message)
+        self.added.append(under_known_ids(message, known_as=self.known_as))
         handed_in = self.messages.pop()
         self.room.forget_last(self.messages)
         self.messages.append(joined_results(handed_in, message, asked=self.messages[-1]))

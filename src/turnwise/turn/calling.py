@@ -17,11 +17,12 @@ from turnwise.rules.shares import NOTHING_LEFT, Share, shares_of
 from turnwise.rules.subagents import Bounds, Place, no_place, paid, places_of
 from turnwise.turn.approvals import Approval, settled
 from turnwise.turn.asking import Asking
-from turnwise.turn.calls import MAX_CALLS, Adopted, sort_calls
+from turnwise.turn.calls import MAX_CALLS, Adopted, sort_calls, unfit
 from turnwise.turn.commands import Ask, Command, InspectCalls, PlannedCall, RunHooks, RunTools
 from turnwise.turn.config import ChildReport, ToolOffer
 from turnwise.turn.endings import NOT_REPORTED, NOTHING_LEFT_FOR_CHILD
 from turnwise.turn.events import HookOutcome
+from turnwise.turn.resuming import left_alone, with_undecided
 from turnwise.turn.retrying import Retrying
 from turnwise.turn.verdicts import (
     Sifted,
@@ -29,6 +30,7 @@ from turnwise.turn.verdicts import (
     answered,
     changed_results,
     judge_calls,
+    left_asks,
     questions,
     recalled,
     remembered,
@@ -65,9 +67,13 @@ class Calling(Retrying, kw_only=True):
         return self._hook_before()
 
     def _resume(self, calls: tuple[ToolCall, ...]) -> Command:
-        """Take up the calls that an earlier run left pending, now that they are answered."""
+        """Take up the calls that an earlier run left pending, now that they are answered, or some of them."""
+        left: frozenset[str] = frozenset()
+        if self.keeps_waiting:
+            left = left_alone(calls, offers=self.offers)
+            self.approved = with_undecided(self.approved, calls=[call for call in calls if call.id not in left])
         sorted_ = sort_calls(
-            calls,
+            tuple([call for call in calls if call.id not in left]),
             finish=FinishReason.TOOL_CALLS,
             names=tuple(self.offers),
             limit_tokens=None,
@@ -75,7 +81,13 @@ class Calling(Retrying, kw_only=True):
             config=self.config,
         )
         self.calls, self.has_called = calls, True
-        self.planned, self.pending, self.results = sorted_.planned, sorted_.pending, sorted_.results
+        self.taken_up = frozenset([call.id for call in calls])
+        self.planned, self.results = sorted_.planned, sorted_.results
+        if self.keeps_waiting:
+            left |= unfit(sorted_.results, calls=calls, approvals=self.approved, offers=self.offers, config=self.config)
+            self.results = {id: result for id, result in sorted_.results.items() if id not in left}
+        left |= {call.id for call in sorted_.pending}
+        self.pending = tuple([call for call in calls if call.id in left])
         return self._hook_before()
 
     # before they run
@@ -91,17 +103,29 @@ class Calling(Retrying, kw_only=True):
         return self._inspect()
 
     def _inspect(self) -> Command:
-        if self.config.policy is None:
+        if self.config.policy is None and not self._is_resuming:
             return self._judge(())
         inspected = tuple([plan for plan in self.planned if self.offers[plan.call.name].inspected])
         return InspectCalls(step=self.step, calls=inspected) if inspected else self._judge(())
 
+    @property
+    def _is_resuming(self) -> bool:
+        """The calls at hand were left to a person before: their word decides, beside the rules."""
+        return self.keeps_waiting and bool(self.approved)
+
     def _judge(self, facts: Sequence[CallFacts]) -> Command:
         policy = self.config.policy
         self.facts = {found.call_id: found for found in facts}
-        if policy is None and not [plan for plan in self.planned if self.offers[plan.call.name].asks_user]:
+        asks_user = [plan for plan in self.planned if self.offers[plan.call.name].asks_user]
+        if policy is None and not asks_user and not self._is_resuming:
             return self._start_tools()
-        asked = questions(self.planned, offers=self.offers, attended=policy is not None and policy.attended)
+        decided = [approval.call_id for approval in self.approved]
+        asked = questions(
+            self.planned,
+            offers=self.offers,
+            attended=policy is not None and policy.attended,
+            decided=decided if self._is_resuming else (),
+        )
         self._sift(asked)
         asks = asked.asks
         if policy is not None:
@@ -111,10 +135,12 @@ class Calling(Retrying, kw_only=True):
                 policy=policy,
                 offers=self.offers,
                 hint=self.config.allow_hint,
-                decided=[approval.call_id for approval in self.approved],
+                decided=decided,
             )
             self._sift(judged)
             asks += judged.asks
+        if self._is_resuming:
+            asks += left_asks(self.planned, asks=asks, approvals=self.approved, facts=self.facts, offers=self.offers)
         if not asks:
             return self._start_tools()
         before = recalled(self.approved, asks=asks)
@@ -249,6 +275,7 @@ class Calling(Retrying, kw_only=True):
         self.planned, self.facts = (), {}
         if not self.pending:
             return self._begin_step()
+        self._mark_asked()
         return self._finish(StopReason.WAITING, text=self.last_text, pending=self.pending)
 
     def _sift(self, sifted: Sifted) -> None:

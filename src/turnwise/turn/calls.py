@@ -1,6 +1,6 @@
 """The calls of one response: which run, which wait for the client, which get their result at once."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -8,9 +8,11 @@ from turnwise.rules.arguments import Sound, Unsound, judge_call, split_glued
 from turnwise.rules.history import error_result, fit_call, fit_parts, unique_id
 from turnwise.rules.names import Corrected, judge_name
 from turnwise.rules.permissions import denial
+from turnwise.turn.approvals import Approval
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.guarding import MISFIT, Guarding
+from turnwise.turn.resuming import undecided
 from turnwise.vocab import FinishReason, Message, Part, Repair, Response, ToolCall, ToolResult
 
 # A model that repeats itself can write thousands of calls into one response; a step that is meant has a few dozen. What a program
@@ -121,6 +123,25 @@ def sort_calls(
         else:
             planned.append(_plan(call, verdict=verdict, offer=offers[call.name], config=config))
     return Sorted(planned=tuple(planned), pending=tuple(pending), results=results, misfits=tuple(misfits))
+
+
+def unfit(
+    results: Collection[str],
+    *,
+    calls: Sequence[ToolCall],
+    approvals: Sequence[Approval],
+    offers: Mapping[str, ToolOffer],
+    config: TurnConfig,
+) -> frozenset[str]:
+    """The ids of those undecided calls that only do not fit their tool as it is by now: another run may know it as it was."""
+    left = undecided(approvals)
+    return frozenset(
+        [
+            call.id
+            for call in calls
+            if call.id in results and call.id in left and _denied(call, offer=offers[call.name], config=config) is None
+        ]
+    )
 
 
 def too_many(calls: int, *, most: int) -> str:

@@ -41,7 +41,9 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
 
     `messages` are all that were said, until a turn makes room: then what its summaries and shortened results left of them.
     `originals` are the whole results of shortened ones, by call id; `call_ids` those that the session has used, the ones of
-    messages that are gone too. `gave_way`: some are. Without `left` the messages are healed and weighed anew.
+    messages that are gone too. `gave_way`: some are. Without `left` the messages are healed and weighed anew. `words` are the
+    user's of a turn that was killed while calls waited: behind them these could not be answered any more, so the next turn
+    begins with them.
     """
 
     messages: Sequence[Message] = ()
@@ -49,6 +51,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     originals: dict[str, ToolResult] = {}
     call_ids: frozenset[str] = frozenset()
     gave_way: bool = False
+    words: tuple[Message, ...] = ()
 
     def fit(self, config: TurnConfig) -> TurnConfig:
         """The configuration with the limits that the provider told an earlier turn, where it is the same model's."""

@@ -13,12 +13,15 @@ from turnwise.vocab import Fault, Message, OutputSchema, Response, Settings, Too
 
 class TurnStarted(msgspec.Struct, frozen=True, kw_only=True, tag="turn_started", omit_defaults=True):
     """First in every journal: with it and the later events the turn is rebuilt. `history` are messages of the session
-    before this turn that no journal holds (imported ones); those of earlier turns are folded from their own events."""
+    before this turn that no journal holds (imported ones); those of earlier turns are folded from their own events.
+    `keeps_waiting`: a call that waits and is not answered goes on waiting. Journals of before dropped such calls, so it is off
+    where it is not said."""
 
     config: TurnConfig
     input: tuple[Message, ...]  # the user's message, or results handed in for pending calls
     history: tuple[Message, ...] = ()
     approvals: tuple[Approval, ...] = ()  # for calls that an earlier run left pending
+    keeps_waiting: bool = False
 
 
 class StepPrepared(msgspec.Struct, frozen=True, kw_only=True, tag="step_prepared", omit_defaults=True):

@@ -1,8 +1,11 @@
 """How a turn ends: with the text that there is, a reason, and every call answered."""
 
+import msgspec
+
 from turnwise.rules.last_step import local_answer
 from turnwise.rules.limits import stop_reason
 from turnwise.rules.loops import why_it_ends
+from turnwise.turn.approvals import OneAsk
 from turnwise.turn.books import Books
 from turnwise.turn.commands import FinishTurn
 from turnwise.turn.config import TurnResult
@@ -45,6 +48,11 @@ class Finishing(Books, kw_only=True):
             return StopReason.LOOP
         return StopReason.ANSWERED if self.pacing.bound is None else stop_reason(self.pacing.bound)
 
+    @property
+    def waiting_asks(self) -> tuple[OneAsk, ...]:
+        """Those that were left for later."""
+        return tuple([msgspec.structs.replace(ask, call=self._known(ask.call)) for ask in self.asks])
+
     def _finish(
         self,
         stop_reason: StopReason,
@@ -71,8 +79,8 @@ class Finishing(Books, kw_only=True):
             output=output,
             reasoning="\n\n".join(self.reasonings),
             repairs=tuple(self.repairs),
-            pending=pending,
-            asks=self.asks if pending else (),
+            pending=tuple([self._known(call) for call in pending]),
+            asks=self.waiting_asks if pending else (),
             unread=self.inbox,
             children=self.children,
             fault=fault,

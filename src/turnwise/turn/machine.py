@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.history import error_result, heal
 from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP
@@ -83,6 +85,8 @@ class Turn(Scripting, kw_only=True):
         check_config(started.config)
         carried = carried_of(earlier)
         config = carried.fit(with_own_tools(started.config))
+        if carried.words:
+            started = replace(started, input=(*carried.words, *started.input))
         resumed = taken_up(started, earlier=carried.messages)
         healed, room = carried.begin(resumed.new, config=config)
         given = (*carried.messages, *resumed.new) if resumed.calls else ()
@@ -98,6 +102,8 @@ class Turn(Scripting, kw_only=True):
             repairs=list(healed.repairs),
             calls=resumed.calls,
             approved=resumed.approvals,
+            keeps_waiting=started.keeps_waiting,
+            known_as=resumed.known_as if started.keeps_waiting else {},
         )
         if resumed.calls:
             room.forget_last(healed.messages[:-1])
@@ -162,10 +168,12 @@ class Turn(Scripting, kw_only=True):
         if self.state is not State.FINISHED:
             self._leave_cut()
             self._leave_programs("lost", finished=())
-            self.pending = ()
+            self.pending = self._left_undecided(all_pending=True)
+            self._mark_asked()
             self._close_calls((), missing=LOST if self.state is State.RUNNING else NOT_STARTED["lost"])
             self._settle_pause()
-            self._read_inbox()  # nobody was told of words that were not taken up
+            if not self.pending:
+                self._read_inbox()  # nobody was told of words that were not taken up
             self.state = State.FINISHED
         return tuple(self.added)
 
@@ -393,17 +401,21 @@ class Turn(Scripting, kw_only=True):
         self.children += event.children
         arrived = self._text_so_far(event.partial) if self.checking is None else self.checking.text
         self._leave_cut()
-        if not self._leave_programs(event.kind, finished=event.results) and self.state is State.RUNNING:
-            self.pending = ()
+        in_program = self._leave_programs(event.kind, finished=event.results)
+        self.pending = self._left_undecided(all_pending=False)
+        if not in_program and self.state is State.RUNNING:
             if event.started is not None:
                 waited = {call.id for call in self.calls} - self.results.keys() - set(event.started)
+                waited -= {call.id for call in self.pending}
                 idle = [call for call in self.calls if call.id in waited]
                 self.results |= {call.id: error_result(call, text=NOT_STARTED[event.kind]) for call in idle}
             self._close_calls(event.results, missing=INTERRUPTED[event.kind])
         else:
-            self.pending = ()
             self._close_calls((), missing=NOT_STARTED[event.kind])
+        self._mark_asked()
         if event.kind == "journal":
             self._repair(NOT_RECORDED, "journal", event.why)
         stop_reason, why = why_interrupted(event)
-        return self._finish(stop_reason, text=self._local_answer(why, arrived=arrived), local=True)
+        return self._finish(
+            stop_reason, text=self._local_answer(why, arrived=arrived), local=True, pending=self.pending
+        )

@@ -1,31 +1,39 @@
-"""Taking up calls that an earlier run left pending: which they are, and where their results go."""
+"""Taking up calls that an earlier run left pending: which they are, and where their results go.
 
-from collections.abc import Sequence
+A run may answer some of them and leave the others. What is answered runs at once, or has its result; what is not goes on
+waiting, and no request leaves before every call of the step has a result.
+"""
+
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from turnwise.rules.history import waiting_calls
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.rules.history import open_calls, waiting_calls
+from turnwise.turn.approvals import Approval, OneAsk, settled
+from turnwise.turn.config import ToolOffer
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Message, Part, ToolCall, ToolResult, calls_of
 
 
 class Resumed(msgspec.Struct, frozen=True, kw_only=True):
     """What a turn that takes calls up starts with. `new` are the messages that stand before the results of `calls`, `words`
-    those that come after them. Without `calls` nothing is taken up."""
+    those that come after them. Without `calls` nothing is taken up. `known_as` holds the ids that the session knows of those
+    calls whose ids healing changed."""
 
     new: tuple[Message, ...]
     words: tuple[Message, ...] = ()
     calls: tuple[ToolCall, ...] = ()
     approvals: tuple[Approval, ...] = ()
     added: tuple[Message, ...] = ()  # what of the turn's input is in `new`
+    known_as: dict[str, str] = {}
 
 
 def taken_up(started: TurnStarted, *, earlier: Sequence[Message]) -> Resumed:
-    """The pending calls that `started` has an approval for: those of the last message, if nothing but results stands behind
-    it. A session that has gone on without them has given them a result, so an approval that comes after it is void."""
+    """The pending calls of the last message, if nothing but results stands behind it and `started` answers one of them, by an
+    approval or by its result: all that have no result yet, or (`keeps_waiting` is off) those with an approval. A session that
+    has gone on without them has given them a result, so an approval that comes after it is void."""
     plain = Resumed(new=(*started.history, *started.input), added=started.input)
-    if not started.approvals:
+    if not started.approvals and not (started.keeps_waiting and any(_results(message) for message in started.input)):
         return plain
     asking = max([place for place, message in enumerate(started.input) if _asks(message)], default=-1) + 1
     before, behind = started.input[:asking], started.input[asking:]
@@ -33,7 +41,13 @@ def taken_up(started: TurnStarted, *, earlier: Sequence[Message]) -> Resumed:
     added = (*before, *results)
     new = (*started.history, *added)
     answered = {approval.call_id for approval in started.approvals}
-    calls = tuple([call for call in waiting_calls((*earlier, *new)) if call.id in answered])
+    calls = waiting_calls((*earlier, *new))
+    if started.keeps_waiting:
+        answered |= {result.call_id for message in results for result in _results(message)}
+        waited = waiting_calls((*earlier, *started.history, *before))
+        calls = calls if any(call.id in answered for call in waited) else ()
+    else:
+        calls = tuple([call for call in calls if call.id in answered])
     if not calls:
         return plain
     words = [
@@ -68,6 +82,12 @@ def listed_digests(messages: Sequence[Message], *, asks: Sequence[OneAsk]) -> di
     return {**marked, **{ask.call.id: ask.digest for ask in asks}}
 
 
+def asked_ids(messages: Sequence[Message], *, asks: Sequence[OneAsk]) -> frozenset[str]:
+    """The ids of the open calls that wait for a person, or did so until the session went on without them."""
+    marked = [call.id for call in open_calls(messages) if call.asked]
+    return frozenset([*marked, *[ask.call.id for ask in asks]])
+
+
 def under_healed_ids(resumed: Resumed, *, healed: Sequence[Message], given: Sequence[Message]) -> Resumed:
     """The calls and their approvals under the names and ids that healing gave them. The calls are otherwise as they came
     (`given`): in history the arguments of a cut one are emptied."""
@@ -78,11 +98,47 @@ def under_healed_ids(resumed: Resumed, *, healed: Sequence[Message], given: Sequ
     wanted = {call.id for call in resumed.calls}
     found = [(old, new) for old, new in zip(before, after, strict=False) if old.id in wanted][::-1]
     ids = {old.id: new.id for old, new in reversed(found)}
-    calls = [msgspec.structs.replace(old, id=new.id, name=new.name) for old, new in found]
+    calls = [msgspec.structs.replace(old, id=new.id, name=new.name, asked="") for old, new in found]
     approvals = [
         msgspec.structs.replace(one, call_id=ids[one.call_id]) for one in resumed.approvals if one.call_id in ids
     ]
-    return msgspec.structs.replace(resumed, calls=tuple(calls), approvals=tuple(approvals))
+    known_as = {new.id: old.id for old, new in found if old.id != new.id}
+    return msgspec.structs.replace(resumed, calls=tuple(calls), approvals=tuple(approvals), known_as=known_as)
+
+
+def left_alone(calls: Sequence[ToolCall], *, offers: Mapping[str, ToolOffer]) -> frozenset[str]:
+    """The ids of those calls that nobody here can decide: the client's, and those of tools that are not there."""
+    return frozenset([call.id for call in calls if call.name not in offers or offers[call.name].client_side])
+
+
+def with_undecided(approvals: Sequence[Approval], *, calls: Sequence[ToolCall]) -> tuple[Approval, ...]:
+    """The answers to these calls; one that has none goes on waiting."""
+    answers = settled(approvals)
+    return tuple([answers.get(call.id) or Approval(call_id=call.id, verdict="later", by="default") for call in calls])
+
+
+def undecided(approvals: Sequence[Approval]) -> frozenset[str]:
+    """The ids of the calls that are left for later."""
+    return frozenset([id for id, approval in settled(approvals).items() if approval.verdict == "later"])
+
+
+def under_known_ids(message: Message, *, known_as: Mapping[str, str]) -> Message:
+    """The message of results as the session holds it."""
+    if not known_as:
+        return message
+    parts = [
+        msgspec.structs.replace(part, call_id=known_as.get(part.call_id, part.call_id))
+        if isinstance(part, ToolResult)
+        else part
+        for part in message.parts
+    ]
+    return Message(message.role, tuple(parts))
+
+
+def still_waiting(asks: Sequence[OneAsk], *, messages: Sequence[Message]) -> tuple[OneAsk, ...]:
+    """The newest ask of each call that waits, in the order of the calls."""
+    newest = {ask.call.id: ask for ask in asks}
+    return tuple([newest[call.id] for call in waiting_calls(messages) if call.id in newest]) if newest else ()
 
 
 def reopened(messages: Sequence[Message], *, calls: Sequence[ToolCall]) -> list[Message]:

@@ -10,6 +10,7 @@ from turnwise.turn.carrying import Carried, Left
 from turnwise.turn.commands import Command
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.turn.machine import Turn
+from turnwise.turn.resuming import still_waiting
 from turnwise.vocab import Message
 
 
@@ -68,9 +69,12 @@ def fold_session(journals: Iterable[Sequence[Event]]) -> SessionSoFar:
             continue
         started = _first(events[0])
         turn = _rebuilt(events, earlier=carried)
-        asks = () if turn.result is None else turn.result.asks
         messages += started.history
         messages += turn.left_behind()
+        if started.keeps_waiting:  # what an earlier turn left may wait still
+            asks = still_waiting((*asks, *turn.waiting_asks), messages=messages)
+        else:
+            asks = () if turn.result is None else turn.result.asks
         carried = _carry_on(carried, turn=turn, started=started, whole=messages)
     return SessionSoFar(messages=messages, carried=carried, asks=asks)
 
@@ -89,8 +93,13 @@ def _carry_on(before: Carried, *, turn: Turn, started: TurnStarted, whole: list[
         given_limits=started.config.model_limits,
     )
     gave_way = turn.room.gave_way or before.gave_way
+    messages: Sequence[Message] = turn.messages if gave_way else whole
+    if turn.known_as and not turn.room.gave_way:  # the session keeps its own ids; they are healed anew
+        left = None
+        messages = [*before.messages, *started.history, *turn.added] if gave_way else whole
     return Carried(
-        messages=turn.messages if gave_way else whole,
+        messages=messages,
+        words=turn.inbox if turn.result is None and turn.pending else (),
         left=left,
         originals=turn.room.originals,
         call_ids=frozenset(turn.call_ids),

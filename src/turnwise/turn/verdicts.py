@@ -29,6 +29,7 @@ CHANGED_SINCE = (
     "Look again before you ask for it once more."
 )
 MAX_WHYS = 20  # of the parts of one command; it stands above them whole
+ASKED_BEFORE = "it was asked about before, and waits for an answer"
 ASKED_AGAIN = "what it would do is not what was shown when it was allowed, so it is asked about again"
 
 
@@ -93,15 +94,22 @@ def changed_results(
     return changed
 
 
-def questions(planned: Sequence[PlannedCall], *, offers: Mapping[str, ToolOffer], attended: bool) -> Sifted:
-    """Take the model's questions out of the calls; where nobody is there they are answered at once (promise wait:ask)."""
+def questions(
+    planned: Sequence[PlannedCall],
+    *,
+    offers: Mapping[str, ToolOffer],
+    attended: bool,
+    decided: Collection[str] = (),
+) -> Sifted:
+    """Take the model's questions out of the calls; where nobody is there they are answered at once (promise wait:ask), but for
+    those that are `decided` (see `judge_calls`)."""
     asks: list[OneAsk] = []
     kept: list[PlannedCall] = []
     results: dict[str, ToolResult] = {}
     for plan in planned:
         if not offers[plan.call.name].asks_user:
             kept.append(plan)
-        elif attended:
+        elif attended or plan.call.id in decided:
             kept.append(plan)
             asks.append(_question(plan))
         else:
@@ -152,6 +160,29 @@ def judge_calls(
             plan = msgspec.structs.replace(plan, paths=judged, programs=programs)
         kept.append(plan)
     return Sifted(planned=tuple(kept), results=results, asks=tuple(asks))
+
+
+def left_asks(
+    planned: Sequence[PlannedCall],
+    *,
+    asks: Sequence[OneAsk],
+    approvals: Sequence[Approval],
+    facts: Mapping[str, CallFacts],
+    offers: Mapping[str, ToolOffer],
+) -> tuple[OneAsk, ...]:
+    """The asks of those calls that a person was asked about and that no rule asks about by now: the person's word counts, not
+    that a rule (or the lack of rules) would let them run."""
+    answers = settled(approvals)
+    asked = {ask.call.id for ask in asks}
+    found: list[OneAsk] = []
+    for plan in planned:
+        call = plan.call
+        if call.id in answers and call.id not in asked:
+            digest = digest_of(call.name, arguments=plan.arguments, facts=facts_of(plan, facts=facts, offers=offers))
+            subject = answers[call.id].subject or call.name
+            ask = OneAsk(call=call, arguments=plan.arguments, subject=subject, why=ASKED_BEFORE, digest=digest)
+            found.append(ask)
+    return tuple(found)
 
 
 def facts_of(plan: PlannedCall, *, facts: Mapping[str, CallFacts], offers: Mapping[str, ToolOffer]) -> CallFacts:
