@@ -1,17 +1,21 @@
 """Answering a part of what waits keeps the rest: asks and client-side calls, over one and several resumes (issue 14, 1)."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from turnwise import Agent, Approval, Asking, Journal, Policy, StopReason, ToolSpec, tool
 from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.journal import ToolsStarted
 from turnwise.errors import CallerError
 from turnwise.faces.results import RunResult
 from turnwise.rules.permissions import PermissionRule
 from turnwise.testing import ScriptedModel, call
+from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Message, Text, ToolResult
 
 ATTENDED = Policy(attended=True)
@@ -44,7 +48,16 @@ def _nothing_published() -> None:
 class House:
     """An agent, and its runs by `session=` or by `history=`. A second agent (another process) may take over."""
 
-    def __init__(self, script: Sequence[Any], *, by: str, folder: Path, **options: Any) -> None:
+    def __init__(
+        self,
+        script: Sequence[Any],
+        *,
+        by: str,
+        folder: Path,
+        seen: Callable[[Agent], object] = id,
+        **options: Any,
+    ) -> None:
+        self.seen = seen
         self.model = ScriptedModel(script)
         self.by = by
         self.journal = Journal.open(folder / "journal.db", clock=SystemClock()) if by == "session" else None
@@ -64,6 +77,7 @@ class House:
             journal=self.journal,
             **{**self.options, **(changed or {})},
         )
+        self.seen(agent)
         if self.last is not None:
             before: dict[str, Any] = (
                 {"session": self.last.session} if self.by == "session" else {"history": self.last.history}
@@ -289,3 +303,62 @@ def test_an_agent_without_the_tool_leaves_its_calls_waiting(by: str, tmp_path: P
     second = house.run(approvals=yes(a), changed={"tools": [publish]})
     assert second.stop_reason is StopReason.WAITING and house.ids() == [phone] and published == ["a"]
     assert house.run(results={phone: "ok"}).text == "Done."
+
+
+@by_either
+@pytest.mark.promise("wait:ask", "wait:cancel")
+def test_a_run_that_is_cancelled_in_the_middle_keeps_what_nobody_decided(by: str, tmp_path: Path) -> None:
+    """The approved call ends with the word that it was cut short; the ask and the client-side call wait on."""
+    agents: list[Agent] = []
+
+    @tool(effect="write")
+    async def stick(page: str) -> str:
+        """Never ends by itself."""
+        agents[-1].interrupt()
+        await asyncio.Event().wait()
+        return page
+
+    house = House(
+        [[call("stick", page="a"), call("publish", page="b"), call("phone")], "Done."],
+        by=by,
+        folder=tmp_path,
+        tools=[publish, stick, PHONE],
+        seen=agents.append,
+    )
+    house.run("Go.")
+    a, b, phone = house.ids()
+    second = house.run(approvals=yes(a))
+    assert second.stop_reason is StopReason.CANCELLED and house.ids() == [b, phone]
+    assert [ask.call.id for ask in second.asks] == [b]
+    third = house.run(approvals=yes(b), results={phone: "ok"})
+    assert third.text == "Done." and published == ["b"]
+    words = said(house.model.asked[-1].messages)
+    assert words[a].startswith("Cancelled by the user") and words[phone] == "ok"
+
+
+@pytest.mark.promise("wait:ask", "keep:replay")
+@pytest.mark.parametrize("begun", [True, False], ids=["in the tool", "before the tool"])
+def test_a_process_that_dies_in_the_middle_keeps_what_nobody_decided(begun: bool, tmp_path: Path) -> None:
+    """Only of the call that was at hand nobody knows; the others are listed and answered as before."""
+    house = House(
+        [[call("publish", page="a"), call("publish", page="b"), call("phone")], "Done."], by="session", folder=tmp_path
+    )
+    first = house.run("Go.")
+    a, b, phone = house.ids()
+    assert house.journal is not None
+    ((turn,), session) = (house.journal.find_session(first.session).turns, first.session)
+    config = replace(house.journal.events(turn.id)[0].config, turn_id="killed")  # type: ignore[union-attr]
+    pen = house.journal.begin_turn(turn_id="killed", session_id=session, folder=tmp_path, title="")
+    approved = (Approval(call_id=a, verdict="allow", digest=first.asks[0].digest),)
+    hurry = Message("user", (Text("and hurry"),))
+    pen.append(TurnStarted(config=config, input=(hurry,), approvals=approved, keeps_waiting=True))
+    if begun:
+        pen.append(ToolsStarted(step=0, call_ids=(a,)))
+    pen.abandon()
+    house.run(results={phone: "ok"})
+    assert house.last is not None and house.last.stop_reason is StopReason.WAITING
+    assert [ask.call.id for ask in house.last.asks] == [b] and house.last.unread == (hurry,)
+    done = house.run(approvals=yes(b))
+    words = said(house.model.asked[-1].messages)
+    assert done.text == "Done." and published == ["b"] and words[phone] == "ok"
+    assert words[a].startswith("The run was interrupted before a result was recorded.")

@@ -176,7 +176,10 @@ class Judged:
         assert result.steps <= turn.config.max_steps
         assert result.messages == tuple(turn.added)
         pending = [call.id for call in result.pending]
-        assert bool(pending) == (result.stop_reason is StopReason.WAITING)
+        # What an earlier turn left may wait on when this one is ended.
+        ended = result.stop_reason in (StopReason.CANCELLED, StopReason.TIME_LIMIT)
+        assert bool(pending) or result.stop_reason is not StopReason.WAITING
+        assert not pending or result.stop_reason is StopReason.WAITING or (ended and turn.keeps_waiting)
         assert {ask.call.id for ask in result.asks} <= set(pending)
         assert spent_requests(turn) <= most_requests(config.limits)
         self.check_answers()

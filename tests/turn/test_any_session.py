@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from turn.drawn import OFFERS, policies, starts
 from turn.drawn_events import draw_approvals
 from turn.judged import Judged, results_of
+from turnwise.rules.history import waiting_calls
 from turnwise.rules.permissions import Policy
 from turnwise.turn.approvals import Approval
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, TurnStarted
-from turnwise.turn.snapshot import fold_session
-from turnwise.vocab import Message, StopReason, Text, ToolResult
+from turnwise.turn.snapshot import SessionSoFar, fold_session
+from turnwise.vocab import Message, Text, ToolResult
 
 TURNS = 4
 
@@ -33,26 +34,31 @@ def at_work(config: TurnConfig, *, policy: Policy) -> TurnConfig:
     )
 
 
-def next_turn(data: st.DataObject, *, before: Judged, config: TurnConfig, number: int) -> TurnStarted:
-    """A user's word; behind a waiting turn mostly with answers to what it left open, some or all, true or stale."""
+def next_turn(
+    data: st.DataObject, *, before: Judged, so_far: SessionSoFar, config: TurnConfig, number: int
+) -> TurnStarted:
+    """A user's word; behind a turn that left calls waiting mostly with answers to them, some or all, true or stale."""
     word = Message("user", (Text(f"turn {number}"),))
-    if not before.has_ended or before.result.stop_reason is not StopReason.WAITING or not data.draw(st.integers(0, 4)):
-        return TurnStarted(config=config, input=(word,))
-    asks = before.result.asks
+    keeps = before.started.keeps_waiting
+    plain = TurnStarted(config=config, input=(word,), keeps_waiting=keeps)
+    pending = waiting_calls(so_far.carried.messages)
+    if not pending or not (before.has_ended or keeps) or not data.draw(st.integers(0, 4)):
+        return plain
+    asks = so_far.asks
     approvals = draw_approvals(data, asks)
     approvals += [Approval(call_id=one.call.id, verdict="allow") for one in asks if data.draw(st.booleans())]
     asked = {one.call.id for one in asks}
     handed_in = tuple(
         [
             ToolResult(call_id=call.id, name=call.name, content=(Text(f"client {call.id}"),))
-            for call in before.result.pending
+            for call in pending
             if call.id not in asked and data.draw(st.integers(0, 3))
         ]
     )
     input = (Message("tool", handed_in),) if handed_in else ()
     if not input or data.draw(st.booleans()):
         input = (*input, word)
-    return TurnStarted(config=config, input=input, approvals=tuple(approvals))
+    return msgspec.structs.replace(plain, input=input, approvals=tuple(approvals))
 
 
 @pytest.mark.promise("step:every-call-answered", "keep:replay", "wait:ask")
@@ -64,7 +70,7 @@ def test_any_session_of_waiting_resumed_and_killed_turns_holds(
     """Each turn is judged as one alone; no call runs twice or has two results in the whole session, those that are asked
     for later run when they are allowed, and the fold is what the turns added."""
     config = at_work(started.config, policy=policy)
-    started = msgspec.structs.replace(started, config=config)
+    started = msgspec.structs.replace(started, config=config, keeps_waiting=data.draw(st.integers(0, 4)) > 0)
     journals: list[list[Event]] = []
     ran: list[str] = []
     whole: list[Message] = []
@@ -82,7 +88,7 @@ def test_any_session_of_waiting_resumed_and_killed_turns_holds(
         folded = fold_session(journals)
         assert list(folded.messages) == whole
         check_session(whole, ran=ran)
-        started = next_turn(data, before=judged, config=config, number=number)
+        started = next_turn(data, before=judged, so_far=folded, config=config, number=number)
 
 
 def check_session(messages: list[Message], *, ran: list[str]) -> None:

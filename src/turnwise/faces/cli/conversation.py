@@ -18,7 +18,7 @@ from turnwise.errors import CallerError, ToolFault
 from turnwise.faces.agent import RunOptions
 from turnwise.faces.cli.failures import complain
 from turnwise.faces.cli.options import Given
-from turnwise.faces.cli.pending import pending_asks
+from turnwise.faces.cli.pending import pending_of
 from turnwise.faces.cli.running import run_turn
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.single_run import is_attended, show_end
@@ -75,7 +75,7 @@ class Chat:
         self._policy = self._place.policy
         before = self._place.before
         self._session = "" if before is None else before.row.id
-        self._asks = () if before is None else pending_asks(journal, before)
+        self._asks = () if before is None else pending_of(journal, before).asks
 
     async def run(self) -> None:
         """Until the person leaves. Raises what makes going on impossible."""

@@ -2,19 +2,36 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from turnwise.drivers.journal import Journal, Session
 from turnwise.errors import CallerError
+from turnwise.rules.history import waiting_calls
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.snapshot import fold_session
+from turnwise.vocab import ToolCall
 
 ALL = "all"
 
 
-def pending_asks(journal: Journal, session: Session) -> tuple[OneAsk, ...]:
-    """What the session's last turn left to be decided; () where it waits for nothing of that kind."""
-    if not session.turns or session.turns[-1].status != "waiting":
-        return ()
-    return fold_session([journal.events(turn.id) for turn in session.turns]).asks
+class Pending(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session waits for: a person's answers, and `results` of client-side tools."""
+
+    asks: tuple[OneAsk, ...] = ()
+    results: tuple[ToolCall, ...] = ()
+
+
+NOTHING = Pending()
+
+
+def pending_of(journal: Journal, session: Session) -> Pending:
+    """What the session's turns left open. A turn that was killed leaves open what it had not begun to answer."""
+    if not session.turns or session.turns[-1].status not in ("waiting", "lost"):
+        return NOTHING
+    folded = fold_session([journal.events(turn.id) for turn in session.turns])
+    asked = {ask.call.id for ask in folded.asks}
+    calls = [call for call in waiting_calls(folded.messages) if call.id not in asked and not call.asked]
+    return Pending(asks=folded.asks, results=tuple(calls))
 
 
 def decide(asks: Sequence[OneAsk], *, approve: Sequence[str], deny: Sequence[str]) -> tuple[Approval, ...]:

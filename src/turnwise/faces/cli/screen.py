@@ -305,10 +305,11 @@ def outcome_line(result: RunResult, *, seconds: float) -> str:
 
 def describe_end(result: RunResult) -> str:
     match result.stop_reason:
-        case StopReason.WAITING if result.asks:
-            return "waiting for an approval"
         case StopReason.WAITING:
-            return f"waiting for results of: {', '.join(clean(call.name) for call in result.pending)}"
+            asked = {ask.call.id for ask in result.asks}
+            calls = ", ".join([clean(call.name) for call in result.pending if call.id not in asked])
+            wanted = [*(["an approval"] if asked else []), *([f"results of: {calls}"] if calls else [])]
+            return f"waiting for {' and '.join(wanted)}"
         case StopReason.CANCELLED:
             return "cancelled"
         case StopReason.REFUSED:

@@ -17,7 +17,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.agent import RunOptions
 from turnwise.faces.cli.events import Denied, JsonLines
 from turnwise.faces.cli.options import Given
-from turnwise.faces.cli.pending import decide, pending_asks
+from turnwise.faces.cli.pending import NOTHING, decide, pending_of
 from turnwise.faces.cli.running import Face, run_turn, what_was_sent
 from turnwise.faces.cli.screen import Screen, outcome_line
 from turnwise.faces.cli.terminal import Terminal
@@ -26,7 +26,7 @@ from turnwise.faces.cli.workplace import furnish
 from turnwise.faces.results import RunResult
 from turnwise.rules.stop import exit_code
 from turnwise.turn.approvals import OneAsk
-from turnwise.vocab import StopReason
+from turnwise.vocab import StopReason, ToolCall
 
 MAX_INPUT_BYTES = 4 * 1024 * 1024  # of a prompt from standard input, and of an output schema
 GO_ON = "Go on where you left off."
@@ -64,10 +64,11 @@ def run_prompt(
     with Journal.open(journal_path(os.environ), clock=clock) as journal:
         place = furnish(given, journal=journal, clock=clock, attended=attended, output_type=output_type)
         options: RunOptions = {}
-        asks: tuple[OneAsk, ...] = ()
+        pending = NOTHING
         if place.before is not None:
             options = {"session": place.before.row.id}
-            asks = pending_asks(journal, place.before) if prompt is None else ()
+            pending = pending_of(journal, place.before) if prompt is None else NOTHING
+        asks = pending.asks
         if answers:
             approvals = decide(asks, approve=answers.approve, deny=answers.deny)
             answered = {approval.call_id for approval in approvals}
@@ -75,6 +76,8 @@ def run_prompt(
             options = {**options, "approvals": approvals}
         elif asks and not attended:
             raise CallerError(waiting_line(asks))
+        elif pending.results and not asks:
+            raise CallerError(results_line(pending.results))
         face = JsonLines() if as_json else Screen()
         for line in place.notes:
             face.tell(line)
@@ -124,6 +127,15 @@ def waiting_line(asks: Sequence[OneAsk], *, session: str = "") -> str:
     which = f"--session {session[-8:]}" if session else "--continue"
     return (
         f"{many(len(asks), 'call')} left for later: {calls}; `turnwise run {which} --approve all`, or an id, or --deny"
+    )
+
+
+def results_line(calls: Sequence[ToolCall]) -> str:
+    """What waits for results that only a program can hand in."""
+    names = ", ".join([f"{clean(call.name)} ({clean(call.id)})" for call in calls])
+    return (
+        f"the session waits for results of client-side tools: {names}; hand them in with the library "
+        "(`agent.run(results=..., session=...)`), or give a PROMPT to go on without them"
     )
 
 
