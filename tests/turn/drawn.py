@@ -237,6 +237,7 @@ configs = st.builds(
     accepts_prefill=st.booleans(),
     stream=st.booleans(),
     recover=st.sampled_from(["continue", "split", "off"]),
+    judges_cut=st.booleans(),
     room=st.sampled_from(["compact", "compact", "budget", "off"]),
     model_limits=model_limits,
     default_max_tokens=st.sampled_from([None, 100]),

@@ -451,6 +451,7 @@ class Agent:
             max_subagents=options.get("max_subagents", config.max_subagents),
             max_subagent_requests=options.get("max_subagent_requests", config.max_subagent_requests),
             recover=options.get("recover", config.recover),
+            judges_cut=True,
             prepares_steps=prepares,
         )
 

@@ -33,6 +33,7 @@ OWN_BEGINNING = 16  # characters by which it knows a text as its own
 HUNK_CHARACTERS = 1500
 # What was not done says so first (rules/arguments.py); whoever reads results can tell by nothing else.
 NOT_DONE = "Not run"
+DENIED = "Denied: "
 BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 SPLIT_WORDS = "smaller pieces"
 CLAIMS = {
@@ -280,6 +281,8 @@ def plan(writer: Writer, *, said: tuple[Said, ...], limit_tokens: int | None) ->
     """What is still to do, going by the results so far."""
     if writer.writes == "answer":
         return (), file_text(writer.size, seed=writer.seed).strip()
+    if denied := [call.name for call, result in answered(said) if result.startswith(DENIED)]:
+        return (), f"I may not use `{denied[0]}`, so nothing more is written."
     done = [(call, table(parse(call.arguments))) for call, result in answered(said) if NOT_DONE not in result]
     pieces = "insists" not in writer.habits and any(SPLIT_WORDS in result for _, result in answered(said))
     if writer.writes == "patch":

@@ -22,6 +22,7 @@ from turnwise.turn.purse import Purse
 from turnwise.turn.resuming import joined_results, undecided, under_known_ids, with_asks
 from turnwise.turn.room import Room
 from turnwise.turn.transitions import State
+from turnwise.turn.weighing import Barred, Weighing
 from turnwise.vocab import (
     NO_USAGE,
     Message,
@@ -100,6 +101,8 @@ class Books(msgspec.Struct, kw_only=True):
     at_hand: Command | None = None  # the command at hand
     held: SendRequest | None = None  # a request that waits for the hooks before it
 
+    weighing: Weighing | None = None  # a cut response whose calls the rules are asked about
+    barred: tuple[Barred, ...] = ()  # its calls that they deny
     continuing: Continuing | None = None  # a cut response that is not taken in yet
     asked_again: Settled | None = None  # one that is asked for once more, with more room
     eaten: int = 0  # responses in a row of which reasoning left nothing

@@ -58,6 +58,13 @@ class Calling(Retrying, kw_only=True):
         self.guarding = self.guarding.rejected(sorted_.misfits).judge(adopted.calls)
         read = self.room.read(sorted_.planned, config=self.config)
         known = read | self.guarding.answers(sorted_.planned, messages=self.messages, offers=self.offers)
+        known |= {
+            call.id: error_result(call, text=one.text)
+            for one in self.barred
+            for call in adopted.calls
+            if call.id in sorted_.results and one.is_of(call)
+        }
+        self.barred = ()
         self.planned, self.pending, self.results = sorted_.planned, sorted_.pending, sorted_.results
         if known:
             self.planned = tuple([plan for plan in sorted_.planned if plan.call.id not in known])

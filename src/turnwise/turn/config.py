@@ -128,6 +128,8 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # is not, the model is told to write smaller pieces; `off`: no request of its own is made for it. Journals of before it
     # could be chosen know nothing of it, so it is off where it is not said.
     recover: Recover = "off"
+    # whether the rules are asked about a cut call before more of it is bought. Journals of before know nothing of it
+    judges_cut: bool = False
     model_limits: ModelLimits = UNKNOWN_LIMITS
     # what is done so that the prompt and its answer fit the model. `budget`: each request asks for as much output as there is
     # room for; `compact`: and what is old gives way before there is too little. Off where it is not said, as `recover`.

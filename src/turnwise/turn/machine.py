@@ -14,7 +14,7 @@ from turnwise.turn.calls import Adopted, adopt
 from turnwise.turn.carrying import Carried, carried_of
 from turnwise.turn.checks import check_config
 from turnwise.turn.commands import CheckOutput, Command, FinishTurn, RunHooks, SendRequest
-from turnwise.turn.continuing import Settled, ate_all, begin, go_on, roomier
+from turnwise.turn.continuing import ate_all, go_on
 from turnwise.turn.endings import (
     INTERRUPTED,
     LOST,
@@ -54,6 +54,7 @@ from turnwise.turn.resuming import reopened, taken_up, under_healed_ids
 from turnwise.turn.room import with_own_tools
 from turnwise.turn.scripting import Scripting
 from turnwise.turn.transitions import State, check_legal, state_after
+from turnwise.turn.weighing import Weighing
 from turnwise.vocab import (
     FinishReason,
     Message,
@@ -138,7 +139,7 @@ class Turn(Scripting, kw_only=True):
             case WaitOver():
                 command = self._send_again()
             case CallsInspected(facts=facts):
-                command = self._judge(facts)
+                command = self._judge(facts) if self.weighing is None else self._weighed(self.weighing, facts=facts)
             case OutputChecked(problems=problems):
                 command = self._checked(problems)
             case HooksRan(outcomes=outcomes):
@@ -254,13 +255,7 @@ class Turn(Scripting, kw_only=True):
         if self.config.recover != "off" and ate_all(response, cut=cut):
             return self._reasoning_ate_all(response)
         worth = self.guarding.spare(cut)
-        found = begin(response, cut=worth, asking=asking, request=self.request, offers=self.offers, config=self.config)
-        if isinstance(found, Settled) and not retried and worth == cut and self.cap_tokens is None:
-            more = roomier(found, cut=cut, request=self.request, limit_tokens=asking.limit_tokens, config=self.config)
-            if more is not None and self._affords(answers=asking.forced):
-                self.asked_again = found
-                return self._retry(more)
-        return self._go_on(found)
+        return self._weigh(Weighing(response=response, asking=asking, cut=cut, worth=worth, retried=retried))
 
     def _adopt(self, response: Response, *, asking: Asking) -> Command:
         adopted = adopt(

@@ -1,25 +1,32 @@
 """A response that is cut, eaten by reasoning, or did not come: what is asked for in its place."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.budget import ATE_ALL
+from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.truncation import limit_hit
 from turnwise.turn.asking import Asking, limit_of
 from turnwise.turn.calls import adopt
-from turnwise.turn.commands import Command
+from turnwise.turn.commands import Command, InspectCalls
 from turnwise.turn.continuing import (
     FATAL,
     NOT_RUN_CONTINUING,
     Continuing,
     Settled,
     as_far_as_it_came,
+    begin,
     continue_request,
     give_up,
     least_reasoning,
+    mark_cut,
     room_for_answer,
+    roomier,
 )
 from turnwise.turn.requesting import Requesting
+from turnwise.turn.weighing import Weighing, barred_by, may_be_barred, to_inspect, without
 from turnwise.vocab import Fault, Response, Settings, calls_of, text_of
 
 
@@ -51,6 +58,35 @@ class Recovering(Requesting, kw_only=True):
     def _adopt(self, response: Response, *, asking: Asking) -> Command:
         """Take the response in: the floor above does."""
         raise TurnwiseBug("a response came to a floor that takes none in")
+
+    def _weigh(self, weighing: Weighing) -> Command:
+        """Ask the rules about the cut calls before more of them is bought."""
+        self.barred = ()
+        calls = may_be_barred(weighing.cut, asking=weighing.asking, offers=self.offers, config=self.config)
+        if plans := to_inspect(calls, offers=self.offers, config=self.config):
+            self.weighing = weighing
+            return InspectCalls(step=self.step, calls=plans)
+        return self._weighed(weighing, facts=())
+
+    def _weighed(self, weighing: Weighing, *, facts: Sequence[CallFacts]) -> Command:
+        """Go on with what of a cut response may run, or ask for it once more with more room."""
+        self.weighing = None
+        response, asking, cut, worth = weighing.response, weighing.asking, weighing.cut, weighing.worth
+        if calls := may_be_barred(cut, asking=asking, offers=self.offers, config=self.config):
+            self.barred = barred_by(calls, facts=facts, offers=self.offers, config=self.config)
+        plain = worth == cut
+        if self.barred:
+            worth, _ = without(worth, barred=self.barred)
+            _, cut = without(cut, barred=self.barred)
+        if self.request is None:
+            raise TurnwiseBug("a response without a request")
+        found = begin(response, cut=worth, asking=asking, request=self.request, offers=self.offers, config=self.config)
+        if isinstance(found, Settled) and not weighing.retried and plain and self.cap_tokens is None:
+            more = roomier(found, cut=cut, request=self.request, limit_tokens=asking.limit_tokens, config=self.config)
+            if more is not None and self._affords(answers=asking.forced):
+                self.asked_again = found
+                return self._retry(more)
+        return self._go_on(found)
 
     def _go_on(self, found: Continuing | Settled) -> Command:
         if isinstance(found, Settled):
@@ -144,7 +180,9 @@ class Recovering(Requesting, kw_only=True):
         left = None if self.continuing is None else as_far_as_it_came(self.continuing)
         if self.asked_again is not None and not self.eaten:
             left = self.asked_again.response
-        self.continuing = self.asked_again = None
+        if self.weighing is not None:
+            left = mark_cut(self.weighing.response, cut=self.weighing.cut)
+        self.continuing = self.asked_again = self.weighing = None
         if left is None:
             return
         adopted = adopt(left, offers=self.offers, on_offer=(), taken=self.call_ids, family=self.config.family)

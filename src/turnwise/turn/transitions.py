@@ -146,7 +146,13 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
         RunHooks: "the next request; the user gave hooks for it",
         FinishTurn: "a hook denied the request, calls are pending, or no request is left within the limits",
     },
-    (State.INSPECTING, CallsInspected): {**_TOOLS, **_NO_CALL, RunHooks: _REQUEST[RunHooks]},
+    (State.INSPECTING, CallsInspected): {
+        **_TOOLS,
+        **_NO_CALL,
+        SendRequest: "none of the calls may run, or a cut one may: it is gone on with",
+        RunHooks: "the next request, and the user gave hooks for it; or a cut call is denied, and there are hooks for the others",
+        InspectCalls: "a cut call is denied, and others of the response may run",
+    },
     (State.ASKING, Asked): {
         RunTools: _TOOLS[RunTools],
         RunScript: _TOOLS[RunScript],
