@@ -1,17 +1,28 @@
 """Taking up what an earlier run left pending, and words that come in between."""
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
-from turn.playing import ASK, CONFIG, READ, call, done, play, says
+from turn.playing import ASK, CONFIG, READ, Played, call, done, play, results_in, says
 from turnwise.errors import CallerError
-from turnwise.rules.history import check_input
+from turnwise.rules.history import check_input, waiting_calls
 from turnwise.testing.pairing import pairing_faults
 from turnwise.turn.approvals import Approval
-from turnwise.turn.commands import RunHooks, SendRequest
-from turnwise.turn.events import HooksRan, Interrupted, MessageArrived, ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.carrying import Carried
+from turnwise.turn.commands import FinishTurn, PlannedCall, RunHooks, RunTools, SendRequest
+from turnwise.turn.events import (
+    Event,
+    HooksRan,
+    Interrupted,
+    MessageArrived,
+    ResponseReceived,
+    ToolsFinished,
+    TurnStarted,
+)
 from turnwise.turn.machine import Turn
-from turnwise.vocab import Message, Text, ToolResult
+from turnwise.turn.snapshot import fold_session, replay
+from turnwise.vocab import Message, Response, StopReason, Text, ToolResult
 
 WORD = Message("user", (Text("and hurry"),))
 PENDING = (ASK, Message("assistant", (call("a"), call("c", "client"))))
@@ -108,3 +119,80 @@ def test_a_call_that_ran_is_never_told_as_not_run() -> None:
         (Text("did a"),),
         (Text("No result was reported for this call. The tool may or may not have run."),),
     ]
+
+
+TWO = (ASK, Message("assistant", (call("x:1"), call("y:1"), call("c:1", "client"))))
+
+
+@pytest.mark.promise("wait:ask", "keep:replay", "step:every-call-answered")
+def test_what_waits_keeps_the_ids_that_its_session_knows() -> None:
+    """A session moves to a family that mends ids and is answered one by one there: each call runs once, under ids that the
+    listing, the answers and the history share."""
+    config = replace(CONFIG, family="anthropic_messages")
+    imported = TurnStarted(config=config, input=(), history=TWO, approvals=(yes("x:1"),), keeps_waiting=True)
+    first = play_started(imported)
+    assert first.result.stop_reason is StopReason.WAITING and not first.requests
+    assert [one.id for one in first.result.pending] == ["y:1", "c:1"]
+    assert [one.call.id for one in first.result.asks] == ["y:1"]
+    so_far = fold_session([first.events])
+    assert [one.id for one in waiting_calls(so_far.carried.messages)] == ["y:1", "c:1"]
+    answers = TurnStarted(config=config, input=(handed_in("c:1"),), approvals=(yes("y:1"),), keeps_waiting=True)
+    second = play_started(answers, says("Done."), earlier=so_far.carried)
+    ran = [plan.call.id for plans in (*first.ran, *second.ran) for plan in plans]
+    assert len(ran) == len(set(ran)) == 2
+    request = second.requests[0].request
+    assert pairing_faults(request, family="anthropic_messages") == ()
+    assert list(results_in(request.messages).values()) == [f"did {ran[0]}", f"did {ran[1]}", "from the client"]
+    assert replay(second.events, earlier=so_far.carried)[-1] == second.turn.at_hand
+
+
+def test_a_journal_of_before_is_read_as_it_was_written() -> None:
+    """There an unanswered call was dropped, and a denial counted only where a rule asked: its events are still a legal
+    sequence, and its session goes on."""
+    old = play([says("Done.")], input=(), earlier=TWO, approvals=(yes("x:1"),))
+    assert old.result.stop_reason is StopReason.ANSWERED and len(old.requests) == 1
+    read = [msgspec.json.decode(msgspec.json.encode(event), type=Event) for event in old.events]
+    assert replay(read, earlier=TWO)[-1] == old.turn.at_hand
+
+
+@pytest.mark.promise("wait:ask", "keep:replay")
+def test_a_turn_killed_anywhere_leaves_open_what_nobody_answered() -> None:
+    """After every event of a run that answers one of three calls: the others wait, and the answered one has a result."""
+    started = TurnStarted(config=CONFIG, input=(WORD,), history=TWO, approvals=(yes("x:1"),), keeps_waiting=True)
+    events = play_started(started).events
+    for length in range(1, len(events) + 1):
+        so_far = fold_session([events[:length]])
+        assert [one.id for one in waiting_calls(so_far.messages)] == ["y:1", "c:1"]
+        assert list(results_in(so_far.messages)) == ["x:1"]
+        after = TurnStarted(config=CONFIG, input=(handed_in("c:1"),), approvals=(yes("y:1"),), keeps_waiting=True)
+        done_ = play_started(after, says("Done."), earlier=so_far.carried)
+        words = [message for message in done_.requests[0].request.messages if message == WORD]
+        assert len(words) == (
+            0 if length == len(events) else 1
+        )  # the result of a run that ended says that it was not read
+
+
+def yes(id: str) -> Approval:
+    return Approval(call_id=id, verdict="allow")
+
+
+def play_started(started: TurnStarted, *script: Response, earlier: Carried | None = None) -> Played:
+    """The shortest driver, for a whole `started`."""
+    turn, command = Turn.start(started, earlier=() if earlier is None else earlier)
+    events: list[Event] = [started]
+    requests: list[SendRequest] = []
+    ran: list[tuple[PlannedCall, ...]] = []
+    coming = list(script)
+    while not isinstance(command, FinishTurn):
+        match command:
+            case SendRequest(number=number):
+                requests.append(command)
+                event: Event = ResponseReceived(number=number, response=coming.pop(0))
+            case RunTools(calls=planned):
+                ran.append(planned)
+                event = ToolsFinished(results=tuple([done(plan) for plan in planned]))
+            case _:
+                raise AssertionError(command)
+        events.append(event)
+        command = turn.receive(event)
+    return Played(requests, ran, command.result, events, turn)
