@@ -201,25 +201,44 @@ def test_a_line_just_at_the_limit_passes() -> None:
 
 
 class CountingBytes(bytes):
-    """Bytes that count how many of them were split into lines."""
+    """Bytes that count how many of them were searched for the end of a line."""
 
-    split_bytes = 0
+    searched_bytes = 0
 
     def split(self, *args: object) -> list[bytes]:  # type: ignore[override]
-        CountingBytes.split_bytes += len(self)
+        CountingBytes.searched_bytes += len(self)
         return bytes(self).split(*args)  # type: ignore[arg-type]
+
+    def __contains__(self, key: object) -> bool:
+        CountingBytes.searched_bytes += len(self) if key == b"\n" else 0
+        return key in bytes(self)  # type: ignore[operator]
 
 
 @pytest.mark.promise("assembly:bounded")
 def test_each_byte_is_searched_once_however_long_the_line_grows() -> None:
     """A line in 20,000 pieces costs one look at each byte: the pieces are joined once, when the line ends."""
-    CountingBytes.split_bytes = 0
+    CountingBytes.searched_bytes = 0
     parser = SseParser()
     parser.feed(b"data: ")
     for _ in range(20_000):
         assert parser.feed(CountingBytes(b"0123456789")) == []
-    assert CountingBytes.split_bytes == 200_000
+    assert CountingBytes.searched_bytes == 200_000
     assert parser.feed(b"\n\n") == [SseEvent(b"0123456789" * 20_000)]
+
+
+@pytest.mark.promise("assembly:bounded", "assembly:split-anywhere")
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_pieces_of_a_line_that_hold_no_line_end_are_kept_like_any_other(end: bytes) -> None:
+    """They are kept without being taken apart. That changes neither the events nor the byte at which a line is too long."""
+    stream = b"data: {" + end + b"data: }" + end * 2 + b"data: x" + end * 2
+    for size in range(1, len(stream)):
+        assert read(*[stream[at : at + size] for at in range(0, len(stream), size)]) == read(stream)
+    parser = SseParser(limits=Limits(line_bytes=100))
+    parser.feed(b"data: ")
+    for _ in range(94):
+        parser.feed(b"x")
+    with pytest.raises(LineTooLong, match="a line"):
+        parser.feed(b"x")
 
 
 @pytest.mark.promise("assembly:bounded")

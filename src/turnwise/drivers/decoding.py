@@ -106,7 +106,8 @@ class ResponseReader:
         self._bytes_left -= len(chunk)
         if self._bytes_left < 0:
             return self._receive([_too_large(self._limit_bytes)])
-        return self._receive(self._decoder.feed(chunk))
+        frames = self._decoder.feed(chunk)
+        return self._receive(frames) if frames else frames
 
     def flush(self) -> list[Frame]:
         """No more bytes will come: the frames that were still held."""

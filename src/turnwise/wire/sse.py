@@ -153,6 +153,9 @@ class SseParser:
 
     def feed_runs(self, chunk: bytes) -> list[SseRun]:
         """`feed`, with events of one name together."""
+        if self._tail and 0 < len(chunk) <= SLICE_BYTES and b"\n" not in chunk and b"\r" not in chunk:
+            self._keep(chunk, [])  # a few bytes more of a line
+            return []
         form = self._form
         if (
             form is not None
