@@ -5,17 +5,19 @@ Only escapes are rewritten; they occur inside strings alone, so a rewritten text
 
 import re
 from collections import deque
+from functools import lru_cache
 
 _HEX = "[0-9a-fA-F]"
 _HIGH, _LOW = f"[dD][89abAB]{_HEX}{{2}}", f"[dD][c-fC-F]{_HEX}{{2}}"
 ESCAPE = re.compile(rf"\\(?:u({_HIGH})\\u({_LOW})|u({_HEX}{{4}})|.)", re.DOTALL)
-_RESPELT = re.compile(rf"\\(?:u({_HIGH})\\u({_LOW})|u({_HEX}{{4}})|[\\/])")  # each other escape stays as it is
+_RESPELT = re.compile(rf"\\(?:u{_HIGH}\\u{_LOW}|u{_HEX}{{4}}|[\\/])")  # each other escape stays as it is
 _HALF = re.compile(
     rf"\\(?:u{_HIGH}\\u{_LOW}|(?P<half>(?:u{_HIGH}(?:\\(?:u{_HEX}{{0,3}})?)?|u{_HEX}{{0,3}})?\Z)|u{_HEX}{{4}}|.)",
     re.DOTALL,
 )
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+("?)', re.DOTALL)
 _SHORT = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
+_ONE_CODE = len("\\u00e9")
 _LONGEST_HALF = len("\\ud83d\\ude0")
 
 
@@ -46,12 +48,16 @@ def open_string(text: str) -> int | None:
 
 
 def _plain(found: re.Match[str]) -> str:
-    high, low, code = found.groups()
-    if high:
-        return chr(0x10000 + ((int(high, 16) - 0xD800) << 10) + (int(low, 16) - 0xDC00))
-    if not code:
-        return "/" if found[0] == "\\/" else found[0]
-    character = chr(int(code, 16))
+    return _plain_escape(found[0])
+
+
+@lru_cache(maxsize=4096)  # a text has few escapes, and has them often
+def _plain_escape(escape: str) -> str:
+    if len(escape) > _ONE_CODE:
+        return chr(0x10000 + ((int(escape[2:6], 16) - 0xD800) << 10) + (int(escape[8:], 16) - 0xDC00))
+    if len(escape) < _ONE_CODE:
+        return "/" if escape == "\\/" else escape
+    character = chr(int(escape[2:], 16))
     if character < " " or "\ud800" <= character <= "\udfff":
-        return _SHORT.get(character, f"\\u{code.lower()}")
+        return _SHORT.get(character, escape.lower())
     return _SHORT.get(character, character)
