@@ -265,7 +265,7 @@ def test_an_output_limit_that_the_provider_tells_is_taken() -> None:
 @pytest.mark.promise("cut:budget")
 def test_a_window_that_the_provider_tells_is_taken_and_each_overflow_shrinks() -> None:
     """Proves: the figures of the error decide; a second overflow of the same request, and one later in the turn, find
-    something smaller to send; where nothing is left to shrink the answer is ours."""
+    something smaller to send, at last for the answer alone; where no model's window is so small the error stands."""
     told = "prompt is too long: 15000 tokens > 12000 maximum"
     less = "prompt is too long: 12500 tokens > 12000 maximum"
     script = [*steps(4), failed(5, told), failed(6, less), says("SUMMARY"), *steps(7)[4:], failed(11, less)]
@@ -278,10 +278,11 @@ def test_a_window_that_the_provider_tells_is_taken_and_each_overflow_shrinks() -
         assert sum(map(_weight, after.messages)) * 10 < sum(map(_weight, before.messages)) * 9
     assert (played.result.text, played.result.complete) == ("Done.", True)
     said = "Your input exceeds the context window of this model."
-    never = play([failed(number, said) for number in range(1, 3)], config=ROOMY, earlier=_long_earlier())
-    assert (never.result.text, never.result.stop_reason) == (NO_ROOM, StopReason.BUDGET)
-    first, second = [sum(map(_weight, sent.request.messages)) for sent in never.requests]
-    assert second * 10 < first * 9
+    never = play([failed(number, said) for number in range(1, 4)], config=ROOMY, earlier=_long_earlier())
+    assert (never.result.origin, never.result.stop_reason) == ("local", StopReason.PROVIDER_FAILED)
+    first, second, third = [sum(map(_weight, sent.request.messages)) for sent in never.requests]
+    assert second * 10 < first * 9 and third * 10 < second * 9
+    assert [sent.request.tool_choice for sent in never.requests] == ["auto", "auto", "none"]
 
 
 def _long_earlier() -> tuple[Message, ...]:

@@ -163,7 +163,7 @@ def plan(
         window_tokens=window_tokens,
         input_tokens=input_tokens,
         handle=handle,
-        tail=_tail_start(messages, sizes=sizes, prompt=prompt, capacity_tokens=capacity_tokens),
+        tail=tail_start(messages, sizes=sizes, prompt=prompt, capacity_tokens=capacity_tokens),
         before_bytes=prompt.bytes - sum(sizes),
         refused=overflowed,
     )
@@ -237,7 +237,7 @@ def weighed(prompt: PromptSize, *, sizes: Sequence[int], sizes_now: Sequence[int
 # what stays
 
 
-def _tail_start(messages: Sequence[Message], *, sizes: Sequence[int], prompt: PromptSize, capacity_tokens: int) -> int:
+def tail_start(messages: Sequence[Message], *, sizes: Sequence[int], prompt: PromptSize, capacity_tokens: int) -> int:
     """Where the last steps begin. A step is an assistant's message with the results of its calls: never cut in two.
 
     The last message stays with what it belongs to, however large; further steps as far as there is room for them.
@@ -257,7 +257,7 @@ def _tail_start(messages: Sequence[Message], *, sizes: Sequence[int], prompt: Pr
     return start
 
 
-def _kept_users(
+def users_that_stay(
     messages: Sequence[Message], *, sizes: Sequence[int], first: int, end: int, room: int
 ) -> tuple[int, ...]:
     """The user's messages between `first` and `end` that stay: all of them, or as many of the newest as fit into `room`
@@ -285,7 +285,7 @@ def _kept_users(
 def _variants(case: _Case) -> Iterator[Variant]:
     """The history with ever more of it shortened."""
     target = case.share(TARGET_PERCENT)
-    old = _shortened(
+    old = shorten_results(
         Variant(messages=tuple(case.messages), sizes=case.sizes),
         places=range(case.tail),
         excess=case.prompt.bytes - target,
@@ -295,12 +295,12 @@ def _variants(case: _Case) -> Iterator[Variant]:
     yield old
     limit = max(MIN_RESULT_BYTES, case.share(LONG_USER_PERCENT))
     newest = max([index for index, message in enumerate(case.messages) if message.role == "user"], default=0)
-    users = _with_users(old, limit_bytes=limit, whole=newest)
+    users = shorten_users(old, limit_bytes=limit, whole=newest)
     if users is not old:
         yield users
     new = range(case.tail, len(case.messages))
     results = sum([isinstance(part, ToolResult) for index in new for part in case.messages[index].parts])
-    last = _shortened(
+    last = shorten_results(
         users,
         places=new,
         excess=case.prompt.bytes,
@@ -310,13 +310,22 @@ def _variants(case: _Case) -> Iterator[Variant]:
     if last is not users:
         yield last
     # What the turn is about gives way only where it would end otherwise, and never while it is what the model is to answer.
-    all_users = _with_users(last, limit_bytes=limit, whole=len(case.messages) - 1)
+    all_users = shorten_users(last, limit_bytes=limit, whole=len(case.messages) - 1)
     if all_users is not last:
         yield all_users
 
 
-def _shortened(variant: Variant, *, places: range, excess: int, limit_bytes: int, handle: str | None) -> Variant:
-    """The results at these places shortened, the oldest first, until `excess` bytes are freed."""
+def shorten_results(
+    variant: Variant,
+    *,
+    places: range,
+    excess: int,
+    limit_bytes: int,
+    handle: str | None,
+    worth_bytes: int = WORTH_BYTES,
+) -> Variant:
+    """The results at these places shortened, the oldest first, until `excess` bytes are freed; a result of fewer than
+    `worth_bytes` stays."""
     messages, sizes, ids = list(variant.messages), list(variant.sizes), list(variant.ids)
     freed = 0
     for index in places:
@@ -327,7 +336,7 @@ def _shortened(variant: Variant, *, places: range, excess: int, limit_bytes: int
         was = messages[index].parts
         parts = [
             shorten(part, limit_bytes=limit_bytes, handle=handle)
-            if isinstance(part, ToolResult) and part_bytes(part) >= max(WORTH_BYTES, limit_bytes)
+            if isinstance(part, ToolResult) and part_bytes(part) >= max(worth_bytes, limit_bytes)
             else part
             for part in was
         ]
@@ -344,7 +353,7 @@ def _shortened(variant: Variant, *, places: range, excess: int, limit_bytes: int
     return msgspec.structs.replace(variant, messages=tuple(messages), sizes=sizes, ids=tuple(dict.fromkeys(ids)))
 
 
-def _with_users(variant: Variant, *, limit_bytes: int, whole: int) -> Variant:
+def shorten_users(variant: Variant, *, limit_bytes: int, whole: int) -> Variant:
     """The user's messages within so many bytes each. The one at `whole` stays, and so does the last message: it is what the
     model is to answer now."""
     messages, sizes = list(variant.messages), list(variant.sizes)
@@ -406,9 +415,9 @@ def _summaries(case: _Case, *, variant: Variant) -> list[tuple[int, Summarise]]:
             return []
         part = found
     users = case.share(USER_PERCENT)
-    stay = kept = _kept_users(messages, sizes=sizes, first=first, end=tail, room=users)
+    stay = kept = users_that_stay(messages, sizes=sizes, first=first, end=tail, room=users)
     if part.end < tail:
-        kept = _kept_users(messages, sizes=sizes, first=first, end=part.end, room=users)
+        kept = users_that_stay(messages, sizes=sizes, first=first, end=part.end, room=users)
     rest = {one.call_id for message in messages[part.end :] for one in message.parts if isinstance(one, ToolResult)}
     planned = Summarise(
         first=first,

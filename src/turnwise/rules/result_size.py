@@ -39,6 +39,8 @@ MIN_RESULT_BYTES = 2048
 OLD_RESULT_BYTES = 1200
 # A result is worth shortening where it is at least this much longer.
 WORTH_BYTES = 2 * OLD_RESULT_BYTES
+# In place of a handle: the answer is asked for, and no tool can be called.
+NO_CALL = ""
 
 
 class ReadResultArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,7 +59,7 @@ def shorten(result: ToolResult, *, limit_bytes: int, handle: str | None) -> Tool
     """The result within `limit_bytes`, a note about the rest not counted; itself where it fits.
 
     Texts share the limit in proportion; a file that does not fit is named in its place. `handle` is the tool that reads the
-    rest; None where there is none.
+    rest; None where there is none, NO_CALL where no tool can be called any more.
     """
     size = part_bytes(result)
     if size <= limit_bytes:
@@ -82,14 +84,12 @@ def _cut(part: Text, *, limit_bytes: int, call_id: str, handle: str | None) -> T
         return part
     half = limit_bytes * len(text) // size // 2
     left_out = len(text) - 2 * half
-    how = (
-        f'call `{handle}` with {{"call_id": "{call_id}", "offset": {half}}} to read them'
-        if handle
-        else "call the tool again if you need them"
-    )
+    how = "; call the tool again if you need them" if handle is None else ""
+    if handle:
+        how = f'; call `{handle}` with {{"call_id": "{call_id}", "offset": {half}}} to read them'
     tail = text[len(text) - half :]
     cut = msgspec.structs.replace(
-        part, text=f"{text[:half]}\n[... {left_out} of {len(text)} characters left out to save room; {how} ...]\n{tail}"
+        part, text=f"{text[:half]}\n[... {left_out} of {len(text)} characters left out to save room{how} ...]\n{tail}"
     )
     return (
         cut if part_bytes(cut) < part_bytes(part) else part

@@ -110,6 +110,7 @@ class Books(msgspec.Struct, kw_only=True):
     checking: Checking | None = None  # an answer that the wanted type looks at
     corrections: int = 0
     correcting: bool = False
+    unfit: str = ""  # the model's last answer, which a correction was asked for
     extra_used: bool = False  # the one request beyond the cap
     result: TurnResult | None = None
 

@@ -9,7 +9,7 @@ from turnwise.turn.approvals import OneAsk
 from turnwise.turn.books import Books
 from turnwise.turn.commands import FinishTurn
 from turnwise.turn.config import TurnResult
-from turnwise.turn.endings import NOT_ITS_OWN, SAY_NOTHING, why_failed
+from turnwise.turn.endings import NO_OUTPUT, NOT_ITS_OWN, SAY_NOTHING, why_failed
 from turnwise.vocab import Fault, Response, StopReason, ToolCall, text_of
 from turnwise.vocab.hidden_characters import says_something
 
@@ -18,6 +18,8 @@ class Finishing(Books, kw_only=True):
     """The ends of a turn."""
 
     def _fail(self, fault: Fault, *, arrived: str) -> FinishTurn:
+        if self.unfit:  # the model has answered, if not in the wanted form
+            return self._finish(StopReason.ANSWERED, text=self.unfit, lacks=NO_OUTPUT, fault=fault)
         text = self._local_answer(why_failed(fault), arrived=arrived)
         return self._finish(StopReason.PROVIDER_FAILED, text=text, local=True, fault=fault)
 
@@ -30,11 +32,13 @@ class Finishing(Books, kw_only=True):
         return self.said + text if says_something(text) else ""
 
     def _local_answer(self, why: str, *, arrived: str = "") -> str:
-        said = next((text for text in (arrived, self.said, self.last_text) if says_something(text)), "")
+        said = next((text for text in (arrived, self.said, self.unfit, self.last_text) if says_something(text)), "")
         return local_answer(why, said=said, messages=self.added, left_out=SAY_NOTHING)
 
     def _answer_locally(self, why: str) -> FinishTurn:
         partial = self.asking is not None and self.asking.partial
+        if self.unfit:
+            return self._finish(self._reason(partial=partial), text=self.unfit, lacks=NO_OUTPUT)
         circle = why_it_ends(self.guarding.ends) + " " if self.guarding.ends else ""
         text = self._local_answer(circle + why)
         return self._finish(self._reason(partial=partial or self.pacing.pace == "stop"), text=text, local=True)
@@ -66,6 +70,7 @@ class Finishing(Books, kw_only=True):
         local: bool = False,
     ) -> FinishTurn:
         self._settle_pause()
+        self.room.put_back(self.messages)
         self.result = TurnResult(
             text=text,
             stop_reason=stop_reason,

@@ -175,6 +175,7 @@ class Turn(Scripting, kw_only=True):
             self._settle_pause()
             if not self.pending:
                 self._read_inbox()  # nobody was told of words that were not taken up
+            self.room.put_back(self.messages)
             self.state = State.FINISHED
         return tuple(self.added)
 
@@ -343,7 +344,7 @@ class Turn(Scripting, kw_only=True):
                     self.checking = Checking(text=text, json=output, finish=finish, partial=partial)
                     return CheckOutput(step=self.step, json=output)
             elif self._may_correct:
-                return self._correct(verdict.correction)
+                return self._correct(text, correction=verdict.correction)
             else:
                 fits = False
         return self._accept(
@@ -356,7 +357,7 @@ class Turn(Scripting, kw_only=True):
         if checking is None:
             raise TurnwiseBug("a verdict on no answer")
         if problems and self._may_correct:
-            return self._correct(refused_output(problems))
+            return self._correct(checking.text, correction=refused_output(problems))
         if problems:
             self._repair("output_refused", "answer", "; ".join(problems))
         return self._accept(
@@ -377,8 +378,10 @@ class Turn(Scripting, kw_only=True):
         lacks = lacks or (MADE_TO_ANSWER if partial else "")
         return self._finish(self._reason(partial=partial), text=text, complete=not lacks, output=output, lacks=lacks)
 
-    def _correct(self, correction: str) -> Command:
+    def _correct(self, text: str, *, correction: str) -> Command:
+        """Ask for the answer once more; `text` stands where none comes."""
         self.corrections += 1
+        self.unfit = text
         self.correcting, self.said, self.said_lost, self.empties, self.eaten = True, "", False, 0, 0
         self._settle_pause()
         self._append(Message("user", (Text(correction),)))
@@ -411,6 +414,8 @@ class Turn(Scripting, kw_only=True):
         if event.kind == "journal":
             self._repair(NOT_RECORDED, "journal", event.why)
         stop_reason, why = why_interrupted(event)
+        if event.kind == "deadline" and self.unfit:
+            return self._finish(stop_reason, text=self.unfit, lacks=NO_OUTPUT, pending=self.pending)
         return self._finish(
             stop_reason, text=self._local_answer(why, arrived=arrived), local=True, pending=self.pending
         )

@@ -160,6 +160,34 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         more = replace(more, steps=0, elapsed_s=elapsed_s)
         return not is_over(config.limits, spent=spent + more)
 
+    def most_prompt_tokens(
+        self, config: TurnConfig, *, spent: Spent, prompt_tokens: int, price: PriceRow | None, is_billed: bool = False
+    ) -> int | None:
+        """The largest prompt, no larger than `prompt_tokens`, with which the limits allow an answer; None where none does."""
+
+        def allows(tokens: int) -> bool:
+            judged = self.judge(config, spent=spent, prompt_tokens=tokens, price=price, is_billed=is_billed)
+            return judged.pace != "stop"
+
+        if not allows(0):
+            return None
+        least, most = 0, prompt_tokens
+        while least < most:
+            middle = (least + most + 1) // 2
+            least, most = (middle, most) if allows(middle) else (least, middle - 1)
+        return least
+
+    def is_last(
+        self, config: TurnConfig, *, spent: Spent, prompt_tokens: int, price: PriceRow | None, is_billed: bool = False
+    ) -> bool:
+        """Whether the limits allow no answer after the next request even if that is refused, which costs a request and no
+        token."""
+        if config.limits is None:
+            return False
+        coming = self._forecast(prompt_tokens, price=price, is_billed=is_billed).answer
+        refused = Spent(requests=1, cost_usd=ZERO if price is None else price.request_usd or ZERO)
+        return is_over(config.limits, spent=spent + refused + replace(coming, steps=0, elapsed_s=0.0))
+
     def output_left(
         self,
         config: TurnConfig,

@@ -165,12 +165,17 @@ class Recovering(Requesting, kw_only=True):
         return self._ask_beyond_cap("The model's reasoning used up the whole output.", disobeyed=False)
 
     def _learned(self, fault: Fault) -> Command | None:
-        """The same request once more, in the room that the provider's error told of; what a summary was to make room for has
-        its note and its purpose still."""
+        """The same request once more, in the room that the provider's error told of, or the forced answer where the limits have
+        room for that only; what a summary was to make room for has its note and its purpose still."""
         is_plain = self.room.planned is None
-        if not self._affords(answers=self._is_forced) or not (learned := self.room.learn(fault, config=self.config)):
+        pacing = self.pacing
+        if not self._affords(answers=self._is_forced):
+            pacing = self._judged()
+            if not is_plain or pacing.pace != "answer":
+                return None
+        if not (learned := self.room.learn(fault, config=self.config)):
             return None
-        self.config = learned
+        self.config, self.pacing = learned, pacing  # the last request is the answer's
         if is_plain:
             self.note, self.purpose = self.noted, "retry"
         return self._ask(self.prepared)

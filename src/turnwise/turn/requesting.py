@@ -5,12 +5,13 @@ import msgspec
 from turnwise.errors import CallerError
 from turnwise.rules.budget import kept_below
 from turnwise.rules.last_step import GO_ON, SYNTHESIS
-from turnwise.rules.limits import Leaf, Spent, counts_cost, no_price, said
+from turnwise.rules.limits import Spent, counts_cost, no_price, said
 from turnwise.rules.loops import LoopGuard, why_it_ends
 from turnwise.rules.pricing import PriceRow, add
 from turnwise.rules.projection import can_project
 from turnwise.turn.asking import (
     PAUSE_GOES_BACK_LAST,
+    Asking,
     asking_of,
     build_request,
     limit_of,
@@ -121,8 +122,8 @@ class Requesting(Finishing, kw_only=True):
         self.step += 1
         self.room.begin_step()
         self.pacing = self._paced()
-        if self.pacing.bound is not None and self.pacing.pace == "stop":
-            return self._stop_before(self.pacing.bound)
+        if (stopped := self._stopped()) is not None:
+            return stopped
         if self.paused and self.pacing.pace == "answer":
             self._settle_pause()
             self.note = ""
@@ -136,10 +137,58 @@ class Requesting(Finishing, kw_only=True):
             requests=self.requests,
         )
 
-    def _stop_before(self, bound: Leaf) -> FinishTurn:
-        """End without the step that has just begun."""
+    def _judged(self) -> Pacing:
+        """The pace of the step at hand, judged anew."""
+        return self.pacing.judge(
+            self.config,
+            spent=self._spent,
+            prompt_tokens=self._prompt_tokens,
+            price=self._price,
+            is_billed=self.purse.is_billed(self.step),
+        )
+
+    def _stopped(self) -> FinishTurn | None:
+        """The end without the step that has just begun, where the limits allow not even an answer; None where they do, if only
+        to a smaller prompt."""
+        bound = self.pacing.bound
+        if bound is None or self.pacing.pace != "stop" or self._fit_limits():
+            return None
         self.step -= 1
         return self._answer_locally(said(bound, spent=self._spent))
+
+    def _fit_limits(self) -> bool:
+        """Leave out of the prompt what the limits leave no room for; true where they allow an answer then."""
+        if self.config.limits is None:
+            return False
+        most_tokens = self.pacing.most_prompt_tokens(
+            self.config,
+            spent=self._spent,
+            prompt_tokens=self._prompt_tokens,
+            price=self._price,
+            is_billed=self.purse.is_billed(self.step),
+        )
+        if most_tokens is None or not self._fit(most_tokens):
+            return False
+        self.pacing = self._judged()
+        return self.pacing.pace != "stop"
+
+    def _fit(self, most_tokens: int | None = None) -> bool:
+        """Leave out of the prompt what an answer leaves no room for; false where that is not possible."""
+        if self.paused:
+            self._settle_pause()
+            self.note = ""
+        own = (self.note, self.prepared.instruction or "", SYNTHESIS)
+        return self.room.fit(self.messages, config=self.config, own=own, most_tokens=most_tokens)
+
+    def _is_last(self) -> bool:
+        """Whether the request that comes is the last that the limits allow, whatever becomes of it."""
+        return self.pacing.is_last(
+            self.config,
+            spent=self._spent,
+            prompt_tokens=self._prompt_tokens,
+            price=self._price,
+            is_billed=self.purse.is_billed(self.step),
+        )
 
     def _ask_as_prepared(self, prepared: StepPrepared) -> Command:
         """Ask; a model of another price may make the step one that the limits do not allow."""
@@ -158,8 +207,8 @@ class Requesting(Finishing, kw_only=True):
             self.pacing = self.pacing.judge(
                 self.config, spent=self._spent, prompt_tokens=self._prompt_tokens, price=row
             )
-            if self.pacing.bound is not None and self.pacing.pace == "stop":
-                return self._stop_before(self.pacing.bound)
+            if (stopped := self._stopped()) is not None:
+                return stopped
         return self._ask(prepared)
 
     def _read_inbox(self) -> None:
@@ -168,41 +217,59 @@ class Requesting(Finishing, kw_only=True):
             return
         for message in self.inbox:
             self._append(message)
+            self.unfit = ""  # an answer to what was asked before
         self.inbox = ()
 
     def _ask(self, prepared: StepPrepared, *, disobeyed: bool = False) -> SendRequest | FinishTurn:
         self._read_inbox()
-        config = self.config
         self.prepared = prepared
         may_ask = not disobeyed and self._affords(answers=False)
-        if self.room.make_room(self.messages, prepared=prepared, config=config, paused=self.paused, may_ask=may_ask):
+        if self.room.make_room(
+            self.messages, prepared=prepared, config=self.config, paused=self.paused, may_ask=may_ask
+        ):
             return self._ask_for_summary(prepared)
+        tools = self._tools_on_offer(prepared)
+        built = self._build(prepared, tools=tools, disobeyed=disobeyed)
+        if built is None and self._fit():
+            built = self._build(prepared, tools=tools, disobeyed=disobeyed)
+        if built is None:
+            return self._answer_locally(NO_ROOM)
+        request, self.asking, own = built
+        self.noted, self.note, self.purpose, self.request = self.note, "", "step", request
+        return self._send(request, purpose=self.asking.purpose, own=own)
+
+    def _build(
+        self, prepared: StepPrepared, *, tools: tuple[ToolSpec, ...], disobeyed: bool
+    ) -> tuple[Request, Asking, int] | None:
+        """The request, what it allows, and how many of its last messages are no part of the history; None where there is no
+        room for it."""
+        config = self.config
         forced = self.eaten > 1 or self.guarding.ends is not None or self.pacing.pace != "go" or bool(self.room.ends)
         # A first step without tools has nothing to sum up, and a correction has its own words (promise end:early).
         partial = forced and not self.correcting and (bool(config.tools) or self.step > 1 or disobeyed)
         trailing = self._trailing(prepared, synthesis=partial)
+        own = 1 if trailing else 0
         request = build_request(
             config,
             messages=tuple(self.messages),
             trailing=trailing,
-            tools=self._tools_on_offer(prepared),
+            tools=tools,
             prepared=prepared,
             forced=forced,
             disobeyed=disobeyed,
             has_called=self.has_called,
         )
-        request = self._kept_below(request, own=1 if trailing else 0, answers=forced or not request.tools)
-        budget = self.room.budget(request.settings, config=config, trailing=trailing)
+        request = self._kept_below(request, own=own, answers=forced or not request.tools)
+        budget = self.room.budget(request.settings, config=config, trailing=trailing, is_last=self._is_last())
         if budget is None:
-            return self._answer_locally(NO_ROOM)
+            return None
         if budget is not request.settings:
             request = msgspec.structs.replace(request, settings=budget)
-        self.asking = asking_of(request, purpose=self.purpose, forced=forced, partial=partial, config=config)
-        self.noted, self.note, self.purpose, self.request = self.note, "", "step", request
-        return self._send(request, purpose=self.asking.purpose, own=1 if trailing else 0)
+        asking = asking_of(request, purpose=self.purpose, forced=forced, partial=partial, config=config)
+        return request, asking, own
 
     def _ask_beyond_cap(self, why: str, *, disobeyed: bool) -> Command:
-        if self.extra_used or not self._affords(answers=True):
+        if self.extra_used or not (self._affords(answers=True) or self._fit_limits()):
             return self._answer_locally(why)
         self.extra_used = True
         return self._ask(self.prepared, disobeyed=disobeyed)
@@ -218,15 +285,9 @@ class Requesting(Finishing, kw_only=True):
         self.room.take_summary(self.messages, response=response)
         self.guarding = msgspec.structs.replace(self.guarding, guard=LoopGuard())
         if self.config.limits is not None:  # the summary took a request: what is left may be the answer's
-            self.pacing = self.pacing.judge(
-                self.config,
-                spent=self._spent,
-                prompt_tokens=self._prompt_tokens,
-                price=self._price,
-                is_billed=self.purse.is_billed(self.step),
-            )
-            if self.pacing.bound is not None and self.pacing.pace == "stop":
-                return self._stop_before(self.pacing.bound)
+            self.pacing = self._judged()
+            if (stopped := self._stopped()) is not None:
+                return stopped
         return self._ask(self.prepared)
 
     def _send(self, request: Request, *, purpose: Purpose, own: int) -> SendRequest:

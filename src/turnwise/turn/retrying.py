@@ -164,9 +164,9 @@ class Retrying(Recovering, kw_only=True):
             raise TurnwiseBug("a wait without a request that failed")
         if self._is_plain and not asking.forced and self.config.limits is not None:
             self.pacing = self._paced()
-            if self.pacing.pace == "stop":
+            if self.pacing.pace == "stop" and not self._fit_limits():
                 return self._fail(trying.fault, arrived="")
-            if self.pacing.pace == "answer":
+            if self.pacing.pace != "go":
                 return self._ask_again()
         order = self._send(sent.request, purpose="retry", own=sent.own)
         self.trying = msgspec.structs.replace(trying, attempt=trying.attempt + 1)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from turnwise.rules.answer_room import fit_answer
 from turnwise.rules.budget import (
     GUESSED_DENSITY,
     LOWER_EFFORT,
@@ -22,6 +23,7 @@ from turnwise.rules.budget import (
     prompt_capacity,
     request_bytes,
     split_output,
+    tokens_in,
     window_of,
     with_budget,
     witnessed,
@@ -84,6 +86,16 @@ LONGEST_BYTES_A_TOKEN = 8
 USUAL_BYTES_A_TOKEN = 4
 
 
+class Whole(msgspec.Struct, frozen=True, kw_only=True):
+    """The history as it is, while the answer's request carries less of it in `fitted` messages."""
+
+    messages: tuple[Message, ...]
+    sizes: tuple[int, ...]
+    prompt: PromptSize
+    gave_way: bool
+    fitted: int
+
+
 class Room(msgspec.Struct, kw_only=True):
     """The turn's view of its own size. With `ends` nothing gives way any more, and the next request is the forced answer."""
 
@@ -107,6 +119,7 @@ class Room(msgspec.Struct, kw_only=True):
     largest_bytes: int = 0  # of the prompts that went through in this turn
     unsaid: Fault | None = None  # words that nobody knows, taken for an overflow
     tried_unsaid: bool = False  # once a turn
+    whole: Whole | None = None  # the messages hold less than the history, for the answer's request
 
     @classmethod
     def of(cls, config: TurnConfig) -> "Room":
@@ -233,10 +246,58 @@ class Room(msgspec.Struct, kw_only=True):
                     self.ends = self.ends or f"The conversation had grown too long: {why}."
         return self.planned is not None
 
-    def budget(self, settings: Settings, *, config: TurnConfig, trailing: Sequence[str]) -> Settings | None:
+    def fit(
+        self, messages: list[Message], *, config: TurnConfig, own: Sequence[str], most_tokens: int | None = None
+    ) -> bool:
+        """Leave out of `messages` what the answer has no room for beside its `own` texts, in the window and within `most_tokens`;
+        false where that is not possible or not wanted. The history is whole again once the turn ends (`put_back`)."""
+        if config.room != "compact" or self.unsaid is not None:
+            return False
+        self.put_back(messages)
+        self.weigh(messages)
+        limits, settings = config.model_limits, config.settings
+        own_bytes = message_bytes(Message("user", tuple([Text(text) for text in own])))
+        own_tokens = tokens_in(own_bytes, density=self.prompt.density)
+        largest = window_of(limits) - answer_floor(limits, settings=settings)
+        if limits.max_input_tokens is not None:
+            largest = min(largest, limits.max_input_tokens)
+        for capacity in (prompt_capacity(limits, settings=settings), largest):
+            tokens = (capacity if most_tokens is None else min(capacity, most_tokens)) - own_tokens
+            limit_bytes = tokens * self.prompt.bytes // max(1, self.prompt.tokens) - self.before_bytes
+            fitted = fit_answer(messages, sizes=self.sizes, limit_bytes=limit_bytes)
+            if fitted is not None:
+                break
+        else:
+            return False
+        whole = Whole(
+            messages=tuple(messages),
+            sizes=tuple(self.sizes),
+            prompt=self.prompt,
+            gave_way=self.gave_way,
+            fitted=len(fitted.messages),
+        )
+        self._replace(messages, after=fitted.messages)
+        self.whole, self.stuck = whole, False
+        return True
+
+    def put_back(self, messages: list[Message]) -> None:
+        """Make `messages` the whole history again, with what has come since."""
+        whole, self.whole = self.whole, None
+        if whole is None:
+            return
+        self.weigh(messages)
+        came, sizes = messages[whole.fitted :], self.sizes[whole.fitted :]
+        messages[:] = [*whole.messages, *came]
+        self.sizes, self.sums = [*whole.sizes, *sizes], []
+        self.prompt, self.gave_way = grown(whole.prompt, added_bytes=sum(sizes)), whole.gave_way
+
+    def budget(
+        self, settings: Settings, *, config: TurnConfig, trailing: Sequence[str], is_last: bool = False
+    ) -> Settings | None:
         """The settings with what the model can still give; None where that is too little for an answer.
 
-        A prompt that is too long only by our guess goes out, once: the provider's count, or its refusal, tells.
+        A prompt that is too long only by our guess goes out, once: the provider's count, or its refusal, tells. Not where no
+        request is left after a refusal (`is_last`).
         """
         if config.room == "off":
             return settings
@@ -250,9 +311,9 @@ class Room(msgspec.Struct, kw_only=True):
         found = split_output(limits, settings=settings, prompt_tokens=size.tokens)
         if isinstance(found, OutputBudget):
             return with_budget(settings, budget=found)
-        if not knows_window(limits):
+        if not knows_window(limits) and not is_last:
             return settings
-        if not size.is_counted and not self.overflowed:
+        if not size.is_counted and not self.overflowed and not is_last:
             usual = split_output(limits, settings=settings, prompt_tokens=size.bytes // USUAL_BYTES_A_TOKEN)
             if isinstance(usual, OutputBudget):
                 return with_budget(settings, budget=usual)

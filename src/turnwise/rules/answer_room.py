@@ -1,0 +1,137 @@
+"""A history for the answer alone: what gives way where no request is left but the answer's, and the prompt is too long for it.
+
+No summary can be asked for any more, so this goes further than `compaction`: in order of what is lost, old tool results are
+shortened, then the user's long messages, then the last results; older steps are left out; last of all the steps are left out,
+and one text quotes the last results. The message that the model is to answer stays whole. Linear, the same on replay.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from turnwise.rules.budget import message_bytes
+from turnwise.rules.compaction import (
+    LEFT_OUT,
+    LONG_USER_PERCENT,
+    SUMMARY_HEAD,
+    USER_PERCENT,
+    Variant,
+    is_summary,
+    shorten_results,
+    shorten_users,
+    users_that_stay,
+)
+from turnwise.rules.result_size import MIN_RESULT_BYTES, NO_CALL, OLD_RESULT_BYTES
+from turnwise.rules.schema import shorten
+from turnwise.vocab import File, Message, Text, ToolResult
+
+# What the last results may take of the room together, ever less of it.
+RESULT_PERCENTS = (50, 25, 10)
+# Less of a result says nothing; the note about what is left out of it comes on top.
+LEAST_RESULT_BYTES = 64
+# Of one of the user's messages, where nothing else fits; the one that the model is to answer stays whole.
+LEAST_USER_BYTES = 256
+# Of the room, for the text that quotes results whose steps are left out; no more of them than anybody reads.
+QUOTED_PERCENTS = (50, 25, 10)
+MAX_QUOTED = 20
+QUOTED = "The steps of this turn are left out here, as there is no room for them. What the tools returned last:"
+NOTHING_QUOTED = "The steps of this turn are left out here, as there is no room for them."
+
+
+def fit_answer(messages: Sequence[Message], *, sizes: Sequence[int], limit_bytes: int) -> Variant | None:
+    """The messages within `limit_bytes`; None where what has to stay is larger.
+
+    `sizes` are the bytes of each message (`message_bytes`).
+    """
+    for variant in _variants(messages, sizes=sizes, limit_bytes=limit_bytes):
+        if sum(variant.sizes) <= limit_bytes:
+            return variant
+    return None
+
+
+def _variants(messages: Sequence[Message], *, sizes: Sequence[int], limit_bytes: int) -> Iterator[Variant]:
+    """The history with ever less of it."""
+    whole = Variant(messages=tuple(messages), sizes=sizes)
+    yield whole
+    tail = _last_step(messages)
+    excess = sum(sizes) - limit_bytes
+    old = shorten_results(whole, places=range(tail), excess=excess, limit_bytes=OLD_RESULT_BYTES, handle=NO_CALL)
+    yield old
+    most = max(MIN_RESULT_BYTES, limit_bytes * LONG_USER_PERCENT // 100)
+    newest = max([index for index, message in enumerate(messages) if message.role == "user"], default=0)
+    users = shorten_users(old, limit_bytes=most, whole=newest)
+    yield users
+    yield _squeezed(users, percent=RESULT_PERCENTS[0], limit_bytes=limit_bytes)
+    left = _without_middle(users, tail=tail, limit_bytes=limit_bytes)
+    for shorter in (left, shorten_users(left, limit_bytes=most, whole=len(left.messages) - 1)):
+        yield shorter
+        for percent in RESULT_PERCENTS:
+            yield _squeezed(shorter, percent=percent, limit_bytes=limit_bytes)
+    quoted = [_quoted(left, quoted_bytes=limit_bytes * percent // 100) for percent in QUOTED_PERCENTS]
+    for one in quoted:
+        yield shorten_users(one, limit_bytes=most, whole=len(one.messages) - 1)
+    yield shorten_users(quoted[-1], limit_bytes=LEAST_USER_BYTES, whole=len(quoted[-1].messages) - 1)
+
+
+def _last_step(messages: Sequence[Message]) -> int:
+    """Where the last step, or what the model is to answer, begins."""
+    start = len(messages) - 1
+    while start > 0 and messages[start].role == "tool":
+        start -= 1
+    return start
+
+
+def _squeezed(variant: Variant, *, percent: int, limit_bytes: int) -> Variant:
+    """All results within their even share of so much of the room."""
+    results = sum([isinstance(part, ToolResult) for message in variant.messages for part in message.parts])
+    return shorten_results(
+        variant,
+        places=range(len(variant.messages)),
+        excess=sum(variant.sizes),
+        limit_bytes=max(LEAST_RESULT_BYTES, limit_bytes * percent // 100 // max(1, results)),
+        handle=NO_CALL,
+        worth_bytes=0,
+    )
+
+
+def _without_middle(variant: Variant, *, tail: int, limit_bytes: int) -> Variant:
+    """The first of the user's messages, as many of the newest as there is room for, the newest summary, and the last step."""
+    messages, sizes = variant.messages, variant.sizes
+    first = next((index + 1 for index, message in enumerate(messages) if message.role == "user"), 0)
+    if first >= tail:
+        return variant
+    room = limit_bytes * USER_PERCENT // 100
+    kept = {*users_that_stay(messages, sizes=sizes, first=first, end=tail, room=room)}
+    summary = max([index for index in range(first, tail) if is_summary(messages[index])], default=None)
+    if summary is not None and sizes[summary] <= room:
+        kept.add(summary)
+    if len(kept) == tail - first:
+        return variant
+    note = Message("user", (Text(f"{SUMMARY_HEAD}\n{LEFT_OUT}"),))
+    stay = [*range(first), *sorted(kept)]
+    return Variant(
+        messages=(*[messages[index] for index in stay], note, *messages[tail:]),
+        sizes=[*[sizes[index] for index in stay], message_bytes(note), *sizes[tail:]],
+    )
+
+
+def _quoted(variant: Variant, *, quoted_bytes: int) -> Variant:
+    """The messages without a step: its last results are quoted in a text, before the message that the model is to answer."""
+    messages, sizes = variant.messages, variant.sizes
+    results = [part for message in messages for part in message.parts if isinstance(part, ToolResult)][-MAX_QUOTED:]
+    ends_open = messages[-1].role not in ("user", "system")
+    stay = [index for index, message in enumerate(messages) if message.role in ("user", "system")]
+    last = [] if ends_open or not stay else [stay.pop()]
+    each = quoted_bytes // max(1, len(results))
+    lines = [f"- {result.name}: {_shown(result, limit_bytes=each)}" for result in results]
+    note = Message("user", (Text("\n".join([QUOTED, *lines]) if lines else NOTHING_QUOTED),))
+    return Variant(
+        messages=(*[messages[index] for index in stay], note, *[messages[index] for index in last]),
+        sizes=[*[sizes[index] for index in stay], message_bytes(note), *[sizes[index] for index in last]],
+        users=True,
+    )
+
+
+def _shown(result: ToolResult, *, limit_bytes: int) -> str:
+    texts = [f"({part.media_type})" if isinstance(part, File) else part.text for part in result.content]
+    text = " ".join(texts).strip()
+    characters = limit_bytes * len(text) // max(1, len(text.encode("utf-8", "replace")))
+    return shorten(text or "(nothing)", limit=max(LEAST_RESULT_BYTES, characters))
