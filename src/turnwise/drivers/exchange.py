@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from turnwise.drivers.clock import Clock, Overdue, Timer, Watchdog, wait_for_task
 from turnwise.drivers.decoding import ResponseReader, read_body
 from turnwise.drivers.endpoints import Endpoint
+from turnwise.drivers.grants import TURNS_TIME
 from turnwise.drivers.hiding import hide_in, hide_in_frames, hide_in_response
 from turnwise.drivers.transport import HttpReply, HttpRequest, Transport
 from turnwise.errors import ProviderFault
@@ -113,6 +115,7 @@ class Exchange:
         self._scrub = endpoint.scrub
         self._transport = transport
         self._clock = clock
+        self._end_s = math.inf if order.most_s is None else clock.monotonic() + order.most_s
         self._on_frames = on_frames  # called with what each read brought
         self._limits = limits
         self._reader: ResponseReader | None = None
@@ -144,7 +147,10 @@ class Exchange:
                 return self._told(self._refusal)
             if self._reader is not None and self._reader.is_closed():
                 return self._end(self._reader, in_order=True, is_left_open=True)
-            return self._broken(Fault(kind=FaultKind.TIMEOUT, message=f"the provider was silent: {overdue}"))
+            why = f"the provider was silent: {overdue}"
+            if self._clock.monotonic() >= self._end_s:
+                why = f"the request was ended: {TURNS_TIME}"
+            return self._broken(Fault(kind=FaultKind.TIMEOUT, message=why))
         except ProviderFault as error:
             return self._broken(error.fault)
         finally:
@@ -156,12 +162,16 @@ class Exchange:
         longer than it then takes to answer."""
         deadlines = self._order.deadlines
         if not self._order.request.stream:
-            return Watchdog(self._clock, total_s=deadlines.total_s)
+            return Watchdog(self._clock, total_s=self._within(deadlines.total_s))
         first_s = deadlines.first_event_s
         first_s = self._endpoint.profile.first_event_s if first_s is None else first_s
-        dog = Watchdog(self._clock, total_s=first_s + deadlines.total_s)
+        dog = Watchdog(self._clock, total_s=self._within(first_s + deadlines.total_s))
         dog.expect("first event", within_s=first_s)
         return dog
+
+    def _within(self, seconds: float) -> float:
+        """So many from now on, or what is left of the time that the answer after it leaves."""
+        return min(seconds, self._end_s - self._clock.monotonic())
 
     async def _receive(self, reply: HttpReply, dog: Watchdog) -> ResponseReceived | RequestFailed:
         if not 200 <= reply.status < 300:
@@ -253,7 +263,7 @@ class Exchange:
         frames = reader.feed(chunk)
         if before == 0 and reader.heard:
             self.first_event_s = self._clock.now()
-            dog.restart(total_s=self._order.deadlines.total_s)
+            dog.restart(total_s=self._within(self._order.deadlines.total_s))
         if reader.finished or reader.failed:
             if not was_over:
                 dog.expect("end of the stream", within_s=self._quiet_s)

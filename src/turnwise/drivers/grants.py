@@ -1,4 +1,4 @@
-"""What a call was judged on, carried to the hand that opens the paths."""
+"""What a call was judged on, and the time that the turn leaves it, carried to the hand that opens the paths or waits."""
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -8,6 +8,11 @@ from pathlib import Path
 from turnwise.rules.known_programs import JudgedPrograms
 
 _judged: ContextVar[frozenset[Path] | None] = ContextVar("turnwise_judged_paths", default=None)
+
+_seconds: ContextVar[float | None] = ContextVar("turnwise_seconds_given", default=None)
+
+# Why a call has less time than it asks for, in words for the model.
+TURNS_TIME = "the turn's limit of time leaves it no more, as the rest is kept for the answer"
 
 _programs: ContextVar[JudgedPrograms | None] = ContextVar("turnwise_judged_programs", default=None)
 
@@ -46,3 +51,20 @@ def judged_programs(programs: JudgedPrograms | None) -> Generator[None]:
 def programs_at_hand() -> JudgedPrograms | None:
     """What the command at hand was judged on; None where that was not handed down, or PATH leaves no doubt."""
     return _programs.get()
+
+
+@contextmanager
+def seconds_given(seconds: float | None) -> Generator[None]:
+    """Within it, a tool with a deadline of its own has no more than so many; None is as many as it asks for. Holds for the tasks
+    and threads begun in it."""
+    token = _seconds.set(seconds)
+    try:
+        yield
+    finally:
+        _seconds.reset(token)
+
+
+def seconds_of(wanted_s: float) -> tuple[float, bool]:
+    """The seconds that the call at hand has of those that it wants, and whether the turn's time makes them fewer."""
+    given_s = _seconds.get()
+    return (wanted_s, False) if given_s is None or given_s >= wanted_s else (given_s, True)

@@ -14,7 +14,7 @@ from turnwise.drivers.approvals import Approver, ask
 from turnwise.drivers.body_hash import BodyHash
 from turnwise.drivers.bookkeeping import Bookkeeper, PriceFinder
 from turnwise.drivers.circuits import Circuits
-from turnwise.drivers.clock import Clock, SystemClock, Timer, sleep
+from turnwise.drivers.clock import Clock, SystemClock, sleep
 from turnwise.drivers.endpoints import Addressing, Endpoint
 from turnwise.drivers.exchange import Exchange
 from turnwise.drivers.fact_finding import Inspector, find_changed, find_facts
@@ -23,6 +23,7 @@ from turnwise.drivers.ledger import Ledger
 from turnwise.drivers.scripts import Scripts
 from turnwise.drivers.tools import Around, Tool, ToolRun
 from turnwise.drivers.transport import Transport
+from turnwise.drivers.turn_time import TurnTime
 from turnwise.drivers.watching import (
     AttemptDiscarded,
     CallAnswered,
@@ -38,7 +39,6 @@ from turnwise.drivers.watching import (
     Watchers,
 )
 from turnwise.errors import CallerError, JournalFailed
-from turnwise.rules.limits import kept_s, wall_time_s
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import (
     Ask,
@@ -239,7 +239,6 @@ class _Running:
         self._hash = BodyHash()
         self._scripts = Scripts(means.clock)
         self._script_began_s: dict[str, float] = {}
-        self._began_s = means.clock.monotonic()
         self._step = 0
         self._turn: Turn | None = None
         self._command: Command  # the one at hand
@@ -266,11 +265,9 @@ class _Running:
             journal=None if journal is None else journal.journal,
             ask_s=config.deadlines.ask_s,
         )
-        limits = config.limits
-        self._time_s = None if limits is None else wall_time_s(limits)
-        self._alarm: Timer | None = None  # at the end of that time
-        self._has_rung = False  # while something was at hand that ends first
-        self._behind_s = 0.0  # that a late event loop took from the turn
+        self._time = TurnTime(
+            means.clock, limits=config.limits, end_first=self._end_first, at_end=lambda: self.interrupt("deadline")
+        )
         self._ask_over: asyncio.Future[None] | None = None  # the time of the asks at hand
         self.result: TurnResult | None = None
         self._unanswered: dict[str, ToolCall] = {}  # calls whose result the watcher has not seen, by id
@@ -281,48 +278,15 @@ class _Running:
             self._interrupted.set_result(kind)
 
     def time_is_up(self) -> None:
-        """The turn's time is over. What has a deadline before that ends first and leaves time for the answer, in whatever order
-        a late event loop finds the two."""
+        self._time.is_up()
+
+    def _end_first(self) -> bool:
+        """End what has a deadline before the turn's: it leaves time for the answer."""
         if self._ask_over is not None:
-            self._has_rung = True
             if not self._ask_over.done():
                 self._ask_over.set_result(None)
-        elif self._tool_run is not None and self._tool_run.end_children():
-            if not self._has_rung:  # their parent may find it as well
-                self._set_last_alarm()
-            self._has_rung = True
-        else:
-            self.interrupt("deadline")
-
-    def _set_alarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        if self._time_s is not None:
-            self._alarm = self._clock.call_later(max(self._time_s - self._now_s(), 0.0), self.time_is_up)
-
-    def _set_last_alarm(self) -> None:
-        """Sub-agents that end in good order have the time that was kept for the answer."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-        left_s = kept_s(self._time_s or 0.0, longest_request_s=0.0)
-        self._alarm = self._clock.call_later(left_s, lambda: self.interrupt("deadline"))
-
-    def _now_s(self) -> float:
-        """Since the turn began, but for what a late event loop took."""
-        return self._clock.monotonic() - self._began_s - self._behind_s
-
-    def _ended_at(self, due_s: float) -> None:
-        """Something that the answer comes after was over at `due_s`. Where the loop looks so late that the time of the answer
-        is gone, the turn's clock is set back to that, once a turn: the answer has the time that was kept for it."""
-        if self._time_s is None:
-            return
-        late_s, kept = self._now_s() - due_s, kept_s(self._time_s, longest_request_s=0.0)
-        is_late = late_s > 0.0 and self._now_s() > self._time_s - kept
-        if is_late and not self._behind_s:
-            self._behind_s = late_s
-        if is_late or self._has_rung:
-            self._has_rung = False
-            self._set_alarm()
+            return True
+        return self._scripts.end_in_time() or (self._tool_run is not None and self._tool_run.end_in_time())
 
     def say(self, message: Message) -> bool:
         """The chair takes it at once; the command at hand goes on."""
@@ -343,13 +307,12 @@ class _Running:
         self._turn = turn
         self._told = len(turn.added)
         self._write(started)
-        self._set_alarm()
+        self._time.start()
         try:
             return await self._go_on(turn, command)
         finally:
             self._watchers.leave()
-            if self._alarm is not None:
-                self._alarm.cancel()
+            self._time.stop()
             await self._scripts.close()
 
     async def _go_on(self, turn: Turn, command: Command) -> TurnResult:
@@ -469,7 +432,7 @@ class _Running:
     def _stamp(self, event: Event) -> Event:
         if isinstance(event, TurnStarted | Interrupted):
             return event
-        return msgspec.structs.replace(event, at_s=round(self._now_s(), 3))
+        return msgspec.structs.replace(event, at_s=round(self._time.now_s(), 3))
 
     async def _do(self, command: Doable) -> Event:
         match command:
@@ -513,7 +476,7 @@ class _Running:
         return HooksRan(outcomes=tuple(await self._means.run_hooks(command)))
 
     async def _ask(self, command: Ask) -> Asked:
-        began_s = self._now_s()
+        began_s = self._time.now_s()
         self._ask_over = asyncio.get_running_loop().create_future()
         try:
             asked = await ask(
@@ -526,7 +489,7 @@ class _Running:
             )
         finally:
             self._ask_over = None
-        self._ended_at(began_s + command.deadline_s)
+        self._time.ended(began_s + command.deadline_s)
         return asked
 
     async def _send(self, command: SendRequest) -> ResponseReceived | RequestFailed:
@@ -607,14 +570,14 @@ class _Running:
             on_finish=on_finish,
             settle_s=self._means.settle_s * TOOL_SHARE,
             whole_bytes=command.whole_bytes,
+            most_s=command.most_s,
             around=self._around,
         )
-        began_s = self._now_s()
+        began_s = self._time.now_s()
         results = await self._tool_run.run()
         children = self._tool_run.children
         self._tool_run = None
-        if children or self._has_rung:
-            self._ended_at(began_s + max([planned.timeout_s for planned in command.calls]))
+        self._time.ended(None if command.most_s is None else began_s + command.most_s)
         return ToolsFinished(results=(*results, *changed.values()), children=children)
 
     async def _changed(self, command: RunTools) -> dict[str, ToolResult]:
@@ -641,7 +604,9 @@ class _Running:
                         ToolResult(call_id=inner.id, name=inner.name, content=said, is_error=result.is_error),
                     )
                 )
+        began_s = self._time.now_s()
         event = await self._scripts.run(command)
+        self._time.ended(None if command.most_s is None else began_s + command.most_s)
         if isinstance(event, ScriptCalled):
             self._unanswered |= {inner.id: inner for inner in event.calls}
         else:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
-from turnwise.drivers.clock import Clock, sleep
+from turnwise.drivers.clock import Clock, sleep, wait_for_task
+from turnwise.drivers.grants import TURNS_TIME
 from turnwise.drivers.script_calls import awaited_calls, line_at, normal_lines
 from turnwise.drivers.script_values import json_problem, shown
 from turnwise.drivers.tool_output import cut_middle, journalable
@@ -47,6 +48,7 @@ INSTEAD = {
     "exceptions can only be called with zero or one string argument": "; raise it with one text or none (not "
     "`SystemExit(3)`); a program ends with its last line",
 }
+SETTLE_S = 0.5  # for a program that is stopped in the middle of its work, before it is killed
 SLEEP, ASYNC_SLEEP = "time.sleep", "asyncio.sleep"
 
 
@@ -56,6 +58,15 @@ class Scripts:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._at_hand: _Program | None = None
+        self._over: asyncio.Future[None] | None = None  # the time of the program at work
+
+    def end_in_time(self) -> bool:
+        """The turn's time is up, and that of the program was up before: it is stopped. False: none is at work."""
+        if self._over is None:
+            return False
+        if not self._over.done():
+            self._over.set_result(None)
+        return True
 
     async def run(self, command: RunScript) -> ScriptCalled | ScriptFinished:
         """Do what the command says. A program that fails in any way has finished, with words for the model."""
@@ -68,13 +79,32 @@ class Scripts:
                 )
             program = self._at_hand = _Program(command, clock=self._clock)
         try:
-            event = await program.advance(command)
+            event = await self._advance(program, command)
         except BaseException:
             await self.close()
             raise
         if isinstance(event, ScriptFinished):
             await self.close()
         return event
+
+    async def _advance(self, program: "_Program", command: RunScript) -> ScriptCalled | ScriptFinished:
+        """As far as it comes within `most_s`. What it computes or waits for then ends with it."""
+        if command.most_s is None:
+            return await program.advance(command)
+        if command.most_s <= 0.0:
+            return program.stopped(command)
+        self._over = asyncio.get_running_loop().create_future()
+        advancing = asyncio.create_task(program.advance(command))
+        try:
+            ended = await wait_for_task(advancing, clock=self._clock, timeout_s=command.most_s, over=self._over)
+            if not ended:
+                advancing.cancel()
+                await wait_for_task(advancing, clock=self._clock, timeout_s=SETTLE_S)
+                return program.stopped(command)
+            return advancing.result()
+        finally:
+            self._over = None
+            advancing.cancel()
 
     async def close(self) -> None:
         """End the interpreter at hand, whatever it does."""
@@ -190,6 +220,11 @@ class _Program:
             return self._explain(error, module=module)
         except (OSError, TimeoutError) as error:  # the worker could not be started
             return self._failed(f"the interpreter could not be started ({error})", line=0)
+
+    def stopped(self, command: RunScript) -> ScriptFinished:
+        """It goes no further, as the turn's time leaves it no more."""
+        self._ran = command.ran
+        return self._failed(f"it was stopped: {TURNS_TIME}", line=self._line)
 
     async def _begin(self, module: "_Monty") -> None:
         limits = self._limits

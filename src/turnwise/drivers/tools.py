@@ -13,7 +13,7 @@ import msgspec
 
 from turnwise.drivers.approvals import Approver
 from turnwise.drivers.clock import Clock, Timer, wait_for_task
-from turnwise.drivers.grants import judged_paths, judged_programs
+from turnwise.drivers.grants import TURNS_TIME, judged_paths, judged_programs, seconds_given
 from turnwise.drivers.journal import Journal
 from turnwise.drivers.ledger import Ledger
 from turnwise.drivers.threads import in_thread, is_async
@@ -31,6 +31,8 @@ SETTLE_S = 0.5
 LARGE_ITEMS = 1000  # of a container that an async tool returns: turning it into JSON is worth a thread (0.1 ms)
 
 THREAD = "turnwise-tool"
+
+NO_TIME = f"Not run: {TURNS_TIME}."
 
 Arguments = dict[str, object]
 
@@ -95,9 +97,34 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         return self.offer.spec.name
 
 
+class CallTime(msgspec.Struct, frozen=True, kw_only=True):
+    """The seconds that a tool has, its own or, where these are fewer (`is_turns`), those that the turn's time leaves it.
+
+    `told_s` are what a tool is told that ends by a deadline of its own; None: it has as long as it asks for.
+    """
+
+    seconds: float
+    grace_s: float = 0.0
+    told_s: float | None = None
+    is_turns: bool = False
+
+    @classmethod
+    def of(cls, timeout_s: float, *, left_s: float, grace_s: float) -> "CallTime":
+        if timeout_s + grace_s < left_s:
+            return cls(seconds=timeout_s, grace_s=grace_s)
+        # The grace of a tool that has some comes out of its time: what comes after that is the answer's.
+        return cls(seconds=left_s, told_s=left_s - min(grace_s, left_s / 10), is_turns=True)
+
+    def said(self, *, stopped: bool) -> str:
+        if not self.is_turns:
+            return f"timed out after {self.seconds:g} s" + (" and was stopped" if stopped else ", may still be running")
+        ended = "stopped" if stopped else "given up, and may still be running,"
+        return f"{ended} after {round(self.seconds, 2):g} s: {TURNS_TIME}. It may have run in part"
+
+
 class ToolRun:
     """The running of one step's calls. `await run()` once; if that is cancelled, `finished` holds the results so far.
-    `whole_bytes` is that of `RunTools`."""
+    `whole_bytes` and `most_s` are those of `RunTools`."""
 
     def __init__(
         self,
@@ -109,6 +136,7 @@ class ToolRun:
         on_finish: Callable[[ToolResult], None],
         settle_s: float = SETTLE_S,
         whole_bytes: int | None = None,
+        most_s: float | None = None,
         around: Around = Around(),  # noqa: B008 (frozen)
     ) -> None:
         self._calls = calls
@@ -119,6 +147,8 @@ class ToolRun:
         self._settle_s = settle_s
         self._result_of = functools.partial(result_of, whole_bytes=whole_bytes)
         self._around = around
+        self._end_s = None if most_s is None else clock.monotonic() + most_s
+        self._at_hand: list[Callable[[], None]] = []  # the ends of the calls that this one ends
         self._children: list[ChildReport] = []
         self._over: asyncio.Future[None] | None = None  # the time of the sub-agents
         self._at_work = 0  # sub-agents
@@ -140,13 +170,17 @@ class ToolRun:
         """The ids of the calls that have begun."""
         return tuple(self._started)
 
-    def end_children(self) -> bool:
-        """The time of the sub-agents at work is up: they end in good order. False: there are none."""
-        if self._over is None or not self._at_work:
-            return False
-        if not self._over.done():
+    def end_in_time(self) -> bool:
+        """The turn's time is up, and that of the calls was up before: tools are stopped, sub-agents end in good order. False:
+        nothing here has a deadline before the turn's."""
+        if self._over is not None and self._at_work and not self._over.done():
             self._over.set_result(None)
-        return True
+        for end in tuple(self._at_hand):
+            end()
+        return self._end_s is not None or self._at_work > 0
+
+    def _left_s(self) -> float:
+        return math.inf if self._end_s is None else max(self._end_s - self._clock.monotonic(), 0.0)
 
     async def run(self) -> tuple[ToolResult, ...]:
         """Neighbours run together; an exclusive call runs alone, after those before it and before those after it.
@@ -167,32 +201,35 @@ class ToolRun:
         return self.finished
 
     async def _run_one(self, place: int, planned: PlannedCall) -> None:
+        left_s = self._left_s()
+        if left_s <= 0.0:
+            self._results[place] = error_result(planned.call, NO_TIME)
+            return
         self._started.append(planned.call.id)
         self._on_start(planned.call)
         tool = self._tools.get(planned.call.name)
         if tool is not None and tool.start is not None:
             self._at_work += 1
             try:
-                result = await self._within_deadline(self._child(tool.start, planned), planned, timeout_s=None)
+                child = self._child(tool.start, planned, timeout_s=min(planned.timeout_s, left_s))
+                result = await self._within_deadline(child, planned)
             finally:
                 self._at_work -= 1
         elif tool is None or tool.function is None:
             result = error_result(planned.call, f"there is no tool `{planned.call.name}` here")
-        elif planned.paths or planned.programs is not None:
-            # the hand that opens a path looks again whether it still leads where it was judged to lead
-            with judged_paths(planned.paths or None), judged_programs(planned.programs):
-                result = await self._within_deadline(
-                    tool.function, planned, timeout_s=planned.timeout_s, grace_s=tool.grace_s
-                )
         else:
-            result = await self._within_deadline(
-                tool.function, planned, timeout_s=planned.timeout_s, grace_s=tool.grace_s
-            )
+            time = CallTime.of(planned.timeout_s, left_s=left_s, grace_s=tool.grace_s)
+            if planned.paths or planned.programs is not None:
+                # the hand that opens a path looks again whether it still leads where it was judged to lead
+                with judged_paths(planned.paths or None), judged_programs(planned.programs):
+                    result = await self._within_deadline(tool.function, planned, time=time)
+            else:
+                result = await self._within_deadline(tool.function, planned, time=time)
         self._results[place] = result
         self._on_finish(result)
 
     def _child(
-        self, start: Callable[[ChildOrder], Awaitable[object]], planned: PlannedCall
+        self, start: Callable[[ChildOrder], Awaitable[object]], planned: PlannedCall, *, timeout_s: float
     ) -> Callable[[Arguments], object]:
         around = self._around
         over = self._over = self._over or asyncio.get_running_loop().create_future()
@@ -204,7 +241,7 @@ class ToolRun:
                     arguments=arguments,
                     grant=planned.grant,
                     place=planned.place,
-                    timeout_s=planned.timeout_s,
+                    timeout_s=timeout_s,
                     settle_s=self._settle_s,
                     parent_turn=around.turn_id,
                     path=around.path,
@@ -221,29 +258,28 @@ class ToolRun:
         return run
 
     async def _within_deadline(
-        self,
-        function: Callable[[Arguments], object],
-        planned: PlannedCall,
-        *,
-        timeout_s: float | None,
-        grace_s: float = 0.0,
+        self, function: Callable[[Arguments], object], planned: PlannedCall, *, time: CallTime | None = None
     ) -> ToolResult:
-        """Without `timeout_s` it keeps its deadline itself, as a sub-agent does: two clocks would have no order. `grace_s` begins
+        """Without a `time` it keeps its deadline itself, as a sub-agent does: two clocks would have no order. The grace begins
         when the deadline was seen to have passed, however late that is."""
         over: asyncio.Future[ToolResult | None] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._call_into(over, function, planned), name=f"tool {planned.call.name}")
+        with seconds_given(None if time is None else time.told_s):
+            task = asyncio.create_task(self._call_into(over, function, planned), name=f"tool {planned.call.name}")
         timer: Timer | None = None
 
         def end() -> None:
             if not over.done():
                 over.set_result(None)
 
-        def begin_grace() -> None:
+        def begin_grace(grace_s: float) -> None:
             nonlocal timer
             timer = self._clock.call_later(grace_s, end)
 
-        if timeout_s is not None:
-            timer = self._clock.call_later(timeout_s, begin_grace if grace_s else end)
+        if time is not None:
+            ends = functools.partial(begin_grace, time.grace_s) if time.grace_s else end
+            timer = self._clock.call_later(time.seconds, ends)
+            if time.is_turns:
+                self._at_hand.append(end)
         try:
             result = await over
         except asyncio.CancelledError:
@@ -252,11 +288,13 @@ class ToolRun:
         finally:
             if timer is not None:
                 timer.cancel()
-        if result is not None:
+            if end in self._at_hand:
+                self._at_hand.remove(end)
+        if time is None or result is not None:
+            assert result is not None, "what keeps its deadline itself has a result"
             return result
         stopped = await self._stop(task) and is_async(function)  # a thread cannot be stopped
-        outcome = " and was stopped" if stopped else ", may still be running"
-        return error_result(planned.call, f"timed out after {planned.timeout_s:g} s{outcome}")
+        return error_result(planned.call, time.said(stopped=stopped))
 
     async def _call_into(
         self,

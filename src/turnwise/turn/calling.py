@@ -55,6 +55,7 @@ class Calling(Retrying, kw_only=True):
             most=MAX_CALLS,
         )
         self.calls, self.has_called = calls_of(adopted.message), True
+        self.pacing = self.pacing.begin_calls(self._left_s)
         self.guarding = self.guarding.rejected(sorted_.misfits).judge(adopted.calls)
         read = self.room.read(sorted_.planned, config=self.config)
         known = read | self.guarding.answers(sorted_.planned, messages=self.messages, offers=self.offers)
@@ -88,6 +89,7 @@ class Calling(Retrying, kw_only=True):
             config=self.config,
         )
         self.calls, self.has_called = calls, True
+        self.pacing = self.pacing.begin_calls(self._left_s)
         self.taken_up = frozenset([call.id for call in calls])
         self.planned, self.results = sorted_.planned, sorted_.results
         if self.keeps_waiting:
@@ -158,7 +160,7 @@ class Calling(Retrying, kw_only=True):
 
     def _before_answer(self, seconds: float) -> float:
         """So many, or fewer where the turn's time would be up: one deadline comes before the other, with the answer between."""
-        most_s = self.pacing.most_s(self._left_s)
+        most_s = self.pacing.calls_s
         return seconds if most_s is None else min(seconds, most_s)
 
     def _asked(self, approvals: Sequence[Approval]) -> Command:
@@ -185,7 +187,7 @@ class Calling(Retrying, kw_only=True):
         if children:
             self._grant(children)
         if self.planned:
-            return RunTools(step=self.step, calls=self.planned)
+            return RunTools(step=self.step, calls=self.planned, most_s=self.pacing.calls_s)
         return self._after_tools(())
 
     def _grant(self, children: Sequence[str]) -> None:
@@ -218,7 +220,8 @@ class Calling(Retrying, kw_only=True):
         """The share of the turn's limits that each of the first so many of these children has."""
         if self.config.limits is None or not children:
             return Share(None), len(children)
-        if self._before_answer(1.0) <= 0.0:
+        most_s = self.pacing.most_s(self._left_s)
+        if most_s is not None and min(most_s, self._before_answer(1.0)) <= 0.0:
             return NOTHING_LEFT, 0
         spent = self._spent + self.pacing.answer(prompt_tokens=self._prompt_tokens, price=self._price)
         plans = [plan for plan in self.planned if plan.call.id in children]

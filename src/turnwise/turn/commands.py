@@ -26,13 +26,15 @@ class PrepareStep(msgspec.Struct, frozen=True, kw_only=True, tag="prepare_step",
 
 class SendRequest(msgspec.Struct, frozen=True, kw_only=True, tag="send_request", omit_defaults=True):
     """Exactly one HTTP request. `number` counts this turn's requests from 1; `taken_ids` are call ids that the session has
-    used, `id_prefix` begins the ids that we generate for calls without one."""
+    used, `id_prefix` begins the ids that we generate for calls without one. It ends within `most_s` seconds where the answer
+    comes after it and its time is kept; None: nothing limits it but its deadlines."""
 
     number: int
     step: int
     purpose: Purpose
     request: Request
     deadlines: Deadlines
+    most_s: float | None = None
     taken_ids: frozenset[str] = frozenset()
     id_prefix: str = "call"
     retry_of: Purpose | None = (
@@ -95,11 +97,15 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, tag="ask", omit_defaults=Tr
 
 class RunTools(msgspec.Struct, frozen=True, kw_only=True, tag="run_tools", omit_defaults=True):
     """Run all of them, concurrently but for exclusive ones; report exactly one result each, in this order. A result is cut to
-    what a model can read; with `whole_bytes` it is whole, or an error where it has more than that: programs compute with it."""
+    what a model can read; with `whole_bytes` it is whole, or an error where it has more than that: programs compute with it.
+    All of them together end within `most_s` seconds, as the answer comes after them; None: nothing limits it but their own
+    deadlines.
+    """
 
     step: int
     calls: tuple[PlannedCall, ...]
     whole_bytes: int | None = None
+    most_s: float | None = None
 
 
 class ScriptFunction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -122,7 +128,7 @@ class ScriptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class RunScript(msgspec.Struct, frozen=True, kw_only=True, tag="run_script", omit_defaults=True):
     """Run the program of `call` until it needs tools or ends: from its beginning, or on with the `results` of the calls that
     it waits for. `ran` are the tools that it has run so far. With `stop` it goes no further; its result says what it has and
-    why it was stopped."""
+    why it was stopped. So it does after `most_s` seconds, as the answer comes after it."""
 
     step: int
     call: ToolCall
@@ -132,6 +138,7 @@ class RunScript(msgspec.Struct, frozen=True, kw_only=True, tag="run_script", omi
     results: tuple[ScriptResult, ...] = ()
     ran: tuple[str, ...] = ()
     stop: str = ""
+    most_s: float | None = None
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True, tag="wait", omit_defaults=True):

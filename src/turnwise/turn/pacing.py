@@ -56,6 +56,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     longest_output_tokens: int = 0
     last: Usage = NO_USAGE  # of the last response that had one
     weighed: int = 0  # messages that its prompt held
+    calls_end_s: float | None = None  # when those at hand have to be over, as the answer comes after them
 
     def saw(self, event: Event, *, messages: int) -> "Pacing":
         """What an event tells of time and tokens. A response is one to a prompt of so many `messages`."""
@@ -228,6 +229,22 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def most_s(self, left_s: float | None) -> float | None:
         """How long something may take that the answer comes after, where the turn has `left_s`; None where nothing limits it."""
         return None if left_s is None else max(left_s - kept_s(left_s, longest_request_s=self.longest_request_s), 0.0)
+
+    def begin_calls(self, left_s: float | None) -> "Pacing":
+        """The calls of a step begin, where the turn has `left_s`. All that is done about them ends with one deadline, or each
+        part of it would take its share of what the one before has left.
+
+        They have half of the time at the least: after a long request a tool may still be quick.
+        """
+        most_s = self.most_s(left_s)
+        if left_s is None or most_s is None:
+            return self if self.calls_end_s is None else replace(self, calls_end_s=None)
+        return replace(self, calls_end_s=self.at_s + max(most_s, left_s / 2))
+
+    @property
+    def calls_s(self) -> float | None:
+        """What the calls at hand still have; None where nothing limits it."""
+        return None if self.calls_end_s is None else round(max(self.calls_end_s - self.at_s, 0.0), 3)
 
     def at_stake(self, request: Request, *, own: int, prompt_tokens: int, price: PriceRow, is_billed: bool) -> Decimal:
         """What a request is projected to cost, with an output like the longest so far within its own limit; its last `own`

@@ -5,7 +5,7 @@ import msgspec
 from turnwise.errors import CallerError
 from turnwise.rules.budget import kept_below
 from turnwise.rules.last_step import GO_ON, SYNTHESIS
-from turnwise.rules.limits import Spent, counts_cost, no_price, said
+from turnwise.rules.limits import Spent, counts_cost, no_price, said, wall_time_s
 from turnwise.rules.loops import LoopGuard, why_it_ends
 from turnwise.rules.pricing import PriceRow, add
 from turnwise.rules.projection import can_project
@@ -48,6 +48,27 @@ class Requesting(Finishing, kw_only=True):
             usd = usd if child.charged_usd is None else add(usd, child.charged_usd)
         spent = self.pacing.spent(usage, steps=steps, requests=requests)
         return msgspec.structs.replace(spent, cost_usd=usd, projected=self.purse.projected)
+
+    @property
+    def _is_plain(self) -> bool:
+        """The request at hand is the turn's own: neither for more of a cut response nor for a summary."""
+        return self.continuing is None and self.asked_again is None and self.room.planned is None
+
+    @property
+    def _writes_answer(self) -> bool:
+        """The request at hand may bring the answer; after another one the answer has to be asked for."""
+        if self.room.planned is not None:
+            return False
+        if self.continuing is not None:
+            return self.continuing.asking.forced or self.continuing.place is None
+        return self.asked_again is None or self._is_forced
+
+    @property
+    def _left_s(self) -> float | None:
+        """Of the turn's time; None where nothing limits it."""
+        limits = self.config.limits
+        total_s = None if limits is None else wall_time_s(limits)
+        return None if total_s is None else total_s - self.pacing.at_s
 
     @property
     def _prompt_tokens(self) -> int:
@@ -318,6 +339,7 @@ class Requesting(Finishing, kw_only=True):
             purpose=purpose,
             request=request,
             deadlines=self.config.deadlines,
+            most_s=None if self._writes_answer else self.pacing.most_s(self._left_s),
             taken_ids=frozenset(self.call_ids),
             id_prefix=f"call_{self.requests}",
         )

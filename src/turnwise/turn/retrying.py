@@ -7,7 +7,6 @@ import msgspec
 
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.arguments import Unsound, judge_call
-from turnwise.rules.limits import wall_time_s
 from turnwise.rules.retries import GiveUp, TryFallback, WaitThenRetry, judge_retry
 from turnwise.rules.truncation import Cut, fills_half, find_cut, hands_out_objects, has_end_mark
 from turnwise.turn.commands import Command, FinishTurn, Purpose, SendRequest, Wait
@@ -139,7 +138,7 @@ class Retrying(Recovering, kw_only=True):
             waited_s=self.pacing.at_s - trying.failed_s,
             jitter=jitter,
             has_fallback=may_fall_back and bool(self.config.fallbacks) and self._is_plain,
-            left_s=self._left_s,
+            left_s=self._left_s if self._writes_answer else self.pacing.most_s(self._left_s),
         )
         match verdict:
             case GiveUp(why=why):
@@ -197,21 +196,6 @@ class Retrying(Recovering, kw_only=True):
         return command
 
     @property
-    def _is_plain(self) -> bool:
-        """The request at hand is the turn's own: neither for more of a cut response nor for a summary."""
-        return self.continuing is None and self.asked_again is None and self.room.planned is None
-
-    @property
     def _affords_again(self) -> bool:
         """A plain request may use the last one that the limits allow, as the answer; another must leave that."""
-        if self._is_plain:
-            return self._affords(answers=True)
-        continuing = self.continuing
-        writes_answer = continuing is not None and (continuing.asking.forced or continuing.place is None)
-        return self._affords(answers=writes_answer)
-
-    @property
-    def _left_s(self) -> float | None:
-        limits = self.config.limits
-        total_s = None if limits is None else wall_time_s(limits)
-        return None if total_s is None else total_s - self.pacing.at_s
+        return self._affords(answers=self._writes_answer)

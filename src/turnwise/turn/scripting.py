@@ -104,6 +104,7 @@ class Scripting(Calling, kw_only=True):
             results=results,
             ran=programs.ran,
             stop=stop,
+            most_s=self.pacing.calls_s,
         )
 
     def _script_called(self, call_id: str, *, calls: tuple[ToolCall, ...]) -> Command:

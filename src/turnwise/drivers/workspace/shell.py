@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from turnwise.drivers.grants import programs_at_hand
+from turnwise.drivers.grants import TURNS_TIME, programs_at_hand, seconds_of
 from turnwise.drivers.programs import Programs, is_program
 from turnwise.drivers.sandbox import GitGuard, PutBack, Sandbox, Scratch, find_sandbox
 from turnwise.drivers.sandbox.private import PrivateFolder
@@ -113,12 +113,14 @@ class Shell:
         guard = GitGuard(self.root) if self.sandbox.files else None
         git = PutBack()
         notes: list[str] = []
+        timeout_s, is_turns = seconds_of(given.timeout_s)
         try:
-            code = await self._run([program, "-c", given.command], timeout_s=given.timeout_s, tape=tape)
+            code = await self._run([program, "-c", given.command], timeout_s=timeout_s, tape=tape)
             if code:
                 notes.append(f"[exit code {_shown(code)}]")
         except TimeoutError:
-            notes.append(f"[timed out after {given.timeout_s} s; it and what it started were ended]")
+            why = f": {TURNS_TIME}" if is_turns else ""
+            notes.append(f"[timed out after {round(timeout_s, 2):g} s{why}; it and what it started were ended]")
         finally:
             if guard is not None:
                 git = guard.put_back()

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
+from turnwise.drivers.grants import TURNS_TIME, seconds_of
 from turnwise.drivers.programs import HELPER
 from turnwise.drivers.workspace.paths import SKIPPED_FOLDERS, Workspace
 from turnwise.drivers.workspace.processes import run_group
@@ -23,6 +24,7 @@ async def ask_worker(
 ) -> Answer:
     """What the worker finds in the resolved folder `start`. Raises ToolFault where it takes longer, or the folder is gone."""
     answer = bytearray()
+    timeout_s, is_turns = seconds_of(timeout_s)
     order = order | {
         "skipped": sorted(SKIPPED_FOLDERS),
         "library": _library(),
@@ -41,7 +43,8 @@ async def ask_worker(
                 given=msgspec.json.encode(order | _ignore_rules(workspace, start)),
             )
     except TimeoutError:
-        raise ToolFault(f"it took longer than {timeout_s:g} s: narrow the path or simplify the pattern") from None
+        why = TURNS_TIME if is_turns else "narrow the path or simplify the pattern"
+        raise ToolFault(f"it took longer than {round(timeout_s, 2):g} s: {why}") from None
     except OSError as error:
         raise ToolFault(f"`{workspace.show(start)}` cannot be looked into: {error.strerror}") from None
     if code:
