@@ -226,7 +226,7 @@ def test_a_limit_of_cost_is_data_and_a_decimal() -> None:
     """Proves: it comes back from the journal as it was; a float, and what is no amount, is the caller's mistake."""
     limit = usd("0.10") | MaxSteps(3) & usd("0.2")
     assert msgspec.json.decode(msgspec.json.encode(limit), type=Limit) == limit
-    assert (counts_cost(limit), most_usd(limit)) == (True, Decimal("0.2"))
+    assert (counts_cost(limit), most_usd(limit)) == (True, Decimal("0.10"))
     assert (counts_cost(MaxSteps(1) | MaxTokens(2)), counts_cost(None), most_usd(None)) == (False, False, ZERO)
     with pytest.raises(CallerError, match=r"MaxCost\(Decimal\("):
         MaxCost(0.5)  # pyright: ignore[reportArgumentType]

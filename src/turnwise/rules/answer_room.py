@@ -32,6 +32,7 @@ LEAST_USER_BYTES = 256
 # Of the room, for the text that quotes results whose steps are left out; no more of them than anybody reads.
 QUOTED_PERCENTS = (50, 25, 10)
 MAX_QUOTED = 20
+LEAST_QUOTED = 3
 QUOTED = "The steps of this turn are left out here, as there is no room for them. What the tools returned last:"
 NOTHING_QUOTED = "The steps of this turn are left out here, as there is no room for them."
 
@@ -65,10 +66,11 @@ def _variants(messages: Sequence[Message], *, sizes: Sequence[int], limit_bytes:
         yield shorter
         for percent in RESULT_PERCENTS:
             yield _squeezed(shorter, percent=percent, limit_bytes=limit_bytes)
-    quoted = [_quoted(left, quoted_bytes=limit_bytes * percent // 100) for percent in QUOTED_PERCENTS]
-    for one in quoted:
-        yield shorten_users(one, limit_bytes=most, whole=len(one.messages) - 1)
-    yield shorten_users(quoted[-1], limit_bytes=LEAST_USER_BYTES, whole=len(quoted[-1].messages) - 1)
+    for percent in QUOTED_PERCENTS:
+        quoted = _quoted(left, quoted_bytes=limit_bytes * percent // 100)
+        yield shorten_users(quoted, limit_bytes=most, whole=len(quoted.messages) - 1)
+    least = _quoted(left, quoted_bytes=0, most=LEAST_QUOTED)
+    yield shorten_users(least, limit_bytes=LEAST_USER_BYTES, whole=len(least.messages) - 1)
 
 
 def _last_step(messages: Sequence[Message]) -> int:
@@ -113,10 +115,10 @@ def _without_middle(variant: Variant, *, tail: int, limit_bytes: int) -> Variant
     )
 
 
-def _quoted(variant: Variant, *, quoted_bytes: int) -> Variant:
+def _quoted(variant: Variant, *, quoted_bytes: int, most: int = MAX_QUOTED) -> Variant:
     """The messages without a step: its last results are quoted in a text, before the message that the model is to answer."""
     messages, sizes = variant.messages, variant.sizes
-    results = [part for message in messages for part in message.parts if isinstance(part, ToolResult)][-MAX_QUOTED:]
+    results = [part for message in messages for part in message.parts if isinstance(part, ToolResult)][-most:]
     ends_open = messages[-1].role not in ("user", "system")
     stay = [index for index, message in enumerate(messages) if message.role in ("user", "system")]
     last = [] if ends_open or not stay else [stay.pop()]

@@ -20,6 +20,8 @@ ANSWER_TOKENS = 1_000
 # Less is not worth a request: a paragraph. What lies between is for results that were longer than thought: the answer gets
 # what they leave of ANSWER_TOKENS (`output_tokens_left`).
 LEAST_ANSWER_TOKENS = 256
+# Kept in the answer's prompt for what sub-agents bring, before they spend the rest: enough to quote them, and for our own words.
+RESULT_TOKENS = 500
 # Kept for the answer's request where none was timed yet.
 ANSWER_S = 10.0
 # "UTF-8 bytes / 3 for what was added since" the provider's own count (docs/architecture.md, tokens).
@@ -286,20 +288,32 @@ def no_price(model: str, *, profile: str, row: PriceRow | None = None) -> str:
 
 
 def most_usd(limit: Limit | None) -> Decimal:
-    """The highest limit of cost in it; 0 where there is none."""
-    return max([one.usd for one in _cost_limits(limit)], default=ZERO)
+    """What may be spent by its limits of cost: the lowest of those of which each stops, the highest of those that stop together;
+    0 where there is none."""
+    match limit:
+        case MaxCost(usd):
+            return usd
+        case AnyOf(limits) | AllOf(limits):
+            found = [most_usd(one) for one in limits if counts_cost(one)]
+            choose = min if isinstance(limit, AnyOf) else max
+            return choose(found, default=ZERO)
+        case _:
+            return ZERO
 
 
-def wall_time_s(limit: Limit) -> float | None:
-    """The seconds after which `limit` is over whatever else was spent; None where time alone does not decide."""
+def wall_time_s(limit: Limit, *, spent: Spent | None = None) -> float | None:
+    """The seconds after which `limit` is over whatever else was spent, or once so much is `spent`; None where time alone does not
+    decide."""
     match limit:
         case MaxWallTime(seconds):
             return seconds
         case AnyOf(limits):
-            return min([one for one in map(wall_time_s, limits) if one is not None], default=None)
+            times = [wall_time_s(one, spent=spent) for one in limits]
+            return min([one for one in times if one is not None], default=None)
         case AllOf(limits):
-            times = [one for one in map(wall_time_s, limits) if one is not None]
-            return max(times, default=None) if len(times) == len(limits) else None
+            left = [one for one in limits if spent is None or not is_over(one, spent=spent)]
+            times = [time for one in left if (time := wall_time_s(one, spent=spent)) is not None]
+            return max(times, default=None) if len(times) == len(left) else None
         case MaxSteps() | MaxRequests() | MaxTokens() | MaxCost():
             return None
         case _:

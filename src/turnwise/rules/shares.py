@@ -18,6 +18,7 @@ from turnwise.rules.limits import (
     MaxTokens,
     MaxWallTime,
     Spent,
+    is_over,
     tokens_left,
 )
 from turnwise.rules.pricing import ZERO, PriceRow, add, part_of, subtract
@@ -46,7 +47,7 @@ def share_of(limit: Limit, *, spent: Spent, among: int, least_usd: Decimal = ZER
     turn's own. `least_usd` is what a request of theirs costs at the least."""
     match limit:
         case MaxSteps():
-            return Share(None)
+            return NOTHING_LEFT if is_over(limit, spent=spent) else Share(None)
         case MaxRequests(requests):
             left = (requests - spent.requests) // among
             return Share(MaxRequests(left)) if left > 0 else NOTHING_LEFT

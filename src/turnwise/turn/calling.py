@@ -10,7 +10,7 @@ from decimal import Decimal
 import msgspec
 
 from turnwise.rules.history import error_result, fit_result
-from turnwise.rules.limits import Limit, MaxRequests, most_usd
+from turnwise.rules.limits import Limit, MaxRequests, most_usd, wall_time_s
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.pricing import ZERO
 from turnwise.rules.shares import NOTHING_LEFT, Share, shares_of
@@ -55,7 +55,7 @@ class Calling(Retrying, kw_only=True):
             most=MAX_CALLS,
         )
         self.calls, self.has_called = calls_of(adopted.message), True
-        self.pacing = self.pacing.begin_calls(self._left_s)
+        self.pacing = self.pacing.begin_calls(self._left_s_for_calls)
         self.guarding = self.guarding.rejected(sorted_.misfits).judge(adopted.calls)
         read = self.room.read(sorted_.planned, config=self.config)
         known = read | self.guarding.answers(sorted_.planned, messages=self.messages, offers=self.offers)
@@ -89,7 +89,7 @@ class Calling(Retrying, kw_only=True):
             config=self.config,
         )
         self.calls, self.has_called = calls, True
-        self.pacing = self.pacing.begin_calls(self._left_s)
+        self.pacing = self.pacing.begin_calls(self._left_s_for_calls)
         self.taken_up = frozenset([call.id for call in calls])
         self.planned, self.results = sorted_.planned, sorted_.results
         if self.keeps_waiting:
@@ -98,6 +98,16 @@ class Calling(Retrying, kw_only=True):
         left |= {call.id for call in sorted_.pending}
         self.pending = tuple([call for call in calls if call.id in left])
         return self._hook_before()
+
+    @property
+    def _left_s_for_calls(self) -> float | None:
+        """Of the turn's time, if nothing else holds a limit back once the answer is asked for; None where nothing limits it."""
+        if self.config.limits is None:
+            return None
+        answer = self.pacing.answer(prompt_tokens=self._prompt_tokens, price=self._price)
+        spent = self._spent_in(self.step) + msgspec.structs.replace(answer, elapsed_s=0.0)
+        total_s = wall_time_s(self.config.limits, spent=spent)
+        return None if total_s is None else max(total_s - self.pacing.at_s, 0.0)
 
     # before they run
 
@@ -223,7 +233,7 @@ class Calling(Retrying, kw_only=True):
         most_s = self.pacing.most_s(self._left_s)
         if most_s is not None and min(most_s, self._before_answer(1.0)) <= 0.0:
             return NOTHING_LEFT, 0
-        spent = self._spent + self.pacing.answer(prompt_tokens=self._prompt_tokens, price=self._price)
+        spent = self._spent_in(self.step) + self.pacing.answer(prompt_tokens=self._prompt_tokens, price=self._price)
         plans = [plan for plan in self.planned if plan.call.id in children]
         least_usd = [_least_usd(plan, offer=self.offers[plan.call.name]) for plan in plans]
         return shares_of(self.config.limits, spent=spent, among=len(children), least_usd=least_usd)

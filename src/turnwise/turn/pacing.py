@@ -11,6 +11,7 @@ from turnwise.rules.limits import (
     ANSWER_TOKENS,
     BYTES_A_TOKEN,
     LEAST_ANSWER_TOKENS,
+    RESULT_TOKENS,
     Forecast,
     Leaf,
     Limit,
@@ -219,7 +220,8 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return None if left is None else max(left, LEAST_ANSWER_TOKENS if answers else ANSWER_TOKENS)
 
     def answer(self, *, prompt_tokens: int, price: PriceRow | None = None) -> Spent:
-        """What the answer after the calls at hand is likely to cost."""
+        """What the answer after the calls at hand is likely to cost; its prompt holds some of what they bring."""
+        prompt_tokens += RESULT_TOKENS
         usd = ZERO
         if price is not None:
             usd = projected_usd(price, input_tokens=prompt_tokens, output_tokens=ANSWER_TOKENS)
@@ -234,12 +236,12 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The calls of a step begin, where the turn has `left_s`. All that is done about them ends with one deadline, or each
         part of it would take its share of what the one before has left.
 
-        They have half of the time at the least: after a long request a tool may still be quick.
+        Where less is left than the longest request took they have half of it: a tool may be quick, and the answer quicker.
         """
         most_s = self.most_s(left_s)
         if left_s is None or most_s is None:
             return self if self.calls_end_s is None else replace(self, calls_end_s=None)
-        return replace(self, calls_end_s=self.at_s + max(most_s, left_s / 2))
+        return replace(self, calls_end_s=self.at_s + (most_s if most_s > 0.0 else left_s / 2))
 
     @property
     def calls_s(self) -> float | None:
