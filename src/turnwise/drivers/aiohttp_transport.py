@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import io
 import os
 import socket
 import ssl
@@ -19,6 +18,8 @@ from turnwise.vocab import Fault, FaultKind
 
 if TYPE_CHECKING:
     import aiohttp
+
+    from turnwise.drivers.whole_body import LongBody, WholeBody
 
 # aiohttp closes idle connections after 15 s; a step's tools often take longer, and a new TLS handshake costs two round
 # trips. Servers close theirs after 60 s (nginx) and more, so 50 s seldom meets a connection that is about to go.
@@ -63,7 +64,7 @@ class AiohttpTransport:
     def send(self, request: HttpRequest, /) -> _Sending:
         return _Sending(request, transport=self)
 
-    async def open(self, request: HttpRequest) -> aiohttp.ClientResponse:
+    async def open(self, request: HttpRequest, *, body: WholeBody | LongBody) -> aiohttp.ClientResponse:
         """The response, once its head has come. Raises what aiohttp raises; for `send`."""
         session = self._open_session()
         way = self._way
@@ -72,7 +73,7 @@ class AiohttpTransport:
         return await session.request(
             request.method,
             request.url,
-            data=_payload(request.body),
+            data=body,
             headers=(*PLAIN, *request.headers),
             allow_redirects=False,  # a redirect would carry the key to a stranger
             proxy=way.proxy,
@@ -160,10 +161,17 @@ class _Sending:
         self._transport = transport
         self._response: aiohttp.ClientResponse | None = None
         self._unpacker: Unpacker | None = None
+        self._body: WholeBody | LongBody | None = None
+
+    @property
+    def has_left(self) -> bool:
+        """Whether a byte of the request may have been written to a socket: name, connection, TLS and proxy came before."""
+        return self._body is not None and self._body.has_begun
 
     async def __aenter__(self) -> HttpReply:
         try:
-            response = self._response = await self._transport.open(self._request)
+            body = self._body = _payload(self._request.body)
+            response = self._response = await self._transport.open(self._request, body=body)
         except _network_errors() as error:
             raise ProviderFault(_fault_of(error, self._request, before_head=True)) from None
         headers = {name.lower(): value for name, value in response.headers.items()}
@@ -248,13 +256,11 @@ def _keep_blocks() -> None:
     bytes(2 * LARGE_BYTES)
 
 
-def _payload(body: bytes) -> object:
+def _payload(body: bytes) -> WholeBody | LongBody:
     """Bytes are copied and written at once, but for a very large body: that is written piece by piece."""
-    if len(body) > LARGE_BYTES:
-        return io.BytesIO(body)
-    from turnwise.drivers.whole_body import WholeBody
+    from turnwise.drivers.whole_body import LongBody, WholeBody
 
-    return WholeBody(body)
+    return LongBody(body) if len(body) > LARGE_BYTES else WholeBody(body)
 
 
 def _network_errors() -> tuple[type[Exception], ...]:

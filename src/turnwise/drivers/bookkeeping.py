@@ -44,7 +44,8 @@ class Bookkeeper:
         self._find_price = find_price
         self._journal = journal
         self._clock = clock
-        self._number = 0  # of the last request that was entered
+        self._number = 0  # of the last request that was entered, and has not been taken back
+        self._number_before = 0
         self._program = ""  # the call whose program was at hand last
         self._early = (0, 0)  # programs, and calls of theirs, before the first request: an approval began them
 
@@ -61,20 +62,29 @@ class Bookkeeper:
             sent_bytes=sent.body_bytes,
             programs=(0, 0) if self._number else self._early,
         )
-        self._number = order.number
+        self._number_before, self._number = self._number, order.number
         if self._journal is not None:
             self._journal.request_leaves(sent, entry)
         self.ledger.put(entry)
         return entry
 
     def has(self, number: int) -> bool:
-        """Whether that request of the turn has been entered, and so may have left."""
+        """Whether that request of the turn stands in the books: it may have left."""
         return self.ledger.get(self._config.turn_id, number) is not None
 
-    def complete(
+    def settle(self, entry: LedgerEntry, exchange: Exchange, *, event: ResponseReceived | RequestFailed | None) -> None:
+        """What came of it, and its price; without an event it was cancelled. One that never left is struck out."""
+        if exchange.has_left:
+            self._complete(entry, exchange, event=event)
+            return
+        self._number = self._number_before
+        self.ledger.strike_out(entry)
+        if self._journal is not None:
+            self._journal.request_stayed(entry)
+
+    def _complete(
         self, entry: LedgerEntry, exchange: Exchange, *, event: ResponseReceived | RequestFailed | None
     ) -> None:
-        """What came of it, and its price. Without an event it was cancelled."""
         first_s, received_bytes = exchange.first_event_s, exchange.received_bytes
         match event:
             case ResponseReceived(response=response):

@@ -144,6 +144,8 @@ class Minder:
         match seen:
             case RequestStarted():
                 self._requests += 1
+            case RequestFinished(sent=False):
+                self._requests -= 1
             case RequestFinished(response=response) if response is not None and response.usage is not None:
                 self._usage += response.usage
             case ChildSeen(seen=inner):

@@ -121,6 +121,9 @@ class Exchange:
         self._reader: ResponseReader | None = None
         self._silence: Silence | None = None
         self._first = FirstEvent()
+        self._sending: object = None  # the request, once the transport has it
+        self._has_answered = False  # the head of a reply has come
+        self._is_unreachable = False  # the transport says that there was no connection
         self._refusal: HttpReply | None = None  # an answer that is an error
         self._error: list[bytes] = []  # its body so far
         self._body: list[bytes] = []  # of an answer that is no stream
@@ -134,14 +137,25 @@ class Exchange:
         """Of the body, whatever it was: what was read, not what was still on its way."""
         return self._streamed_bytes + self._body_bytes + sum(map(len, self._body)) + sum(map(len, self._error))
 
+    @property
+    def has_left(self) -> bool:
+        """Whether a byte of the request may have been written. What never left is not billed and counts nowhere."""
+        if self._sending is None:
+            return False
+        left: object = getattr(self._sending, "has_left", None)
+        return left if isinstance(left, bool) else not self._is_unreachable
+
     async def run(self, request: HttpRequest) -> ResponseReceived | RequestFailed:
         """A `ResponseReceived` may hold a fault that the provider reported after some content; a connection that broke or
         fell silent is a `RequestFailed`, unless the provider had already said why the response ended, or fell silent where
         only that word was missing (`Response.is_closed`)."""
         try:
             dog = self._watchdog()
-            async with dog, self._transport.send(request) as reply:
-                return await self._receive(reply, dog)
+            async with dog:
+                sending = self._sending = self._transport.send(request)
+                async with sending as reply:
+                    self._has_answered = True
+                    return await self._receive(reply, dog)
         except Overdue as overdue:
             if self._refusal is not None:
                 return self._told(self._refusal)
@@ -152,6 +166,7 @@ class Exchange:
                 why = f"the request was ended: {TURNS_TIME}"
             return self._broken(Fault(kind=FaultKind.TIMEOUT, message=why))
         except ProviderFault as error:
+            self._is_unreachable = error.fault.kind is FaultKind.UNREACHABLE and not self._has_answered
             return self._broken(error.fault)
         finally:
             if self._silence is not None:
@@ -322,7 +337,12 @@ class Exchange:
         return self._failed(fault, partial=hide_in_response(reader.finish(), scrub=self._scrub))
 
     def _failed(self, fault: Fault, *, partial: Response | None = None) -> RequestFailed:
-        return RequestFailed(number=self._order.number, fault=hide_in(fault, scrub=self._scrub), partial=partial)
+        return RequestFailed(
+            number=self._order.number,
+            fault=hide_in(fault, scrub=self._scrub),
+            partial=partial,
+            sent=self.has_left,
+        )
 
     async def _refused(self, reply: HttpReply) -> RequestFailed:
         if 300 <= reply.status < 400:

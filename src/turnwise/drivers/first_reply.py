@@ -1,7 +1,8 @@
 """What takes its time and is not needed for a request is begun once the first has left."""
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
 
 from turnwise.drivers.transport import HttpReply, HttpRequest, Transport
 
@@ -15,12 +16,31 @@ class WithFirstReply:
         self._then: Callable[[], object] | None = then
 
     def send(self, request: HttpRequest, /) -> AbstractAsyncContextManager[HttpReply]:
-        return self._transport.send(request) if self._then is None else self._first(request)
+        sending = self._transport.send(request)
+        return sending if self._then is None else _First(sending, came=self._came)
 
-    @asynccontextmanager
-    async def _first(self, request: HttpRequest) -> AsyncGenerator[HttpReply]:
-        async with self._transport.send(request) as reply:
-            then, self._then = self._then, None
-            if then is not None:
-                then()
-            yield reply
+    def _came(self) -> None:
+        then, self._then = self._then, None
+        if then is not None:
+            then()
+
+
+class _First:
+    """The first request, as its own transport sends it. Whatever else that tells of it can be asked here, too."""
+
+    def __init__(self, sending: AbstractAsyncContextManager[HttpReply], *, came: Callable[[], None]) -> None:
+        self._sending = sending
+        self._came = came
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._sending, name)
+
+    async def __aenter__(self) -> HttpReply:
+        reply = await self._sending.__aenter__()
+        self._came()
+        return reply
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._sending.__aexit__(kind, error, trace)

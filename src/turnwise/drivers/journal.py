@@ -15,6 +15,7 @@ import os
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,7 +25,15 @@ from typing import Literal, NoReturn, Self, get_args
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.ledger import LEAVES, LEDGER_PROGRAMS, LEDGER_SCHEMA, LedgerEntry, update_of, values_before
+from turnwise.drivers.ledger import (
+    LEAVES,
+    LEDGER_PROGRAMS,
+    LEDGER_SCHEMA,
+    STAYED,
+    LedgerEntry,
+    update_of,
+    values_before,
+)
 from turnwise.drivers.ledger_queries import LedgerReader
 from turnwise.drivers.owners import is_alive, our_name
 from turnwise.errors import CallerError, JournalFailed, TurnwiseBug
@@ -91,7 +100,8 @@ Status = Literal["running", "waiting", "done", "lost"]
 
 
 class RequestSent(msgspec.Struct, frozen=True, kw_only=True, tag="request_sent"):
-    """A request is about to leave. The hash stands for the body: the history in it is in the journal already."""
+    """A request is about to leave. The hash stands for the body: the history in it is in the journal already. If it never left,
+    the `request_failed` or `interrupted` after it says that it was not sent."""
 
     number: int
     purpose: Purpose
@@ -235,6 +245,7 @@ class TurnJournal:
         self._waiting: list[_EventRow] = []
         self._became: dict[int, LedgerEntry] = {}  # requests whose entries wait, too
         self._rows_of_requests: dict[int, int] = {}  # of the ledger's table, by the request's number
+        self._stayed: list[int] = []  # rows of requests that never left, to be struck out
         self._has_ended = False
 
     def append(self, record: Record) -> None:
@@ -247,7 +258,7 @@ class TurnJournal:
 
     def write(self) -> None:
         """On return nothing waits any more."""
-        if self._waiting or self._became:
+        if self._waiting or self._became or self._stayed:
             self._write(self._waiting)
 
     def request_leaves(self, record: RequestSent, entry: LedgerEntry) -> None:
@@ -258,7 +269,16 @@ class TurnJournal:
         """Complete a request's entry, with what comes next. It is kept even if another process has taken the turn over: it
         was sent."""
         self._became[entry.number] = entry
-        if self._has_ended:  # one that was left behind: nothing comes next
+        self._write_if_ended()
+
+    def request_stayed(self, entry: LedgerEntry) -> None:
+        """Strike out the entry of a request that never left, with what comes next."""
+        self._stayed.append(self._rows_of_requests.pop(entry.number))
+        self._write_if_ended()
+
+    def _write_if_ended(self) -> None:
+        """What becomes of a request that was left behind: nothing comes next."""
+        if self._has_ended:
             with suppress(JournalFailed):  # nobody is left to be told
                 self.write()
 
@@ -270,13 +290,14 @@ class TurnJournal:
     def _write(self, events: Sequence["_EventRow"], *, leaves: LedgerEntry | None = None) -> None:
         """All in one transaction. Where the turn is another's, nothing but what became of our requests is kept."""
         with self._file.statement() as connection:
-            if leaves is None and len(events) + len(self._became) == 1:
+            if leaves is None and len(events) + len(self._became) + len(self._stayed) == 1:
                 is_ours = self._execute(events, connection=connection, leaves=None)
             else:
                 with _Transaction(connection):
                     is_ours = self._execute(events, connection=connection, leaves=leaves)
         self._waiting = []
         self._became = {}
+        self._stayed = []
         if not is_ours:
             raise JournalFailed("another process has taken this turn over")
 
@@ -287,6 +308,8 @@ class TurnJournal:
         is_ours = True
         for entry in self._became.values():
             connection.execute(*update_of(entry, row_id=self._rows_of_requests[entry.number]))
+        for row_id in self._stayed:
+            connection.execute(STAYED, (row_id,))
         for values in events:
             is_ours = is_ours and connection.execute(_EVENT, values).rowcount == 1
         if is_ours and leaves is not None:
@@ -484,11 +507,20 @@ class Journal:
         """How many requests of each purpose a turn has sent, in the order of the first of each."""
         with self._file.statement() as connection:
             rows = connection.execute(
-                "select json_extract(body, '$.purpose'), count(*) from written where turn = ? and kind = 'request_sent'"
-                " group by 1 order by min(seq)",
+                "select kind, case kind when 'request_sent' then json_extract(body, '$.purpose')"
+                " when 'response_received' then null else json_extract(body, '$.sent') end from written where turn = ?"
+                " and kind in ('request_sent', 'response_received', 'request_failed', 'interrupted') order by seq",
                 (turn_id,),
             ).fetchall()
-        return dict(rows)
+        purposes: list[str] = []
+        before = ""
+        for kind, said in rows:
+            if kind == "request_sent":
+                purposes.append(said)
+            elif said == 0 and before == "request_sent":
+                purposes.pop()  # it was about to leave, and never did
+            before = kind
+        return dict(Counter(purposes))
 
     @property
     def ledger(self) -> LedgerReader:

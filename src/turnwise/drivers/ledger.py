@@ -1,8 +1,9 @@
 """The ledger: one entry for each HTTP request that left, whatever became of it (promise bill:wire).
 
-An entry is written before the first byte leaves and completed when the request has ended. One without an end is a request
-whose outcome nobody knows: its process went away, and the provider may have billed it. Entries of a turn and of its
-sub-agents stand in one ledger, each with the path that leads to it.
+An entry is written before the first byte leaves and completed when the request has ended; it is struck out where no byte
+can have left (no connection, cancelled before). One without an end is a request whose outcome nobody knows: its process went
+away, and the provider may have billed it. Entries of a turn and of its sub-agents stand in one ledger, each with the path that
+leads to it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -130,6 +131,10 @@ class Ledger:
             self._billed.setdefault((entry.turn, entry.step), set()).add(entry.number)
         self._entries[entry.turn, entry.number] = entry
 
+    def strike_out(self, entry: LedgerEntry) -> None:
+        """It never left."""
+        self._entries.pop((entry.turn, entry.number), None)
+
     def get(self, turn: str, number: int) -> LedgerEntry | None:
         return self._entries.get((turn, number))
 
@@ -237,6 +242,7 @@ COLUMNS = (*_BEFORE, *_EARLY, *_AFTERWARDS, *_MONEY)
 # Values go by place: with names, SQLite looks for each of 34 among all of them.
 _LEAVING = (*_BEFORE, *_EARLY)
 LEAVES = f"insert into request ({', '.join(_LEAVING)}) values ({', '.join('?' * len(_LEAVING))})"
+STAYED = "delete from request where id = ?"
 BECAME = f"update request set {', '.join([f'{name} = ?' for name in (*_EARLY, *_AFTERWARDS)])} where id = ?"
 BECAME_WITH_PRICE = BECAME.replace(" where", f", {', '.join([f'{name} = ?' for name in _MONEY])} where")
 INSERT = f"insert into request ({', '.join(COLUMNS)}) values ({', '.join('?' * len(COLUMNS))})"

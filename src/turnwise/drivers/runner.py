@@ -5,22 +5,20 @@ import contextlib
 import inspect
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 from typing import Literal, assert_never
 
 import msgspec
 
 from turnwise.drivers.approvals import Approver, ask
-from turnwise.drivers.body_hash import BodyHash
 from turnwise.drivers.bookkeeping import Bookkeeper, PriceFinder
 from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import Clock, SystemClock, sleep
-from turnwise.drivers.endpoints import Addressing, Endpoint
-from turnwise.drivers.exchange import Exchange
+from turnwise.drivers.endpoints import Endpoint
 from turnwise.drivers.fact_finding import Inspector, find_changed, find_facts
-from turnwise.drivers.journal import Record, RequestSent, ToolsStarted, TurnJournal
+from turnwise.drivers.journal import Record, ToolsStarted, TurnJournal
 from turnwise.drivers.ledger import Ledger
 from turnwise.drivers.scripts import Scripts
+from turnwise.drivers.sending import Sender
 from turnwise.drivers.tools import Around, Tool, ToolRun
 from turnwise.drivers.transport import Transport
 from turnwise.drivers.turn_time import TurnTime
@@ -28,8 +26,6 @@ from turnwise.drivers.watching import (
     AttemptDiscarded,
     CallAnswered,
     Feed,
-    RequestFinished,
-    RequestStarted,
     Seen,
     StepStarted,
     ToolFinished,
@@ -74,8 +70,7 @@ from turnwise.turn.events import (
 )
 from turnwise.turn.machine import Turn
 from turnwise.turn.retrying import LOST_PIECE
-from turnwise.vocab import FinishReason, Message, StopReason, Text, ToolCall, ToolResult
-from turnwise.wire.encoded_history import EncodedHistory
+from turnwise.vocab import Message, StopReason, Text, ToolCall, ToolResult
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 
 OutputChecker = Callable[[str], Sequence[str]]
@@ -233,10 +228,6 @@ class _Running:
         self._interrupted: asyncio.Future[EndKind] = asyncio.get_running_loop().create_future()
         self._unrecorded = ""  # why the journal cannot be written any more
         self._tool_run: ToolRun | None = None
-        self._exchange: Exchange | None = None
-        self._addressing = Addressing(means.endpoint)
-        self._history = EncodedHistory()
-        self._hash = BodyHash()
         self._scripts = Scripts(means.clock)
         self._script_began_s: dict[str, float] = {}
         self._step = 0
@@ -255,6 +246,18 @@ class _Running:
             find_price=means.find_price,
             journal=journal,
             clock=means.clock,
+        )
+        self._sender = Sender(
+            means.endpoint,
+            transport=means.transport,
+            clock=means.clock,
+            limits=means.limits,
+            circuits=means.circuits,
+            jitter=means.jitter,
+            books=self.books,
+            watchers=self._watchers,
+            enter_step=self._enter_step,
+            keeps_hash=journal is not None,
         )
         self._around = Around(
             turn_id=config.turn_id,
@@ -424,8 +427,8 @@ class _Running:
                 return Interrupted(kind=kind, results=run.finished, started=run.started, children=run.children)
             case SendRequest(number=number) if not self.books.has(number):
                 return Interrupted(kind=kind, sent=False)
-            case SendRequest() if self._exchange is not None:
-                return Interrupted(kind=kind, partial=self._exchange.arrived())
+            case SendRequest() if self._sender.exchange is not None:
+                return Interrupted(kind=kind, partial=self._sender.exchange.arrived())
             case _:
                 return Interrupted(kind=kind)
 
@@ -439,7 +442,7 @@ class _Running:
             case PrepareStep():
                 return await self._prepare(command)
             case SendRequest():
-                return await self._send(command)
+                return await self._sender.send(command)
             case RunTools():
                 return await self._run_tools(command)
             case RunScript():
@@ -491,62 +494,6 @@ class _Running:
             self._ask_over = None
         self._time.ended(began_s + command.deadline_s)
         return asked
-
-    async def _send(self, command: SendRequest) -> ResponseReceived | RequestFailed:
-        endpoint, number = self._means.endpoint, command.number
-        door = (endpoint.base_url, command.request.model)
-        if (closed := self._means.circuits.ask(door)) is not None:
-            self._enter_step(command.step)
-            return RequestFailed(number=number, fault=closed, jitter=self._jitter(), sent=False)
-        call = endpoint.family.encode_request(command.request, endpoint.profile, history=self._history)
-        request = self._addressing.build(call, connect_s=command.deadlines.connect_s)
-        sent = RequestSent(
-            number=number,
-            purpose=command.purpose,
-            url=self._addressing.shown_url,
-            body_sha256="" if self._journal is None else self._hash.sha256_of(call),  # nobody else reads it
-            body_bytes=len(request.body),
-        )
-        entry = self.books.enter(command, sent)
-        self._enter_step(command.step)
-        self._tell(
-            RequestStarted(
-                number=number,
-                step=command.step,
-                purpose=command.purpose,
-                model=command.request.model,
-                retry_of=command.retry_of,
-            )
-        )
-        began = self._clock.monotonic()
-        exchange = self._exchange = Exchange(
-            command,
-            endpoint=endpoint,
-            transport=self._means.transport,
-            clock=self._clock,
-            on_frames=partial(self._watchers.tell_frames, number=number) if self._watchers.are_there else None,
-            limits=self._means.limits,
-        )
-        try:
-            event = await exchange.run(request)
-        except BaseException:
-            self.books.complete(entry, exchange, event=None)
-            raise
-        self.books.complete(entry, exchange, event=event)
-        self._exchange = None
-        response, fault = (
-            (event.response, event.response.fault) if isinstance(event, ResponseReceived) else (None, event.fault)
-        )
-        self._tell(
-            RequestFinished(number=number, response=response, fault=fault, seconds=self._clock.monotonic() - began)
-        )
-        self._means.circuits.saw(door, fault=fault)
-        if fault is None and response is not None and response.finish is not FinishReason.CUT and not response.lost:
-            return event
-        return msgspec.structs.replace(event, jitter=self._jitter())
-
-    def _jitter(self) -> float:
-        return round(self._means.jitter(), 6)
 
     async def _run_tools(self, command: RunTools) -> ToolsFinished:
         began: dict[str, float] = {}
@@ -623,7 +570,7 @@ class _Running:
     def _tell_discarded(self, event: Event, *, command: Command) -> None:
         """A failed request that is to be sent again is given up, with whatever of it was shown."""
         given_up = isinstance(command, Wait) or (isinstance(command, SendRequest) and command.retry_of is not None)
-        if given_up and isinstance(event, ResponseReceived | RequestFailed) and getattr(event, "sent", True):
+        if given_up and isinstance(event, ResponseReceived | RequestFailed) and self._sender.was_told:
             self.books.discard(event.number)
             seconds = command.seconds if isinstance(command, Wait) else 0.0
             fault = event.fault if isinstance(event, RequestFailed) else event.response.fault

@@ -43,6 +43,9 @@ class Transport(Protocol):
     Raises ProviderFault with a `Fault` of kind unreachable (no connection), timeout (`connect_s` passed), disconnected
     (broke off before the body was whole) or protocol (not HTTP). The other deadlines count frames, which only the runner
     sees, so the runner holds them. The lower-level exception is never chained: its text may show a header.
+
+    What `send` gives may have a property `has_left`, a bool: False for as long as no byte of the request can have been
+    written. Without one, only a fault of kind unreachable says so. What never left is not billed (docs/billing.md).
     """
 
     def send(self, request: HttpRequest, /) -> AbstractAsyncContextManager[HttpReply]: ...

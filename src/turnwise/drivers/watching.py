@@ -31,12 +31,14 @@ class FrameSeen(msgspec.Struct, frozen=True, tag="frame_seen", gc=False):
 
 
 class RequestFinished(msgspec.Struct, frozen=True, tag="request_finished"):
-    """`response` is the whole one; `fault` says why there is none, or what the provider reported inside it."""
+    """`response` is the whole one; `fault` says why there is none, or what the provider reported inside it. A request that
+    was never `sent` (no connection) does not count; the next one has its number."""
 
     number: int
     response: Response | None
     fault: Fault | None
     seconds: float
+    sent: bool = True
 
 
 class AttemptDiscarded(msgspec.Struct, frozen=True, tag="attempt_discarded"):

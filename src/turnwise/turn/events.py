@@ -47,7 +47,8 @@ class ResponseReceived(msgspec.Struct, frozen=True, kw_only=True, tag="response_
 
 class RequestFailed(msgspec.Struct, frozen=True, kw_only=True, tag="request_failed", omit_defaults=True):
     """The request gave no response that could be taken. `partial` is what had arrived: its text is shown, no call of it runs.
-    One that was never `sent` (its endpoint is left alone for a while) does not count as a request."""
+    One that was never `sent` (no byte of it can have left: there was no connection, or its endpoint is left alone for a while)
+    does not count as a request, and the next one has its number."""
 
     number: int
     fault: Fault

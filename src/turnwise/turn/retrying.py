@@ -48,7 +48,7 @@ class Retrying(Recovering, kw_only=True):
         return super()._send(request, purpose=purpose, own=own)
 
     def _not_sent(self) -> None:
-        """The request at hand never went out: its endpoint is left alone for a while."""
+        """The request at hand never left: there was no connection, or its endpoint is left alone for a while."""
         self.requests -= 1
         self.purse = self.purse_before
         self.purposes[self.ordered] -= 1
@@ -60,7 +60,7 @@ class Retrying(Recovering, kw_only=True):
     def _count(self, response: Response | None) -> None:
         super()._count(response)
         counted = self.asking is not None and self.asking.purpose in RECOVERY
-        if response is not None and response.usage is not None and self.trying is not None and not counted:
+        if response is not None and response.usage is not None and self.ordered == "retry" and not counted:
             self.recovery_usage += response.usage
 
     def _fail(self, fault: Fault, *, arrived: str) -> FinishTurn:
@@ -167,9 +167,14 @@ class Retrying(Recovering, kw_only=True):
                 return self._fail(trying.fault, arrived="")
             if self.pacing.pace != "go":
                 return self._ask_again()
-        order = self._send(sent.request, purpose="retry", own=sent.own)
+        order = self._send(sent.request, purpose=self._again, own=sent.own)
         self.trying = msgspec.structs.replace(trying, attempt=trying.attempt + 1)
-        return msgspec.structs.replace(order, retry_of=asking.purpose)
+        return msgspec.structs.replace(order, retry_of=asking.purpose) if order.purpose == "retry" else order
+
+    @property
+    def _again(self) -> Purpose:
+        """The purpose of a further attempt: a request that never left has not been made, so the next one is the first."""
+        return "retry" if self.has_left else self.ordered
 
     def _fall_back(self, why: str) -> Command:
         """The next model takes over for the rest of the turn: one that has just failed so often is not asked in each step."""
@@ -189,7 +194,7 @@ class Retrying(Recovering, kw_only=True):
     def _ask_again(self) -> Command:
         """The request at hand, built anew: for another model, or as the forced answer."""
         of = "step" if self.asking is None else self.asking.purpose
-        self.note, self.purpose = self.noted, "retry"
+        self.note, self.purpose = self.noted, self._again
         command = self._ask(self.prepared)
         if isinstance(command, SendRequest) and command.purpose == "retry":
             return msgspec.structs.replace(command, retry_of=of)

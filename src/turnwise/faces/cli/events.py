@@ -76,6 +76,7 @@ class JsonLines:
                         "finish_reason": seen.response and seen.response.finish,
                         "fault": seen.fault,
                         "seconds": round(seen.seconds, 6),
+                        **({} if seen.sent else {"sent": False}),
                     }
                 )
             case AttemptDiscarded():

@@ -1,0 +1,122 @@
+"""One `SendRequest`: entered in the books, sent, and completed there; or taken back, where it never left."""
+
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from turnwise.drivers.body_hash import BodyHash
+from turnwise.drivers.bookkeeping import Bookkeeper
+from turnwise.drivers.circuits import Circuits
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.endpoints import Addressing, Endpoint
+from turnwise.drivers.exchange import Exchange
+from turnwise.drivers.journal import RequestSent
+from turnwise.drivers.transport import Transport
+from turnwise.drivers.watching import RequestFinished, RequestStarted, Watchers
+from turnwise.turn.commands import SendRequest
+from turnwise.turn.events import RequestFailed, ResponseReceived
+from turnwise.vocab import FinishReason
+from turnwise.wire.encoded_history import EncodedHistory
+from turnwise.wire.limits import Limits
+
+
+class Sender:
+    """Sends the requests of one turn. `enter_step` is called once a request is about to leave; `keeps_hash`: somebody reads the
+    hash of the body. `exchange` is the one at hand; `was_told`: who watches knows of the last one."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        transport: Transport,
+        clock: Clock,
+        limits: Limits,
+        circuits: Circuits,
+        jitter: Callable[[], float],
+        books: Bookkeeper,
+        watchers: Watchers,
+        enter_step: Callable[[int], None],
+        keeps_hash: bool,
+    ) -> None:
+        self._endpoint = endpoint
+        self._transport = transport
+        self._clock = clock
+        self._limits = limits
+        self._circuits = circuits
+        self._draw = jitter
+        self._books = books
+        self._watchers = watchers
+        self._enter_step = enter_step
+        self._addressing = Addressing(endpoint)
+        self._history = EncodedHistory()
+        self._hash = BodyHash() if keeps_hash else None
+        self.exchange: Exchange | None = None
+        self.was_told = False
+
+    async def send(self, command: SendRequest) -> ResponseReceived | RequestFailed:
+        endpoint, number = self._endpoint, command.number
+        self.was_told = False
+        door = (endpoint.base_url, command.request.model)
+        if (closed := self._circuits.ask(door)) is not None:
+            self._enter_step(command.step)
+            return RequestFailed(number=number, fault=closed, jitter=self._jitter(), sent=False)
+        call = endpoint.family.encode_request(command.request, endpoint.profile, history=self._history)
+        request = self._addressing.build(call, connect_s=command.deadlines.connect_s)
+        sent = RequestSent(
+            number=number,
+            purpose=command.purpose,
+            url=self._addressing.shown_url,
+            body_sha256="" if self._hash is None else self._hash.sha256_of(call),
+            body_bytes=len(request.body),
+        )
+        entry = self._books.enter(command, sent)
+        self._enter_step(command.step)
+        self._tell_started(command)
+        began = self._clock.monotonic()
+        exchange = self.exchange = Exchange(
+            command,
+            endpoint=endpoint,
+            transport=self._transport,
+            clock=self._clock,
+            on_frames=partial(self._watchers.tell_frames, number=number) if self._watchers.are_there else None,
+            limits=self._limits,
+        )
+        try:
+            event = await exchange.run(request)
+        except BaseException:
+            self._books.settle(entry, exchange, event=None)
+            raise
+        self._books.settle(entry, exchange, event=event)
+        self.exchange = None
+        self._tell_finished(event, seconds=self._clock.monotonic() - began)
+        response, fault = (
+            (event.response, event.response.fault) if isinstance(event, ResponseReceived) else (None, event.fault)
+        )
+        self._circuits.saw(door, fault=fault)
+        if fault is None and response is not None and response.finish is not FinishReason.CUT and not response.lost:
+            return event
+        return msgspec.structs.replace(event, jitter=self._jitter())
+
+    def _tell_started(self, command: SendRequest) -> None:
+        self.was_told = True
+        self._watchers.tell(
+            RequestStarted(
+                number=command.number,
+                step=command.step,
+                purpose=command.purpose,
+                model=command.request.model,
+                retry_of=command.retry_of,
+            )
+        )
+
+    def _tell_finished(self, event: ResponseReceived | RequestFailed, *, seconds: float) -> None:
+        match event:
+            case ResponseReceived(number=number, response=response):
+                seen = RequestFinished(number=number, response=response, fault=response.fault, seconds=seconds)
+            case RequestFailed(number=number, fault=fault, sent=sent):
+                seen = RequestFinished(number=number, response=None, fault=fault, seconds=seconds, sent=sent)
+        self._watchers.tell(seen)
+
+    def _jitter(self) -> float:
+        return round(self._draw(), 6)
