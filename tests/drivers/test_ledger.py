@@ -3,7 +3,8 @@
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -14,13 +15,14 @@ import pytest
 from drivers.ledgered import FAMILIES, agent_of, purposes, run
 from lab.failing import settled
 from lab.test_fault_schedules import drawn_script
-from turnwise import Journal, ModelLimits, StopReason
+from turnwise import Agent, Journal, ModelLimits, StopReason
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import RequestSent
 from turnwise.drivers.ledger import LedgerEntry
 from turnwise.drivers.ledger_queries import KEYS, By, ExactSum, Span, Total, TurnBill, query_of, sum_of_totals
 from turnwise.drivers.prices import Prices, read_prices
 from turnwise.drivers.tools import Arguments, Tool
+from turnwise.drivers.transport import HttpReply, HttpRequest
 from turnwise.errors import CallerError
 from turnwise.lab import Lab, builtin_scripts
 from turnwise.lab.received import Received
@@ -31,6 +33,7 @@ from turnwise.rules.retries import RetryPolicy
 from turnwise.testing import FakeClock
 from turnwise.turn.config import ToolOffer
 from turnwise.vocab import Settings, ToolSpec, Usage
+from wire.test_untold_counts import body, silent_shapes
 
 MAX_STEPS = 5
 SCHEDULES = 100
@@ -460,3 +463,41 @@ def test_what_programs_called_is_a_saving_at_the_price_of_their_request(tmp_path
     }
     assert [bills[turn].one_a_call_usd for turn in ("t1", "t2", "t4")] == [7 * cent, 4 * cent, None]
     assert total.saved == Cost(usd=7 * cent + 14 + 2 * FINE, requests=13, unknown=2)
+
+
+class Says:
+    """A transport that answers every request with one body."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    @asynccontextmanager
+    async def send(self, request: HttpRequest) -> AsyncGenerator[HttpReply]:
+        async def chunks() -> AsyncGenerator[bytes]:
+            yield self._body
+
+        yield HttpReply(status=200, headers={"content-type": "application/json"}, chunks=chunks())
+
+
+@pytest.mark.promise("bill:plans")
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("shape", silent_shapes("openai_chat"))
+async def test_silent_usage_is_unknown_in_ledger_journal_and_cost(family: str, shape: str) -> None:
+    """Of every family and shape: nobody is told that a request cost nothing. Counts that nobody told are null in the journal."""
+    clock = FakeClock(now=1_700_000_000)
+    with Journal.open(None, clock=clock) as journal:
+        agent = Agent(
+            f"{family}:m",
+            base_url="http://lab.invalid",
+            transport=Says(body(family, silent_shapes(family)[shape])),
+            stream=False,
+            prices=PRICES,
+            journal=journal,
+            clock=clock,
+        )
+        result = await settled(agent.run("x"), clock=clock)
+        (entry,) = result.ledger
+        assert (entry.usd, result.cost_usd, result.cost.unknown) == (None, None, 1)
+        assert "not" in entry.price_note
+        assert entry.usage is None or entry.usage.untold
+        assert journal.ledger.entries(Span()) == [entry]

@@ -12,6 +12,7 @@ import msgspec
 
 from turnwise.assembly.argument_text import says_nothing
 from turnwise.assembly.blocks import Block, Kind, size_of
+from turnwise.assembly.counted import as_counted
 from turnwise.assembly.ends import ENDED_BY_ITSELF, GRAVITY, is_closed
 from turnwise.assembly.heal import (
     byte_length,
@@ -186,7 +187,7 @@ class Assembler:
             finish=self._own_reason(reason, calls),
             provider_finish=self._finish.provider_reason if self._finish else None,
             explanation=self._finish.explanation if self._finish else None,
-            usage=self._usage,
+            usage=as_counted(self._usage, parts=parts),
             id=self._id,
             model=self._model,
             repairs=all_repairs(self._table, others=self._repairs),

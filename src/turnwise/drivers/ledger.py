@@ -15,7 +15,7 @@ import msgspec
 from turnwise.rules.apart import billed_apart
 from turnwise.rules.pricing import Cost, Plan, Priced, PriceRow, Unknown, price_of, sum_of
 from turnwise.turn.commands import Purpose, SendRequest
-from turnwise.vocab import Fault, FinishReason, Response, ToolCall, Usage
+from turnwise.vocab import Fault, FinishReason, Response, ToolCall, Untold, Usage
 
 # `sent` in version 2 was a record of the journal alone, without model and outcome: what left before version 3 is not here.
 LEDGER_SCHEMA = """
@@ -54,8 +54,8 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     `root_session` are those of the turn that the user began. `outcome` is `ok`, `cancelled`, `discarded`, or the kind of the
     fault; None where nobody knows. `discarded`: it was given up and sent again. `calls` are the tool calls that it brought;
     `programs` are those of them that ran as programs, and `program_calls` the calls that these have made.
-    `usage` is None where the provider did not say, `usd` where the price is not known: `price_note` says why, or whose
-    price it is.
+    `usage` is None where the provider did not say (its `untold` counts are 0, and null in the table), `usd` where the price is
+    not known: `price_note` says why, or whose price it is.
     """
 
     session: str
@@ -193,12 +193,14 @@ def ended_entry(
     is_whole = received.response is not None and fault is None and received.response.finish is not _CUT
     # An error in place of a response: nothing was generated. One in mid-stream, a silence or a reset came too late to say so.
     is_refused = response is None and fault is not None and fault.status is not None and fault.status >= 400
+    by_tokens = response is not None and row is not None and row.plan == "tokens"
+    apart = billed_apart(response, model=entry.model) if response is not None and by_tokens else ""
     price = price_of(
         usage,
         row=row,
         fate="whole" if is_whole else "refused" if is_refused else "broken",
         billed_in_step=billed_in_step,
-        apart=billed_apart(response) if response is not None and row is not None and row.plan == "tokens" else "",
+        apart=apart,
     )
     known = price if isinstance(price, Priced) else None
     return msgspec.structs.replace(
@@ -208,13 +210,21 @@ def ended_entry(
         received_bytes=received.received_bytes,
         outcome=CANCELLED if received.cancelled else OK if fault is None else str(fault.kind),
         calls=0 if response is None else sum([isinstance(part, ToolCall) for part in response.message.parts]),
-        usage=usage,
+        usage=None if usage is None else _only_told(usage),
         plan=None if row is None else row.plan,
         usd=None if known is None else known.usd,
         priced_by=None if known is None else known.by,
         price_note=price.why if isinstance(price, Unknown) else "" if row is None else row.source,
         cache_saved_usd=None if known is None else known.cache_saved_usd,
     )
+
+
+def _only_told(usage: Usage) -> Usage:
+    """With 0 for each count that nobody told: the columns hold nothing for it."""
+    untold = [name for name in COUNTS if name in usage.untold]
+    if not usage.untold:
+        return usage
+    return msgspec.structs.replace(usage, untold=tuple(untold), **dict.fromkeys(untold, 0))
 
 
 def programmed_entry(entry: LedgerEntry, *, programs: int, calls: int) -> LedgerEntry:
@@ -237,6 +247,13 @@ _AFTERWARDS = (
     "first_event ended received_bytes outcome discarded calls input_tokens output_tokens reasoning_tokens "
     "cache_read_tokens cache_write_tokens provider_usage price_note"
 ).split()
+COUNTS: tuple[Untold, ...] = (
+    "input_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+)
 _MONEY = "plan usd usd_pico priced_by cache_saved_usd cache_saved_pico".split()
 COLUMNS = (*_BEFORE, *_EARLY, *_AFTERWARDS, *_MONEY)
 # Values go by place: with names, SQLite looks for each of 34 among all of them.
@@ -295,14 +312,10 @@ def _values_afterwards(entry: LedgerEntry) -> tuple[Value, ...]:
     usage = entry.usage
     counts = NO_COUNTS
     if usage is not None:
-        counts = (
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.reasoning_tokens,
-            usage.cache_read_tokens,
-            usage.cache_write_tokens,
-            usage.provider,
-        )
+        told = [getattr(usage, name) for name in COUNTS]
+        if usage.untold:
+            told = [None if name in usage.untold else count for name, count in zip(COUNTS, told, strict=True)]
+        counts = (*told, usage.provider)
     return (
         entry.programs,
         entry.program_calls,
@@ -325,9 +338,10 @@ def _values_of_money(entry: LedgerEntry) -> tuple[Value, ...]:
 def entry_from(columns: Mapping[str, Value]) -> LedgerEntry:
     """The entry that a row holds. Raises msgspec.ValidationError where the row is damaged."""
     usage = None
-    if columns["input_tokens"] is not None:
-        counts = {name: columns[name] for name in COLUMNS if name.endswith("_tokens")}
-        usage = msgspec.convert({**counts, "provider": columns["provider_usage"]}, Usage)
+    if columns["provider_usage"] is not None:
+        told = {name: columns[name] for name in COUNTS if columns[name] is not None}
+        untold = [name for name in COUNTS if name not in told]
+        usage = msgspec.convert({**told, "provider": columns["provider_usage"], "untold": untold}, Usage)
     path = msgspec.json.decode(str(columns["path"]), type=tuple[str, ...])
     plain = {name: value for name, value in columns.items() if name in LedgerEntry.__struct_fields__}
     return msgspec.convert({**plain, "path": path, "usage": usage}, LedgerEntry, strict=False)

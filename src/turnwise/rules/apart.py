@@ -36,14 +36,16 @@ class _Usage(msgspec.Struct):
     toolUsePromptTokenCount: int = 0  # noqa: N815 (the provider's word)
 
 
-def billed_apart(response: Response) -> str:
-    """What of it costs more than its tokens, in words; empty where nothing is known to."""
+def billed_apart(response: Response, *, model: str) -> str:
+    """What of it costs more than its tokens, in words; empty where nothing is known to. `model` was asked: a gateway may name
+    another one, or none."""
     parts = response.message.parts
     for part in parts:
         if isinstance(part, ProviderItem) and (what := ITEMS.get((part.family, part.kind))):
             return what
     sources = [one for part in parts if isinstance(part, Text) for one in part.citations]
-    if SEARCH_MODEL.search(response.model or "") or any(one.family == "openai_chat" for one in sources):
+    names_search = SEARCH_MODEL.search(response.model or "") or SEARCH_MODEL.search(model)
+    if names_search or any(one.family == "openai_chat" for one in sources):
         return SEARCHED
     if any(map(_is_searched, sources)) or _has_searched_unseen(response, sources=sources):
         return "searches"

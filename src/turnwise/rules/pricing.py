@@ -11,7 +11,7 @@ from typing import Literal, TypeGuard
 import msgspec
 
 from turnwise.rules.apart import SEARCHED
-from turnwise.vocab import Usage
+from turnwise.vocab import Untold, Usage
 
 Plan = Literal["tokens", "request", "step", "free"]
 """What a provider bills by. `step`: once for all requests of a step."""
@@ -168,7 +168,10 @@ def _request_price(row: PriceRow, *, fate: Fate) -> Priced | Unknown:
 
 def _token_price(usage: Usage | None, *, row: PriceRow, fate: Fate, apart: str) -> Priced | Unknown:
     details = {} if usage is None else _details(usage.provider)
-    if row.own_cost is not None and (own := _own_cost(details, where=row.own_cost)) is not None:
+    own = None if row.own_cost is None else _own_cost(details, where=row.own_cost)
+    if (
+        own is not None and usage is not None and (own or not usage.untold)
+    ):  # a 0 beside counts that are missing says nothing
         return Priced(usd=own, by="provider", cache_saved_usd=_saved_of(usage, row=row, details=details))
     if fate == "refused":
         return Priced(usd=ZERO, by="table")
@@ -178,11 +181,12 @@ def _token_price(usage: Usage | None, *, row: PriceRow, fate: Fate, apart: str) 
         return NO_USAGE_SAID
     if not row.tokens:
         return NO_PRICE
-    if apart == SEARCHED and row.request_usd is not None:
-        apart = ""  # that is their price
-    if apart := _billed_apart(details) or apart:
-        return Unknown(f"it has {apart}, which are billed apart")
+    for what in (apart, _billed_apart(details), "searches" if "searches" in usage.untold else ""):
+        if what and (what != SEARCHED or row.request_usd is None):  # else that is their price
+            return Unknown(f"it has {what}, which are billed apart")
     prices = _tier(row, input_tokens=usage.input_tokens)
+    if untold := _untold(usage, row=row, prices=prices):
+        return Unknown(f"the provider did not count the {untold}")
     tokens = _tokens_usd(usage, prices=prices, details=details)
     if tokens is None:
         return Unknown("the provider's counts of tokens do not add up")
@@ -197,6 +201,27 @@ def _tier(row: PriceRow, *, input_tokens: int) -> TokenPrices:
         [tier for tier in row.tokens if input_tokens > tier.above_tokens] or row.tokens[:1],
         key=lambda tier: tier.above_tokens,
     )
+
+
+_NAMES: dict[Untold, str] = {
+    "input_tokens": "tokens of the prompt",
+    "output_tokens": "tokens of the response",
+    "reasoning_tokens": "tokens of reasoning",
+    "cache_read_tokens": "tokens read from the cache",
+    "cache_write_tokens": "tokens written to the cache",
+}
+
+
+def _untold(usage: Usage, *, row: PriceRow, prices: TokenPrices) -> str:
+    """Which tokens, that cost something, were not counted; empty for none. Of a part of others, if it has a price of its own."""
+    matters: dict[Untold, bool] = {
+        "input_tokens": bool(prices.input) or len(row.tokens) > 1,
+        "output_tokens": bool(prices.output),
+        "reasoning_tokens": prices.reasoning not in (None, prices.output),
+        "cache_read_tokens": prices.cache_read not in (None, prices.input),
+        "cache_write_tokens": not {prices.cache_write, prices.cache_write_1h} <= {None, prices.input},
+    }
+    return next((_NAMES[name] for name in usage.untold if name in _NAMES and matters[name]), "")
 
 
 def _tokens_usd(usage: Usage, *, prices: TokenPrices, details: dict[str, object]) -> Decimal | None:
@@ -252,7 +277,13 @@ _APART = {
         ("prompt_tokens_details", "audio_tokens"),
         ("completion_tokens_details", "audio_tokens"),
     ),
-    "searches": (("server_tool_use", "web_search_requests"),),
+    "searches": (
+        ("server_tool_use", "web_search_requests"),  # Anthropic
+        ("server_tool_use_details", "web_search_requests"),  # OpenRouter
+        ("num_sources_used",),  # xAI: each source of a live search
+    ),
+    "tools that the provider ran": (("num_server_side_tools_used",),),  # xAI
+    SEARCHED: (("num_search_queries",),),  # Perplexity
 }
 
 

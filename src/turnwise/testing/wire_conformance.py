@@ -59,8 +59,10 @@ def assemble(frames: Iterable[Frame], *, tool_names: frozenset[str] = frozenset(
 
 
 def as_said(response: Response) -> Response:
-    """The response without what only tells how it came: bodies and streams of one family differ in that."""
-    return msgspec.structs.replace(response, may_hide_cut=())
+    """The response without what only tells how it came: bodies and streams of one family differ in that. Which counts are
+    untold is one of these things: a family that always writes numbers makes them zeros."""
+    usage = response.usage and msgspec.structs.replace(response.usage, untold=())
+    return msgspec.structs.replace(response, may_hide_cut=(), usage=usage)
 
 
 def check_every_split(family: Family, stream: bytes, *, profile: Profile) -> None:

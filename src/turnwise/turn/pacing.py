@@ -78,7 +78,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def _took_in(self, usage: Usage | None, *, at_s: float, messages: int) -> "Pacing":
         longest_s = max(self.longest_request_s, at_s - self.at_s)
         at_s = max(self.at_s, at_s)
-        if usage is None or not usage.input_tokens:
+        if usage is None or not usage.input_tokens or "output_tokens" in usage.untold:
             return replace(self, at_s=at_s, longest_request_s=longest_s)
         return replace(
             self,

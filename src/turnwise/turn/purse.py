@@ -16,9 +16,10 @@ from turnwise.vocab import FinishReason, Response, Usage
 
 
 class AtStake(msgspec.Struct, frozen=True, kw_only=True):
-    """The request at hand: the row of its model, and what it was projected to cost."""
+    """The request at hand: its model and the row of that, and what it was projected to cost."""
 
     row: PriceRow
+    model: str = ""
     step: int
     projected_usd: Decimal
 
@@ -49,7 +50,9 @@ class Purse(msgspec.Struct, frozen=True, kw_only=True):
             case ResponseReceived(response=response):
                 is_whole = response.fault is None and response.finish is not FinishReason.CUT
                 fate = "whole" if is_whole else "broken"
-                return self._pays(self.at_stake, response.usage, fate=fate, apart=billed_apart(response))
+                return self._pays(
+                    self.at_stake, response.usage, fate=fate, apart=billed_apart(response, model=self.at_stake.model)
+                )
             case RequestFailed(sent=False):
                 return msgspec.structs.replace(self, at_stake=None)
             case RequestFailed(partial=partial, fault=fault):

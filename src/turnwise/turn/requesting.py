@@ -323,7 +323,9 @@ class Requesting(Finishing, kw_only=True):
                 price=price,
                 is_billed=self.purse.is_billed(self.step),
             )
-            self.purse = self.purse.stakes(AtStake(row=price, step=self.step, projected_usd=projected))
+            self.purse = self.purse.stakes(
+                AtStake(row=price, model=request.model, step=self.step, projected_usd=projected)
+            )
         before = self.sent if self.has_left else self.left_before
         compacted = self.room.changed or (self.changed_before and not self.has_left)
         self.left_before, self.has_left, self.changes_before = before, True, len(self.prefix_changes)

@@ -49,7 +49,7 @@ from turnwise.vocab.requests import (
     ToolChoice,
     ToolSpec,
 )
-from turnwise.vocab.usage import NO_USAGE, Usage
+from turnwise.vocab.usage import NO_USAGE, Untold, Usage, with_untold
 
 __all__ = [
     "NO_FINISH_REASON",
@@ -95,6 +95,7 @@ __all__ = [
     "ToolChoice",
     "ToolResult",
     "ToolSpec",
+    "Untold",
     "Usage",
     "UsageReported",
     "calls_of",
@@ -102,4 +103,5 @@ __all__ = [
     "reasoning_of",
     "refusal_of",
     "text_of",
+    "with_untold",
 ]

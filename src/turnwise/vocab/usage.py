@@ -1,6 +1,12 @@
 """Tokens of requests, counted by one definition whatever the provider's own bookkeeping is."""
 
+from typing import Literal
+
 import msgspec
+
+Untold = Literal[
+    "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens", "searches"
+]
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -9,6 +15,9 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `input_tokens` is the whole prompt, cache reads and writes included; `output_tokens` is everything generated,
     reasoning included. The other three are parts of those two, told apart. `provider` is the provider's own usage object
     as JSON text (empty on sums).
+
+    `untold` names the counts that nobody told: they are no zeros, but unknown, and what stands there is the least that they can
+    be. `searches` among them: the provider searched, and its usage does not count how often. Sums have none.
     """
 
     input_tokens: int = 0
@@ -17,6 +26,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     provider: str = ""
+    untold: tuple[Untold, ...] = ()
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -29,3 +39,9 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 NO_USAGE = Usage()
+
+
+def with_untold(usage: Usage, untold: tuple[Untold, ...]) -> Usage:
+    """The usage with these counts untold, too."""
+    more = tuple([name for name in untold if name not in usage.untold])
+    return msgspec.structs.replace(usage, untold=(*usage.untold, *more)) if more else usage

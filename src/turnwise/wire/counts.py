@@ -1,15 +1,18 @@
 """What a count of tokens is, and how the usage objects of one response become one: the same in every family."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
+from turnwise.vocab import Untold, Usage, with_untold
 from turnwise.wire.healing import is_utf8
 from turnwise.wire.json_fields import NULL, UNREADABLE, Fields, is_object, read_fields, without, write_object
 
 MAX_COUNT = 2**40  # far beyond any window and any bill: what is larger was not counted
 MAX_BYTES = 16 * 1024  # of one usage object, and of the merged one; real ones have less than 2 KiB
+NO_KEYS: frozenset[str] = frozenset()
 MAX_KEYS = 64  # of the merged object; real ones have about 20
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] | None
@@ -28,14 +31,40 @@ def total_of(*counts: int | None) -> int:
 
 def read_counts(text: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Counts]) -> Counts | None:
     """The counts of a usage object. What is no count is left out; None where `text` is no object at all."""
+    return read_told(text, decoder)[0]
+
+
+def read_told(text: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Counts]) -> tuple[Counts | None, frozenset[str]]:
+    """The same, and the keys whose values, or values below them, were left out because they are no counts."""
     try:
-        return decoder.decode(text)
+        return decoder.decode(text), NO_KEYS
     except UNREADABLE:
         pass
     try:
-        return decoder.decode(_without_misfits(text, decoder))
+        kept, misfits = _without_misfits(text, decoder)
+        return decoder.decode(kept), misfits
     except UNREADABLE:
-        return None
+        return None, NO_KEYS
+
+
+def marked(
+    usage: Usage, *, is_output_told: bool, misfits: frozenset[str], counts: Mapping[str, tuple[Untold, ...]]
+) -> Usage:
+    """The usage with what nobody told. A prompt has at least one token, so an input of 0 was not counted. `counts` are those
+    that a misfit under a key leaves untold."""
+    if usage.input_tokens and is_output_told and not misfits:
+        return usage
+    untold: list[Untold] = [] if usage.input_tokens else ["input_tokens"]
+    if not is_output_told:
+        untold.append("output_tokens")
+    for key in sorted(misfits):
+        untold += counts.get(key, ())
+    return with_untold(usage, tuple(untold))
+
+
+def says_same(one: Usage | None, other: Usage) -> bool:
+    """Whether both have the same counts, whoever told them."""
+    return one is not None and replace(one, untold=()) == replace(other, untold=())
 
 
 class MergedUsage:
@@ -120,8 +149,9 @@ def _is_count(raw: msgspec.Raw) -> bool:
     return True
 
 
-def _without_misfits(text: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Counts]) -> bytes:
-    """The object without the fields that `decoder` refuses; of details, without those of theirs that it refuses."""
+def _without_misfits(text: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Counts]) -> tuple[bytes, frozenset[str]]:
+    """The object without the fields that `decoder` refuses; of details, without those of theirs that it refuses. And the keys
+    of all these."""
 
     def fits(key: str, value: bytes | msgspec.Raw) -> bool:
         try:
@@ -131,11 +161,14 @@ def _without_misfits(text: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Co
         return True
 
     kept: dict[str, bytes | msgspec.Raw] = {}
+    misfits: list[str] = []
     for key, value in read_fields(text).items():
         if fits(key, value):
             kept[key] = value
-        elif is_object(value):
+            continue
+        misfits.append(key)
+        if is_object(value):
             details = {name: raw for name, raw in read_fields(value).items() if fits(key, write_object({name: raw}))}
             if fits(key, write_object(details)):
                 kept[key] = write_object(details)
-    return write_object(kept)
+    return write_object(kept), frozenset(misfits)

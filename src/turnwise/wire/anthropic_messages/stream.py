@@ -287,7 +287,8 @@ class MessagesStreamDecoder:
             frames.append(Started())
             return
         frames.append(Started(id=string_of(fields, "id"), model=string_of(fields, "model")))
-        self._report_usage(fields.get("usage"), frames)
+        # The output that is counted here is an estimate, unless the message has ended already.
+        self._report_usage(fields.get("usage"), frames, begins=is_null(fields.get("stop_reason")))
         # Blocks that are whole before the stream begins (programmatic tool calls).
         if not is_null(fields.get("content")):
             frames += content_frames(fields["content"], prefix="start")
@@ -318,9 +319,9 @@ class MessagesStreamDecoder:
             self._said_end = True
             frames.append(Faulted(stream_fault(read_fields(source))))
 
-    def _report_usage(self, raw: msgspec.Raw | None, frames: list[Frame]) -> None:
+    def _report_usage(self, raw: msgspec.Raw | None, frames: list[Frame], *, begins: bool = False) -> None:
         if raw:
-            usage = self._usage.add(raw)
+            usage = self._usage.add(raw, begins=begins)
             if usage is not None:
                 frames.append(UsageReported(usage))
 

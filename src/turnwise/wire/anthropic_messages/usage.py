@@ -2,8 +2,8 @@
 
 import msgspec
 
-from turnwise.vocab import Usage
-from turnwise.wire.counts import Count, MergedUsage, read_counts, total_of
+from turnwise.vocab import Untold, Usage, with_untold
+from turnwise.wire.counts import Count, MergedUsage, marked, read_counts, read_told, total_of
 
 
 class _Details(msgspec.Struct):
@@ -18,6 +18,11 @@ class _Counts(msgspec.Struct):
     output_tokens_details: _Details | None = None
 
 
+MISFITS: dict[str, tuple[Untold, ...]] = {
+    "cache_creation_input_tokens": ("input_tokens", "cache_write_tokens"),
+    "cache_read_input_tokens": ("input_tokens", "cache_read_tokens"),
+    "output_tokens_details": ("reasoning_tokens",),
+}
 _counts = msgspec.json.Decoder(_Counts, strict=False)
 
 
@@ -31,24 +36,29 @@ class UsageTally:
     unknown to a gateway.
     """
 
-    __slots__ = ("_before", "_has_estimate", "_merged")
+    __slots__ = ("_before", "_has_estimate", "_is_estimate", "_merged")
 
     def __init__(self) -> None:
         self._merged = MergedUsage()
         self._before: _Counts | None = None
         self._has_estimate = False
+        self._is_estimate = False  # the output that stands is that of `message_start`
 
-    def add(self, raw: msgspec.Raw) -> Usage | None:
-        """The usage so far; None if `raw` says nothing readable, or nothing new."""
+    def add(self, raw: msgspec.Raw, *, begins: bool = False) -> Usage | None:
+        """The usage so far; None if `raw` says nothing readable, or nothing new. `begins`: it is that of `message_start`."""
+        settles = self._is_estimate and not begins and _says_output(raw)
         self._make_room(raw)
-        counts = read_counts(self._merged.text, _counts) if self._merged.add(raw) else None
+        if not self._merged.add(raw) and not settles:
+            return None
+        counts, misfits = read_told(self._merged.text, _counts)
         if counts is None:
             return None
+        self._is_estimate = begins or (self._is_estimate and not settles)
         self._has_estimate = self._before is None
         self._before = counts
         read, write = counts.cache_read_input_tokens or 0, counts.cache_creation_input_tokens or 0
         details = counts.output_tokens_details
-        return Usage(
+        usage = Usage(
             input_tokens=total_of(counts.input_tokens, read, write),
             output_tokens=counts.output_tokens or 0,
             reasoning_tokens=(details.thinking_tokens or 0) if details is not None else 0,
@@ -56,6 +66,9 @@ class UsageTally:
             cache_write_tokens=write,
             provider=str(self._merged.text, "utf-8"),
         )
+        is_told = counts.output_tokens is not None and not self._is_estimate
+        usage = marked(usage, is_output_told=is_told, misfits=misfits, counts=MISFITS)
+        return with_untold(usage, ("input_tokens",)) if counts.input_tokens is None else usage
 
     def _make_room(self, raw: msgspec.Raw) -> None:
         """Forget what real zeros in `raw` replace."""
@@ -70,6 +83,12 @@ class UsageTally:
                 self._merged.drop(["cache_read_input_tokens"])
             if now.cache_creation_input_tokens == 0:
                 self._merged.drop(["cache_creation_input_tokens", "cache_creation"])
+
+
+def _says_output(raw: msgspec.Raw) -> bool:
+    """Whether a `message_delta` counts the output: a 0 of a gateway that counts nothing does not."""
+    now = read_counts(raw, _counts)
+    return now is not None and now.output_tokens is not None and (now.output_tokens > 0 or now.input_tokens != 0)
 
 
 def write_usage(usage: Usage) -> bytes:

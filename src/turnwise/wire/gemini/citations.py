@@ -27,6 +27,8 @@ _indices = msgspec.json.Decoder(list[int])
 # The kinds of `GroundingChunk`, each with uri and title (API reference, `GroundingChunk`).
 _SOURCES = ("web", "retrievedContext", "maps", "image")
 _SUPPORTS = "groundingSupports"
+# What `GroundingMetadata` holds of a search beside its sources (API reference).
+SEARCHES = ("webSearchQueries", "imageSearchQueries", "searchEntryPoint", "googleMapsWidgetContextToken")
 
 
 def decode_citations(grounding: msgspec.Raw, cited: msgspec.Raw, pages: msgspec.Raw) -> list[Citation]:
@@ -40,6 +42,19 @@ def decode_citations(grounding: msgspec.Raw, cited: msgspec.Raw, pages: msgspec.
             except UNREADABLE:
                 continue
     return found
+
+
+def has_searched(grounding: msgspec.Raw) -> bool:
+    """Whether it tells of a search or a look at the map, with sources or without: a search that finds nothing is billed, too."""
+    try:
+        fields = read_fields(grounding)
+        return any(_says_something(fields[key]) for key in SEARCHES if key in fields)
+    except UNREADABLE:
+        return False
+
+
+def _says_something(value: msgspec.Raw) -> bool:
+    return compact(value) not in (b"null", b"[]", b"{}", b'""', b"false")
 
 
 def _items(fields: Fields, key: str) -> list[msgspec.Raw]:

@@ -51,7 +51,7 @@ from turnwise.wire.gemini.chunks import (
     mend,
     read_slowly,
 )
-from turnwise.wire.gemini.citations import decode_citations
+from turnwise.wire.gemini.citations import decode_citations, has_searched
 from turnwise.wire.gemini.faults import fault_in_stream
 from turnwise.wire.gemini.fields import is_false, opaque_from, read_fields
 from turnwise.wire.gemini.framing import Framing
@@ -309,6 +309,8 @@ class ChunkReader:
                 candidate.grounding_metadata, candidate.citation_metadata, candidate.url_context_metadata
             )
             self._citations.update(dict.fromkeys(found[: MAX_CITATIONS - len(self._citations)]))
+            if candidate.grounding_metadata is not NOTHING and has_searched(candidate.grounding_metadata):
+                self._usage.note_searches()
         word = None if candidate.finish_reason is None else str(candidate.finish_reason)
         if word is not None and not says_nothing(word):
             reason = finish_of(word, called=self._called)

@@ -6,8 +6,17 @@ cached part is inside the prompt (source: API reference, `UsageMetadata`).
 
 import msgspec
 
-from turnwise.vocab import Usage
-from turnwise.wire.counts import MAX_BYTES, Count, MergedUsage, read_counts, total_of
+from turnwise.vocab import Untold, Usage, with_untold
+from turnwise.wire.counts import (
+    MAX_BYTES,
+    Count,
+    MergedUsage,
+    marked,
+    read_counts,
+    read_told,
+    says_same,
+    total_of,
+)
 from turnwise.wire.json_fields import UNREADABLE, compact, text_of_raw
 
 
@@ -33,6 +42,13 @@ class UsageMetadata(msgspec.Struct, rename="camel", gc=False):
         )
 
 
+# What nobody told where no count stands under a key. ProtoJSON leaves zeros out, so a key that is not there is a zero.
+MISFITS: dict[str, tuple[Untold, ...]] = {
+    "candidatesTokenCount": ("output_tokens",),
+    "thoughtsTokenCount": ("output_tokens", "reasoning_tokens"),
+    "toolUsePromptTokenCount": ("input_tokens",),
+    "cachedContentTokenCount": ("cache_read_tokens",),
+}
 _decoder = msgspec.json.Decoder(UsageMetadata, strict=False)
 
 
@@ -40,12 +56,19 @@ class UsageReader:
     """The usage of one response. Gemini repeats it in each chunk, so the last object counts, with what it takes away from the
     ones before."""
 
-    __slots__ = ("_counts", "_last", "_reported")
+    __slots__ = ("_counts", "_has_searched", "_last", "_reported")
 
     def __init__(self) -> None:
         self._last = msgspec.Raw()
         self._counts: UsageMetadata | None = None
         self._reported = True
+        self._has_searched = False
+
+    def note_searches(self) -> None:
+        """The response tells of searches, which no usage of Gemini counts."""
+        if not self._has_searched:
+            self._has_searched = True
+            self._reported = self._counts is None
 
     def add(self, raw: msgspec.Raw) -> bool:
         """Take the object of one more chunk; returns whether it counts anything (Vertex sends `{"trafficType":...}` alone in
@@ -69,7 +92,8 @@ class UsageReader:
         if self._reported or self._counts is None:
             return None
         self._reported = True
-        return _usage_of(self._counts, self._last)
+        usage = _usage_of(self._counts, self._last)
+        return with_untold(usage, ("searches",)) if usage is not None and self._has_searched else usage
 
 
 def decode_usage(raw: bytes) -> Usage | None:
@@ -84,20 +108,22 @@ def _usage_of(counts: UsageMetadata, raw: bytes | msgspec.Raw) -> Usage | None:
     except UNREADABLE:
         return None
     thoughts = counts.thoughts_token_count or 0
-    return Usage(
+    usage = Usage(
         input_tokens=total_of(counts.prompt_token_count, counts.tool_use_prompt_token_count),
         output_tokens=total_of(counts.candidates_token_count, thoughts),
         reasoning_tokens=thoughts,
         cache_read_tokens=counts.cached_content_token_count or 0,
         provider=provider,
     )
+    misfits = read_told(raw, _decoder)[1]
+    return marked(usage, is_output_told=True, misfits=misfits, counts=MISFITS)
 
 
 def encode_usage(usage: Usage) -> bytes:
     """Gemini's own object where the usage came from one, else one made of our counts."""
     if usage.provider:
         own = decode_usage(usage.provider.encode())
-        if own == usage:
+        if says_same(own, usage):
             return usage.provider.encode()
     counts = {
         "promptTokenCount": usage.input_tokens,

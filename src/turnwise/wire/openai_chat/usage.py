@@ -2,8 +2,8 @@
 
 import msgspec
 
-from turnwise.vocab import Usage
-from turnwise.wire.counts import Count, MergedUsage, read_counts, total_of
+from turnwise.vocab import Untold, Usage
+from turnwise.wire.counts import Count, MergedUsage, marked, read_counts, read_told, says_same, total_of
 from turnwise.wire.json_fields import compact
 from turnwise.wire.profiles import Profile
 
@@ -35,6 +35,18 @@ class Counts(msgspec.Struct, gc=False):
 
 
 _counts = msgspec.json.Decoder(Counts, strict=False)
+# What nobody told where no count stands under a key. Some endpoints leave reasoning out of the output, so that is not told then.
+_OF_PROMPT: tuple[Untold, ...] = ("cache_read_tokens", "cache_write_tokens")
+_OF_OUTPUT: tuple[Untold, ...] = ("output_tokens", "reasoning_tokens")
+MISFITS: dict[str, tuple[Untold, ...]] = {
+    "prompt_tokens_details": _OF_PROMPT,
+    "prompt_cache_hit_tokens": _OF_PROMPT,
+    "cache_read_input_tokens": _OF_PROMPT,
+    "cached_tokens": _OF_PROMPT,
+    "cache_creation_input_tokens": _OF_PROMPT,
+    "completion_tokens_details": _OF_OUTPUT,
+    "reasoning_tokens": _OF_OUTPUT,
+}
 _NO_PROMPT_DETAILS, _NO_OUTPUT_DETAILS = PromptDetails(), OutputDetails()
 
 
@@ -56,8 +68,11 @@ class UsageReader:
 
 def counted(text: bytes, *, excludes_reasoning: bool = False) -> Usage | None:
     """Our five counts of a usage object, whatever way they are written in."""
-    counts = read_counts(text, _counts)
-    return None if counts is None else _usage_of(counts, text, excludes_reasoning=excludes_reasoning)
+    counts, misfits = read_told(text, _counts)
+    if counts is None:
+        return None
+    usage = _usage_of(counts, text, excludes_reasoning=excludes_reasoning)
+    return marked(usage, is_output_told=counts.completion_tokens is not None, misfits=misfits, counts=MISFITS)
 
 
 def _usage_of(counts: Counts, text: bytes, *, excludes_reasoning: bool) -> Usage:
@@ -96,7 +111,7 @@ def encode_usage(usage: Usage) -> msgspec.Raw:
         text = usage.provider.encode()
         # xAI's object says the same to us, but not to clients that take its output for the whole.
         own = read_counts(text, _counts)
-        if own is not None and own.completion_tokens == usage.output_tokens and counted(text) == usage:
+        if own is not None and own.completion_tokens == usage.output_tokens and says_same(counted(text), usage):
             return msgspec.Raw(text)
     prompt_details: dict[str, int] = {"cached_tokens": usage.cache_read_tokens}
     if usage.cache_write_tokens:

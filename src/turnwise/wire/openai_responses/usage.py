@@ -2,8 +2,8 @@
 
 import msgspec
 
-from turnwise.vocab import Usage
-from turnwise.wire.counts import Count, MergedUsage, read_counts
+from turnwise.vocab import Untold, Usage
+from turnwise.wire.counts import Count, MergedUsage, marked, read_counts, read_told, says_same
 
 
 class InputDetails(msgspec.Struct):
@@ -24,6 +24,10 @@ class Counts(msgspec.Struct):
 
 
 _counts = msgspec.json.Decoder(Counts, strict=False)
+MISFITS: dict[str, tuple[Untold, ...]] = {
+    "input_tokens_details": ("cache_read_tokens", "cache_write_tokens"),
+    "output_tokens_details": ("reasoning_tokens",),
+}
 _NO_INPUT_DETAILS, _NO_OUTPUT_DETAILS = InputDetails(), OutputDetails()
 
 
@@ -42,12 +46,12 @@ class UsageReader:
 
 def usage_of(text: bytes) -> Usage | None:
     """The API counts as we do: input includes cache reads and writes, output includes reasoning."""
-    counts = read_counts(text, _counts)
+    counts, misfits = read_told(text, _counts)
     if counts is None:
         return None
     of_input = counts.input_tokens_details or _NO_INPUT_DETAILS
     of_output = counts.output_tokens_details or _NO_OUTPUT_DETAILS
-    return Usage(
+    usage = Usage(
         input_tokens=counts.input_tokens or 0,
         output_tokens=counts.output_tokens or 0,
         reasoning_tokens=of_output.reasoning_tokens or 0,
@@ -55,6 +59,7 @@ def usage_of(text: bytes) -> Usage | None:
         cache_write_tokens=of_input.cache_write_tokens or 0,
         provider=str(text, "utf-8"),
     )
+    return marked(usage, is_output_told=counts.output_tokens is not None, misfits=misfits, counts=MISFITS)
 
 
 def usage_object(usage: Usage) -> object:
@@ -62,7 +67,7 @@ def usage_object(usage: Usage) -> object:
     text = usage.provider.encode()
     counts = read_counts(text, _counts)
     # Anthropic's object has fields of the same names with another meaning.
-    if counts is not None and counts.total_tokens is not msgspec.UNSET and usage_of(text) == usage:
+    if counts is not None and counts.total_tokens is not msgspec.UNSET and says_same(usage_of(text), usage):
         return msgspec.Raw(text)
     return {
         "input_tokens": usage.input_tokens,
