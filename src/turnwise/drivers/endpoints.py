@@ -8,16 +8,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from turnwise._version import __version__
+from turnwise.drivers.key_forms import HIDDEN, forms_of, hide_forms, is_sought_in_words
 from turnwise.drivers.transport import HttpRequest
 from turnwise.errors import CallerError, MissingKey
 from turnwise.wire.addresses import path_below
 from turnwise.wire.family import Family, HttpCall
 from turnwise.wire.profiles import Profile
 from turnwise.wire.registry import family as find_family
-
-HIDDEN = "***"
-SHORTEST_KEY = 8  # shorter ones would be found everywhere in harmless text
-TELLTALE = 12  # characters of a key's beginning that are hidden like the whole; `sk-proj-` alone says nothing
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2
 _FORBIDDEN = re.compile(r"[^\t\x20-\x7e\x80-\xff]")  # in a field value, RFC 9110 section 5.5
@@ -76,14 +73,14 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return find_family(self.profile.family)
 
     def scrub(self, text: str) -> str:
-        """The text without the key, for messages: providers quote it back, and longer texts are cut in its middle."""
+        """The text without the key, also in base64, for messages: providers quote it back."""
+        return text if self.key is None else hide_forms(text, forms=forms_of(self.key.reveal()))
+
+    @property
+    def forms_in_words(self) -> tuple[str, ...]:
+        """What is hidden in the words of a model: the forms of a key that cannot be a harmless word; else none."""
         key = "" if self.key is None else self.key.reveal()
-        if len(key) < SHORTEST_KEY:
-            return text
-        while (start := text.find(key[:TELLTALE])) >= 0:
-            shown = next(length for length in range(len(key), 0, -1) if text.startswith(key[:length], start))
-            text = text[:start] + HIDDEN + text[start + shown :]
-        return text
+        return forms_of(key) if is_sought_in_words(key) else ()
 
 
 def find_key(

@@ -11,7 +11,7 @@ from turnwise.drivers.clock import Clock, Overdue, Timer, Watchdog, wait_for_tas
 from turnwise.drivers.decoding import ResponseReader, read_body
 from turnwise.drivers.endpoints import Endpoint
 from turnwise.drivers.grants import TURNS_TIME
-from turnwise.drivers.hiding import hide_in, hide_in_frames, hide_in_response
+from turnwise.drivers.hiding import WordsHider, hide_in, hide_in_frames, hide_in_response
 from turnwise.drivers.transport import HttpReply, HttpRequest, Transport
 from turnwise.errors import ProviderFault
 from turnwise.turn.commands import SendRequest
@@ -113,6 +113,8 @@ class Exchange:
         self._order = order
         self._endpoint = endpoint
         self._scrub = endpoint.scrub
+        self._forms = endpoint.forms_in_words
+        self._words = WordsHider(self._forms)
         self._transport = transport
         self._clock = clock
         self._end_s = math.inf if order.most_s is None else clock.monotonic() + order.most_s
@@ -267,7 +269,7 @@ class Exchange:
     def arrived(self) -> Response | None:
         """What there is of the response, for a request that was broken off. Nothing may be read afterwards."""
         if self._arrived is None and self._reader is not None and self._reader.heard:
-            self._arrived = hide_in_response(self._reader.finish(), scrub=self._scrub)
+            self._arrived = hide_in_response(self._reader.finish(), scrub=self._scrub, forms=self._forms)
         return self._arrived
 
     def _feed(self, reader: ResponseReader, chunk: bytes, dog: Watchdog) -> None:
@@ -321,7 +323,9 @@ class Exchange:
         return self._whole(response)
 
     def _whole(self, response: Response) -> ResponseReceived | RequestFailed:
-        response = hide_in_response(response, scrub=self._scrub)
+        if self._on_frames is not None and (rest := self._words.flush()):
+            self._on_frames(rest)
+        response = hide_in_response(response, scrub=self._scrub, forms=self._forms)
         if response.fault is None or response.message.parts:
             return ResponseReceived(number=self._order.number, response=response)
         return self._failed(response.fault, partial=response)
@@ -334,7 +338,7 @@ class Exchange:
         if reader.finished or reader.failed:
             return self._end(reader, in_order=False)
         self._tell(reader.flush())
-        return self._failed(fault, partial=hide_in_response(reader.finish(), scrub=self._scrub))
+        return self._failed(fault, partial=hide_in_response(reader.finish(), scrub=self._scrub, forms=self._forms))
 
     def _failed(self, fault: Fault, *, partial: Response | None = None) -> RequestFailed:
         return RequestFailed(
@@ -385,7 +389,9 @@ class Exchange:
 
     def _tell(self, frames: Sequence[Frame]) -> None:
         if self._on_frames is not None and frames:
-            self._on_frames(hide_in_frames(frames, scrub=self._scrub))
+            hidden = self._words.hide(hide_in_frames(frames, scrub=self._scrub))
+            if hidden:
+                self._on_frames(hidden)
 
 
 def _is_damaged(body: bytes) -> bool:

@@ -1,17 +1,43 @@
-"""Striking the key out of what a provider says about a request: some quote it back, in any field."""
+"""Striking the key out of what a provider says: some quote it back, about a request in any field, and gateways in an answer.
+
+What goes back to the provider unchanged stays as it is: arguments of calls (which run as the model wrote them), opaque data and
+items, and reasoning that is signed.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
 
-from turnwise.vocab import Faulted, Finished, Frame, Lost, Mended, Response, Started
+from turnwise.drivers.key_forms import hide_forms
+from turnwise.vocab import (
+    Citation,
+    CitationAdded,
+    Faulted,
+    Finished,
+    Frame,
+    Lost,
+    Mended,
+    Message,
+    Part,
+    PartDone,
+    Reasoning,
+    ReasoningDelta,
+    Refusal,
+    RefusalDelta,
+    Response,
+    Started,
+    Text,
+    TextDelta,
+    UsageReported,
+)
 
 Quote = TypeVar("Quote", bound=msgspec.Struct)
 Scrub = Callable[[str], str]
 
-# The other frames carry the model's words, which never saw the key; looking through every delta would cost what it saves.
-_QUOTING = frozenset([Started, Finished, Faulted, Mended, Lost])
+_QUOTING = frozenset([Started, Finished, Faulted, Mended, Lost, UsageReported])
+_Delta = TextDelta | ReasoningDelta | RefusalDelta
+START = 4  # characters of a form that are enough to wait for the rest of it; fewer begin many words
 
 
 def hide_in(value: Quote, *, scrub: Scrub) -> Quote:
@@ -36,8 +62,114 @@ def hide_in_frames(frames: Sequence[Frame], *, scrub: Scrub) -> Sequence[Frame]:
     return [hide_in(frame, scrub=scrub) if type(frame) in _QUOTING else frame for frame in frames]
 
 
-def hide_in_response(response: Response, *, scrub: Scrub) -> Response:
-    """All but the message and the usage."""
+class WordsHider:
+    """Strikes forms of a key out of the words of one response as they come. A key may come in many deltas, so the end of a
+    delta that may be the beginning of one waits for the next; `flush` gives what still waits."""
+
+    def __init__(self, forms: tuple[str, ...]) -> None:
+        self._forms = forms
+        self._starts = tuple(dict.fromkeys([form[:START] for form in forms]))
+        self._last: _Delta | None = None  # the delta that came last; its kind and block are those of the tail
+        self._tail: str = ""  # the last characters of that block ...
+        self._shown: int = 0  # ... of which so many have been given
+
+    def hide(self, frames: Sequence[Frame]) -> Sequence[Frame]:
+        if not self._forms:
+            return frames
+        hidden: list[Frame] = []
+        for frame in frames:
+            if isinstance(frame, TextDelta | ReasoningDelta | RefusalDelta):
+                hidden += self._delta(frame)
+            else:
+                hidden += self.flush()
+                hidden.append(_without_forms(frame, forms=self._forms))
+        return hidden
+
+    def flush(self) -> list[Frame]:
+        last, tail, shown = self._last, self._tail, self._shown
+        self._last, self._tail, self._shown = None, "", 0
+        text = _unshown(hide_forms(tail, forms=self._forms), of=tail, shown=shown)
+        return [] if last is None or not text else [msgspec.structs.replace(last, text=text)]
+
+    def _delta(self, frame: _Delta) -> list[Frame]:
+        last = self._last
+        before = self.flush() if last is None or type(last) is not type(frame) or last.block != frame.block else []
+        shown = self._shown
+        joined = self._tail + frame.text
+        self._last = frame
+        if shown == len(self._tail) and not any(start in joined for start in self._starts):
+            self._tail = joined[-(START - 1) :]
+            self._shown = len(self._tail)
+            return [*before, frame]
+        waits_at = self._waiting_from(joined)
+        ready = hide_forms(joined[:waits_at], forms=self._forms)
+        text = _unshown(ready, of=joined, shown=min(shown, waits_at))
+        self._tail, self._shown = joined[waits_at:], max(shown - waits_at, 0)
+        if not self._tail:
+            self._tail = ready[-(START - 1) :]
+            self._shown = len(self._tail)
+        return [*before, msgspec.structs.replace(frame, text=text)] if text else before
+
+    def _waiting_from(self, joined: str) -> int:
+        """Where an end begins that may be the beginning of a form, cut short."""
+        found = len(joined)
+        for form in self._forms:
+            for start in range(max(0, len(joined) - len(form) + 1), len(joined) - START + 1):
+                if start < found and form.startswith(joined[start:]):
+                    found = start
+        return found
+
+
+def _unshown(hidden: str, *, of: str, shown: int) -> str:
+    """What is left to show of a text of which the first characters were shown as they were."""
+    return hidden[shown:] if hidden[:shown] == of[:shown] else hidden
+
+
+def _without_forms(frame: Frame, *, forms: tuple[str, ...]) -> Frame:
+    match frame:
+        case PartDone(part=part):
+            hidden = _part_without(part, forms=forms)
+            return frame if hidden is part else msgspec.structs.replace(frame, part=hidden)
+        case CitationAdded(citation=citation):
+            return msgspec.structs.replace(frame, citation=_citation_without(citation, forms=forms))
+        case _:
+            return frame
+
+
+def _part_without(part: Part, *, forms: tuple[str, ...]) -> Part:
+    """The same part where it has none of them."""
+    match part:
+        case Text(text=text, citations=citations):
+            cited = tuple([_citation_without(one, forms=forms) for one in citations])
+            hidden = hide_forms(text, forms=forms)
+            return part if (hidden, cited) == (text, citations) else Text(hidden, cited, part.opaque)
+        case Refusal(text=text) | Reasoning(text=text, opaque=None):
+            hidden = hide_forms(text, forms=forms)
+            return part if hidden == text else msgspec.structs.replace(part, text=hidden)
+        case _:
+            return part
+
+
+def _citation_without(citation: Citation, *, forms: tuple[str, ...]) -> Citation:
+    return hide_in(citation, scrub=lambda text: hide_forms(text, forms=forms))
+
+
+def hide_in_words(message: Message, *, forms: tuple[str, ...]) -> Message:
+    """The message without these forms of a key in its words and sources; the very same where it has none."""
+    if not forms:
+        return message
+    parts = tuple([_part_without(part, forms=forms) for part in message.parts])
+    same = all(one is other for one, other in zip(parts, message.parts, strict=True))
+    return message if same else Message(message.role, parts)
+
+
+def hide_in_response(response: Response, *, scrub: Scrub, forms: tuple[str, ...]) -> Response:
+    """All of it but what goes back unchanged; `forms` of the key are looked for in the model's words."""
+    message, usage = hide_in_words(response.message, forms=forms), response.usage
+    if usage is not None and scrub(usage.provider) != usage.provider:
+        usage = hide_in(usage, scrub=scrub)
+    if message is not response.message or usage is not response.usage:
+        response = msgspec.structs.replace(response, message=message, usage=usage)
 
     def hide(text: str | None) -> str | None:
         return None if text is None else scrub(text)
