@@ -214,14 +214,15 @@ def _to(request: HttpRequest, base: str) -> HttpRequest:
     return HttpRequest(url=base + path, headers=request.headers, body=request.body, connect_s=request.connect_s)
 
 
-async def test_a_kept_connection_that_the_server_has_closed_counts_as_sent() -> None:
-    """Bytes may have left, so nobody knows what they cost: the request stays in every count, and its price is unknown."""
+@pytest.mark.parametrize("plan", PLANS)
+async def test_a_request_that_nothing_came_back_for_counts_as_sent(plan: str) -> None:
+    """Bytes have left, so nobody knows what they cost: the request stays in every count, and its price is unknown."""
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
 
     async with raw(once) as url:
-        result = await run(agent_of(url, plan="tokens"))
+        result = await run(agent_of(url, plan=plan))
     assert (result.requests, result.cost.unknown, result.cost_usd) == (1, 1, None)
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import msgspec
+
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.exchange import Exchange
 from turnwise.drivers.journal import RequestSent, TurnJournal
@@ -96,6 +98,7 @@ class Bookkeeper:
             case None:
                 partial = exchange.arrived()
                 received = Received(partial=partial, cancelled=True, first_event=first_s, received_bytes=received_bytes)
+        received = msgspec.structs.replace(received, answered=exchange.has_answered)
         find = self._find_price
         self._note(
             ended_entry(

@@ -124,7 +124,7 @@ class Exchange:
         self._silence: Silence | None = None
         self._first = FirstEvent()
         self._sending: object = None  # the request, once the transport has it
-        self._has_answered = False  # the head of a reply has come
+        self.has_answered = False  # the head of a reply has come
         self._is_unreachable = False  # the transport says that there was no connection
         self._refusal: HttpReply | None = None  # an answer that is an error
         self._error: list[bytes] = []  # its body so far
@@ -156,7 +156,7 @@ class Exchange:
             async with dog:
                 sending = self._sending = self._transport.send(request)
                 async with sending as reply:
-                    self._has_answered = True
+                    self.has_answered = True
                     return await self._receive(reply, dog)
         except Overdue as overdue:
             if self._refusal is not None:
@@ -168,7 +168,7 @@ class Exchange:
                 why = f"the request was ended: {TURNS_TIME}"
             return self._broken(Fault(kind=FaultKind.TIMEOUT, message=why))
         except ProviderFault as error:
-            self._is_unreachable = error.fault.kind is FaultKind.UNREACHABLE and not self._has_answered
+            self._is_unreachable = error.fault.kind is FaultKind.UNREACHABLE and not self.has_answered
             return self._broken(error.fault)
         finally:
             if self._silence is not None:

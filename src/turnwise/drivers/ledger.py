@@ -106,6 +106,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     partial: Response | None = None
     fault: Fault | None = None
     cancelled: bool = False
+    answered: bool = True  # the head of an answer came
     first_event: float | None = None
     received_bytes: int = 0
 
@@ -198,7 +199,7 @@ def ended_entry(
     price = price_of(
         usage,
         row=row,
-        fate="whole" if is_whole else "refused" if is_refused else "broken",
+        fate="whole" if is_whole else "refused" if is_refused else "broken" if received.answered else "unheard",
         billed_in_step=billed_in_step,
         apart=apart,
     )

@@ -15,8 +15,9 @@ from turnwise.vocab import Untold, Usage
 
 Plan = Literal["tokens", "request", "step", "free"]
 """What a provider bills by. `step`: once for all requests of a step."""
-Fate = Literal["whole", "refused", "broken"]
-"""What came of a request: a whole response; an answer that is an error, so that nothing was generated; or neither."""
+Fate = Literal["whole", "refused", "broken", "unheard"]
+"""What came of a request: a whole response; an answer that is an error, so that nothing was generated; an answer that is neither;
+or none at all, so that nobody knows whether the request arrived."""
 
 MILLION = Decimal(1_000_000)
 # A cost that a provider reports is somebody else's number: it is bounded before it is added up.
@@ -83,6 +84,7 @@ class Unknown(msgspec.Struct, frozen=True):
 NO_PRICE = Unknown("no price is known for this model at this provider")
 NO_USAGE_SAID = Unknown("the provider did not say how many tokens it counted")
 BROKE_OFF = Unknown("it broke off before the provider said what it had used")
+UNHEARD = Unknown("nothing came back, so nobody knows whether the request arrived")
 ERRORS_UNSURE = Unknown("whether requests answered by an error are billed is not known")
 NO_RATE = Unknown("the plan is known, its price is not: set it under [prices]")
 
@@ -153,6 +155,8 @@ def price_of(
         case "step":
             if row.step_usd is None:
                 return NO_RATE
+            if fate == "unheard" and not billed_in_step:
+                return UNHEARD
             return Priced(usd=ZERO if fate == "refused" or billed_in_step else row.step_usd, by="table")
         case "tokens":
             return _token_price(usage, row=row, fate=fate, apart=apart)
@@ -161,6 +165,8 @@ def price_of(
 def _request_price(row: PriceRow, *, fate: Fate) -> Priced | Unknown:
     if row.request_usd is None:
         return NO_RATE
+    if fate == "unheard":
+        return UNHEARD
     if fate == "refused" and not row.bills_refused:
         return ERRORS_UNSURE if row.bills_refused is None else Priced(usd=ZERO, by="table")
     return Priced(usd=row.request_usd, by="table")
@@ -175,7 +181,7 @@ def _token_price(usage: Usage | None, *, row: PriceRow, fate: Fate, apart: str) 
         return Priced(usd=own, by="provider", cache_saved_usd=_saved_of(usage, row=row, details=details))
     if fate == "refused":
         return Priced(usd=ZERO, by="table")
-    if fate == "broken":
+    if fate in ("broken", "unheard"):
         return BROKE_OFF
     if usage is None:
         return NO_USAGE_SAID

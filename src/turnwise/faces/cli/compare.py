@@ -18,6 +18,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from turnwise.drivers import ledger
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.ledger import OK, LedgerEntry, cost_of
@@ -40,7 +41,7 @@ from turnwise.faces.results import RunResult
 from turnwise.rules.pricing import Cost, Fate, Priced, PriceRow, price_of, sum_of
 from turnwise.rules.stop import exit_code
 from turnwise.turn.config import Recover
-from turnwise.vocab import PartDone, ReasoningDelta, RefusalDelta, StopReason, TextDelta, ToolCallDelta
+from turnwise.vocab import FaultKind, PartDone, ReasoningDelta, RefusalDelta, StopReason, TextDelta, ToolCallDelta
 
 EPILOG = """\b
 Examples:
@@ -297,12 +298,22 @@ def run_of(
     )
 
 
+def _fate_of(entry: LedgerEntry) -> Fate:
+    """What the ledger tells of it: an error that came as an answer, or a connection that was silent or broke."""
+    if entry.outcome == OK:
+        return "whole"
+    if entry.first_event is not None:
+        return "broken"
+    is_silent = entry.outcome in (None, ledger.CANCELLED, ledger.DISCARDED, FaultKind.TIMEOUT, FaultKind.DISCONNECTED)
+    return "unheard" if is_silent else "refused"
+
+
 def cost_under(row: PriceRow, *, entries: Sequence[LedgerEntry]) -> Cost:
     """What these requests would have cost at other prices."""
     prices: list[Decimal | None] = []
     billed: dict[tuple[str, int], int] = {}
     for entry in entries:
-        fate: Fate = "whole" if entry.outcome == OK else "refused" if entry.first_event is None else "broken"
+        fate = _fate_of(entry)
         step = entry.turn, entry.step
         price = price_of(entry.usage, row=row, fate=fate, billed_in_step=billed.get(step, 0))
         prices.append(price.usd if isinstance(price, Priced) else None)
