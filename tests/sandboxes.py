@@ -1,6 +1,7 @@
 """The sandboxes of this machine, for tests that run commands in each."""
 
 import sys
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -16,12 +17,19 @@ EVERY = (*CONFINING, "none")
 _KINDS: dict[str, Kind] = {"bubblewrap": "bubblewrap", "landlock": "landlock", "landlock-1": "landlock", "none": "none"}
 
 
+@cache  # it is tried with a command of its own, and hundreds of tests ask
+def _find(kind: Kind) -> Sandbox | CallerError:
+    try:
+        return find_sandbox(wanted=kind)
+    except CallerError as error:
+        return error
+
+
 def sandbox_called(name: str) -> Sandbox:
     """`landlock-1` is Landlock with the rules of its first version. Skips, saying what is missing, where there is none."""
-    try:
-        sandbox = find_sandbox(wanted=_KINDS[name])
-    except CallerError as error:
-        pytest.skip(f"{error}; nothing of `{name}` is tested (`.ci/run` installs bubblewrap)")
+    sandbox = _find(_KINDS[name])
+    if isinstance(sandbox, CallerError):
+        pytest.skip(f"{sandbox}; nothing of `{name}` is tested (`.ci/run` installs bubblewrap)")
     if name == "landlock-1":
         return msgspec.structs.replace(sandbox, landlock=1)
     return sandbox
