@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from turnwise.rules.permission_facts import CallFacts, PathFact
-from turnwise.rules.permissions import PermissionRule, Policy, judge_permission, session_rules
+from turnwise.rules.permissions import PermissionRule, Policy, judge_permission, naming_rules
 
 MAX_RULES = 4  # nobody types more
 _EFFECTS = {"write": "write", "execute": "bash"}
@@ -21,8 +21,8 @@ def allowing_options(facts: CallFacts, *, policy: Policy) -> str:
     A path of a folder that goes with this run is never named: the next run has another.
     """
     attended = msgspec.structs.replace(policy, attended=True)
-    remembered = () if any(path.passing for path in _paths(facts)) else session_rules(facts, policy=attended)
-    rules = [_sayable(rule, facts=facts, policy=policy) for rule in remembered]
+    named = () if any(path.passing for path in _paths(facts)) else naming_rules(facts, policy=attended)
+    rules = [_sayable(rule, facts=facts, policy=policy) for rule in named]
     said = [rule for rule in rules if rule is not None]
     effect = PermissionRule(verdict="allow", effect=facts.effect, source="command line")
     for candidates in ([*dict.fromkeys(said)] if len(said) == len(rules) else [], [effect]):

@@ -57,7 +57,8 @@ class CommandFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     are facts of their own. `guessed`: another command may run it; only prohibitions look at it. `opaque` says why what it runs
     cannot be known; `doubt` why it may do more than its words say. `redirections` are files that it opens. `place_holds` is what
     `PathFact.holds` is, for the folder in which it runs. `programs` are names and the files that they lead to, where
-    `ShellFacts.mixed_path` is true."""
+    `ShellFacts.mixed_path` is true. `fed`: its input is a pipe, a file or text of the script, which its words do not show.
+    `places` are the folders in which it may run, if that is not the workspace alone; an empty name is an unknown folder."""
 
     words: tuple[Word, ...]
     text: str
@@ -70,6 +71,8 @@ class CommandFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     doubt: str = ""
     place_holds: str = ""
     programs: tuple[tuple[str, str], ...] = ()
+    fed: bool = False
+    places: tuple[str, ...] = ()
 
 
 class ShellFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

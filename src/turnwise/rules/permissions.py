@@ -31,7 +31,8 @@ Source = Literal["default", "user", "project", "session", "command line"]
 
 
 class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`tool` and `path` are globs, `command` one pattern a word; what is None is not looked at. `where` names file and key."""
+    """`tool` and `path` are globs, `command` one pattern a word; what is None is not looked at. `where` names file and key.
+    Of a rule that the session remembers, `places` are those of the command that was shown."""
 
     verdict: Kind
     tool: str = "*"
@@ -40,6 +41,7 @@ class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     command: tuple[str, ...] | None = None
     source: Source = "default"
     where: str = ""
+    places: tuple[str, ...] = ()
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -80,8 +82,15 @@ def session_rules(facts: CallFacts, *, policy: Policy) -> tuple[PermissionRule, 
     """What 'always for this session' adds for an approved call: no broader than what was shown.
 
     Each command, path or tool that was asked about becomes one rule. Empty where a rule could not hold (a command whose parts
-    are unknown): then only 'once' can be offered.
+    are unknown) or would hold for more than was shown (a command with an input, a glob or an unknown folder): then only 'once'
+    can be offered.
     """
+    asked = [part for part in _parts(facts, policy=policy) if part.verdict.kind == "ask"]
+    return () if any(part.once for part in asked) else naming_rules(facts, policy=policy)
+
+
+def naming_rules(facts: CallFacts, *, policy: Policy) -> tuple[PermissionRule, ...]:
+    """One rule for each command, path or tool that is asked about, by its name; empty where one has none."""
     asked = [part for part in _parts(facts, policy=policy) if part.verdict.kind == "ask"]
     rules = tuple(part.remembered for part in asked if part.remembered is not None)
     return rules if len(rules) == len(asked) else ()
@@ -94,10 +103,12 @@ def asked_parts(facts: CallFacts, *, policy: Policy) -> tuple[str, ...]:
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """One subject of a call with its verdict, and the rule that would allow it; None where none could."""
+    """One subject of a call with its verdict, and the rule that would allow it; None where none could. `once`: the rule would
+    allow more than what was shown."""
 
     verdict: Verdict
     remembered: PermissionRule | None = None
+    once: bool = False
 
 
 def _strictest(facts: CallFacts, *, policy: Policy) -> Verdict:
@@ -208,7 +219,7 @@ def _judge_path(path: PathFact, *, facts: CallFacts, policy: Policy, named: bool
         if rule.path is None:
             if (
                 (guard is None or rule.verdict != "allow")
-                and not named
+                and not (named or _is_remembered(rule))
                 and _names_tool(rule, facts=facts, access=access)
             ):
                 found = _by_order(rule, found=found, policy=policy)
@@ -223,9 +234,8 @@ def _judge_path(path: PathFact, *, facts: CallFacts, policy: Policy, named: bool
     remembered = None
     if path.resolved:
         pattern = escape_pattern(path.resolved)
-        effect = access if facts.shell is None else None
         remembered = PermissionRule(
-            verdict="allow", tool=escape_pattern(facts.tool), effect=effect, path=pattern, source="session"
+            verdict="allow", tool=escape_pattern(facts.tool), effect=access, path=pattern, source="session"
         )
     return _Part(found, remembered)
 
@@ -307,15 +317,15 @@ def _judge_command(command: CommandFact, *, facts: CallFacts, policy: Policy) ->
         remembered = None
     if found.kind != "deny" and not specific and destroys(command):
         found = _insisting(f"`{shown}` may destroy what cannot be brought back", subject=shown, policy=policy)
-    yield _Part(found, remembered)
+    yield _Part(found, remembered, once=_is_more_than_words(command))
     for path in command.redirections:
         yield _judge_path(path, facts=facts, policy=policy)
     if command.guessed:
         return
     access: Access = "read" if reading else "write"
     for at, word in enumerate(command.words[1:], start=1):
-        if specific and found.rule is not None and _spells_out(found.rule, at=at):
-            continue
+        if specific and found.rule is not None and _spells_out(found.rule, at=at) and not _is_remembered(found.rule):
+            continue  # of what a session remembers, each path has a rule of its own
         if word.text == "HEAD" and _knows_commits(command):
             continue
         for path in word.paths:
@@ -358,12 +368,14 @@ def _by_command_rules(
         if rule.path is not None or not _names_tool(rule, facts=facts, access=None):
             continue
         if rule.command is None:
-            if not command.words and rule.verdict == "allow":
+            if rule.verdict == "allow" and (not command.words or _is_remembered(rule)):
                 continue  # assignments and redirections alone: judged by their own parts
             before = found
             found = _by_order(rule, found=found, policy=policy)
             specific = specific and found is before
         elif rule.verdict == "allow":
+            if _is_remembered(rule) and (_is_more_than_words(command) or command.places != rule.places):
+                continue
             if matches_narrowly(rule.command, command=command):
                 before = found
                 found = _by_order(rule, found=found, policy=policy)
@@ -414,8 +426,23 @@ def _spells_out(rule: PermissionRule, *, at: int) -> bool:
 def _remember(command: CommandFact, *, facts: CallFacts) -> PermissionRule | None:
     if not command.words or not all(word.literal for word in command.words):
         return None
-    pattern = tuple(escape_pattern(word.text) for word in command.words)
-    return PermissionRule(verdict="allow", tool=escape_pattern(facts.tool), command=pattern, source="session")
+    return PermissionRule(
+        verdict="allow",
+        tool=escape_pattern(facts.tool),
+        command=tuple(escape_pattern(word.text) for word in command.words),
+        source="session",
+        places=command.places,
+    )
+
+
+def _is_remembered(rule: PermissionRule) -> bool:
+    """Whether a person said 'always' of one call: what has neither path nor command was about a call without any."""
+    return rule.source == "session" and rule.verdict == "allow"
+
+
+def _is_more_than_words(command: CommandFact) -> bool:
+    """Whether the same words may do something else the next time: with another input, other files, or in another folder."""
+    return command.fed or "" in command.places or any(word.glob for word in command.words)
 
 
 def denial(tool: str, *, effect: str, allowed: Collection[str], hint: str) -> str | None:

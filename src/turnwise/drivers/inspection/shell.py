@@ -19,6 +19,7 @@ from turnwise.drivers.inspection.arguments import (
 )
 from turnwise.drivers.inspection.arithmetic import expands_plainly, is_arithmetic, names_variables, tests_arithmetic
 from turnwise.drivers.inspection.grammar import heredoc_delimiter, heredoc_text, parse
+from turnwise.drivers.inspection.inputs import is_fed, lasts
 from turnwise.drivers.inspection.nodes import LEAVES, TRANSPARENT
 from turnwise.drivers.inspection.paths import HARMLESS_DEVICES, Paths
 from turnwise.drivers.inspection.private import filled_in
@@ -74,12 +75,8 @@ def inspect_script(
         walk.script(script, within=())
     except _TooMuch as error:
         walk.problem = str(error)
-    return ShellFacts(
-        commands=tuple(walk.facts),
-        parsed=not walk.problem,
-        problem=walk.problem,
-        mixed_path=programs.are_mixed,
-    )
+    commands, problem = tuple(walk.facts), walk.problem
+    return ShellFacts(commands=commands, parsed=not problem, problem=problem, mixed_path=programs.are_mixed)
 
 
 class _TooMuch(Exception):
@@ -109,6 +106,7 @@ class _Walk:
         self.unconditional = True
         self.guessing = False
         self.guesses = 0
+        self.fed = False
         self.lookups = 0
         self.held: dict[tuple[str, Search], str] = {}
         self.values: dict[str, list[str]] = {}  # of variables, as far as the script spells them out
@@ -309,6 +307,7 @@ class _Walk:
         for word in words:
             self.visit(word, within=within)
         opened = self._redirections(redirects, within=within)
+        before, self.fed = self.fed, self.fed or is_fed(node)
         self._run(
             tuple(self._filled(word, within=within) for word in spell_command((*words, *opened.words))),
             assignments=tuple(assignments),
@@ -317,6 +316,7 @@ class _Walk:
             within=within,
             text=_text(node) + "".join(f" {_text(word)}" for word in opened.words),
         )
+        self.fed = before or (self.fed and lasts(_text(node)))
         self._later(opened.later, within=within)
 
     def _run(
@@ -400,8 +400,9 @@ class _Walk:
         if self.guessing and fact.words and not fact.words[0].literal:
             return
         assignments = exported(fact.assignments, names=self.environment)
-        text = fact.text[:SHOWN_CHARS]
-        self.facts.append(msgspec.structs.replace(fact, guessed=self.guessing, text=text, assignments=assignments))
+        text, places = fact.text[:SHOWN_CHARS], () if self.places == (self.paths.workspace,) else self.places or ("",)
+        fact = msgspec.structs.replace(fact, guessed=self.guessing, text=text, fed=self.fed, places=places)
+        self.facts.append(msgspec.structs.replace(fact, assignments=assignments))
 
     # folders
 

@@ -11,6 +11,7 @@ from turnwise.drivers.settings import Layer
 from turnwise.errors import CallerError
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, session_rules
+from turnwise.turn.approvals import settled
 from turnwise.turn.config import Effect
 from turnwise.turn.events import Asked, CallsInspected, Event, TurnStarted
 
@@ -81,7 +82,7 @@ def _remembered_in(events: Iterable[Event], *, workspace: str) -> tuple[Permissi
             case CallsInspected():
                 facts = {found.call_id: found for found in event.facts}
             case Asked() if policy is not None and policy.workspace == workspace:
-                for answer in event.approvals:
+                for answer in settled(event.approvals).values():
                     if answer.always and answer.verdict == "allow" and answer.call_id in facts:
                         rules += session_rules(facts[answer.call_id], policy=policy)
             case _:
