@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandboxes import EVERY, sandbox_called
-from turnwise.drivers.sandbox import GitGuard, PutBack, Scratch, command_environment, find_sandbox, is_secret
+from turnwise.drivers.sandbox import (
+    CannotGuard,
+    GitGuard,
+    PutBack,
+    Scratch,
+    command_environment,
+    find_sandbox,
+    is_secret,
+)
 from turnwise.drivers.sandbox.bubblewrap import Mount, plan_mounts
 from turnwise.drivers.sandbox.kinds import Order
 from turnwise.drivers.sandbox.landlock import landlock_version
@@ -186,13 +194,72 @@ def write_all(git: Path, files: dict[str, bytes]) -> None:
 
 
 def test_guard_leaves_alone_what_is_no_repository(tmp_path: Path) -> None:
-    """A folder without `.git`, and one whose `.git` leads elsewhere."""
+    """A folder without `.git`, and one whose `.git` leads out of it, where no command writes."""
     assert GitGuard(tmp_path).put_back() == PutBack()
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / ".git").symlink_to("elsewhere")
-    guard = GitGuard(tmp_path)
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / ".git").symlink_to("../elsewhere")
+    guard = GitGuard(tmp_path / "root")
     (tmp_path / "elsewhere" / "config").touch()
     assert guard.put_back() == PutBack() and (tmp_path / "elsewhere" / "config").exists()
+
+
+@pytest.mark.parametrize("lead", ["link", "gitdir: .bare", "gitdir: .bare/worktrees/main"])
+def test_guard_goes_where_git_goes_in_the_workspace(tmp_path: Path, lead: str) -> None:
+    """A link, a file `gitdir:` and the shared settings of worktrees lead to a repository that a command can write."""
+    bare = tmp_path / ".bare"
+    (bare / "worktrees" / "main").mkdir(parents=True)
+    (bare / "worktrees" / "main" / "commondir").write_text("../..\n")
+    (bare / "config").write_text("as before")
+    if lead == "link":
+        (tmp_path / ".git").symlink_to(".bare")
+    else:
+        (tmp_path / ".git").write_text(f"{lead}\n")
+    guard = GitGuard(tmp_path)
+    (bare / "config").write_text("hostile")
+    assert guard.put_back() == PutBack((".bare/config",))
+    assert (bare / "config").read_text() == "as before"
+
+
+def test_guard_keeps_the_rest_where_the_hooks_are_many(tmp_path: Path) -> None:
+    """Each part is remembered by itself; where the hooks are too many, and no mount keeps them, no command runs."""
+    git = tmp_path / ".git"
+    (git / "hooks" / "lib").mkdir(parents=True)
+    (git / "hooks" / "lib" / "common.sh").write_text("as before")
+    (git / "config").write_text("as before")
+    for count in range(300):
+        (git / "hooks" / f"{count}.sample").touch()
+    guard = GitGuard(tmp_path)
+    for path in (git / "commondir", git / "config", git / "hooks" / "lib" / "common.sh", git / "hooks" / "1.sample"):
+        path.write_text("hostile")
+    put_back = {".git/commondir", ".git/config", ".git/hooks/lib/common.sh", ".git/hooks/1.sample"}
+    assert set(guard.put_back().changed) == put_back and not (git / "commondir").exists()
+    for count in range(2000):
+        (git / "hooks" / f"{count}.sample").touch()
+    with pytest.raises(CannotGuard, match="hooks` cannot be put back"):
+        GitGuard(tmp_path)
+    mounted = GitGuard(tmp_path, mounted=True)
+    (git / "commondir").write_text("hostile")
+    assert mounted.put_back() == PutBack((".git/commondir",)) and not (git / "commondir").exists()
+
+
+def test_guard_puts_back_hooks_among_which_a_command_made_too_many(tmp_path: Path) -> None:
+    """What nobody can look through is removed; what was there before is there again."""
+    guard = a_repository(tmp_path)
+    for count in range(4100):
+        (tmp_path / ".git" / "hooks" / str(count)).touch()
+    assert guard.put_back() == PutBack((".git/hooks",))
+    assert list((tmp_path / ".git" / "hooks").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["config", "commondir"])
+def test_guard_refuses_what_it_cannot_remember(tmp_path: Path, name: str) -> None:
+    """Of a file that is too large nothing is known afterwards."""
+    a_repository(tmp_path)
+    with (tmp_path / ".git" / name).open("wb") as file:
+        file.truncate(17 * 1024 * 1024)
+    with pytest.raises(CannotGuard):
+        GitGuard(tmp_path)
 
 
 def a_repository(root: Path) -> GitGuard:

@@ -164,6 +164,17 @@ def make_repository(root: Path) -> None:
     (root / ".git" / "hooks").mkdir(exist_ok=True)  # there are templates without
 
 
+async def test_many_hooks_leave_no_part_without_a_guard(shell: Shell) -> None:
+    """More than anybody has: `commondir` is put back all the same, or no command runs, and the result says so."""
+    git = shell.root / ".git"
+    (git / "hooks").mkdir(parents=True)
+    for count in range(2100):
+        (git / "hooks" / f"{count}.sample").touch()
+    told = await run(shell, "mkdir evil; echo ../evil > .git/commondir")
+    assert not (git / "commondir").exists()
+    assert ("put back as before" if shell.sandbox.kind == "bubblewrap" else "the command was not run") in told
+
+
 async def test_git_works_and_what_it_executes_stays(shell: Shell) -> None:
     """Commits can be made; hooks and configuration, by which a later git outside would run a program, are as before."""
     make_repository(shell.root)

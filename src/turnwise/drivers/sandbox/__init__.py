@@ -2,11 +2,12 @@
 
 from turnwise.drivers.sandbox.choosing import Sandbox, find_sandbox
 from turnwise.drivers.sandbox.environment import command_environment, is_secret
-from turnwise.drivers.sandbox.git import GitGuard, PutBack
+from turnwise.drivers.sandbox.git import CannotGuard, GitGuard, PutBack
 from turnwise.drivers.sandbox.kinds import Kind, Wrapped
 from turnwise.drivers.sandbox.scratch import Scratch
 
 __all__ = [
+    "CannotGuard",
     "GitGuard",
     "Kind",
     "PutBack",

@@ -15,8 +15,10 @@ from pathlib import Path
 import msgspec
 
 _EXECUTED = ("config", "config.worktree", "commondir", "hooks")
-_MAX_FILES = 200  # a template brings fourteen hooks
-_MAX_BYTES = 4 * 1024 * 1024
+_MOUNTED = ("config", "config.worktree", "hooks")
+# For each of them by itself: what is too much of one must not leave the others without a guard.
+_MAX_FILES = 2000  # a template brings fourteen hooks
+_MAX_BYTES = 16 * 1024 * 1024
 _MAX_WALKED = 200_000  # entries of the workspace, some 0.5 s
 _LOOK = "Tell the user, who should look at it before git is used there again."
 
@@ -34,10 +36,18 @@ def guarded_paths(root: Path) -> Iterator[tuple[Path, bool]]:
         yield git, False
         return
     yield git, True
-    for name in ("config", "config.worktree", "hooks"):
+    for name in _MOUNTED:
         path = git / name
-        if path.exists() and not path.is_symlink():
+        if _can_be_mounted(path):
             yield path, False
+
+
+def _can_be_mounted(path: Path) -> bool:
+    return path.exists() and not path.is_symlink()
+
+
+class CannotGuard(Exception):
+    """What git executes could be changed for good: it cannot be remembered, and nothing else keeps it. Says what to do."""
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -56,37 +66,49 @@ class GitGuard:
     """Remembers what a repository executes, and puts it back where a command changed it.
 
     For what no mount can guard: a file that does not exist yet, and sandboxes without mounts. To be asked when nothing of
-    the command runs any more.
+    the command runs any more. `mounted`: `guarded_paths` are mounted too. `named` goes before the names that it tells. Raises
+    CannotGuard where there is too much to remember, or something cannot be read: no command may run then.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, mounted: bool = False, named: str = "") -> None:
         self._root = root
+        self._named = named
         self._git = root / ".git"
         self._folder = _identity(self._git)
         self._leads = None if self._folder else _entry_at(self._git, limit=_MAX_BYTES)  # a link or file to elsewhere
-        self._before = self._remember()
+        if self._folder is None and self._leads is None and os.path.lexists(self._git):
+            raise CannotGuard(_refusal(self._git, root=root))
+        kept = {at: _remember(at) for at in self._executed()}
+        for at, entries in kept.items():
+            if entries is None and not (mounted and at.parent == self._git and _is_mounted(at)):
+                raise CannotGuard(_refusal(at, root=root))
+        self._before = {at: entries for at, entries in kept.items() if entries is not None}
 
     def put_back(self) -> PutBack:
         """What had changed. `.git` is again the folder, link or file that it was, wherever `told` does not say otherwise."""
         try:
-            told = self._return_git()
+            told = tuple([f"{self._named}{one}" for one in self._return_git()])
         except OSError as error:
-            return PutBack(told=(f".git: it was replaced, and could not be put back ({error.strerror}). {_LOOK}",))
-        before = self._before
-        if before is None or not _is_folder(self._git):
-            return PutBack(told=told)
+            return PutBack(
+                told=(f"{self._named}.git: it was replaced, and could not be put back ({error.strerror}). {_LOOK}",)
+            )
         changed: list[str] = []
-        # outer ones first: what lies in them is written to a real folder
-        for path in sorted({*before, *self._names()}):
-            entry = before.get(path)
-            if entry is not None and _entry_at(self._git / path, limit=len(entry.content)) == entry:
+        for at, before in self._before.items():
+            if at.parent == self._git and not _is_folder(self._git):
                 continue
-            try:
-                _restore(self._git / path, entry)
-                changed.append(f".git/{path}")
-            except OSError as error:
-                told += (f".git/{path}: it was changed, and could not be put back ({error.strerror}). {_LOOK}",)
+            for path, error in _put_back(at, before=before):
+                shown = f"{self._named}{path.relative_to(self._root)}"
+                if error is None:
+                    changed.append(shown)
+                else:
+                    told += (f"{shown}: it was changed, and could not be put back ({error.strerror}). {_LOOK}",)
         return PutBack(tuple(changed), told)
+
+    def _executed(self) -> Iterator[Path]:
+        """Where git looks for what it executes: in `.git`, or in the folders of the workspace to which it leads."""
+        for folder in [self._git] if self._folder else _led_to(self._git, root=self._root):
+            for name in _EXECUTED:
+                yield folder / name
 
     def _return_git(self) -> tuple[str, ...]:
         """Afterwards `.git` itself is what it was, if that is still to be had."""
@@ -138,29 +160,87 @@ class GitGuard:
                 break
         return None
 
-    def _remember(self) -> dict[str, _Entry] | None:
-        """By path in `.git`. None where there is no repository of its own, or more than we can remember."""
-        if not _is_folder(self._git):
-            return None
-        found: dict[str, _Entry] = {}
-        room = _MAX_BYTES
-        for path in self._names():
-            entry = _entry_at(self._git / path, limit=room)
+
+def _is_mounted(at: Path) -> bool:
+    return at.name in _MOUNTED and _can_be_mounted(at)
+
+
+def _refusal(at: Path, *, root: Path) -> str:
+    return (
+        f"the command was not run: it could change what git executes, as `{at.relative_to(root)}` cannot be put back "
+        f"afterwards (it has more than {_MAX_FILES:,} files or {_MAX_BYTES // 1024 // 1024} MiB, or cannot be read). "
+        "Ask the user to make it smaller, or readable"
+    )
+
+
+def _led_to(lead: Path, *, root: Path) -> list[Path]:
+    """The repository's folders in the workspace, where `.git` is a link or a file that leads there (`gitdir: .bare`), and where
+    settings and hooks are shared (`commondir`). Others cannot be written."""
+    first = lead if lead.is_symlink() else _named_in(lead, prefix=b"gitdir:")
+    if first is None:
+        return []
+    shared = _named_in(first / "commondir", prefix=b"")
+    real = root.resolve()
+    found = dict.fromkeys([Path(os.path.realpath(path)) for path in (first, shared) if path is not None])
+    return [root / path.relative_to(real) for path in found if path.is_relative_to(real) and path.is_dir()]
+
+
+def _named_in(file: Path, *, prefix: bytes) -> Path | None:
+    entry = _entry_at(file, limit=_MAX_BYTES)
+    if entry is None or not stat.S_ISREG(entry.mode) or not entry.content.startswith(prefix):
+        return None
+    name = os.fsdecode(entry.content.removeprefix(prefix).strip())
+    return file.parent / name if name and "\0" not in name else None
+
+
+def _remember(at: Path) -> dict[Path, _Entry] | None:
+    """What there is at `at` and below it; None if that is more than we can remember, or unreadable."""
+    found: dict[Path, _Entry] = {}
+    room = _MAX_BYTES
+    try:
+        for path in _paths_at(at):
+            entry = _entry_at(path, limit=room)
             if entry is None or len(found) == _MAX_FILES:
                 return None
             found[path] = entry
             room -= len(entry.content)
-        return found
+    except OSError:
+        return None
+    return found
 
-    def _names(self) -> list[str]:
-        found: list[str] = []
-        for name in _EXECUTED:
-            path = self._git / name
-            if os.path.lexists(path):
-                found.append(name)
-            if _is_folder(path):
-                found += [f"{name}/{inner}" for inner in os.listdir(path)]  # noqa: PTH208
-        return found
+
+def _paths_at(at: Path) -> Iterator[Path]:
+    """It and all below it, folders before what lies in them. Raises OSError for a folder that cannot be read."""
+    waiting = [at] if os.path.lexists(at) else []
+    while waiting:
+        path = waiting.pop()
+        yield path
+        if _is_folder(path):
+            waiting += [path / name for name in os.listdir(path)]  # noqa: PTH208
+
+
+def _put_back(at: Path, *, before: dict[Path, _Entry]) -> Iterator[tuple[Path, OSError | None]]:
+    """Each path that was changed, with the error if it stays so."""
+    try:
+        found = list(itertools.islice(_paths_at(at), 2 * _MAX_FILES + 1))
+        if len(found) > 2 * _MAX_FILES:  # too many to look at
+            shutil.rmtree(at)
+            found = []
+    except OSError as error:
+        yield at, error
+        return
+    for path in sorted({*before, *found}):  # outer ones first: what lies in them is written to a real folder
+        entry = before.get(path)
+        if entry is None and not os.path.lexists(path):
+            continue  # it went with its folder
+        if entry is not None and _entry_at(path, limit=len(entry.content)) == entry:
+            continue
+        try:
+            _restore(path, entry)
+        except OSError as error:
+            yield path, error
+        else:
+            yield path, None
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from turnwise.drivers.grants import TURNS_TIME, programs_at_hand, seconds_of
 from turnwise.drivers.programs import Programs, is_program
-from turnwise.drivers.sandbox import GitGuard, PutBack, Sandbox, Scratch, find_sandbox
+from turnwise.drivers.sandbox import CannotGuard, GitGuard, PutBack, Sandbox, Scratch, find_sandbox
 from turnwise.drivers.sandbox.private import PrivateFolder
 from turnwise.drivers.workspace.output import MAX_FILES, Tape
 from turnwise.drivers.workspace.processes import run_group
@@ -110,8 +110,8 @@ class Shell:
         if "\0" in given.command:
             raise ToolFault("a command must not hold a NUL character")
         tape = Tape(kept_bytes=KEPT_BYTES, spill=self._next_output())
-        guard = GitGuard(self.root) if self.sandbox.files else None
-        git = PutBack()
+        guards = self._git_guards()
+        git: list[PutBack] = []
         notes: list[str] = []
         timeout_s, is_turns = seconds_of(given.timeout_s)
         try:
@@ -122,16 +122,26 @@ class Shell:
             why = f": {TURNS_TIME}" if is_turns else ""
             notes.append(f"[timed out after {round(timeout_s, 2):g} s{why}; it and what it started were ended]")
         finally:
-            if guard is not None:
-                git = guard.put_back()
+            git += [guard.put_back() for guard in guards]
         failed = bool(notes)
-        notes += [f"[{one}]" for one in git.told]
-        if git.changed:
-            notes.append(f"[{', '.join(git.changed)}: put back as before; a command may not change what git executes]")
+        notes += [f"[{one}]" for done in git for one in done.told]
+        if changed := [path for done in git for path in done.changed]:
+            notes.append(f"[{', '.join(changed)}: put back as before; a command may not change what git executes]")
         text = (_with_break(tape.text()) if notes else tape.text()) + "\n".join(notes)
         if failed:
             raise ToolFault(text)
         return text
+
+    def _git_guards(self) -> list[GitGuard]:
+        """One for each folder in which the command may write. Raises ToolFault where one cannot be."""
+        if not self.sandbox.files:
+            return []
+        mounted = self.sandbox.kind == "bubblewrap"
+        try:
+            others = [GitGuard(path, mounted=mounted, named=f"{path}/") for path in self._writable]
+            return [GitGuard(self.root, mounted=mounted), *others]
+        except CannotGuard as error:
+            raise ToolFault(str(error)) from None
 
     def _shell(self) -> str:
         """A bash that no command can have changed. Raises ToolFault where there is none."""
