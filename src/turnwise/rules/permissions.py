@@ -252,6 +252,7 @@ def _path_match(rule: PermissionRule, *, path: PathFact, facts: CallFacts, polic
     if not _concerns(rule, access=path.access, facts=facts):
         return Match.NO
     for one in (path.resolved, path.lexical):
+        one = one.replace("//", "/")  # it marks a name that is no UTF-8
         if path_matches(pattern, path=one, workspace=workspace, home=home, any_case=True):
             return Match.YES
     if path.access == "write" and may_contain(pattern, folder=path.resolved, workspace=workspace, home=home):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from turnwise.drivers.inspection.paths import Paths
+from turnwise.drivers.inspection.readable import readable
 from turnwise.drivers.inspection.repositories import environment_doubt
 from turnwise.drivers.inspection.shell import inspect_script
 from turnwise.drivers.inspection.states import state_of
@@ -71,7 +72,8 @@ def inspect_call(
     access: Access = "read" if effect == "read" else "write"
     facts = _facts(tool, arguments, paths=paths, access=access)
     state = state_of(facts) if effect == "write" else ""
-    return CallFacts(call_id=call_id, tool=tool, effect=effect, paths=facts, shell=shell, state=state)
+    found = CallFacts(call_id=call_id, tool=tool, effect=effect, paths=facts, shell=shell, state=state)
+    return readable(found)
 
 
 def _facts(tool: str, arguments: Mapping[str, object], *, paths: Paths, access: Access) -> tuple[PathFact, ...]:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 
 from turnwise.drivers.inspection.globs import Glob
+from turnwise.drivers.inspection.readable import escaped, is_marked, marked
 from turnwise.drivers.inspection.searches import Looked, Search
 from turnwise.drivers.private_folders import private_folder_of
 from turnwise.drivers.sandbox.private import PrivateFolder
@@ -57,7 +58,7 @@ class Paths:
             resolved = os.path.realpath(self._real(full))
         except (OSError, ValueError):
             return PathFact(given=text, access=access)
-        if not _is_text(resolved):
+        if not _is_text(resolved) and place is None:
             return PathFact(given=text, access=access)
         private = self.private is not None and self.private.holds(resolved)
         inside = private or (self.contains(resolved) and not lexical.startswith(_PROCESS_BOUND))
@@ -66,9 +67,9 @@ class Paths:
             passing and is_gone_output(resolved)
         )
         return PathFact(
-            given=text,
-            resolved=resolved,
-            lexical=lexical,
+            given=escaped(text),
+            resolved=marked(resolved),
+            lexical=marked(lexical),
             inside=inside,
             access=access,
             kept=kept,
@@ -90,11 +91,13 @@ class Paths:
         return not os.path.lexists(f"/{parts[1]}")
 
     def is_folder(self, path: str) -> bool:
-        return os.path.isdir(path)  # noqa: PTH112
+        return is_marked(path) or os.path.isdir(path)  # noqa: PTH112
 
     def secret_below(self, folder: str, *, search: Search) -> str:
         """The first secret file that a search of the folder would show, or a link that leads it out of the folder; empty where
         there is none. A folder too large to be looked through counts as one that has some."""
+        if is_marked(folder):
+            return "a folder whose name is no UTF-8"
         looked = Looked(folder, search=search)
         seen = 0
         for place, folders, files in os.walk(folder):

@@ -75,8 +75,8 @@ def inspect_script(
         walk.script(script, within=())
     except _TooMuch as error:
         walk.problem = str(error)
-    commands, problem = tuple(walk.facts), walk.problem
-    return ShellFacts(commands=commands, parsed=not problem, problem=problem, mixed_path=programs.are_mixed)
+    facts, problem, mixed = tuple(walk.facts), walk.problem, programs.are_mixed
+    return ShellFacts(commands=facts, parsed=not problem, problem=problem, mixed_path=mixed)
 
 
 class _TooMuch(Exception):
@@ -416,7 +416,7 @@ class _Walk:
             self.places = None
             return
         facts = [self._look_up(target.text, place=place, tilde=target.has_tilde) for place in self.places]
-        if not all(fact.resolved for fact in facts):
+        if not all(fact.resolved and "//" not in fact.resolved for fact in facts):
             self.places = None
             return
         reached = {fact.resolved for fact in facts}
