@@ -1,5 +1,7 @@
 """`search` and `list` on real folders: what `.gitignore` and links do, and that ripgrep and Python find the same."""
 
+import asyncio
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -11,6 +13,8 @@ from hypothesis import strategies as st
 from turnwise.drivers.workspace.listing import ListArguments, list_folder
 from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.searching import SearchArguments, search
+from turnwise.errors import ToolFault
+from waits import HANG_S
 
 needs_ripgrep = pytest.mark.skipif(
     shutil.which("rg") is None, reason="ripgrep is not installed: nothing to compare with"
@@ -49,6 +53,35 @@ async def both(workspace: Workspace, **arguments: object) -> str:
     ours = await search(workspace, call, with_ripgrep=False)
     assert await search(workspace, call) == ours
     return ours
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "[" + "a" * 4000 + "\\d]",  # a set that no other engine reads alike: told apart without going back
+        "(?:" * 1300 + "\\Z",
+        "[" + "a-" * 2000,
+        "(?i)" + "[\u0001-\ufffe]" * 800,  # minutes to compile
+    ],
+)
+async def test_a_pattern_that_takes_minutes_to_compile_ends_by_the_deadline(pattern: str, tmp_path: Path) -> None:
+    """Where others go on meanwhile: nothing of the pattern is compiled or looked at in our own process."""
+    workspace = lay_out(tmp_path, {"a.txt": "needle"})
+    with contextlib.suppress(ToolFault):
+        await asyncio.wait_for(search(workspace, SearchArguments(pattern=pattern), timeout_s=3), HANG_S)
+
+
+async def test_a_pattern_has_a_length(tmp_path: Path) -> None:
+    """Refused at once, with the bound."""
+    workspace = lay_out(tmp_path, {"a.txt": "needle"})
+    with pytest.raises(ToolFault, match="more than 4,096"):
+        await search(workspace, SearchArguments(pattern="[" + "a" * 150_000 + "\\d]"))
+
+
+async def test_warnings_about_a_pattern_do_not_disturb_the_answer(tmp_path: Path) -> None:
+    """Python warns of `[[`, which may mean something else one day."""
+    workspace = lay_out(tmp_path, {"a.txt": "[needle"})
+    assert await both(workspace, pattern="[[]needle") == "a.txt:1: [needle"
 
 
 @pytest.mark.parametrize("in_git", [True, False], ids=["repository", "no repository"])

@@ -6,8 +6,8 @@ program, options before the subcommand, words known only later).
 
 import re
 from enum import Enum
-from functools import lru_cache
 
+from turnwise.rules.linear_globs import Glob, word_glob
 from turnwise.rules.permission_facts import CommandFact, Word
 from turnwise.rules.writing_options import writes_or_runs
 
@@ -54,7 +54,7 @@ def matches_widely(pattern: tuple[str, ...], *, command: CommandFact) -> Match:
         return Match.MAYBE
     name = words[0].text
     names = {name, name.replace("\\", "/").rpartition("/")[2]}
-    if not any(_compiled(pattern[0]).fullmatch(one.casefold()) for one in names):
+    if not any(_compiled(pattern[0]).fits(one.casefold()) for one in names):
         return Match.NO
     return _rest(pattern[1:], words=words[1:])
 
@@ -85,7 +85,7 @@ def _after(token: str, *, words: tuple[Word, ...], sure: set[int], maybe: set[in
                 break
             if word.glob and _may_name(word.text, token=token):
                 found_maybe.add(at + 1)
-            if _compiled(token).fullmatch(word.text.casefold()):
+            if _compiled(token).fits(word.text.casefold()):
                 (found_sure if start in sure else found_maybe).add(at + 1)
             elif _is_short_for(word.text.casefold(), option=token.casefold()):
                 found_maybe.add(at + 1)
@@ -111,24 +111,16 @@ def _may_name(glob: str, *, token: str) -> bool:
     """Whether bash may put a file's name in the place of the word that the token matches: `pu*` for `push`."""
     if re.search(r"[*?]", token):
         return True
-    loose = re.sub(r"\[.*\]", "*", glob, flags=re.DOTALL)
-    return _compiled(loose).fullmatch(token.casefold()) is not None
+    start, end = glob.find("["), glob.rfind("]")
+    loose = f"{glob[:start]}*{glob[end + 1 :]}" if 0 <= start < end else glob
+    return _compiled(loose).fits(token.casefold())
 
 
 def _fits(token: str, *, word: Word) -> bool:
     if not word.literal:
         return token == "*"
-    return _compiled_exactly(token).fullmatch(word.text) is not None
+    return word_glob(token).fits(word.text)
 
 
-@lru_cache(maxsize=512)
-def _compiled_exactly(token: str) -> re.Pattern[str]:
-    parts: list[str] = []
-    for found in re.finditer(r"\\(.)|\*|\?|[^\\*?]+|\\", token, re.DOTALL):
-        text = found[0]
-        parts.append(re.escape(found[1]) if found[1] else {"*": ".*", "?": "."}.get(text, re.escape(text)))
-    return re.compile("".join(parts), re.DOTALL)
-
-
-def _compiled(token: str) -> re.Pattern[str]:
-    return _compiled_exactly(token.casefold())
+def _compiled(token: str) -> Glob:
+    return word_glob(token.casefold())

@@ -4,10 +4,10 @@ What is secret and what runs later by itself stands in `guarded_names`.
 """
 
 import re
-from functools import lru_cache
 from typing import Literal
 
 from turnwise.rules.guarded_names import is_secret, runs_later
+from turnwise.rules.linear_globs import path_glob
 from turnwise.rules.permission_facts import Access, PathFact
 
 Guard = Literal["secret", "protected", "outside", "unknown"]
@@ -48,7 +48,7 @@ def path_matches(pattern: str, *, path: str, workspace: str, home: str, any_case
     absolute = _absolute(pattern, workspace=workspace, home=home)
     if any_case:
         absolute, path = absolute.casefold(), path.casefold()
-    return bool(path) and _compiled(absolute).fullmatch(path) is not None
+    return bool(path) and path_glob(absolute).fits(path)
 
 
 def may_contain(pattern: str, *, folder: str, workspace: str, home: str) -> bool:
@@ -68,16 +68,6 @@ def _absolute(pattern: str, *, workspace: str, home: str) -> str:
         return workspace
     root = workspace.rstrip("/")
     return f"{root}/{below}" if "/" in pattern else f"{root}/**/{below}"
-
-
-@lru_cache(maxsize=512)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    tokens = {"/**/": "/(?:.*/)?", "/**": "(?:/.*)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    parts: list[str] = []
-    for found in re.finditer(r"\\(.)|/\*\*/|/\*\*$|\*\*|\*|\?|[^\\*?/]+|[/\\]", pattern, re.DOTALL):
-        text = found[0]
-        parts.append(re.escape(found[1]) if found[1] else tokens.get(text, re.escape(text)))
-    return re.compile("".join(parts), re.DOTALL)
 
 
 def escape_pattern(text: str) -> str:

@@ -10,6 +10,7 @@ from turnwise.rules.permissions import PermissionRule
 from turnwise.rules.shell_words import RESERVED
 
 MAX_PATH_CHARACTERS = 4096  # PATH_MAX of Linux
+MAX_COMMAND_CHARACTERS = 4096  # nobody reads more of a rule
 
 # What a backslash may stand before: characters that mean something without it. Anywhere else it is a path of Windows, or a
 # regular expression, and would silently vanish.
@@ -50,6 +51,8 @@ def plain_path(pattern: str, *, where: str, widely: bool) -> str:
 
 def plain_command(given: str | Sequence[str], *, where: str) -> tuple[str, ...]:
     """The pattern's words. A text is split at its spaces, so what needs quotes is given as a list. Raises CallerError."""
+    if sum(map(len, given)) > MAX_COMMAND_CHARACTERS:
+        raise CallerError(f"{where}: `command` has more than {MAX_COMMAND_CHARACTERS} characters: make it shorter")
     if isinstance(given, str):
         if _UNREADABLE_IN_TEXT.search(given):
             raise CallerError(

@@ -10,13 +10,13 @@ parsed, or whose name is not literal, is asked about whatever the rules say.
 
 import re
 from collections.abc import Collection, Iterator
-from functools import lru_cache
 from typing import Literal
 
 import msgspec
 
 from turnwise.rules.environment_names import is_doubtful, steers
 from turnwise.rules.known_programs import is_known
+from turnwise.rules.linear_globs import word_glob
 from turnwise.rules.permission_commands import Match, matches_narrowly, matches_widely
 from turnwise.rules.permission_facts import Access, CallFacts, CommandFact, PathFact, Word
 from turnwise.rules.permission_paths import Guard, escape_pattern, guard_of, guard_of_text, may_contain, path_matches
@@ -182,16 +182,7 @@ def _names_tool(rule: PermissionRule, *, facts: CallFacts, access: Access | None
 
 def names_match(pattern: str, *, name: str) -> bool:
     """Whether a rule's pattern of tools is for the tool `name`."""
-    return _glob(pattern).fullmatch(name) is not None
-
-
-@lru_cache(maxsize=256)
-def _glob(pattern: str) -> re.Pattern[str]:
-    parts = re.findall(r"\\.|\*|\?|[^\\*?]+|\\", pattern, re.DOTALL)
-    texts = {"*": ".*", "?": "."}
-    return re.compile(
-        "".join(texts.get(part) or re.escape(part[1:] if part[0] == "\\" else part) for part in parts), re.S
-    )
+    return word_glob(pattern).fits(name)
 
 
 def _applied(rule: PermissionRule, *, found: Verdict, kind: Kind | None = None) -> Verdict:
@@ -265,7 +256,7 @@ def _concerns(rule: PermissionRule, *, access: Access, facts: CallFacts) -> bool
     if rule.effect is not None and rule.effect not in (access, facts.effect):
         return False
     also = {"read": ("read",), "write": ("write", "edit")}[access] if facts.shell is not None else ()
-    return any(_glob(rule.tool).fullmatch(tool) for tool in (facts.tool, *also))
+    return any(word_glob(rule.tool).fits(tool) for tool in (facts.tool, *also))
 
 
 def _yields(guard: Guard | None, *, pattern: str, access: Access, home: str) -> bool:

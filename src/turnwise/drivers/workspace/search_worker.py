@@ -81,12 +81,22 @@ def main() -> None:
     order = Order(**json.load(sys.stdin))
     # Nobody ends us if turnwise was killed. The signal's default is to end the process, also in the middle of a match.
     signal.setitimer(signal.ITIMER_REAL, order.alarm_s)
-    walker = Walker(order)
     if order.task == "list":
-        answer: dict[str, object] = {"entries": listed(walker, order)}
+        answer: dict[str, object] = {"entries": listed(Walker(order), order)}
+    elif wrong := fault_of(order.pattern):
+        answer = {"wrong": wrong}
     else:
-        answer = {"matches": matches_of(walker, order)}
+        answer = {"matches": matches_of(Walker(order), order)}
     json.dump(answer, sys.stdout)
+
+
+def fault_of(pattern: str) -> str:
+    """Why it is no regular expression. Compiling one of a few thousand characters can take minutes, so that is done here."""
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return str(error)
+    return ""
 
 
 class Walker:

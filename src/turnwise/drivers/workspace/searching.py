@@ -19,6 +19,7 @@ MAX_MATCHES = 200
 MAX_LINE_CHARACTERS = 300
 MAX_FILE_BYTES = 8 * 1024 * 1024
 SEARCH_S = 30.0
+MAX_PATTERN_CHARACTERS = 4096  # longer ones are lists of words: several searches, or `bash` with `grep -f`
 
 DESCRIPTION = """Search files for a regular expression (Python syntax), line by line. Gives `path:line: text` for each \
 match. What `.gitignore` names, version control, dependencies, caches and binary files are passed over, and so are files that \
@@ -26,12 +27,13 @@ usually hold secrets (`.env`, keys): name one as `path` to search it."""
 
 # What means the same in Python and in ripgrep's Rust: no look-around, no back references, no possessive repetition, only
 # plain sets and escapes. Anything else is searched by Python. Compiled by the first search.
-_COMMON = r"""(?:[^\\\[\](){}?*+|]            # a character, a dot, an anchor
+# Nothing in it goes back (`++`, `*+`), so it takes time linear in the pattern.
+_COMMON = r"""(?>[^\\\[\](){}?*+|]            # a character, a dot, an anchor
     |\\[bBdDsSwW.^$*+?()\[\]{}|\\/"'\-]  # an escape
-    |\[\^?[\w\ .,:;=@"'!/<>#%]+(?:-[\w])?[\w\ .,:;=@"'!/<>#%]*-?\]  # a plain set
-    |\((?:\?:)?|\)|\|                   # a group, an alternative
-    |[*+?](?![*+])|\{\d+(?:,\d*)?\}(?![*+])  # a repetition
-    )*"""
+    |\[\^?+[\w\ .,:;=@"'!/<>#%]++(?:-\w[\w\ .,:;=@"'!/<>#%]*+)?+-?+\]  # a plain set
+    |\((?:\?:)?+|\)|\|                   # a group, an alternative
+    |[*+?](?![*+])|\{\d++(?:,\d*+)?+\}(?![*+])  # a repetition
+    )*+"""
 
 
 class SearchArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,19 +44,21 @@ class SearchArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Matches(msgspec.Struct, frozen=True):
-    """The worker's answer: the path below the start (its bytes as Latin-1) and the line number of each match."""
+    """The worker's answer: the path below the start (its bytes as Latin-1) and the line number of each match. `wrong` says why
+    the pattern is no regular expression."""
 
-    matches: list[tuple[str, int]]
+    matches: list[tuple[str, int]] = []
+    wrong: str = ""
 
 
 async def search(
     workspace: Workspace, given: SearchArguments, *, timeout_s: float = SEARCH_S, with_ripgrep: bool = True
 ) -> str:
     start = workspace.existing(given.path, to_read=True)
-    try:
-        re.compile(given.pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ToolFault(f"`pattern` is no regular expression: {error}") from None
+    if len(given.pattern) > MAX_PATTERN_CHARACTERS:
+        raise ToolFault(
+            f"`pattern` has {len(given.pattern):,} characters, more than {MAX_PATTERN_CHARACTERS:,}: search for less at once"
+        )
     is_folder, home = start.is_dir(), workspace.home
     if not is_folder and (size := start.stat().st_size) > MAX_READ_BYTES:
         raise ToolFault(
@@ -78,6 +82,8 @@ async def search(
         "rg": _ripgrep(workspace, given.pattern) if with_ripgrep else "",
     }
     found = await ask_worker(workspace, folder, order=order, takes=Matches, timeout_s=timeout_s)
+    if found.wrong:
+        raise ToolFault(f"`pattern` is no regular expression: {found.wrong}")
     lines = _shown(workspace, folder, found.matches[:MAX_MATCHES])
     if len(found.matches) > MAX_MATCHES:
         lines.append(f"[more than {MAX_MATCHES} matches: narrow the pattern, the path or the `glob`]")

@@ -35,7 +35,7 @@ async def ask_worker(
             # the folder that was judged and is held open, whatever its name leads to by now
             place = _HELD / str(folder) if _CAN_HOLD else start
             code = await run_group(
-                [*HELPER, str(WORKER)],
+                [*HELPER, "-W", "ignore", str(WORKER)],  # its answer is all that it says
                 cwd=place,
                 env={},
                 timeout_s=timeout_s,
