@@ -52,7 +52,8 @@ FIGURES = {
         f"at most {subagents.MAX_SUBAGENT_REQUESTS} requests",
         f"The first {calls.MAX_CALLS} calls of a response",
         f"may take {LIMITS.call_bytes // MiB} MiB, and may hold {MAX_VALUES:,} JSON values",
-        f"broken JSON of more than {healing.MAX_MENDED_CHARACTERS // MiB} MiB",
+        f"mends an event or a body of at most {healing.MAX_MENDED_BYTES // KiB} KiB",
+        f"with at most {healing.MAX_MENDED_VALUES:,} JSON values",
     ],
     "deadlines.md": [f"After {MAX_HEADS:,} of them", f"| inspector (`inspect=`) | | {INSPECT_S:g} |"],
     "tools.md": [
