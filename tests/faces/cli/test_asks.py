@@ -46,6 +46,16 @@ calls = [{ name = "bash", arguments = { command = "echo a\u001b[2K\u202e\u200b\r
 text = "It said: {result}"
 """,
 )
+ENDLESS_LINE = script(
+    "endless-line",
+    f"""
+[[steps]]
+calls = [{{ name = "bash", arguments = {{ command = "touch begin {"x" * 6000} end" }} }}]
+
+[[steps]]
+text = "It said: {{result}}"
+""",
+)
 DELEGATES = script(
     "delegates",
     """
@@ -123,7 +133,7 @@ text = "You said: {result}"
 
 @pytest.fixture(scope="module")
 def asking_lab() -> Iterator[Lab]:
-    with running_lab([TOUCHES, TWICE, HIDES, DELEGATES, BY_PROGRAM, OUTSIDE, LONG, QUESTION]) as lab:
+    with running_lab([TOUCHES, TWICE, HIDES, DELEGATES, BY_PROGRAM, OUTSIDE, LONG, ENDLESS_LINE, QUESTION]) as lab:
         yield lab
 
 
@@ -294,6 +304,18 @@ def test_all_of_a_long_write_is_shown_in_a_pager_of_our_own(lab: Lab, folder: Pa
         assert person.is_cooked()
     assert (folder / "big.sh").read_bytes().endswith(b"line 1998\r\nline 1999\0\n")
     assert not (folder.parent / "started").exists()
+
+
+def test_one_long_line_is_shown_as_many_rows_are(lab: Lab, folder: Path) -> None:
+    """Proves (issue 13, 9): a line that fills the screen scrolls its beginning away, so the question comes again below it, and a
+    key shows all of it."""
+    env = {"LINES": "24", "COLUMNS": "80"}
+    with at_terminal("run", "Go.", *at(lab, "endless-line"), cwd=folder, env=env) as person:
+        shown = person.sees("[s] show all of it")
+        assert "? bash wants to run: touch begin xxx" in shown.rpartition("asked because")[2]
+        person.sees("then no)")
+        person.types("n\r")
+        person.leaves_by(0)
 
 
 def test_the_time_that_is_over_in_the_pager_denies_and_leaves_the_terminal_as_it_was(lab: Lab, folder: Path) -> None:

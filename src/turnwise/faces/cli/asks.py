@@ -1,6 +1,7 @@
 """Asking the person at the terminal: what will run and why it is asked, what it would change, and how long there is."""
 
 import asyncio
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from turnwise.drivers.grants import judged_paths
 from turnwise.drivers.runner import Inspector
 from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.previews import shortly, whole_preview
+from turnwise.faces.cli.pager import Pages
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
 from turnwise.faces.cli.text import style, visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
@@ -27,6 +29,8 @@ MAX_SUBJECT = 200
 SPARE_ROWS = 3  # the answers and the prompt stand below what is shown
 SPARE_S = 0.1  # before the deadline: what was answered by then has to arrive
 SETTLE_S = 1.0  # after Ctrl-C the turn ends, and this ask with it
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # as `style` writes it
 
 ANSWERS = {
     **dict.fromkeys(["y", "yes"], "yes"),
@@ -113,7 +117,8 @@ class TerminalApprover:
         ask = msgspec.structs.replace(ask, digest=digest_of(ask.call.name, arguments=ask.arguments, facts=facts))
         rules = session_rules(facts, policy=self.policy)
         shown = await self._shown(ask, facts=facts, path=path)
-        possible = {"always": bool(rules), "later": self._later and ask.can_wait and not path, "all": shown.is_cut}
+        has_more = shown.is_cut or _rows(shown.short) + SPARE_ROWS > shutil.get_terminal_size().lines
+        possible = {"always": bool(rules), "later": self._later and ask.can_wait and not path, "all": has_more}
         choices = [name for name in CHOICES if possible.get(name, True)]
         for line in shown.short:
             self._terminal.say(line)
@@ -134,11 +139,11 @@ class TerminalApprover:
     async def _chosen(self, choices: Sequence[str], *, shown: "_Shown", until: float) -> str:
         """However long the call is, the question with its subject stays on the screen."""
         letters = ", ".join([CHOICES[name][1] for name in choices[:-1]]) + f" or {CHOICES[choices[-1]][1]}"
-        below, said = len(shown.short), None  # rows since the question was said
+        below, said = _rows(shown.short), None  # rows since the question was said
         while True:
             if below + SPARE_ROWS > shutil.get_terminal_size().lines:
                 self._terminal.say(shown.question)
-                below = 1
+                below = _rows([shown.question])
             if said is None:
                 self._terminal.say("  ".join([CHOICES[name] for name in choices]))
             said = await self._terminal.line(
@@ -150,7 +155,7 @@ class TerminalApprover:
                     shown.whole, question=lambda: f"? {shown.subject} ({letters}; {self._left(until)}, then no)"
                 )
                 self._terminal.say(shown.question)
-                below = 1
+                below = _rows([shown.question])
             elif chosen is not None and chosen in choices:
                 return chosen
             else:
@@ -223,6 +228,12 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def question(self) -> str:
         return _style(f"? {self.subject}", "bold")
+
+
+def _rows(lines: Sequence[str]) -> int:
+    """How many rows of the terminal they take: one long line may fill the screen."""
+    plain = [_COLOUR.sub("", line) for line in lines]
+    return len(Pages(plain, coloured=False).rows(columns=shutil.get_terminal_size().columns))
 
 
 def heading(ask: OneAsk, *, path: tuple[str, ...], what: Sequence[str] = ()) -> list[str]:
