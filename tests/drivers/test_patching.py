@@ -56,6 +56,17 @@ def test_a_hunk_is_found_where_it_says(body: str, expected: str, workspace: Work
     assert (workspace.root / "c.py").read_text() == expected
 
 
+def test_thousands_of_hunks_on_a_large_file_end(workspace: Workspace) -> None:
+    """Proves (issue 13, hostile tester, 19): the lines are looked through once for all hunks; what takes too long is refused."""
+    lines = [f"line {number}" if number % 2 else "" for number in range(200_000)]
+    (workspace.root / "big.txt").write_text("\n".join(lines) + "\n")
+    hunks = [f"@@\n \n-line {number}\n+changed {number}\n " for number in range(1, 200_000, 50)]
+    assert patched(workspace, "*** Update File: big.txt\n" + "\n".join(hunks)) == "applied the patch:\nM big.txt"
+    assert (workspace.root / "big.txt").read_text().count("changed") == 4000
+    sections = [f"*** Update File: big.txt\n-line {number}\n+other {number}" for number in range(3, 20_003, 50)]
+    assert "too many sections" in refused(workspace, "\n".join(sections))
+
+
 def test_line_ends_and_the_missing_last_one_are_kept(workspace: Workspace) -> None:
     """Proves: new lines end as the file's; a file without a last line end stays so; kept lines stay byte for byte."""
     patched(workspace, "*** Update File: w.txt\n one\n-two\n+2\n+2b\n three\n+four")

@@ -1,6 +1,8 @@
 """Hunks of a patch applied to a text: where each stands, and what the lines are afterwards."""
 
 import re
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -9,9 +11,12 @@ from turnwise.drivers.workspace.patches import Hunk
 from turnwise.errors import ToolFault
 
 LINES_TOLD = 10
+MAX_COMPARED = 20_000_000  # lines, a few seconds: thousands of hunks that fit everywhere
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 # What models write for another: typographic dashes, quotes and spaces (codex-rs/apply-patch/src/seek_sequence.rs has such too).
 _PLAIN = str.maketrans("‐‑‒–—―−‘’‚‛“”„‟\u00a0\u2002\u2003\u2009\u202f\u3000", "-------''''\"\"\"\"      ")
+
+Reading = Callable[[str], str]
 
 
 class Patched(msgspec.Struct, frozen=True):
@@ -24,7 +29,7 @@ class Patched(msgspec.Struct, frozen=True):
 def apply_hunks(text: str, hunks: tuple[Hunk, ...], *, name: str) -> Patched:
     """Each in its order. Raises ToolFault where one stands nowhere, or in several places, with what stands there."""
     lines = _LINE.findall(text)
-    bare = [line.removesuffix("\n").removesuffix("\r") for line in lines]
+    bare = _Lines([line.removesuffix("\n").removesuffix("\r") for line in lines])
     windows = 0 < text.count("\r\n") == text.count("\n")
     end = "\r\n" if windows else "\n"
     ends_with_newline = text.endswith("\n") or not text
@@ -54,18 +59,62 @@ def apply_hunks(text: str, hunks: tuple[Hunk, ...], *, name: str) -> Patched:
     return Patched("".join(whole), tuple(inexact))
 
 
-def _place(bare: list[str], hunk: Hunk, *, cursor: int, where: str) -> tuple[int, bool]:
+class _Lines:
+    """The lines of a file, and where each stands: found once for all hunks, as a patch may have thousands of them."""
+
+    def __init__(self, bare: list[str]) -> None:
+        self.bare = bare
+        self._read: dict[Reading, list[str]] = {}
+        self._places: dict[Reading, dict[str, list[int]]] = {}
+        self._compared = 0
+
+    def places(self, line: str, *, plain: Reading) -> list[int]:
+        """Where a line that reads like this one stands, from the top."""
+        if plain not in self._places:
+            found: dict[str, list[int]] = {}
+            for place, one in enumerate(self._read_by(plain)):
+                found.setdefault(one, []).append(place)
+            self._places[plain] = found
+        return self._places[plain].get(line, [])
+
+    def matches(self, old: Sequence[str], *, plain: Reading, start: int, where: str) -> list[int]:
+        """Where all of the lines stand, by that line of them that is rarest. Raises ToolFault where looking takes too long."""
+        lines, sought = self._read_by(plain), [plain(line) for line in old]
+        known = [self.places(line, plain=plain) for line in sought]
+        rarest = min(range(len(sought)), key=lambda at: len(known[at]))
+        found: list[int] = []
+        for place in known[rarest][bisect_left(known[rarest], start + rarest) :]:
+            if lines[place - rarest : place - rarest + len(sought)] == sought:
+                found.append(place - rarest)
+            self.spend(len(sought), where=where)
+        return found
+
+    def _read_by(self, plain: Reading) -> list[str]:
+        if plain not in self._read:
+            self._read[plain] = [plain(line) for line in self.bare]
+        return self._read[plain]
+
+    def spend(self, lines: int, *, where: str) -> None:
+        self._compared += lines
+        if self._compared > MAX_COMPARED:
+            raise ToolFault(
+                f"{where}: its lines stand in too many places to look at all of them: give fewer hunks at once, with lines "
+                "that are not everywhere, or write the file anew. Nothing was changed"
+            )
+
+
+def _place(lines: _Lines, hunk: Hunk, *, cursor: int, where: str) -> tuple[int, bool]:
     """The line (from 0) where it begins, and whether it stands there exactly."""
+    bare = lines.bare
     for anchor in hunk.anchors:
-        cursor = _anchor(bare, anchor, cursor=cursor, where=where)
+        cursor = _anchor(lines, anchor, cursor=cursor, where=where)
     old = hunk.old
     if not old:
         if hunk.line:
             return min(hunk.line, len(bare)), True
         return (cursor + 1 if hunk.anchors else len(bare)), True
     for exact, plain in ((True, _same), (False, str.rstrip), (False, _typed)):
-        sought = [plain(line) for line in old]
-        found = _matches([plain(line) for line in bare], sought, start=cursor)
+        found = lines.matches(old, plain=plain, start=cursor, where=where)
         if hunk.at_end:
             found = [start for start in found if start + len(old) == len(bare)]
         if len(found) > 1 and hunk.line - 1 in found:
@@ -78,30 +127,22 @@ def _place(bare: list[str], hunk: Hunk, *, cursor: int, where: str) -> tuple[int
                 f"{where} stands in {len(found)} places (lines {told}): add lines around it, or an `@@` line that names "
                 f"the function above it. Nothing was changed"
             )
-    if earlier := _matches(bare, old, start=0):
+    if earlier := lines.matches(old, plain=_same, start=0, where=where):
         at_end = " and not at the end" if hunk.at_end else ", before the hunk above it (hunks go from top to bottom)"
         raise ToolFault(f"{where} stands in line {earlier[0] + 1}{at_end}. Nothing was changed")
     raise ToolFault(f"{where} does not fit. {near_misses(chr(10).join(bare), chr(10).join(old))}\nNothing was changed")
 
 
-def _anchor(bare: list[str], anchor: str, *, cursor: int, where: str) -> int:
+def _anchor(lines: _Lines, anchor: str, *, cursor: int, where: str) -> int:
     for plain in (_same, str.strip):
-        for number in range(cursor, len(bare)):
-            if plain(bare[number]) == plain(anchor):
-                return number
-    for number in range(cursor, len(bare)):
-        if anchor in bare[number]:  # models shorten it: `@@ class A` for `class A(B):`
+        places = lines.places(plain(anchor), plain=plain)
+        if (at := bisect_left(places, cursor)) < len(places):
+            return places[at]
+    for number in range(cursor, len(lines.bare)):
+        lines.spend(1, where=where)
+        if anchor in lines.bare[number]:  # models shorten it: `@@ class A` for `class A(B):`
             return number
     raise ToolFault(f"{where}: its `@@ {anchor}` is no line below line {cursor}. Nothing was changed")
-
-
-def _matches(lines: list[str], sought: list[str], *, start: int) -> list[int]:
-    first, count = sought[0], len(sought)
-    return [
-        place
-        for place in range(start, len(lines) - count + 1)
-        if lines[place] == first and lines[place : place + count] == sought
-    ]
 
 
 def _same(line: str) -> str:

@@ -14,6 +14,8 @@ from turnwise.drivers.workspace.plans import Plan, carry_out, making, refuse_spe
 from turnwise.drivers.workspace.staging import Change
 from turnwise.errors import ToolFault
 
+MAX_PATCHED_BYTES = 128 * 1024 * 1024  # over all sections, a few seconds: each goes through its whole file
+
 DESCRIPTION = """Change several files at once, all or none:
 *** Begin Patch
 *** Update File: path/of/a.py
@@ -49,6 +51,7 @@ def apply_patch(workspace: Workspace, given: PatchArguments) -> str:
 def plan_patch(workspace: Workspace, given: PatchArguments) -> Plan:
     drafts: dict[Path, _Draft] = {}
     said: list[str] = []
+    gone_through = 0
     for section in parse_patch(given.patch):
         match section.kind:
             case "add":
@@ -58,6 +61,9 @@ def plan_patch(workspace: Workspace, given: PatchArguments) -> Plan:
                 _existing(workspace, drafts, given=section.path, leaves=True).content = None
                 said.append(f"D {section.path}")
             case "update":
+                gone_through += len(_existing(workspace, drafts, given=section.path).content or b"")
+                if gone_through > MAX_PATCHED_BYTES:
+                    raise ToolFault("the patch has too many sections for large files: put all hunks of a file into one")
                 said.append(_update(workspace, drafts, section=section))
     changes = [change for path, draft in drafts.items() if (change := _change(workspace, path, draft)) is not None]
     if not changes:
@@ -96,7 +102,7 @@ def _update(workspace: Workspace, drafts: dict[Path, _Draft], *, section: FilePa
     return f"M {section.path} -> {section.move_to}{note}"
 
 
-def _existing(workspace: Workspace, drafts: dict[Path, _Draft], *, given: str, leaves: bool) -> _Draft:
+def _existing(workspace: Workspace, drafts: dict[Path, _Draft], *, given: str, leaves: bool = False) -> _Draft:
     """The file that a section changes. `leaves`: it goes from its name, so a link must not be what stands there."""
     path = workspace.resolve(given)
     if leaves and (workspace.root / given).is_symlink():
