@@ -29,10 +29,11 @@ GRAMMAR = "drivers/inspection/nodes.py:"  # one table of many parts, which a tes
 APART = {
     ("drivers/inspection/nodes.py:TOKENS", "rules/permission_patterns.py:_OPERATORS"): "it is the grammar's own, by a test",
     ("drivers/inspection/nodes.py:TOKENS", "drivers/inspection/redirects.py:_OPENING"): "what a redirection does",
-    ("drivers/inspection/nodes.py:TOKENS", "drivers/inspection/redirects.py:_INPUT"): "what a redirection does",
+    ("drivers/inspection/nodes.py:TOKENS", "drivers/inspection/redirects.py:INPUT"): "what a redirection does",
     ("drivers/inspection/nodes.py:TOKENS", "rules/shell_words.py:RESERVED"): "it is the grammar's own, by a test",
     ("drivers/inspection/nodes.py:TOKENS", "rules/shell_words.py:DECLARING"): "it is the grammar's own, by a test",
     ("rules/permission_patterns.py:_OPERATORS", "drivers/inspection/redirects.py:_OPENING"): "what a rule cannot hold",
+    ("rules/permission_patterns.py:_OPERATORS", "drivers/inspection/redirects.py:INPUT"): "what a rule cannot hold",
     ("drivers/inspection/nodes.py:PARTS", "drivers/inspection/shell.py:_CONDITIONAL"): "what may not run",
     ("drivers/inspection/nodes.py:PARTS", "drivers/inspection/shell.py:_evaluated"): "what arithmetic reads",
     ("drivers/inspection/nodes.py:TRANSPARENT", "drivers/inspection/shell.py:_CONDITIONAL"): "what may not run",

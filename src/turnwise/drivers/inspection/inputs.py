@@ -3,11 +3,12 @@
 import re
 from typing import TYPE_CHECKING
 
+from turnwise.drivers.inspection.redirects import INPUT
+
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 _REDIRECTS = frozenset({"heredoc_redirect", "herestring_redirect", "file_redirect"})
-_READING = frozenset({"<", "<&", "<<", "<<-", "<<<", "<>"})
 
 
 def is_fed(node: "Node") -> bool:
@@ -33,4 +34,4 @@ def lasts(text: str) -> bool:
 def _reads(redirect: "Node") -> bool:
     if redirect.type not in _REDIRECTS:
         return False
-    return any(child.type in _READING or child.text == b"0" for child in redirect.children)
+    return any(child.type in INPUT or child.text == b"0" for child in redirect.children)

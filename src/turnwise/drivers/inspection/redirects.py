@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _OPENING = frozenset({"<", ">", ">>", "&>", "&>>", "<&", ">&", ">|"})
 _CLOSING = frozenset({"<&-", ">&-"})
-_INPUT = frozenset({"<", "<&", "<&-", "<<", "<<-", "<<<"})
+INPUT = frozenset({"<", "<&", "<&-", "<<", "<<-", "<<<", "<>"})
 # `{name}>file` sets a variable; `"a"2>file` is the word `a2`, not a descriptor. The grammar takes `{name}`, and a number behind
 # `<<<x`, for words.
 _NAMED_DESCRIPTOR = re.compile(r"(?:\{[A-Za-z_]\w*(?:\[[^]]*\])?\}|(?<![^ \t\n])\d+)\Z")
@@ -32,7 +32,7 @@ def read_redirect(node: "Node") -> Redirect | None:
     """None where it is not understood."""
     operator = next((child.type for child in node.children if not child.is_named), "")
     descriptor = _text(node.child_by_field_name("descriptor"))
-    sets_input = descriptor == "0" or (not descriptor and operator in _INPUT)
+    sets_input = descriptor == "0" or (not descriptor and operator in INPUT)
     if not _stands_alone(node, descriptor=descriptor):
         return None
     if node.type != "file_redirect":
