@@ -362,6 +362,108 @@ async def test_call_past_its_limit_is_refused_before_it_is_built(name: str, writ
     assert fault is FaultKind.TOO_LARGE and peak <= TIMES * came
 
 
+CHAT = '{"choices":[{"index":0,"delta":{"content":"a",%s}}]}'
+OUTPUT = '{"object":"response","status":"completed","output":[%s]}'
+MESSAGE = '{"type":"message","stop_reason":"end_turn","content":[%s]}'
+CANDIDATE = '{"candidates":[{"content":{"parts":[{"text":"a"}]},%s}]}'
+LISTS = {
+    "openai_chat": [
+        '{"choices":[%s]}',
+        '{"choices":[{"index":0,"message":{"content":[%s]}}]}',
+        CHAT % '"tool_calls":[%s]',
+        CHAT % '"annotations":[%s]',
+        CHAT % '"reasoning_details":[%s]',
+        '{"choices":[{"index":0,"delta":{"content":"a"}}],"citations":[%s]}',
+    ],
+    "openai_responses": [
+        OUTPUT,
+        OUTPUT % '{"type":"message","content":[%s]}',
+        OUTPUT % '{"type":"message","content":[{"type":"output_text","text":"a","annotations":[%s]}]}',
+        OUTPUT % '{"type":"reasoning","summary":[%s]}',
+        '{"type":"response.completed","response":{"status":"completed","output":[%s]}}',
+        '{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[%s]}}',
+    ],
+    "anthropic_messages": [
+        MESSAGE,
+        MESSAGE % '{"type":"text","text":"a","citations":[%s]}',
+        '{"type":"message_start","message":{"type":"message","content":[%s]}}',
+        '{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a","citations":[%s]}}',
+    ],
+    "gemini": [
+        '{"candidates":[%s]}',
+        '{"candidates":[{"content":{"parts":[%s]}}]}',
+        '{"candidates":[{"content":{"parts":[{"functionCall":{"name":"x","partialArgs":[%s]}}]}}]}',
+        CANDIDATE % '"groundingMetadata":{"groundingChunks":[%s]}',
+        CANDIDATE % '"citationMetadata":{"citationSources":[%s]}',
+        "[%s]",
+    ],
+}
+"""Lists that the decoders read."""
+
+
+def tiny_items(size: int) -> dict[str, str]:
+    fields = ",".join([f'"{number:05x}":1' for number in range(size // 10)])
+    return {
+        "numbers": "1," * (size // 2) + "1",
+        "objects": "{}," * (size // 3) + "{}",
+        "fields": "{" + fields + "}",
+    }
+
+
+async def taken_both_ways(name: str, json: str) -> AsyncIterator[tuple[int, int, FaultKind | None]]:
+    """As a body, and as one event."""
+    yield await taken(name, slices(json.encode()), stream=False)
+    streamed = b"data: " + json.encode() + b"\n\n" + b"".join(end_events(name))
+    yield await taken(name, slices(streamed), stream=True)
+
+
+ITEMS = tiny_items(384 * KiB)
+FEW_ITEMS = tiny_items(60 * KiB)
+
+
+@pytest.mark.promise("assembly:bounded")
+@pytest.mark.parametrize("items", ITEMS)
+@pytest.mark.parametrize("name", FAMILIES)
+async def test_tiny_items_of_a_response_are_refused_before_they_are_built(name: str, items: str) -> None:
+    """In each list that is read. From a tester: `[1,1,1,...]` in `content` took 20 to 50 times its bytes."""
+    for shape in LISTS[name]:
+        async for peak, came, fault in taken_both_ways(name, shape % ITEMS[items]):
+            assert fault is FaultKind.TOO_LARGE and peak <= TIMES * came + START_BYTES
+
+
+@pytest.mark.promise("assembly:bounded")
+@pytest.mark.parametrize("items", FEW_ITEMS)
+@pytest.mark.parametrize("name", FAMILIES)
+async def test_tiny_items_in_a_response_of_usual_length_take_a_few_mebibytes(name: str, items: str) -> None:
+    """What is too short to be counted costs little, whatever it holds."""
+    for shape in LISTS[name]:
+        async for peak, _, _ in taken_both_ways(name, shape % FEW_ITEMS[items]):
+            assert peak <= 12 * MiB
+
+
+LOGPROB = '{"token":"x","logprob":-0.5,"bytes":[120],"top_logprobs":[{"token":"x","logprob":-0.5,"bytes":[120]}]}'
+PASSED_OVER = {
+    "openai_chat": [
+        '{"choices":[{"index":0,"logprobs":{"content":[%s]},"message":{"content":"a"},"finish_reason":"stop"}]}',
+        '{"prompt_logprobs":[%s],"choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}]}',
+    ],
+    "openai_responses": [OUTPUT % '{"type":"message","content":[{"type":"output_text","text":"a","logprobs":[%s]}]}'],
+    "anthropic_messages": [MESSAGE[:-1] % '{"type":"text","text":"a"}' + ',"logprobs":[%s]}'],
+    "gemini": [CANDIDATE % '"finishReason":"STOP","logprobsResult":{"chosenCandidates":[%s]}'],
+}
+
+
+@pytest.mark.promise("assembly:bounded")
+@pytest.mark.parametrize("unit", [LOGPROB, "1234"])
+@pytest.mark.parametrize("name", FAMILIES)
+async def test_long_lists_that_no_decoder_reads_are_passed_over(name: str, unit: str) -> None:
+    """The probabilities and the ids of tokens are no parts of a response, however many there are."""
+    for shape in PASSED_OVER[name]:
+        body = shape % ",".join([unit] * (MiB // len(unit)))
+        peak, came, fault = await taken(name, slices(body.encode()), stream=False)
+        assert fault is None and peak <= TIMES * came + START_BYTES
+
+
 MENDING_BYTES = 8 * MiB  # what mending takes at most, whatever came
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "a control character": lambda json: json[:-1] + b',"note":"a\x01b"}',

@@ -113,7 +113,15 @@ def _whole_characters(value: object) -> object:
 
 
 def write_object(fields: Mapping[str, bytes | msgspec.Raw]) -> bytes:
-    return b"{" + b",".join([quote(key) + b":" + bytes(value) for key, value in fields.items()]) + b"}"
+    return b"".join(object_pieces(fields))
+
+
+def object_pieces(fields: Mapping[str, bytes | msgspec.Raw]) -> list[bytes | msgspec.Raw]:
+    """The object in pieces, none of which is a copy: a value may be long."""
+    pieces: list[bytes | msgspec.Raw] = []
+    for key, value in fields.items():
+        pieces += (b"," if pieces else b"{", quote(key), b":", value)
+    return [*pieces, b"}"] if pieces else [b"{}"]
 
 
 def write_array(items: Iterable[bytes]) -> bytes:

@@ -4,7 +4,7 @@ import msgspec
 
 from turnwise.wire.json_fields import is_json, one_line
 from turnwise.wire.limits import DEFAULT_LIMITS, SLICE_BYTES, Limits
-from turnwise.wire.long_calls import call_too_long
+from turnwise.wire.many_items import COUNTED_BYTES, too_much
 
 BOM = b"\xef\xbb\xbf"
 
@@ -65,8 +65,8 @@ class LineTooLong(ValueError):
         self.events = events
 
 
-class CallTooLong(LineTooLong):
-    """An event holds a call past its limit."""
+class EventTooLarge(LineTooLong):
+    """An event holds a call past its limit, or too many values."""
 
     def __init__(self, message: str, *, events: "list[SseEvent]") -> None:
         ValueError.__init__(self, message)
@@ -118,6 +118,7 @@ class SseParser:
         "_form",
         "_has_fields",
         "_limit",
+        "_looked_at",
         "_name",
         "_nameless",
         "_started",
@@ -143,6 +144,7 @@ class SseParser:
         self._after_cr = False
         self._limit = limits.line_bytes
         self._call_limit = limits.call_bytes
+        self._looked_at = min(limits.call_bytes, COUNTED_BYTES)
         self._alone_bytes = min(ALONE_BYTES, self._limit)
         self._broke_off = False  # at the end of the stream
         self._form: _Form | None = None  # of the events at hand, where they have one
@@ -377,8 +379,8 @@ class SseParser:
         data = self._data
         value = data[0] if len(data) == 1 else b"\n".join(data)
         data.clear()
-        if self._data_bytes > self._call_limit:
-            check_call(value, limit_bytes=self._call_limit, events=events)
+        if self._data_bytes > self._looked_at:
+            check_event(value, call_bytes=self._call_limit, events=events)
         self._data_bytes = 0
         events.append(SseEvent(value, self._name))
 
@@ -427,11 +429,11 @@ class SseParser:
         self._early.clear()
 
 
-def check_call(value: bytes, *, limit_bytes: int, events: list[SseEvent]) -> None:
-    """Raises CallTooLong if the event holds a call past its limit."""
-    fault = call_too_long(value, limit_bytes=limit_bytes)
+def check_event(value: bytes, *, call_bytes: int, events: list[SseEvent]) -> None:
+    """Raises EventTooLarge if the event holds a call past its limit, or too many values."""
+    fault = too_much(value, call_bytes=call_bytes)
     if fault is not None:
-        raise CallTooLong(fault.message, events=events)
+        raise EventTooLarge(fault.message, events=events)
 
 
 def _add_run(runs: list[SseRun], name: str, values: list[bytes]) -> None:

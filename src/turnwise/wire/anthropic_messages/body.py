@@ -25,14 +25,17 @@ from turnwise.wire.faults import no_response
 from turnwise.wire.finish_words import unsaid_finish
 from turnwise.wire.healing import is_too_long, is_utf8
 from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields, read_items, string_of, write_object
-from turnwise.wire.limits import MAX_PARTS
+from turnwise.wire.limits import MAX_PARTS, Limits
+from turnwise.wire.many_items import too_much
 
 
-def body_frames(body: bytes, *, expected: str) -> list[Frame]:
+def body_frames(body: bytes, *, expected: str, limits: Limits) -> list[Frame]:
     """`expected` says what should have come, for the message when this is no message of the API."""
     fault = Faulted(no_response(body, expected=f"{expected} of the Messages API"))
     if not body.strip():
         return [fault]
+    if (too_large := too_much(body, call_bytes=limits.call_bytes)) is not None:
+        return [Faulted(too_large)]
     frames: list[Frame] = []
     is_replaced = not is_utf8(body)
     if is_replaced and is_too_long(body):

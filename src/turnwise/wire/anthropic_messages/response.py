@@ -12,7 +12,6 @@ from turnwise.wire.anthropic_messages.words import stop_word
 from turnwise.wire.faults import too_large
 from turnwise.wire.json_fields import quote, write_array, write_object
 from turnwise.wire.limits import Limits
-from turnwise.wire.long_calls import call_too_long
 from turnwise.wire.profiles import Profile
 
 ANSWERING = Profile(name=__name__, family="anthropic_messages")
@@ -28,9 +27,7 @@ def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
     if body.lstrip()[:6].startswith(_STREAM_BEGINS):
         decoder = MessagesStreamDecoder(profile, limits)
         return decoder.feed(body) + decoder.finish()
-    if (fault := call_too_long(body, limit_bytes=limits.call_bytes)) is not None:
-        return [Faulted(fault)]
-    return body_frames(body, expected="a message")
+    return body_frames(body, expected="a message", limits=limits)
 
 
 def encode_body(response: Response, request: Request) -> bytes:

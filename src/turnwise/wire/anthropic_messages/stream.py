@@ -226,7 +226,7 @@ class MessagesStreamDecoder:
             self._read_run([sse.data], sse.name, frames)
         self._dead = True
         if not self._seen:
-            frames += body_frames(b"".join(self._head), expected="an event stream")
+            frames += body_frames(b"".join(self._head), expected="an event stream", limits=self._limits)
             return frames
         for block in self._open.values():
             if not block.is_item:

@@ -8,7 +8,8 @@ an array of one.
 import re
 
 from turnwise.wire.limits import Limits
-from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, check_call
+from turnwise.wire.many_items import COUNTED_BYTES
+from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, check_event
 
 BETWEEN = b" \t\r\n,[]"  # all that may stand before, between and behind the elements
 _BLANK = b" \t\r\n\xef\xbb\xbf"  # white space and the bytes of a byte order mark
@@ -40,6 +41,7 @@ class ArraySplitter:
         "_in_string",
         "_is_open_array",
         "_limit",
+        "_looked_at",
     )
 
     def __init__(self, *, limits: Limits) -> None:
@@ -53,6 +55,7 @@ class ArraySplitter:
         self._is_open_array = False
         self._limit = limits.line_bytes
         self._call_limit = limits.call_bytes
+        self._looked_at = min(limits.call_bytes, COUNTED_BYTES)
 
     def _note_brackets(self, between: bytes) -> None:
         """The array's own, before, between and behind its elements."""
@@ -79,22 +82,23 @@ class ArraySplitter:
             self._hold(chunk[start:at], found)
             start = at
             if not self._depth:
-                element = b"".join(self._held)
-                self._held.clear()
-                if self._held_bytes > self._call_limit:
-                    events = [SseEvent(text) for text in found]
-                    check_call(element, limit_bytes=self._call_limit, events=events)
-                self._held_bytes = 0
-                found.append(element)
+                self._end_element(found)
         return found
 
     def finish(self) -> list[bytes]:
         """The object that the stream left unfinished, if any."""
         rest = self._take_gap()
         if self._held:
-            rest.append(b"".join(self._held))
-            self._held.clear()
+            self._end_element(rest)
         return rest
+
+    def _end_element(self, found: list[bytes]) -> None:
+        element = b"".join(self._held)
+        self._held.clear()
+        if self._held_bytes > self._looked_at:
+            check_event(element, call_bytes=self._call_limit, events=[SseEvent(text) for text in found])
+        self._held_bytes = 0
+        found.append(element)
 
     def breaks_off(self) -> bool:
         """Whether more was coming: within an element, or because an array has no end yet."""

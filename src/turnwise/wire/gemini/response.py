@@ -19,7 +19,7 @@ from turnwise.wire.gemini.stream import ChunkReader
 from turnwise.wire.gemini.stream_encoder import finish_fields, is_sendable
 from turnwise.wire.json_fields import quote, write_object
 from turnwise.wire.limits import Limits
-from turnwise.wire.long_calls import call_too_long
+from turnwise.wire.many_items import too_much
 from turnwise.wire.profiles import Profile
 
 
@@ -27,7 +27,7 @@ def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
     """The frames of a body of `generateContent`."""
     if len(body) > limits.response_bytes:
         return [Faulted(too_large(limits.response_bytes))]
-    if (fault := call_too_long(body, limit_bytes=limits.call_bytes)) is not None:
+    if (fault := too_much(body, call_bytes=limits.call_bytes)) is not None:
         return [Faulted(fault)]
     reader = ChunkReader()
     frames = reader.read([body.removeprefix(b"\xef\xbb\xbf")])

@@ -500,7 +500,11 @@ class GeminiStreamDecoder:
     def finish(self) -> list[Frame]:
         if self._dead:
             return []
-        frames = self._reader.read(self._framing.finish())
+        try:
+            frames = self._reader.read(self._framing.finish())
+        except LineTooLong as error:
+            frames = self._reader.read([event.data for event in error.events])
+            return frames + self._die(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
         if self._reader.chunks:
             return frames + self._reader.finish()
         return self._die(no_response(self._framing.head, expected="a stream of Gemini's"))

@@ -11,7 +11,7 @@ from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.healing import breaks_strings, has_controls, is_sound, left_out, read_damaged
 from turnwise.wire.json_fields import UNREADABLE, is_error
 from turnwise.wire.limits import Limits
-from turnwise.wire.long_calls import call_too_long
+from turnwise.wire.many_items import too_much
 from turnwise.wire.openai_chat.chunk_reader import ChunkReader, Rest, rest_of
 from turnwise.wire.openai_chat.chunks import Chunk, decode_chunk, decode_usual, is_there
 from turnwise.wire.openai_chat.faults import decode_error_event
@@ -136,7 +136,7 @@ class ChatStreamDecoder:
 
     def _read_body(self, body: bytes) -> list[Frame]:
         self._events += 1
-        if (fault := call_too_long(body, limit_bytes=self._limits.call_bytes)) is not None:
+        if (fault := too_much(body, call_bytes=self._limits.call_bytes)) is not None:
             self._dead = True
             return [Faulted(fault)]
         try:

@@ -35,6 +35,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.finish_words import finish_frames
 from turnwise.wire.json_fields import Fields, is_error, is_object, read_fields, without
+from turnwise.wire.limits import MAX_PARTS
 from turnwise.wire.openai_responses.deltas import DELTAS, NONE, Delta
 from turnwise.wire.openai_responses.faults import fault_of
 from turnwise.wire.openai_responses.fields import count_at, list_at, object_at, opaque_from, text_at
@@ -410,7 +411,7 @@ class OpenResponse:
 
     def take_output(self, response: Fields, frames: list[Frame], *, is_certain: bool = True) -> None:
         """Take of the items in a whole response object what no `output_item.done` brought."""
-        output = [read_fields(raw) for raw in list_at(response, "output") if is_object(raw)]
+        output = [read_fields(raw) for raw in list_at(response, "output")[:MAX_PARTS] if is_object(raw)]
         for known, item in self.items.pair(output):
             if known is None or not known.done or known.is_poor:
                 self._take_item(known, item, frames, index=None, is_certain=is_certain)

@@ -27,7 +27,18 @@ from turnwise.vocab import (
     ToolResult,
 )
 from turnwise.wire.files import UNKNOWN_TYPE, data_url, decode_base64, read_data_url
-from turnwise.wire.json_fields import Fields, encode, is_object, read_fields, text_of_raw, without
+from turnwise.wire.json_fields import (
+    Fields,
+    encode,
+    is_object,
+    object_pieces,
+    quote,
+    read_fields,
+    text_of_raw,
+    without,
+    write_object,
+)
+from turnwise.wire.limits import MAX_PARTS
 from turnwise.wire.openai_responses.fields import NAME, list_at, opaque_from, own_fields, text_at
 
 CONTENT_PART = "content_part"
@@ -81,7 +92,7 @@ def message_parts(item: Fields, *, usual_role: str | None = None) -> tuple[Part,
     text = text_at(item, "content")
     if text is not None:
         return (Text(text, opaque=opaque_from(header)),)
-    return tuple([_content_part(read_fields(raw), header) for raw in list_at(item, "content")])
+    return tuple([_content_part(read_fields(raw), header) for raw in list_at(item, "content")[:MAX_PARTS]])
 
 
 def _content_part(part: Fields, header: Fields) -> Part:
@@ -106,7 +117,9 @@ def _content_part(part: Fields, header: Fields) -> Part:
 def _part_opaque(header: Fields, rest: Fields) -> Opaque | None:
     if not rest:
         return opaque_from(header)
-    return opaque_from({**header, CONTENT_PART: msgspec.Raw(encode(rest))})
+    key = (b"," if header else b"") + quote(CONTENT_PART) + b":"
+    pieces = [write_object(header)[:-1], key, *object_pieces(rest), b"}"]  # `logprobs` may be long: copied once
+    return Opaque(NAME, str(b"".join(pieces), "utf-8"))
 
 
 def citation_of(raw: msgspec.Raw) -> Citation:
