@@ -79,3 +79,14 @@ def test_text_before_a_call_past_its_limit_is_kept() -> None:
     assert "Now." in texts and "Then." not in texts
     fault = getattr(frames[-1], "fault", None)
     assert fault is not None and fault.kind is FaultKind.TOO_LARGE and "`put`" in fault.message
+
+
+@pytest.mark.parametrize("framed", [b"data: %s", b"[%s", b"data: %s\n\n"])
+def test_call_past_its_limit_is_refused_where_its_stream_ends_without_a_line_break(framed: bytes) -> None:
+    """In Gemini's two framings: at the end of a stream it was an exception."""
+    decoder = family("gemini").stream_decoder(builtin_profiles()["gemini"], Limits(call_bytes=SLICE_BYTES))
+    call = {"functionCall": {"name": "put", "args": {"z": "x" * 2 * SLICE_BYTES}}}
+    chunk = msgspec.json.encode({"candidates": [{"content": {"parts": [call]}}]})
+    frames = decoder.feed(framed % chunk) + decoder.finish()
+    fault = getattr(frames[-1], "fault", None)
+    assert fault is not None and fault.kind is FaultKind.TOO_LARGE and "`put`" in fault.message
