@@ -16,7 +16,8 @@ class PathFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unknown place, or for text that is no path. `inside` is whether it leads into the workspace, or with `private` into the
     folder that commands have for themselves. `holds` names a secret file below the folder, where the command searches files
     (`rg`, `grep -r`). `kept`: turnwise wrote it for the model, which may read it. `passing`: it lies in a folder that goes with a
-    run of turnwise, so no rule about it holds in the next. A name that is no UTF-8 is escaped, behind two slashes."""
+    run of turnwise, so no rule about it holds in the next. A name that is no UTF-8 is escaped, behind two slashes. `absent`: the
+    word is text, or nothing of that name is there, so no secret is read by it."""
 
     given: str
     resolved: str = ""
@@ -27,6 +28,7 @@ class PathFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kept: bool = False
     passing: bool = False
     private: bool = False
+    absent: bool = False
 
 
 class Word(msgspec.Struct, frozen=True, omit_defaults=True):

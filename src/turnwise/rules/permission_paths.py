@@ -21,6 +21,8 @@ def guard_of(fact: PathFact, *, access: Access, home: str = "") -> Guard | None:
         return guard_of_text(fact.given, access=access, home=home) or "unknown"
     for path in (fact.resolved, fact.lexical):
         guard = guard_of_text(path, access=access, home=home)
+        if guard == "secret" and fact.absent:
+            guard = "protected" if access == "write" and runs_later(path, home=home) else None
         if guard is not None:
             return guard
     return None if fact.inside else "outside"

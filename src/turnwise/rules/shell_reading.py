@@ -305,7 +305,7 @@ def _fits(words: list[Word], *, reader: Reader, place_holds: str = "") -> bool:
         elif text == "--":
             ended = True
         else:
-            taken = _option(text, reader=reader)
+            taken = option_takes(text, reader=reader)
             if taken is None:
                 return _speaks_dashes(reader)
             if taken and at < len(words) and _is_option(words[at].text):
@@ -341,7 +341,7 @@ def _speaks_dashes(reader: Reader) -> bool:
     return reader is _TEXT_OUT
 
 
-def _option(text: str, *, reader: Reader) -> int | None:
+def option_takes(text: str, *, reader: Reader) -> int | None:
     """How many further words the option takes; None where it is not listed."""
     if text.startswith("--"):
         name, equals, _ = text.partition("=")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from turnwise.drivers.inspection import repositories
+from turnwise.drivers.inspection.absences import mark_absences
 from turnwise.drivers.inspection.arguments import (
     NAME,
     SHOWN_CHARS,
@@ -75,7 +76,7 @@ def inspect_script(
         walk.script(script, within=())
     except _TooMuch as error:
         walk.problem = str(error)
-    facts, problem, mixed = tuple(walk.facts), walk.problem, programs.are_mixed
+    facts, problem, mixed = mark_absences(walk.facts), walk.problem, programs.are_mixed
     return ShellFacts(commands=facts, parsed=not problem, problem=problem, mixed_path=mixed)
 
 
