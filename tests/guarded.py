@@ -16,7 +16,9 @@ SECRETS = tuple(
 )
 IN_HOME = tuple(".claude/projects/x.jsonl .codex/sessions/x .gemini/tmp/x .psqlrc .terraform.d/x".split())
 LATER = tuple(
-    """.github/workflows/ci.yml .github/actions/x/action.yml .gitlab-ci.yml .circleci/config.yml Jenkinsfile
+    """.ignore .rgignore .readthedocs.yaml appspec.yml .ebextensions/x.config render.yaml .bsp/x.json .luarc.json
+    .ycm_extra_conf.py .lvimrc .externalToolBuilders/x.launch mise/config.toml .rules .roomodes QWEN.md WARP.md CRUSH.md
+    .augment-guidelines .github/workflows/ci.yml .github/actions/x/action.yml .gitlab-ci.yml .circleci/config.yml Jenkinsfile
     azure-pipelines.yml venv/lib/python3.12/site-packages/x.pth usercustomize.py src/sitecustomize.py pyvenv.cfg
     .cargo/config.toml .cargo/config rust-toolchain.toml .claude/settings.json .claude/skills/x/SKILL.md
     .cursor/rules/x.mdc .cursorrules CLAUDE.md GEMINI.md AGENTS.md sub/agents.MD .mcp.json turnwise.toml

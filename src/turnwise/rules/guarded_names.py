@@ -90,7 +90,7 @@ LATER_FOLDERS = frozenset(
     .zed .helix .devcontainer .emacs.d .vim .github .gitlab .circleci .buildkite .woodpecker .semaphore .forgejo
     .gitea .teamcity .builds .azure-pipelines .cargo .mvn .bundle .mise .direnv .ipython .jupyter .claude .codex
     .gemini .cursor .windsurf .continue .roo .clinerules .kiro .junie .amazonq .augment .trae .opencode .agents
-    cron.d crontabs launchagents launchdaemons""".split()
+    cron.d crontabs launchagents launchdaemons .ebextensions .bsp .externaltoolbuilders .qwen""".split()
 )
 LATER_NAMES = frozenset(
     """turnwise.toml pyproject.toml .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc
@@ -111,7 +111,9 @@ LATER_NAMES = frozenset(
     .appveyor.yml azure-pipelines.yml bitbucket-pipelines.yml jenkinsfile cloudbuild.yaml cloudbuild.yml
     buildspec.yml buildspec.yaml netlify.toml vercel.json agents.md agents.override.md agent.md claude.md
     claude.local.md gemini.md copilot-instructions.md skill.md .cursorrules .windsurfrules .clinerules .goosehints
-    .aider.conf.yml .mcp.json opencode.json opencode.jsonc crush.json .crush.json""".split()
+    .aider.conf.yml .mcp.json opencode.json opencode.jsonc crush.json .crush.json qwen.md warp.md crush.md
+    .augment-guidelines .rules .roomodes .ignore .rgignore .fdignore .readthedocs.yaml .readthedocs.yml appspec.yml
+    appspec.yaml render.yaml render.yml .luarc.json .luarc.jsonc .ycm_extra_conf.py .lvimrc""".split()
 )
 LATER_STEMS = tuple(
     """lefthook. .lefthook. lefthook-local. .lefthook-local. .huskyrc .lintstagedrc lint-staged.config. .commitlintrc
@@ -123,7 +125,7 @@ LATER_ENDINGS = tuple(
 )
 LATER_PLACES = tuple(
     """.yarn/releases .yarn/plugins .julia/config gradle/wrapper tools/bazel .config/fish .config/nvim .config/git
-    .config/autostart .config/systemd .config/environment.d .config/zsh .config/tmux .config/mise .config/direnv
+    .config/autostart .config/systemd .config/environment.d .config/zsh .config/tmux .config/mise mise/config.toml .config/direnv
     .config/turnwise .config/i3 .config/sway .config/hypr .config/helix .config/emacs .config/doom .config/zellij
     .local/bin .local/share/applications .local/share/systemd""".split()
 )
