@@ -9,6 +9,8 @@ _ALWAYS = frozenset(
     poweroff init telinit dropdb userdel groupdel deluser delgroup cryptsetup lvremove vgremove pvremove zpool zfs
     format diskpart""".split()
 )
+# Subcommands of many programs have these names, too: no guess is made of them.
+_ALSO_SUBCOMMANDS = frozenset({"format", "init", "wipe"})
 # A name and a word (anywhere after it).
 _WITH_WORD: dict[str, frozenset[str]] = {
     name: frozenset(words.split())
@@ -57,6 +59,8 @@ def destroys(command: CommandFact) -> bool:
         return False
     name = command.words[0].text.replace("\\", "/").rpartition("/")[2].casefold()
     rest = [word.text for word in command.words[1:]]
+    if command.guessed and name in _ALSO_SUBCOMMANDS:
+        return False
     if name in _ALWAYS or name.startswith("mkfs."):
         return True
     if name == "git":

@@ -1,12 +1,13 @@
 """What the words of a command may name: paths, variables, folders that are searched."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from urllib.parse import unquote
 
 import msgspec
 
+from turnwise.drivers.inspection.bounds import MAX_VALUES
 from turnwise.drivers.inspection.spelling import Spelled
 from turnwise.drivers.inspection.wrappers import Words
 from turnwise.rules.permission_facts import Assignment, PathFact
@@ -49,6 +50,18 @@ def suspects(text: str) -> tuple[PathFact, ...]:
     """Parts of a word known only when it runs that show what it may name: `$HOME/.ssh/key`, `{a,.env}`, `~root/x`."""
     parts = [part for part in re.split(r"""[{},\s'"=:]+""", text) if part]
     return tuple(PathFact(given=part) for part in dict.fromkeys(parts) if "/" in part or "." in part or part[0] == "~")
+
+
+def possible_texts(text: str, *, values: Mapping[str, Sequence[str]]) -> list[str]:
+    """What the word may be where variables have these values; nothing where one is not known."""
+    texts = [""]
+    for part in re.split(r"(\$\w+|\$\{\w+\})", text.replace('"', "")):
+        name = part.strip("${}") if part.startswith("$") else ""
+        known = values.get(name) if name else [part]
+        if known is None or len(texts) * len(known) > MAX_VALUES:
+            return []
+        texts = [head + value for head in texts for value in known]
+    return texts
 
 
 def path_texts(text: str) -> tuple[str, ...]:

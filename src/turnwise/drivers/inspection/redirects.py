@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from turnwise.rules.permission_facts import PathFact
+
 if TYPE_CHECKING:
     from tree_sitter import Node
 
@@ -16,6 +18,15 @@ INPUT = frozenset({"<", "<&", "<&-", "<<", "<<-", "<<<", "<>"})
 # `<<<x`, for words.
 _NAMED_DESCRIPTOR = re.compile(r"(?:\{[A-Za-z_]\w*(?:\[[^]]*\])?\}|(?<![^ \t\n])\d+)\Z")
 _BEFORE_DESCRIPTOR = " \t\n;|&()<>"
+
+
+class Opened(msgspec.Struct, kw_only=True):
+    """What redirections come to: files, the literal text of standard input, further arguments, what runs after the command."""
+
+    paths: list[PathFact] = []
+    stdin: str | None = None
+    words: "list[Node]" = []
+    later: "list[Node]" = []
 
 
 class Redirect(msgspec.Struct, frozen=True, kw_only=True):

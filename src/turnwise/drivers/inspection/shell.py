@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from turnwise.drivers.inspection import repositories
+from turnwise.drivers.inspection import bounds, repositories
 from turnwise.drivers.inspection.absences import mark_absences
 from turnwise.drivers.inspection.arguments import (
     NAME,
@@ -15,17 +15,19 @@ from turnwise.drivers.inspection.arguments import (
     assigned,
     exported,
     path_texts,
+    possible_texts,
     set_by,
     suspects,
 )
 from turnwise.drivers.inspection.arithmetic import expands_plainly, is_arithmetic, names_variables, tests_arithmetic
+from turnwise.drivers.inspection.carriers import may_run, supposed
 from turnwise.drivers.inspection.grammar import heredoc_delimiter, heredoc_text, parse
 from turnwise.drivers.inspection.inputs import is_fed, lasts
 from turnwise.drivers.inspection.nodes import LEAVES, TRANSPARENT
 from turnwise.drivers.inspection.paths import HARMLESS_DEVICES, Paths
 from turnwise.drivers.inspection.private import filled_in
 from turnwise.drivers.inspection.programs import program_of
-from turnwise.drivers.inspection.redirects import read_redirect
+from turnwise.drivers.inspection.redirects import Opened, read_redirect
 from turnwise.drivers.inspection.searches import Search, search_of
 from turnwise.drivers.inspection.spelling import Spelled, spell, spell_command, spell_words, words_below
 from turnwise.drivers.inspection.wrappers import PREFIXES, SHELLS, Carried, Words, evaluated, is_read_otherwise, unwrap
@@ -35,16 +37,6 @@ from turnwise.rules.shell_words import IN_SHELL, MOVING
 
 if TYPE_CHECKING:
     from tree_sitter import Node
-
-MAX_SCRIPT_CHARS = 64 * 1024  # nobody reads more of it before saying yes
-MAX_COMMANDS = 300
-MAX_LOOKUPS = 4000  # of paths, some 20 us each
-MAX_SEARCHES = 8  # of folders, for files that a search would show
-MAX_DEPTH = 48
-MAX_SCRIPTS = 8  # one in another
-MAX_GUESSES_NESTED = 4  # what may run, in what may run
-MAX_PLACES = 4
-MAX_VALUES = 50  # that a variable may have, and words that they make
 
 Places = tuple[str, ...] | None
 """The folders in which a command may run; None: any."""
@@ -68,29 +60,23 @@ def inspect_script(
     """What bash would run of `script` in the workspace. `programs` says where the names of commands lead (else our own PATH
     does); `environment` are the names of the variables that it inherits; `git_doubt` says why its git may do more than it says.
     Runs nothing."""
-    if len(script) > MAX_SCRIPT_CHARS:
-        return ShellFacts(parsed=False, problem=f"it has {len(script):,} characters, more than {MAX_SCRIPT_CHARS:,}")
+    if len(script) > bounds.MAX_SCRIPT_CHARS:
+        return ShellFacts(
+            parsed=False, problem=f"it has {len(script):,} characters, more than {bounds.MAX_SCRIPT_CHARS:,}"
+        )
     programs = programs or Programs(os.environ.get("PATH"), workspace=paths.workspace)
     walk = _Walk(paths, programs=programs, environment=environment, git_doubt=git_doubt)
     try:
         walk.script(script, within=())
     except _TooMuch as error:
         walk.problem = str(error)
-    facts, problem, mixed = mark_absences(walk.facts), walk.problem, programs.are_mixed
+    facts = mark_absences((*walk.facts, *dict.fromkeys(walk.supposed)))
+    problem, mixed = walk.problem, programs.are_mixed
     return ShellFacts(commands=facts, parsed=not problem, problem=problem, mixed_path=mixed)
 
 
 class _TooMuch(Exception):
     pass
-
-
-class _Opened(msgspec.Struct, kw_only=True):
-    """What redirections come to: files, the literal text of standard input, further arguments, what runs after the command."""
-
-    paths: list[PathFact] = []
-    stdin: str | None = None
-    words: "list[Node]" = []
-    later: "list[Node]" = []
 
 
 class _Walk:
@@ -108,6 +94,8 @@ class _Walk:
         self.guessing = False
         self.guesses = 0
         self.fed = False
+        self.supposing: int = 0
+        self.supposed: list[CommandFact] = []
         self.lookups = 0
         self.held: dict[tuple[str, Search], str] = {}
         self.values: dict[str, list[str]] = {}  # of variables, as far as the script spells them out
@@ -118,7 +106,7 @@ class _Walk:
     # scripts and nodes
 
     def script(self, text: str, *, within: tuple[str, ...]) -> None:
-        if self.nested >= MAX_SCRIPTS:
+        if self.nested >= bounds.MAX_SCRIPTS:
             raise _TooMuch("scripts are nested too deep in it")
         root, problem = parse(text)
         self._doubt(problem)
@@ -131,7 +119,7 @@ class _Walk:
         self.nested -= 1
 
     def visit(self, node: "Node", *, within: tuple[str, ...]) -> None:
-        if self.depth >= MAX_DEPTH:
+        if self.depth >= bounds.MAX_DEPTH:
             raise _TooMuch("it is nested too deep")
         self.depth += 1
         before = self.unconditional
@@ -357,6 +345,7 @@ class _Walk:
         if name in MOVING:
             self._move(name, words=words[1:])
         self._carried(carried, within=(*within, name), text=text)
+        self._suppose(words, within=(*within, name), text=text)
 
     def _carried(self, carried: Carried, *, within: tuple[str, ...], text: str) -> None:
         places = self.places
@@ -366,7 +355,7 @@ class _Walk:
             self._run(inner, within=within, text=text)
         for script in carried.scripts:
             self.script(script, within=within)
-        if self.guesses < MAX_GUESSES_NESTED:
+        if self.guesses < bounds.MAX_GUESSES_NESTED:
             before, self.guessing = self.guessing, True
             self.guesses += 1
             for inner in carried.guesses:
@@ -381,6 +370,24 @@ class _Walk:
         if not shares:
             self.places = places
 
+    def _suppose(self, words: Words, *, within: tuple[str, ...], text: str) -> None:
+        """What a program that is not known may run. A text that is no script is none: it leaves no doubt and opens no file."""
+        found = None if self.guessing and not self.supposing else may_run(words)
+        if found is None or self.supposing > 1:
+            return
+        self.supposed += [msgspec.structs.replace(one, text=text, within=within) for one in found.commands]
+        guessing, supposing, problem, places, count = (
+            self.guessing, self.supposing, self.problem, self.places, len(self.facts),
+        )  # fmt: skip
+        for script in found.scripts:
+            self.guessing, self.supposing = True, 1 if found.is_shell else 2
+            self.script(script, within=within)
+            self.supposed += supposed(self.facts[count:])
+            del self.facts[count:]
+            self.guessing, self.supposing, self.problem, self.places = guessing, supposing, problem, places
+        if len(self.supposed) > bounds.MAX_SUPPOSED:
+            raise _TooMuch("it has too many words that may be commands")
+
     def _git_doubt(self, name: str) -> str:
         if name.rpartition("/")[2] != "git":
             return ""
@@ -388,7 +395,7 @@ class _Walk:
             return self.git_doubt or "in which repository it runs is not known"
         for place in self.places:
             if place not in self.git_doubts:
-                if len(self.git_doubts) >= MAX_SEARCHES:
+                if len(self.git_doubts) >= bounds.MAX_SEARCHES:
                     raise _TooMuch("it uses git in too many folders")
                 self.git_doubts[place] = repositories.doubt(place)
             if self.git_doubts[place]:
@@ -396,8 +403,8 @@ class _Walk:
         return ""
 
     def _emit(self, fact: CommandFact) -> None:
-        if len(self.facts) >= MAX_COMMANDS:
-            raise _TooMuch(f"it has more than {MAX_COMMANDS} commands")
+        if len(self.facts) >= bounds.MAX_COMMANDS:
+            raise _TooMuch(f"it has more than {bounds.MAX_COMMANDS} commands")
         if self.guessing and fact.words and not fact.words[0].literal:
             return
         assignments = exported(fact.assignments, names=self.environment)
@@ -423,7 +430,7 @@ class _Walk:
         reached = {fact.resolved for fact in facts}
         if not (self.unconditional and all(self.paths.is_folder(place) for place in reached)):
             reached |= set(self.places)
-        self.places = tuple(sorted(reached)) if len(reached) <= MAX_PLACES else None
+        self.places = tuple(sorted(reached)) if len(reached) <= bounds.MAX_PLACES else None
 
     # paths
 
@@ -432,7 +439,7 @@ class _Walk:
 
     def _look_up(self, text: str, *, place: str, access: Access = "read", tilde: bool = False) -> PathFact:
         self.lookups += 1
-        if self.lookups > MAX_LOOKUPS:
+        if self.lookups > bounds.MAX_LOOKUPS:
             raise _TooMuch("it names too many paths")
         return self.paths.fact(text, place=place, access=access, tilde=tilde)
 
@@ -446,13 +453,7 @@ class _Walk:
 
     def _substituted(self, text: str) -> tuple[PathFact, ...]:
         """What the word may name where variables hold what the script has given them so far."""
-        texts = [""]
-        for part in re.split(r"(\$\w+|\$\{\w+\})", text.replace('"', "")):
-            name = part.strip("${}") if part.startswith("$") else ""
-            values = self.values.get(name) if name else [part]
-            if values is None or len(texts) * len(values) > MAX_VALUES:
-                return ()
-            texts = [head + value for head in texts for value in values]
+        texts = possible_texts(text, values=self.values)
         facts = [self._look_up(one, place=place) for one in texts if one for place in self.places or ()]
         return tuple(dict.fromkeys(facts))
 
@@ -464,11 +465,11 @@ class _Walk:
                 for place in self.places or ():
                     known += self.paths.expand(value.segments(), place=place) or []
         kept = self.values.setdefault(name, [])
-        kept += [value for value in dict.fromkeys(known) if value not in kept][: MAX_VALUES - len(kept)]
+        kept += [value for value in dict.fromkeys(known) if value not in kept][: bounds.MAX_VALUES - len(kept)]
 
     def _candidates(self, word: Spelled) -> tuple[PathFact, ...]:
         """Every part of the word that may be a path: all of it, what follows `=`, `:`, `@`, or the letter of an option."""
-        if len(word.text) > MAX_SCRIPT_CHARS // 8:
+        if len(word.text) > bounds.MAX_SCRIPT_CHARS // 8:
             return ()
         tilde = word.has_tilde or ("~" in word.text and "u" in word.marks)
         facts: dict[PathFact, None] = {}
@@ -526,7 +527,7 @@ class _Walk:
             return "an unknown folder"
         for place in places:
             if (place, search) not in self.held:
-                if len(self.held) >= MAX_SEARCHES:
+                if len(self.held) >= bounds.MAX_SEARCHES:
                     raise _TooMuch("it searches too many folders")
                 inside = self.paths.contains(place) and self.paths.is_folder(place)
                 self.held[place, search] = self.paths.secret_below(place, search=search) if inside else ""
@@ -570,9 +571,9 @@ class _Walk:
             self.visit(node, within=within)
         self.unconditional = before
 
-    def _redirections(self, redirects: "Sequence[Node]", *, within: tuple[str, ...]) -> _Opened:
+    def _redirections(self, redirects: "Sequence[Node]", *, within: tuple[str, ...]) -> Opened:
         """In the order of the text: the last one that sets standard input counts."""
-        found = _Opened()
+        found = Opened()
         for redirect in redirects:
             read = read_redirect(redirect)
             if read is None or found.later:
@@ -603,7 +604,7 @@ class _Walk:
         self._children(redirect, within=within)
         return text
 
-    def _heredoc(self, redirect: "Node", *, found: _Opened, within: tuple[str, ...]) -> str | None:
+    def _heredoc(self, redirect: "Node", *, found: Opened, within: tuple[str, ...]) -> str | None:
         start = next((child for child in redirect.children if child.type == "heredoc_start"), None)
         delimiter = heredoc_delimiter(start) if start is not None else None
         body = heredoc_text(redirect)
@@ -662,6 +663,7 @@ class _Walk:
         text = spelled.text if spelled else ""
         if spelled is not None:
             self._keep_values(found[1], values=(spelled,))
+            self._carried(evaluated((spelled,)), within=(*within, "declare"), text=_text(node))
         return [Assignment(found[1], text[:SHOWN_CHARS], spelled is None or spelled.literal)]
 
     def _emit_assignment(self, node: "Node", *, within: tuple[str, ...]) -> None:
