@@ -102,3 +102,27 @@ def test_a_prohibition_of_an_option_holds_for_its_short_forms(line: str, pattern
     policy = Policy(rules=rules, workspace="/w", home="/h", attended=True)
     found = judge_permission(facts, policy=policy).kind
     assert found == ("ask" if git_destroys(command.words[1:]) and line.startswith("git") else expected)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("reflog", False),
+        ("reflog show -5", False),
+        ("reflog expire --all", True),
+        ("reflog delete x", True),
+        ("restore --staged x", False),
+        ("restore --staged --worktree x", True),
+        ("restore x", True),
+        ("clean -n", False),
+        ("clean -nd", False),
+        ("clean -fd", True),
+        ("clean -e -n -f", True),
+        ("clean -en -f", True),
+        ("clean -n --no-dry-run -f", True),
+        ("clean -f -- -n", True),
+    ],
+)
+def test_what_only_shows_or_unstages_destroys_nothing(line: str, expected: bool) -> None:
+    """Issue 13, line 25 of its tester: a dry run is one only where no other option takes it back or for its value."""
+    assert git_destroys(words(*line.split())) is expected

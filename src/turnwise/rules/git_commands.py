@@ -150,10 +150,10 @@ def git_destroys(words: Sequence[Word]) -> bool:
         return any(not word.literal for word in words) or (bool(line.steered) and line.at == 0 and len(words) > 1)
     if not words[line.at].literal or line.subcommand not in _SUBCOMMANDS:
         return True
-    if line.subcommand in _ALWAYS:
-        return True
     rest = words[line.at + 1 :]
     texts = [word.text for word in rest]
+    if line.subcommand in _ALWAYS:
+        return not (all(word.literal and not word.glob for word in rest) and _only_shows(line.subcommand, texts=texts))
     if line.subcommand in _SHOWING:
         return False
     if any(text.partition("=")[0] in _ANYWHERE for text in texts):
@@ -166,6 +166,27 @@ def git_destroys(words: Sequence[Word]) -> bool:
     if line.subcommand == "push":
         return any(text.startswith(("+", ":")) for text in texts)
     return line.subcommand == "checkout" and _discards(rest)
+
+
+def _only_shows(subcommand: str, *, texts: Sequence[str]) -> bool:
+    """Whether the command leaves all files as they are: a dry run, or what is staged alone."""
+    options = [text for text in texts[: texts.index("--") if "--" in texts else None] if text.startswith("-")]
+    match subcommand:
+        case "reflog":
+            return not {"expire", "delete", "drop"} & set(texts) and (
+                not texts or re.fullmatch(r"show|exists|list|-n?\d+|HEAD", texts[0]) is not None
+            )
+        case "clean":
+            plain = all(re.fullmatch(r"--dry-run|--quiet|-[dfxXqn]+", text) for text in options)
+            return plain and any(text == "--dry-run" or (text[1] != "-" and "n" in text) for text in options)
+        case "restore":
+            return (
+                bool(options)
+                and all(text in ("--staged", "-S", "-q", "--quiet") for text in options)
+                and ("--staged" in options or "-S" in options)
+            )
+        case _:
+            return False
 
 
 def _begins_unknown(word: Word) -> bool:

@@ -68,6 +68,7 @@ READERS: dict[str, Reader] = {
     "pwd": _reader("LP", most=0),
     "echo": _TEXT_OUT,
     "whoami": _reader(most=0),
+    "id": _reader("ugGnrz", long="user group groups name real zero", most=0),
     "uname": _reader("asnrvmpio", long="all kernel-name nodename kernel-release machine", most=0),
     "nproc": _reader(long="all", most=0),
     "arch": _reader(most=0),
@@ -251,6 +252,8 @@ def is_reading(command: CommandFact) -> bool:
     if name.paths and len(name.paths) > 1:  # a glob for a name
         return False
     if name.text in _ASKS_VERSION and texts in (["--version"], ["-V"]):
+        return True
+    if name.text in ("node", "npm") and texts == ["-v"]:
         return True
     if name.text == "git":
         return _git_reads(rest)
