@@ -10,3 +10,7 @@ MAX_GUESSES_NESTED = 4  # what may run, in what may run
 MAX_PLACES = 4
 MAX_VALUES = 50  # that a variable may have, and words that they make
 MAX_SUPPOSED = 2000  # commands among the words of programs that are not known
+
+
+class TooMuch(Exception):
+    """A script goes past a bound; the text says which."""

@@ -68,15 +68,11 @@ def inspect_script(
     walk = _Walk(paths, programs=programs, environment=environment, git_doubt=git_doubt)
     try:
         walk.script(script, within=())
-    except _TooMuch as error:
+    except bounds.TooMuch as error:
         walk.problem = str(error)
     facts = mark_absences((*walk.facts, *dict.fromkeys(walk.supposed)))
     problem, mixed = walk.problem, programs.are_mixed
     return ShellFacts(commands=facts, parsed=not problem, problem=problem, mixed_path=mixed)
-
-
-class _TooMuch(Exception):
-    pass
 
 
 class _Walk:
@@ -107,7 +103,7 @@ class _Walk:
 
     def script(self, text: str, *, within: tuple[str, ...]) -> None:
         if self.nested >= bounds.MAX_SCRIPTS:
-            raise _TooMuch("scripts are nested too deep in it")
+            raise bounds.TooMuch("scripts are nested too deep in it")
         root, problem = parse(text)
         self._doubt(problem)
         if is_read_otherwise(text, within=within):
@@ -120,7 +116,7 @@ class _Walk:
 
     def visit(self, node: "Node", *, within: tuple[str, ...]) -> None:
         if self.depth >= bounds.MAX_DEPTH:
-            raise _TooMuch("it is nested too deep")
+            raise bounds.TooMuch("it is nested too deep")
         self.depth += 1
         before = self.unconditional
         self.unconditional = before and node.type not in _CONDITIONAL
@@ -386,7 +382,7 @@ class _Walk:
             del self.facts[count:]
             self.guessing, self.supposing, self.problem, self.places = guessing, supposing, problem, places
         if len(self.supposed) > bounds.MAX_SUPPOSED:
-            raise _TooMuch("it has too many words that may be commands")
+            raise bounds.TooMuch("it has too many words that may be commands")
 
     def _git_doubt(self, name: str) -> str:
         if name.rpartition("/")[2] != "git":
@@ -396,7 +392,7 @@ class _Walk:
         for place in self.places:
             if place not in self.git_doubts:
                 if len(self.git_doubts) >= bounds.MAX_SEARCHES:
-                    raise _TooMuch("it uses git in too many folders")
+                    raise bounds.TooMuch("it uses git in too many folders")
                 self.git_doubts[place] = repositories.doubt(place)
             if self.git_doubts[place]:
                 return self.git_doubts[place]
@@ -404,7 +400,7 @@ class _Walk:
 
     def _emit(self, fact: CommandFact) -> None:
         if len(self.facts) >= bounds.MAX_COMMANDS:
-            raise _TooMuch(f"it has more than {bounds.MAX_COMMANDS} commands")
+            raise bounds.TooMuch(f"it has more than {bounds.MAX_COMMANDS} commands")
         if self.guessing and fact.words and not fact.words[0].literal:
             return
         assignments = exported(fact.assignments, names=self.environment)
@@ -440,7 +436,7 @@ class _Walk:
     def _look_up(self, text: str, *, place: str, access: Access = "read", tilde: bool = False) -> PathFact:
         self.lookups += 1
         if self.lookups > bounds.MAX_LOOKUPS:
-            raise _TooMuch("it names too many paths")
+            raise bounds.TooMuch("it names too many paths")
         return self.paths.fact(text, place=place, access=access, tilde=tilde)
 
     def _word(self, word: Spelled, *, operand: bool) -> Word:
@@ -528,7 +524,7 @@ class _Walk:
         for place in places:
             if (place, search) not in self.held:
                 if len(self.held) >= bounds.MAX_SEARCHES:
-                    raise _TooMuch("it searches too many folders")
+                    raise bounds.TooMuch("it searches too many folders")
                 inside = self.paths.contains(place) and self.paths.is_folder(place)
                 self.held[place, search] = self.paths.secret_below(place, search=search) if inside else ""
             if self.held[place, search]:
