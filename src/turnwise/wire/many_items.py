@@ -39,12 +39,14 @@ _READ = frozenset(
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _TOKEN = re.compile(rb'[^"\[\]{},]*+(?:(' + _STRING + rb")|([\[\]{},]))", re.DOTALL)
 _OPENING = b"[{"
+TOO_DEEP = 2048
+"""No decoder reads what is nested deeper: nothing of it is built."""
 
 
 def _passed_over() -> re.Pattern[bytes]:
-    """All up to the next bracket that has more than three levels in it, or that closes. Possessive: never backtracks."""
+    """All up to the next bracket that has more than six levels in it, or that closes. Possessive: never backtracks."""
     inner = rb'(?:[^"\[\]{}]++|' + _STRING + rb")*+"
-    for _ in range(3):
+    for _ in range(6):
         inner = rb'(?:[^"\[\]{}]++|' + _STRING + rb"|[\[{]" + inner + rb"[\]}])*+"
     return re.compile(inner + rb"([\[\]{}])", re.DOTALL)
 
@@ -107,7 +109,7 @@ def _is_read(key: bytes) -> bool:
 def _end_of_value(text: bytes, at: int) -> int:
     """Where the list or object ends that begins just before."""
     depth = 1
-    while depth and (found := _PASSED_OVER.match(text, at)) is not None:
+    while 0 < depth < TOO_DEEP and (found := _PASSED_OVER.match(text, at)) is not None:
         depth += 1 if found[1] in _OPENING else -1
         at = found.end()
     return at if not depth else len(text)
