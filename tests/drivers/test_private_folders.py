@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -260,3 +262,20 @@ def test_without_a_temporary_folder_the_sandbox_is_not_given_up(monkeypatch: pyt
         find_sandbox(wanted="bubblewrap")
     with pytest.raises(OSError, match="/dev/null/none"):
         make_private_folder(Holder(), kind="run")
+
+
+def test_threads_that_want_it_at_once_have_one_whole_folder() -> None:
+    """Calls of several sub-agents are looked at in threads. One of them found half a folder, and a call that a person had allowed
+    was denied as changed."""
+    for _ in range(20):
+        scratch = Scratch()
+        together = threading.Barrier(8)
+
+        def made(scratch: Scratch = scratch, together: threading.Barrier = together) -> tuple[Path, bool]:
+            together.wait(HANG_S)
+            return scratch.temporary, scratch.outputs.is_dir() and scratch.empty.is_file()
+
+        with ThreadPoolExecutor(8) as pool:
+            found = [one.result(HANG_S) for one in [pool.submit(made) for _ in range(8)]]
+        assert {whole for _, whole in found} == {True}
+        assert len({folder for folder, _ in found}) == 1

@@ -61,7 +61,7 @@ def test_fields_that_are_null_say_nothing() -> None:
     call = {"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}, "extra_content": None}
     assert streamed(chunk({"content": "hi"}, usage=None, x_groq={"usage": None})) == answered()
     assert streamed(chunk({"content": "hi"}, usage=None, x_groq={"usage": {"prompt_tokens": 3}})).usage == Usage(
-        input_tokens=3, provider='{"prompt_tokens":3}'
+        input_tokens=3, provider='{"prompt_tokens":3}', untold=("output_tokens",)
     )
     assert streamed(chunk({"tool_calls": [call]})) == streamed(
         chunk({"tool_calls": [{key: value for key, value in call.items() if value is not None}]})

@@ -385,7 +385,10 @@ def counted(usage: dict[str, Any], *, profile: str = "openai_chat") -> Usage:
             },
             Usage(input_tokens=10, output_tokens=5, cache_read_tokens=4, reasoning_tokens=2),
         ),
-        ({"prompt_tokens": None, "completion_tokens": "five"}, Usage()),
+        (
+            {"prompt_tokens": None, "completion_tokens": "five"},
+            Usage(untold=("input_tokens", "output_tokens")),
+        ),
     ],
     ids=["openai", "deepseek", "databricks", "together", "nonsense"],
 )

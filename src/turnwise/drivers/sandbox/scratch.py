@@ -3,6 +3,7 @@
 import shlex
 import shutil
 import tempfile
+import threading
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,15 +21,17 @@ class Scratch:
 
     def __init__(self) -> None:
         self._root: Path | None = None
+        self._making = threading.Lock()  # calls are looked at in threads, those of several sub-agents at once
 
     @property
     def root(self) -> Path:
-        if self._root is None:
-            self._root = make_private_folder(self, kind="run")
-            self.temporary.mkdir()
-            self.outputs.mkdir()
-            self._programs.mkdir()
-            self.empty.touch(mode=0o400)
+        with self._making:
+            if self._root is None:
+                root = make_private_folder(self, kind="run")
+                for name in ("tmp", "outputs", "programs"):
+                    (root / name).mkdir()
+                (root / "empty").touch(mode=0o400)
+                self._root = root
         return self._root
 
     @property
