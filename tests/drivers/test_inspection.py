@@ -194,14 +194,16 @@ class Stuck(os.PathLike[str]):
 
     def __init__(self) -> None:
         self.answer = threading.Event()
+        self.asked_by: set[threading.Thread] = set()
 
     def __fspath__(self) -> str:
+        self.asked_by.add(threading.current_thread())
         self.answer.wait(HANG_S)
         return "/"
 
 
 async def test_a_file_system_that_does_not_answer_is_not_waited_for(work: Path) -> None:
-    """The call is asked about after the time bound; the thread is left to itself."""
+    """The call is asked about after the time bound; the thread is left to itself. The event loop's thread asks nothing of it."""
     stuck = Stuck()
     tool = Tool(offer=ToolOffer(spec=ToolSpec(name="read", parameters="{}"), effect="read", inspected=True))
     inspect = inspector([tool], workspace=stuck, environment={}, timeout_s=0.05)
@@ -211,6 +213,8 @@ async def test_a_file_system_that_does_not_answer_is_not_waited_for(work: Path) 
         call_id="1", tool="read", effect="read", unknown="what it touches was not found out within 0.05 s"
     )
     assert judged(found, work=work, rules=[PermissionRule(verdict="allow")]) == "ask"
+    assert stuck.asked_by
+    assert threading.current_thread() not in stuck.asked_by
 
 
 def test_facts_survive_the_journal(work: Path) -> None:

@@ -43,7 +43,7 @@ def inspector(
     tools = tuple(tools)
     offers = {tool.name: tool.offer for tool in tools}
     seen = dict(os.environ if environment is None else environment)
-    known = programs or Programs(seen.get("PATH"), workspace=os.path.realpath(workspace))
+    known: list[Programs] = [] if programs is None else [programs]
     watch = clock or SystemClock()
 
     def effect_of(plan: PlannedCall) -> Effect:
@@ -52,6 +52,8 @@ def inspector(
 
     def facts_of(plan: PlannedCall) -> CallFacts:
         try:
+            if not known:  # found here, as the file system of the workspace may not answer
+                known.append(Programs(seen.get("PATH"), workspace=os.path.realpath(workspace)))
             return inspect_call(
                 plan.call.id,
                 tool=plan.call.name,
@@ -61,7 +63,7 @@ def inspector(
                 home=home,
                 environment=seen,
                 kept=[kept for tool in tools if tool.keeps is not None and (kept := tool.keeps()) is not None],
-                programs=known,
+                programs=known[0],
                 private=private() if effect_of(plan) == "execute" else None,
             )
         except (msgspec.DecodeError, OSError, ValueError, RecursionError) as error:
