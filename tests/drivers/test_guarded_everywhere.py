@@ -79,17 +79,18 @@ class Desk:
 
 
 def lay_out(folder: Path, names: Sequence[str]) -> list[str]:
-    """The files of these names that can all be there at once."""
-    laid: list[str] = []
-    for name in names:
-        path = folder / name
-        if name.startswith(".git/") or any(parent.is_file() for parent in path.parents) or path.is_dir():
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{NEEDLE}\n")
-        laid.append(name)
+    """The files of these names that can all be there at once, in both cases."""
+    laid = [name for name in names if not name.startswith(".git/") and _is_laid(folder / name)]
     assert len(laid) >= len(names) - 5
-    return laid
+    return [name for name in laid if _is_laid(folder / name.upper())]
+
+
+def _is_laid(path: Path) -> bool:
+    if any(parent.is_file() for parent in path.parents) or path.is_dir():
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{NEEDLE}\n")
+    return True
 
 
 def every_way(names: Sequence[str]) -> list[str]:

@@ -116,9 +116,10 @@ def calls_that_write(name: str) -> Iterator[tuple[str, str, dict[str, object]]]:
 @pytest.mark.promise("safe:named")
 @pytest.mark.parametrize("name", SECRETS)
 def test_every_tool_asks_before_it_shows_or_writes_a_secret(name: str, tmp_path: Path) -> None:
-    """Issue 13, done when 3: though reading, writing and the shell are allowed in general; in any case, and through a link."""
+    """Issue 13, done when 3: though reading, writing and the shell are allowed in general; in any case, and through a link. Each
+    file is there: a bare word that names nothing is no secret that a command reads."""
     work = (tmp_path / "work").resolve()
-    lay_out(work, (name,))
+    lay_out(work, (name, name.upper()))
     (work / "x").mkdir()
     (work / "plain").symlink_to(work / name)
     for spelled in (name, name.upper(), "plain"):
