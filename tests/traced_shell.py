@@ -154,7 +154,7 @@ class Watcher:
             case name if name in UNSEEN or name == "unfinished":
                 return ""
             case _:
-                if call.result == "EBADF":
+                if (call.name, call.result) == ("ioctl", "EBADF"):
                     return ""  # of a descriptor that is closed (`ls >&-`)
                 given = _DESCRIPTOR_FIRST.sub("", call.arguments, count=1)
                 return "" if given.startswith(_OWN.get(call.name, ("\0",))) else shown
