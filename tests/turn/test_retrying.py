@@ -133,7 +133,7 @@ def test_a_request_for_more_of_a_cut_text_is_retried_likewise() -> None:
 
 @pytest.mark.promise("cut:not-blamed")
 def test_a_stream_that_ends_without_a_word_is_asked_for_once_more() -> None:
-    """The model hears nothing of it; where the second one ends so too, what has come is gone on from."""
+    """The model hears nothing of it; if the second one ends so too, it continues from what has come."""
     begun = '{"path":"a rather long path that goes on and on until it'
     silent = says(cut("a", begun), finish=FinishReason.CUT)
     commands, _, turn = play([silent, says(call("b")), says("Done.")])

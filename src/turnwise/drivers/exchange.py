@@ -34,7 +34,7 @@ LEFT_OPEN = Repair(
 BROKE_OFF_STREAM = Fault(kind=FaultKind.DISCONNECTED, message="the stream ended in the middle of its first event")
 UNREADABLE_STREAM = Fault(kind=FaultKind.DISCONNECTED, message="no event of the stream arrived whole")
 BROKE_OFF = Fault(kind=FaultKind.DISCONNECTED, message="the response did not arrive whole: its JSON is broken")
-ERROR_S = 10.0  # for the body of an error: the status says enough to go on with
+ERROR_S = 10.0  # for the body of an error: the status alone says enough
 
 
 class FirstEvent:

@@ -106,7 +106,7 @@ def begin(
     offers: Mapping[str, ToolOffer],
     config: TurnConfig,
 ) -> Continuing | Settled:
-    """The first thing to go on with in a response as it came. There is none in a response that lost a piece: what came
+    """The first thing to continue in a response as it came. There is none in a response that lost a piece: what came
     before the cut may be damaged.
 
     A call is worth it if it could run: of a tool on offer whose effect is allowed, and not in the forced step. An
@@ -163,7 +163,7 @@ def go_on(state: Continuing, *, reply: Response, limit_tokens: int | None) -> Co
 
 
 def give_up(state: Continuing, *, why: str, so_far: str | None = None) -> Continuing | Settled:
-    """Leave the part at hand as it is, a text as far as it came, and go on with the next one."""
+    """Leave the part at hand as it is, a text as far as it came, and take the next one."""
     call = state.call
     where = "answer" if call is None else f"call {call.id}"
     state = _with_repairs(state, (Repair("continuation_refused", where, why),))

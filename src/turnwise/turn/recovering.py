@@ -181,7 +181,7 @@ class Recovering(Requesting, kw_only=True):
         return self._ask(self.prepared)
 
     def _leave_cut(self) -> None:
-        """Record a cut response that nothing will go on with, its calls answered (promise step:every-call-answered)."""
+        """Record a cut response that nothing will continue, its calls answered (promise step:every-call-answered)."""
         left = None if self.continuing is None else as_far_as_it_came(self.continuing)
         if self.asked_again is not None and not self.eaten:
             left = self.asked_again.response

@@ -16,8 +16,8 @@ from turnwise.turn.recovering import Recovering
 from turnwise.vocab import Fault, FaultKind, FinishReason, Request, Response, calls_of
 
 # A server that ends its stream in good order without a finish reason did so on purpose, or was told to by a gateway. Once
-# may be chance, unless what came fills half the output limit; after that what has come is gone on from, or the model is told
-# to write less at once.
+# may be chance, unless what came fills half the output limit; after that the model continues from what
+# has come, or is told to write less at once.
 SILENT_ENDS = 2
 DROPPED = Fault(kind=FaultKind.DISCONNECTED, message="the stream ended in the middle of the response")
 # A gateway that broke the responses of two steps breaks the next one, too. Then what arrives has to do.

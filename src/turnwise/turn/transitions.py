@@ -149,7 +149,7 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
     (State.INSPECTING, CallsInspected): {
         **_TOOLS,
         **_NO_CALL,
-        SendRequest: "none of the calls may run, or a cut one may: it is gone on with",
+        SendRequest: "none of the calls may run, or a cut one may: the model continues it",
         RunHooks: "the next request, and the user gave hooks for it; or a cut call is denied, and there are hooks for the others",
         InspectCalls: "a cut call is denied, and others of the response may run",
     },
