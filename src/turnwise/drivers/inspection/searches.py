@@ -3,6 +3,7 @@
 import fnmatch
 import os
 import re
+from pathlib import Path
 
 import msgspec
 
@@ -45,12 +46,8 @@ class Looked:
         self._hidden = search.hidden
         self._brought_back: list[str] = []
         if not search.hidden:
-            above = os.path.dirname(folder)  # noqa: PTH120
-            while True:
-                self._read(above)
-                if above == os.path.dirname(above):  # noqa: PTH120
-                    break
-                above = os.path.dirname(above)  # noqa: PTH120
+            for above in Path(folder).parents:
+                self._read(str(above))
 
     def enter(self, place: str) -> None:
         """Reads what the folder says of its names, before they are asked about."""
