@@ -1,6 +1,5 @@
 """Hunks of a patch applied to a text: where each stands, and what the lines are afterwards."""
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
@@ -12,7 +11,6 @@ from turnwise.errors import ToolFault
 
 LINES_TOLD = 10
 MAX_COMPARED = 20_000_000  # lines, a few seconds: thousands of hunks that fit everywhere
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 # What models write for another: typographic dashes, quotes and spaces (codex-rs/apply-patch/src/seek_sequence.rs has such too).
 _PLAIN = str.maketrans("‐‑‒–—―−‘’‚‛“”„‟\u00a0\u2002\u2003\u2009\u202f\u3000", "-------''''\"\"\"\"      ")
 
@@ -28,11 +26,14 @@ class Patched(msgspec.Struct, frozen=True):
 
 def apply_hunks(text: str, hunks: tuple[Hunk, ...], *, name: str) -> Patched:
     """Each in its order. Raises ToolFault where one stands nowhere, or in several places, with what stands there."""
-    lines = _LINE.findall(text)
-    bare = _Lines([line.removesuffix("\n").removesuffix("\r") for line in lines])
-    windows = 0 < text.count("\r\n") == text.count("\n")
-    end = "\r\n" if windows else "\n"
-    ends_with_newline = text.endswith("\n") or not text
+    lines = text.split("\n")  # each without its end but for the `\r` of a Windows file
+    ends_with_newline = not lines[-1]
+    if ends_with_newline:
+        lines.pop()
+    bare = _Lines([line.removesuffix("\r") for line in lines] if "\r" in text else lines, hunks=hunks)
+    end = "\r" if 0 < text.count("\r\n") == text.count("\n") else ""
+    if end and not ends_with_newline:
+        lines[-1] += end  # as it must end where a line comes behind it
     result: list[str] = []
     inexact: list[int] = []
     cursor = 0
@@ -53,29 +54,32 @@ def apply_hunks(text: str, hunks: tuple[Hunk, ...], *, name: str) -> Patched:
         if hunk.ends_with_newline is not None:
             ends_with_newline = hunk.ends_with_newline
     result += lines[cursor:]
-    whole = [line if line.endswith("\n") else line + end for line in result]
-    if whole and not ends_with_newline:
-        whole[-1] = whole[-1].removesuffix("\n").removesuffix("\r")
-    return Patched("".join(whole), tuple(inexact))
+    if result and ends_with_newline:
+        result.append("")
+    elif result:
+        result[-1] = result[-1].removesuffix("\r")
+    return Patched("\n".join(result), tuple(inexact))
 
 
 class _Lines:
-    """The lines of a file, and where each stands: found once for all hunks, as a patch may have thousands of them."""
+    """The lines of a file, and where each that a hunk names stands: found once for all hunks, as a patch may have thousands."""
 
-    def __init__(self, bare: list[str]) -> None:
+    def __init__(self, bare: list[str], *, hunks: tuple[Hunk, ...]) -> None:
         self.bare = bare
-        self._read: dict[Reading, list[str]] = {}
+        self._sought = [line for hunk in hunks for line in (*hunk.old, *hunk.anchors)]
+        self._read: dict[Reading, list[str]] = {_same: bare}
         self._places: dict[Reading, dict[str, list[int]]] = {}
         self._compared = 0
 
     def places(self, line: str, *, plain: Reading) -> list[int]:
-        """Where a line that reads like this one stands, from the top."""
+        """Where a line that reads like this one, of a hunk, stands, from the top."""
         if plain not in self._places:
-            found: dict[str, list[int]] = {}
-            for place, one in enumerate(self._read_by(plain)):
-                found.setdefault(one, []).append(place)
+            found: dict[str, list[int]] = {plain(one): [] for one in self._sought}
+            lines = self._read_by(plain)
+            for place in [place for place, one in enumerate(lines) if one in found]:
+                found[lines[place]].append(place)
             self._places[plain] = found
-        return self._places[plain].get(line, [])
+        return self._places[plain][line]
 
     def matches(self, old: Sequence[str], *, plain: Reading, start: int, where: str) -> list[int]:
         """Where all of the lines stand, by that line of them that is rarest. Raises ToolFault where looking takes too long."""
