@@ -1,6 +1,7 @@
 """Both directions: no promise without a test, no test with an unknown id, none missing from the list."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 from requirements import PROMISES
@@ -8,6 +9,7 @@ from requirements import PROMISES
 TESTS = Path(__file__).resolve().parent
 
 
+@cache
 def promised() -> dict[str, list[str]]:
     """Promise id -> the tests that name it, read from the syntax trees."""
     found: dict[str, list[str]] = {}
