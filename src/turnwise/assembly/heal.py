@@ -8,7 +8,7 @@ import re
 
 from turnwise.vocab import Repair
 
-SLICE_CHARACTERS = 64 * 1024  # of a long text that are encoded at once
+SLICE_CHARACTERS = 16 * 1024  # of a long text that are encoded at once
 _WIDE = re.compile("[\U00010000-\U0010ffff]")
 
 KINDS: dict[str, str] = {
@@ -81,6 +81,20 @@ def _utf8_length(text: str) -> int | None:
         return sum([len(text[at : at + SLICE_CHARACTERS].encode()) for at in range(0, len(text), SLICE_CHARACTERS)])
     except UnicodeEncodeError:
         return None
+
+
+def narrow(text: str) -> str | bytes:
+    """A text that is JSON if this one is, and costs less to look at: a long one with other characters in ASCII's place.
+
+    The decoder looks at UTF-8, which Python writes into a buffer of three bytes for each character and then keeps beside the
+    text. No character outside of ASCII means anything to JSON, so a question mark stands for each. Raises UnicodeEncodeError
+    where half of a character stands alone, as the decoder would.
+    """
+    if len(text) <= SLICE_CHARACTERS or text.isascii():
+        return text
+    for at in range(0, len(text), SLICE_CHARACTERS):
+        text[at : at + SLICE_CHARACTERS].encode()
+    return text.encode("ascii", "replace")
 
 
 def byte_length(text: str) -> int:

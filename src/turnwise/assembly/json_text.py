@@ -12,6 +12,8 @@ from typing import Literal
 
 import msgspec
 
+from turnwise.assembly.heal import narrow
+
 MAX_PATH_CHARS = 200  # a path is for people; deeper ones are shown from their end
 
 # What a JSON string may hold between its quotes, in one run (RFC 8259, section 7). Possessive: never backtracks. Characters
@@ -84,7 +86,7 @@ def classify(text: str) -> Verdict:
 
 def check_strictly(text: str) -> None:
     """Raises what the strict decoder would raise where the text is no JSON that it can read, but builds nothing."""
-    _decode(text)
+    _decode(narrow(text))
     if _MAY_BE_HUGE.search(text):
         for found in _STRING_OR_NUMBER.finditer(text):
             if not text.startswith('"', found.start()):

@@ -186,6 +186,7 @@ def read_body(
         frames: list[Frame] = [_too_large(most_bytes)]
     else:
         frames = family.decode_body(body.removeprefix(BOM), profile, limits)
+    del body  # a long one is not held while its calls are judged
     healed = assembler.receive_all(frames)
     return assembler.finish(), healed
 

@@ -212,9 +212,11 @@ class Exchange:
             await self._collect_body(chunks, into=self._body, limit_bytes=limit_bytes)
             body = b"".join(self._body)[:limit_bytes]
             self._body_bytes = sum(map(len, self._body))
-            self._body.clear()  # a long one is not held twice while it is decoded
+            is_damaged = _is_damaged(body)
+            self._body[:] = [body]
+            del body
             response, frames = read_body(
-                body,
+                self._body.pop(),  # nobody else holds it: a long one is let go of once it is decoded
                 family=self._endpoint.family,
                 profile=self._endpoint.profile,
                 limits=self._limits,
@@ -222,7 +224,7 @@ class Exchange:
                 taken_ids=self._order.taken_ids,
                 id_prefix=self._order.id_prefix,
             )
-            if response.fault is not None and response.fault.kind is FaultKind.PROTOCOL and _is_damaged(body):
+            if response.fault is not None and response.fault.kind is FaultKind.PROTOCOL and is_damaged:
                 return self._failed(BROKE_OFF)
             self._tell(frames)
             return self._whole(response)

@@ -6,6 +6,8 @@ from typing import cast
 import msgspec
 
 from turnwise.vocab import Opaque
+from turnwise.wire import long_texts
+from turnwise.wire.long_texts import LONG_BYTES, read_utf8
 
 Fields = dict[str, msgspec.Raw]
 """An object's keys and, undecoded, their values."""
@@ -36,6 +38,8 @@ def read_items(text: bytes | str | msgspec.Raw) -> list[msgspec.Raw]:
 
 def read_string(text: bytes | str | msgspec.Raw) -> str:
     """Raises one of UNREADABLE if it is no string."""
+    if not isinstance(text, str) and len(view := memoryview(text)) > LONG_BYTES:
+        return long_texts.read_string(view)
     return _string.decode(text)
 
 
@@ -45,18 +49,22 @@ def string_of(fields: Mapping[str, msgspec.Raw], key: str) -> str | None:
     if raw is None:
         return None
     try:
-        return _string.decode(raw)
+        return read_string(raw)
     except UNREADABLE:
         return None
 
 
 def text_of_raw(raw: bytes | msgspec.Raw) -> str:
-    return str(bytes(raw), "utf-8")
+    return read_utf8(memoryview(raw))
 
 
 def is_object(raw: bytes | msgspec.Raw) -> bool:
     """What begins like an object; the decoders leave no blank before a raw value."""
-    return bytes(raw)[:1] == b"{"
+    return first_byte(raw) == b"{"
+
+
+def first_byte(raw: bytes | msgspec.Raw) -> bytes:
+    return bytes(memoryview(raw)[:1])
 
 
 def is_null(raw: msgspec.Raw | None) -> bool:
@@ -69,7 +77,7 @@ _EMPTY = frozenset([b"", b"null", b"{}", b"[]", b'""', b"false"])
 
 def is_error(raw: msgspec.Raw) -> bool:
     """True where the field `error` says that there is one: servers send its empty forms beside a healthy answer."""
-    return b"".join(bytes(raw)[:16].split()) not in _EMPTY
+    return b"".join(bytes(memoryview(raw)[:16]).split()) not in _EMPTY
 
 
 def is_json(text: str | bytes) -> bool:
@@ -137,9 +145,15 @@ def each_alone(values: Iterable[bytes]) -> bytes:
 def compact(text: bytes | msgspec.Raw) -> bytes:
     """The same JSON without whitespace between its tokens; numbers and strings stay as they are."""
     try:
-        return msgspec.json.format(bytes(text), indent=-1)
+        return msgspec.json.format(memoryview(text), indent=-1)
     except RecursionError:  # nested so deeply that it could be read, but only just
         return bytes(text)
+
+
+def compact_text(raw: msgspec.Raw | bytes) -> str:
+    """`compact`, as text. Clean JSON is given."""
+    view = memoryview(raw)
+    return long_texts.read_compact(view) if len(view) > LONG_BYTES else str(compact(raw), "utf-8")
 
 
 def one_line(json: bytes) -> bytes:

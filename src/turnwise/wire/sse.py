@@ -125,6 +125,7 @@ class SseParser:
         "_strings",
         "_tail",
         "_tail_bytes",
+        "has_long",
     )
 
     def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -148,6 +149,7 @@ class SseParser:
         self._alone_bytes = min(ALONE_BYTES, self._limit)
         self._broke_off = False  # at the end of the stream
         self._form: _Form | None = None  # of the events at hand, where they have one
+        self.has_long = False  # an event came that is longer than the decoders should read at once
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """Raises LineTooLong past the limit; the parser is of no use afterwards."""
@@ -380,6 +382,7 @@ class SseParser:
         value = data[0] if len(data) == 1 else b"\n".join(data)
         data.clear()
         if self._data_bytes > self._looked_at:
+            self.has_long = True
             check_event(value, call_bytes=self._call_limit, events=events)
         self._data_bytes = 0
         events.append(SseEvent(value, self._name))

@@ -24,7 +24,7 @@ from turnwise.wire.family import BadRequest
 from turnwise.wire.faults import no_response
 from turnwise.wire.finish_words import unsaid_finish
 from turnwise.wire.healing import is_too_long, is_utf8
-from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields, read_items, string_of, write_object
+from turnwise.wire.json_fields import UNREADABLE, Fields, first_byte, read_fields, read_items, string_of, write_object
 from turnwise.wire.limits import MAX_PARTS, Limits
 from turnwise.wire.many_items import too_much
 
@@ -77,7 +77,7 @@ def content_frames(content: msgspec.Raw, *, prefix: str = "") -> list[Frame]:
 
 
 def _items_of(content: msgspec.Raw) -> list[msgspec.Raw]:
-    match bytes(content)[:1]:
+    match first_byte(content):
         case b"{":
             return [content]
         case b'"':

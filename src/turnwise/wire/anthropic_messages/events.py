@@ -5,6 +5,8 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
+from turnwise.wire.long_events import read_any
+
 
 class Delta(msgspec.Struct, gc=False):
     """Every kind of delta in one: a union of structs decodes slower and breaks on a kind that it does not know."""
@@ -79,7 +81,14 @@ DECODE_MORE: dict[
     "thinking_delta": msgspec.json.Decoder(list[tuple[More[ThinkingPiece]]]).decode,
 }
 decode_event = msgspec.json.Decoder(Event).decode
+"""The fast path, for events of usual length."""
 decode_leniently = msgspec.json.Decoder(Event, strict=False).decode
+
+
+def read_any_event(text: bytes) -> Event:
+    """`decode_event`, also for a long event."""
+    return read_any(text, decode_event)
+
 
 CONTENT_EVENTS = frozenset(
     ["message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "error"]

@@ -37,6 +37,7 @@ from turnwise.wire.anthropic_messages.events import (
     Event,
     decode_event,
     decode_leniently,
+    read_any_event,
 )
 from turnwise.wire.anthropic_messages.faults import stream_fault
 from turnwise.wire.anthropic_messages.fields import NAME, opaque_from
@@ -50,6 +51,7 @@ from turnwise.wire.anthropic_messages.parts import (
 )
 from turnwise.wire.anthropic_messages.usage import UsageTally
 from turnwise.wire.anthropic_messages.words import read_finish
+from turnwise.wire.beginnings import Beginning
 from turnwise.wire.faults import too_large
 from turnwise.wire.finish_words import says_nothing, unsaid_finish
 from turnwise.wire.healing import (
@@ -119,8 +121,7 @@ class MessagesStreamDecoder:
         self._seen = False  # an event has been read
         self._flows = False  # ... and the message has not stopped
         self._is_plain = True  # all bytes so far are ASCII, and none is a control character
-        self._head: list[bytes] = []  # what came before the first event, in case there is none
-        self._head_bytes = 0
+        self._beginning = Beginning(limits=limits)
         self._begin()
 
     def _begin(self) -> None:
@@ -139,9 +140,10 @@ class MessagesStreamDecoder:
         self._left -= len(chunk)
         if self._left < 0:
             return self._give_up(too_large(self._limits.stream_bytes))
-        if not self._seen and self._head_bytes <= self._limits.line_bytes:
-            self._head.append(chunk)
-            self._head_bytes += len(chunk)
+        if not self._seen:
+            chunk = self._beginning.take(chunk)
+            if self._beginning.is_too_large:
+                return self._give_up(too_large(self._limits.response_bytes))
         if self._is_plain and (not chunk.isascii() or has_controls(chunk)):
             self._is_plain = False
         frames: list[Frame] = []
@@ -154,9 +156,11 @@ class MessagesStreamDecoder:
         return frames
 
     def _read_run(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
-        if len(values) >= TOGETHER and self._flows and self._read_together(values, frames):
-            return
         decode = decode_event
+        if self._parser.has_long:
+            decode = read_any_event
+        elif len(values) >= TOGETHER and self._flows and self._read_together(values, frames):
+            return
         for value in values:
             try:
                 if not self._is_plain:
@@ -212,6 +216,8 @@ class MessagesStreamDecoder:
         return True
 
     def expects_more(self) -> bool:
+        if not self._seen and self._beginning.breaks_off:
+            return True
         return self._parser.breaks_off() or any(block.is_item for block in self._open.values())
 
     def finish(self) -> list[Frame]:
@@ -226,7 +232,7 @@ class MessagesStreamDecoder:
             self._read_run([sse.data], sse.name, frames)
         self._dead = True
         if not self._seen:
-            frames += body_frames(b"".join(self._head), expected="an event stream", limits=self._limits)
+            frames += body_frames(self._beginning.whole(), expected="an event stream", limits=self._limits)
             return frames
         for block in self._open.values():
             if not block.is_item:
@@ -235,7 +241,7 @@ class MessagesStreamDecoder:
 
     def _give_up(self, fault: Fault) -> list[Frame]:
         self._dead = True
-        self._head.clear()
+        self._beginning.whole()
         return [Faulted(fault)]
 
     def _read(self, event: Event, source: bytes, name: str, frames: list[Frame]) -> None:
@@ -272,7 +278,7 @@ class MessagesStreamDecoder:
         if not self._seen:
             self._seen = True
             self._flows = not self._is_over
-            self._head.clear()
+            self._beginning.whole()
 
     def _index(self, event: Event) -> int:
         return self._last_index if event.index is None else event.index

@@ -13,6 +13,7 @@ from turnwise.vocab import Frame, Lost, Mended, Repair
 from turnwise.wire.gemini.fields import read_fields
 from turnwise.wire.healing import breaks_strings, has_lone_surrogate, read_damaged, skipped, write_value
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, write_object
+from turnwise.wire.long_events import read_any
 
 P = TypeVar("P")
 
@@ -133,7 +134,7 @@ def read_slowly(text: bytes) -> list[Chunk[msgspec.Raw]]:
     """The chunk, or the chunks of an array (errors come as arrays of one). Raises one of UNREADABLE."""
     if text.lstrip()[:1] == b"[":
         return [_SLOW.decode(item) for item in _LIST.decode(text)]
-    return [_SLOW.decode(text)]
+    return [read_any(text, _SLOW.decode)]
 
 
 def lost(kind: str, where: str, what: str) -> Lost:

@@ -15,10 +15,10 @@ from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
     compact,
+    compact_text,
     quote,
     read_items,
     string_of,
-    text_of_raw,
     write_array,
     write_object,
 )
@@ -82,7 +82,7 @@ def _grounding_citation(source: Fields, supports: list[bytes]) -> Citation:
         whole[_SUPPORTS] = write_array(supports)
     return Citation(
         family=NAME,
-        raw=text_of_raw(compact(write_object(whole))),
+        raw=compact_text(write_object(whole)),
         url=string_of(named, "uri"),
         title=string_of(named, "title"),
         cited_text=string_of(named, "text"),
@@ -93,9 +93,7 @@ def _read_cited(fields: Fields) -> list[Citation]:
     # `citationSources` at the Gemini API, `citations` at Vertex AI.
     items = _items(fields, "citationSources") or _items(fields, "citations")
     return [
-        Citation(
-            family=NAME, raw=text_of_raw(compact(item)), url=string_of(source, "uri"), title=string_of(source, "title")
-        )
+        Citation(family=NAME, raw=compact_text(item), url=string_of(source, "uri"), title=string_of(source, "title"))
         for item in items
         for source in (read_fields(item),)
     ]
@@ -103,7 +101,7 @@ def _read_cited(fields: Fields) -> list[Citation]:
 
 def _read_pages(fields: Fields) -> list[Citation]:
     return [
-        Citation(family=NAME, raw=text_of_raw(compact(item)), url=string_of(read_fields(item), "retrievedUrl"))
+        Citation(family=NAME, raw=compact_text(item), url=string_of(read_fields(item), "retrievedUrl"))
         for item in _items(fields, "urlMetadata")
     ]
 

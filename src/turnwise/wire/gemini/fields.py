@@ -13,13 +13,14 @@ import msgspec
 
 from turnwise.vocab import Opaque
 from turnwise.wire import json_fields
-from turnwise.wire.json_fields import Fields, compact, fields_in, is_json, opaque_of
+from turnwise.wire.json_fields import NULL, Fields, compact, fields_in, is_json, opaque_of
 
 NAME = "gemini"
 
 _strings = msgspec.json.Decoder(list[str])
 _int = msgspec.json.Decoder(int, strict=False)
 _float = msgspec.json.Decoder(float, strict=False)
+_FALSE = msgspec.Raw(b"false")
 _SNAKE = re.compile(r"_([a-z0-9])")
 
 
@@ -32,7 +33,7 @@ def camel(key: str) -> str:
 def read_fields(text: bytes | str | msgspec.Raw) -> Fields:
     """The object's fields by their camelCase names, values as JSON text; those that are null count as not there.
     Raises one of UNREADABLE if it is no object."""
-    return {camel(key): value for key, value in json_fields.read_fields(text).items() if bytes(value) != b"null"}
+    return {camel(key): value for key, value in json_fields.read_fields(text).items() if value != NULL}
 
 
 def read_strings(text: bytes | str | msgspec.Raw) -> list[str]:
@@ -63,4 +64,4 @@ def own_fields(opaque: Opaque | None) -> dict[str, bytes]:
 
 
 def is_false(raw: msgspec.Raw) -> bool:
-    return bytes(raw) == b"false"
+    return raw == _FALSE

@@ -42,6 +42,7 @@ class ArraySplitter:
         "_is_open_array",
         "_limit",
         "_looked_at",
+        "has_long",
     )
 
     def __init__(self, *, limits: Limits) -> None:
@@ -53,6 +54,7 @@ class ArraySplitter:
         self._in_string = False
         self._escaped = False  # the piece ended right after a backslash
         self._is_open_array = False
+        self.has_long = False  # see `SseParser`
         self._limit = limits.line_bytes
         self._call_limit = limits.call_bytes
         self._looked_at = min(limits.call_bytes, COUNTED_BYTES)
@@ -96,6 +98,7 @@ class ArraySplitter:
         element = b"".join(self._held)
         self._held.clear()
         if self._held_bytes > self._looked_at:
+            self.has_long = True
             check_event(element, call_bytes=self._call_limit, events=[SseEvent(text) for text in found])
         self._held_bytes = 0
         found.append(element)
@@ -169,10 +172,11 @@ def _too_long(what: str, *, limit_bytes: int, found: list[bytes]) -> LineTooLong
 class Framing:
     """Bytes in any pieces -> the JSON texts of the chunks. `head` is how the stream began. Raises LineTooLong."""
 
-    __slots__ = ("_limits", "_splitter", "_sse", "head")
+    __slots__ = ("_limits", "_splitter", "_sse", "has_long", "head")
 
     def __init__(self, *, limits: Limits) -> None:
         self.head = b""
+        self.has_long = False  # see `SseParser`
         self._limits = limits
         self._sse: SseParser | None = None
         self._splitter: ArraySplitter | None = None
@@ -183,16 +187,20 @@ class Framing:
         if len(self.head) < HEAD_BYTES:
             self.head += chunk[: HEAD_BYTES - len(self.head)]
         if self._sse is not None:
-            return _values(self._sse, chunk)
+            values = _values(self._sse, chunk)
+            self.has_long = self._sse.has_long
+            return values
         if self._splitter is not None:
-            return self._splitter.feed(chunk)
+            values = self._splitter.feed(chunk)
+            self.has_long = self._splitter.has_long
+            return values
         if not chunk:
             return []
         if chunk[0] in b"[{":
             self._splitter = ArraySplitter(limits=self._limits)
-            return self._splitter.feed(chunk)
-        self._sse = SseParser(limits=self._limits)
-        return _values(self._sse, chunk)
+        else:
+            self._sse = SseParser(limits=self._limits)
+        return self.feed(chunk)
 
     def breaks_off(self) -> bool:
         """Whether what has come ends within a line, an event, an element or the array."""

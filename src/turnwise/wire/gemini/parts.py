@@ -27,11 +27,10 @@ from turnwise.wire.gemini.fields import NAME, is_json_object, opaque_from, own_f
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
-    compact,
+    compact_text,
     is_json,
     quote,
     string_of,
-    text_of_raw,
     write_array,
     write_object,
 )
@@ -176,7 +175,7 @@ def read_item(raw: bytes | msgspec.Raw, fields: Fields) -> Part:
             file = None
         if file is not None:
             return file
-    return ProviderItem(NAME, kind, text_of_raw(compact(raw)))
+    return ProviderItem(NAME, kind, compact_text(raw))
 
 
 def _read_file(source: Fields, *, about: Opaque | None) -> File | None:

@@ -61,8 +61,10 @@ from turnwise.wire.gemini.repeats import Repeats
 from turnwise.wire.gemini.usage import UsageReader
 from turnwise.wire.gemini.words import FINISH_REASONS, finish_of
 from turnwise.wire.healing import check_utf8
-from turnwise.wire.json_fields import NOTHING, UNREADABLE, compact, is_error, is_null, text_of_raw, write_object
+from turnwise.wire.json_fields import NOTHING, UNREADABLE, compact_text, is_error, is_null, write_object
 from turnwise.wire.limits import MAX_CITATIONS, MAX_PARTS, Limits
+from turnwise.wire.long_events import read_any
+from turnwise.wire.long_texts import LONG_BYTES
 from turnwise.wire.sse import LineTooLong
 
 _decode_usual = USUAL.decode
@@ -118,7 +120,8 @@ class ChunkReader:
         self._usage = UsageReader()
         self._alike: Alike[_Rest] = Alike()
 
-    def read(self, texts: Sequence[bytes]) -> list[Frame]:
+    def read(self, texts: Sequence[bytes], *, has_long: bool = False) -> list[Frame]:
+        """`has_long`: some may be longer than they should be read at once."""
         frames: list[Frame] = []
         at, end = 0, len(texts)
         is_alone = end == 1  # then the whole is decoded as quickly as its piece is found
@@ -128,7 +131,12 @@ class ChunkReader:
                 continue
             text = texts[at]
             at += 1
-            if self._started and self._misses < self._hits and self._read_usual(text, frames, is_alone=is_alone):
+            if (
+                self._started
+                and self._misses < self._hits
+                and not (has_long and len(text) > LONG_BYTES)
+                and self._read_usual(text, frames, is_alone=is_alone)
+            ):
                 self._repeats.note(text)
                 self._number += 1
             else:
@@ -158,7 +166,7 @@ class ChunkReader:
         try:
             if not text.isascii():
                 check_utf8(text)  # the decoder leaves raw fields unchecked
-            chunk = FAST.decode(text)
+            chunk = read_any(text, FAST.decode)
         except UnicodeDecodeError:
             self._mend(text, frames)
         except UNREADABLE:
@@ -347,7 +355,8 @@ class ChunkReader:
                 if "functionCall" in fields:
                     fields["functionCall"], is_strange = call_fields(fields["functionCall"])
                 known = CONTENT_KEYS | {"thought"}
-                plain = PLAIN_PART.decode(write_object({key: fields[key] for key in known & fields.keys()}))
+                read = write_object({key: fields[key] for key in known & fields.keys()})
+                plain = read_any(read, PLAIN_PART.decode)
                 opaque = opaque_from(fields, known=known)
         except UNREADABLE as error:
             frames.append(lost("undecodable_chunk", f"chunk {self._number}", f"passed over a part: {error}"))
@@ -428,7 +437,7 @@ class ChunkReader:
         block = call.block
         if args:
             # Compact, because a body is indented and a stream is not, and both have to say the same.
-            frames.append(ToolCallDelta(block=block, arguments=text_of_raw(compact(args)), whole=True))
+            frames.append(ToolCallDelta(block=block, arguments=compact_text(args), whole=True))
         elif (rest := call.arguments.end()) is None:
             why = f"the arguments of a call stay cut: {call.arguments.broken}"
             frames.append(Lost(Repair("unreadable_argument", f"chunk {self._number}", why)))
@@ -485,7 +494,8 @@ class GeminiStreamDecoder:
             return []
         is_past_limit = len(chunk) > self._bytes_left
         try:
-            frames = self._reader.read(self._framing.feed(chunk[: self._bytes_left] if is_past_limit else chunk))
+            texts = self._framing.feed(chunk[: self._bytes_left] if is_past_limit else chunk)
+            frames = self._reader.read(texts, has_long=self._framing.has_long)
         except LineTooLong as error:
             frames = self._reader.read([event.data for event in error.events])
             return frames + self._die(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))

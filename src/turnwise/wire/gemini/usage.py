@@ -17,7 +17,7 @@ from turnwise.wire.counts import (
     says_same,
     total_of,
 )
-from turnwise.wire.json_fields import UNREADABLE, compact, text_of_raw
+from turnwise.wire.json_fields import UNREADABLE, compact_text
 
 
 class UsageMetadata(msgspec.Struct, rename="camel", gc=False):
@@ -104,7 +104,7 @@ def decode_usage(raw: bytes) -> Usage | None:
 
 def _usage_of(counts: UsageMetadata, raw: bytes | msgspec.Raw) -> Usage | None:
     try:
-        provider = text_of_raw(compact(raw))
+        provider = compact_text(raw)
     except UNREADABLE:
         return None
     thoughts = counts.thoughts_token_count or 0

@@ -11,6 +11,8 @@ from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.healing import breaks_strings, has_controls, is_sound, left_out, read_damaged
 from turnwise.wire.json_fields import UNREADABLE, is_error
 from turnwise.wire.limits import Limits
+from turnwise.wire.long_events import read_any
+from turnwise.wire.long_texts import LONG_BYTES
 from turnwise.wire.many_items import too_much
 from turnwise.wire.openai_chat.chunk_reader import ChunkReader, Rest, rest_of
 from turnwise.wire.openai_chat.chunks import Chunk, decode_chunk, decode_usual, is_there
@@ -140,7 +142,7 @@ class ChatStreamDecoder:
             self._dead = True
             return [Faulted(fault)]
         try:
-            chunk = decode_chunk(body if is_sound(body) else NO_CHUNK)
+            chunk = read_any(body if is_sound(body) else NO_CHUNK, decode_chunk)
         except UNREADABLE as error:
             return self._mend(body, error)
         frames: list[Frame] = []
@@ -169,6 +171,7 @@ class ChatStreamDecoder:
 
     def _read_runs(self, runs: list[SseRun]) -> list[Frame]:
         frames: list[Frame] = []
+        has_long = self._parser.has_long
         for run in runs:
             values, at, end = run.values, 0, len(run.values)
             is_alone = end == 1  # then the whole is decoded as quickly as its piece is found
@@ -185,6 +188,7 @@ class ChatStreamDecoder:
                     is_text
                     and self._reader.goes_on
                     and self._misses < self._hits
+                    and not (has_long and len(value) > LONG_BYTES)
                     and self._read_usual(value, frames, is_alone=is_alone)
                 ):
                     continue
@@ -192,7 +196,8 @@ class ChatStreamDecoder:
                     self._read_end_mark(frames)
                     continue
                 try:
-                    chunk = decode_chunk(value if is_text else NO_CHUNK)
+                    source = value if is_text else NO_CHUNK
+                    chunk = read_any(source, decode_chunk) if has_long else decode_chunk(source)
                 except UNREADABLE as error:
                     self._read_odd(value, error, frames)
                     if self._dead:

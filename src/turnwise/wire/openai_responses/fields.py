@@ -9,6 +9,7 @@ from turnwise.wire.json_fields import (
     NULL,
     Fields,
     fields_in,
+    first_byte,
     is_object,
     opaque_of,
     read_fields,
@@ -42,7 +43,7 @@ def count_at(fields: Mapping[str, msgspec.Raw], key: str) -> int | None:
 
 def list_at(fields: Mapping[str, msgspec.Raw], key: str) -> list[msgspec.Raw]:
     raw = fields.get(key)
-    if raw is None or bytes(raw)[:1] != b"[":
+    if raw is None or first_byte(raw) != b"[":
         return []
     return read_items(raw)
 

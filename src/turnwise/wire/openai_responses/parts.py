@@ -30,10 +30,12 @@ from turnwise.wire.files import UNKNOWN_TYPE, data_url, decode_base64, read_data
 from turnwise.wire.json_fields import (
     Fields,
     encode,
+    first_byte,
     is_object,
     object_pieces,
     quote,
     read_fields,
+    read_items,
     text_of_raw,
     without,
     write_object,
@@ -47,7 +49,6 @@ CONTENT_PART = "content_part"
 UNKNOWN_IMAGE = "image/*"
 UNNAMED_FILE = "file"
 
-_SUMMARY = msgspec.json.Decoder(list[dict[str, str]])
 _MODELLED_IN_MESSAGE = ("type", "role", "content")
 _MODELLED_IN_CALL = ("type", "call_id", "name", "arguments")
 _MODELLED_IN_CUSTOM_CALL = ("type", "call_id", "name", "input")
@@ -162,17 +163,24 @@ def _reasoning(item: Fields) -> Reasoning:
     read = ["type"]
     if not content:
         read.append("content")
-        if _is_plain_summary(item, text):
+        if _is_plain_summary(item, summary):
             read.append("summary")
     return Reasoning(text, opaque=opaque_from(without(item, read)))
 
 
-def _is_plain_summary(item: Fields, text: str) -> bool:
-    """The text alone gives the summary back."""
-    try:
-        return "summary" not in item or _SUMMARY.decode(item["summary"]) == summary_of(text)
-    except msgspec.ValidationError:
+def _is_plain_summary(item: Fields, summary: list[str]) -> bool:
+    """The text alone gives the summary back, whose texts these are. It may be long: it is not read once more."""
+    if "summary" not in item:
+        return True
+    if first_byte(item["summary"]) != b"[":
         return False
+    items = read_items(item["summary"])
+    if not items or not any(summary):
+        return not items
+    if len(items) > 1:
+        return False
+    fields = read_fields(items[0])
+    return fields.keys() == {"type", "text"} and text_at(fields, "type") == "summary_text"
 
 
 def summary_of(text: str) -> list[dict[str, str]]:

@@ -4,14 +4,18 @@ A block is an item: `open_response.py` keeps them, `items.py` tells which one an
 here; every other event is read one level deep. `numbering.py` tells which events are missing, doubled or late.
 """
 
+import hashlib
 import re
 from typing import NamedTuple
 
 from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Mended, Repair, ToolCallDelta
+from turnwise.wire.beginnings import Beginning
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.healing import PINGS, has_controls, is_ping, is_sound, skipped
 from turnwise.wire.json_fields import UNREADABLE, Fields, each_alone, read_fields
 from turnwise.wire.limits import Limits
+from turnwise.wire.long_events import read_any
+from turnwise.wire.long_texts import LONG_BYTES
 from turnwise.wire.openai_responses.body import read_body
 from turnwise.wire.openai_responses.deltas import DECODERS, DELTAS, Delta, DeltaFrame, decode_delta
 from turnwise.wire.openai_responses.fields import count_at, text_at
@@ -59,15 +63,13 @@ class ResponsesStreamDecoder:
     def __init__(self, profile: Profile, limits: Limits) -> None:
         self._parser = SseParser(limits=limits)
         self._limits = limits
-        self._head: list[bytes] = []  # the stream's beginning, until its first event: it may be something else
-        self._head_bytes = 0
-        self._begins_with = b""  # its first byte that is no space
+        self._beginning = Beginning(limits=limits)
         self._bytes_left = limits.stream_bytes
         self._events = 0  # those that said something
         self._silent = False  # what follows cannot be read, or is no part of the response
         self._response = OpenResponse()
         self._numbering = Numbering()
-        self._previous = b""  # the value of the event before
+        self._previous = b""  # the value of the event before; of a long one its digest
         self._usual: Usual | None = None
         self._profile = profile
         self._is_plain = True  # all bytes so far are ASCII, and none is a control character
@@ -81,8 +83,8 @@ class ResponsesStreamDecoder:
         if self._bytes_left < 0:
             return self._give_up(too_large(self._limits.stream_bytes))
         if not self._events:
-            self._keep_head(chunk)
-            if self._head_bytes > self._limits.response_bytes:
+            chunk = self._beginning.take(chunk)
+            if self._beginning.is_too_large:
                 return self._give_up(too_large(self._limits.response_bytes))
         frames: list[Frame] = []
         if self._is_plain and (not chunk.isascii() or has_controls(chunk)):
@@ -95,7 +97,7 @@ class ResponsesStreamDecoder:
         return frames
 
     def expects_more(self) -> bool:
-        return self._parser.breaks_off()
+        return (not self._events and self._beginning.breaks_off) or self._parser.breaks_off()
 
     def finish(self) -> list[Frame]:
         if self._silent:
@@ -112,18 +114,8 @@ class ResponsesStreamDecoder:
             self._response.close(frames)
         return frames
 
-    def _keep_head(self, chunk: bytes) -> None:
-        """All of what may be a JSON body, else enough to say what arrived."""
-        if not self._begins_with:
-            self._begins_with = chunk.lstrip()[:1]
-        limit = self._limits.response_bytes if self._begins_with == b"{" else 1024
-        if self._head_bytes <= limit:
-            self._head.append(chunk)
-            self._head_bytes += len(chunk)
-
     def _read_no_stream(self) -> list[Frame]:
-        head = b"".join(self._head)
-        self._head.clear()
+        head = self._beginning.whole()
         if head.lstrip()[:1] == b"{":
             repair = Repair("body_for_stream", "response", "a plain JSON body where a stream was asked for was read")
             return [Mended(repair), *read_body(head, limits=self._limits)]
@@ -137,7 +129,7 @@ class ResponsesStreamDecoder:
 
     def _read_run(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
         """Nearly all of a stream are deltas that go where the one before went."""
-        if len(values) >= TOGETHER:
+        if len(values) >= TOGETHER and not self._parser.has_long:
             if self._usual is None:  # the first one tells where they go
                 self._read_values(values[:1], name, frames)
                 values = values[1:]
@@ -183,14 +175,15 @@ class ResponsesStreamDecoder:
 
     def _read_values(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
         usual = self._usual
+        has_long = self._parser.has_long
         if name in _ITEMS_AND_END:  # long ones, that are no deltas by their name
             self._usual = usual = None
         for value in values:
-            if usual is None or not self._takes_usual(value, usual, frames):
+            if usual is None or (has_long and len(value) > LONG_BYTES) or not self._takes_usual(value, usual, frames):
                 self._usual = None
                 self._read_other(value, name, frames)
                 usual = self._usual
-            self._previous = value
+            self._previous = _mark_of(value) if has_long else value
 
     def _takes_usual(self, value: bytes, usual: Usual, frames: list[Frame]) -> bool:
         """False where it does not go where the one before went, and nothing was taken."""
@@ -221,7 +214,7 @@ class ResponsesStreamDecoder:
             self._read(value, name, frames)
             return
         try:
-            delta = decode_delta(value) if self._is_plain or is_sound(value) else None
+            delta = read_any(value, decode_delta) if self._is_plain or is_sound(value) else None
         except UNREADABLE:
             delta = None  # a field of another type, or no clean JSON
         if delta is not None and delta.type in DELTAS and delta.output_index >= 0:
@@ -281,7 +274,7 @@ class ResponsesStreamDecoder:
     ) -> bool:
         """Take the event's number; false where the event has to be passed over. `fields` are those of an event that is no
         piece."""
-        is_same = value == self._previous
+        is_same = _mark_of(value) == self._previous
         match self._numbering.place(number, value, is_same=is_same, is_piece=kind in DELTAS):
             case Place.NEXT:
                 return True
@@ -332,6 +325,11 @@ class ResponsesStreamDecoder:
             self._response.lose(Repair("event_left_out", name or "stream", healed.what), frames)
         if not skipped("", value):
             self._numbering.leave_unread()
+
+
+def _mark_of(value: bytes) -> bytes:
+    """What tells an event from others. A long one is not held for it."""
+    return value if len(value) <= LONG_BYTES else hashlib.blake2b(value).digest()
 
 
 def _may_be_piece(kind: str) -> bool:
