@@ -38,6 +38,8 @@ _READ = frozenset(
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _TOKEN = re.compile(rb'[^"\[\]{},]*+(?:(' + _STRING + rb")|([\[\]{},]))", re.DOTALL)
+_SMALL = re.compile(rb'(?:[^"\[\]{},]*+,|[ \t\r\n]*+(?:"[^"\\,\[\]{}]*+"[^"\[\]{},]*+|\{\}|\[\])[ \t\r\n]*+,)++')
+"""Numbers, short strings, fields of these, and empty lists and objects: any number of them at once."""
 _OPENING = b"[{"
 TOO_DEEP = 2048
 """No decoder reads what is nested deeper: nothing of it is built."""
@@ -69,7 +71,15 @@ def has_too_many_items(text: bytes, *, most: int = MAX_VALUES) -> bool:
         return False
     count = depth = at = 0
     said = b""  # the last string, if nothing came behind it: a key, where something opens now
-    while (found := _TOKEN.match(text, at)) is not None:
+    while True:
+        if not said and (small := _SMALL.match(text, at)) is not None:
+            start, at = at, small.end()
+            count += text.count(b",", start, at) + text.count(b"{", start, at) + text.count(b"[", start, at)
+            if count > most:
+                return True
+        found = _TOKEN.match(text, at)
+        if found is None:
+            return False
         at = found.end()
         if found[2] is None:
             said = _key(text, *found.span(1))
@@ -87,7 +97,6 @@ def has_too_many_items(text: bytes, *, most: int = MAX_VALUES) -> bool:
         said = b""
         if count > most:
             return True
-    return False
 
 
 _LONGEST_KEY = 6 * max(map(len, _READ)) + 16  # each character may be an escape
