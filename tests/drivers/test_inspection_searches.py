@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
-from turnwise.drivers.inspection.grammar import parse
+from turnwise.drivers.inspection.grammar import MAX_PIPES, parse
 from turnwise.rules.permissions import Kind, PermissionRule
 from waits import HANG_S
 
@@ -146,3 +146,16 @@ def test_text_that_is_no_script_is_given_up(text: str) -> None:
     """Building a tree of it took time and memory that grow with its square: 94 s for 64 KiB of the first, or all memory."""
     _, problem = parse((text * 64_000)[:64_000])
     assert problem
+
+
+@pytest.mark.parametrize("text", ["+|", "a | ", "a|\n", "a|&", "a||", "$(a|"])
+def test_more_pipes_than_a_person_reads_are_given_up_before_a_tree_is_built(text: str) -> None:
+    """Where the last of them led nowhere, the parser took 83 s and 9 GB for 64 KiB, and did not ask whether it was late."""
+    root, problem = parse(text * (MAX_PIPES + 1))
+    assert root is None and problem == f"it has more than {MAX_PIPES} pipes"
+
+
+def test_a_long_table_in_a_text_is_judged() -> None:
+    """What people write has many fewer pipes."""
+    table = "| a | b | c |\n" * 400
+    assert parse(f"cat <<'E'\n{table}E\n")[1] == ""
