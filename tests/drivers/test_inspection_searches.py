@@ -57,6 +57,55 @@ def test_what_a_command_would_show_is_found_behind_links_and_names(command: str,
     assert verdict_on(command, project=project) == expected
 
 
+FOLLOWING = ["-LR", "-RL", "-lR -L", "--recursive --dereference", "-R --dereference", "-L --recursive", "-R {} -L"]
+
+
+@pytest.mark.promise("safe:judged")
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        *[(f"ls {option.replace('{}', 'da')} .", "ask") for option in FOLLOWING],
+        ("du -L .", "ask"),
+        ("du -aL plain", "ask"),
+        ("tree -l .", "ask"),
+        ("tree -al .", "ask"),
+        ("find -L .", "ask"),
+        ("find . -follow", "ask"),
+        ("grep -R x da", "ask"),
+        ("rg -L x da", "ask"),
+        ("ls -R .", "allow"),
+        ("ls -lL notes.txt", "allow"),
+        ("du -sh .", "allow"),
+        ("tree -L 2 .", "allow"),
+        ("find . -name x", "allow"),
+    ],
+)
+def test_what_follows_links_below_a_folder_is_asked_about(command: str, expected: Kind, project: Path) -> None:
+    """Issue 13, "Done when" 2: `ls -RL` lists the folders outside to which links lead; everything else about them is judged by
+    path, but no path below is named."""
+    (project / "da" / "out").symlink_to("/etc")
+    assert verdict_on(command, project=project) == expected
+
+
+@pytest.mark.promise("safe:judged")
+@pytest.mark.parametrize("word", ["*/*.conf", "*/*.no", "d?/*/[a-z].no", "*/out/*.no", "**/*.no", "./*/*/*.no"])
+@pytest.mark.parametrize("command", ["ls {}", "echo {}", "for x in {}; do ls; done", "x=({})", "cat <{}", "[ -f {} ]"])
+def test_a_glob_that_looks_into_a_folder_outside_is_asked_about(command: str, word: str, project: Path) -> None:
+    """Issue 13, line 11: bash reads the names of all folders that it goes through, those behind a link, too, and tells whether
+    one fits though none of them does."""
+    (project / "da" / "out").symlink_to("/etc")
+    (project / "dz").symlink_to("/etc")
+    assert verdict_on(command.format(word), project=project) == "ask"
+
+
+def test_a_glob_that_stays_inside_is_judged_as_before(project: Path) -> None:
+    """Links inside, links to files, and names that no glob has to look for."""
+    (project / "inner").symlink_to("plain")
+    for command in ("ls */*", "echo */*.no", "ls */x", "for f in */*.py; do ls; done", "wc -l src/*.py"):
+        (project / "da" / "x").unlink(missing_ok=True)
+        assert verdict_on(command, project=project) == "allow"
+
+
 @pytest.mark.promise("safe:judged")
 @pytest.mark.parametrize(
     ("command", "expected"),

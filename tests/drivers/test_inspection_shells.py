@@ -27,6 +27,9 @@ BASH_ONLY = [
     "function ls { :; }; ls",
     "(( x ))",
     "ls |& cat",
+    "uniq notes.txt 10>/dev/null",
+    "cat 12</dev/null",
+    "wc -l 10<notes.txt 123<notes.txt",
 ]
 
 
@@ -37,7 +40,8 @@ BASH_ONLY = [
     ["sh -c '{}'", "dash -c '{}'", "env sh -c '{}'", "sh <<'E'\n{}\nE\n", "sh -c \"eval '{}'\"", "/bin/sh -c '{}'"],
 )
 def test_what_a_plain_shell_reads_otherwise_is_asked_about(script: str, shell: str, project: Path) -> None:
-    """Issue 13, line 1: dash takes `[[` for a program and `>` behind it for a file; the judge reads bash's grammar."""
+    """Issue 13, line 1: dash takes `[[` for a program and `>` behind it for a file; the judge reads bash's grammar. Of two
+    digits before `>` dash makes an argument: `uniq` writes to the file `10`."""
     if "'" in script and "'{}'" in shell:
         script = script.replace("'", "'\\''")
     if '"' in script and '"' in shell:
@@ -53,6 +57,7 @@ def test_what_a_plain_shell_reads_otherwise_is_asked_about(script: str, shell: s
         "sh -c 'ls src && cat notes.txt 2>&1 | wc -l'",
         "sh -c '[ -f notes.txt ] && echo yes'",
         "sh -c '{ ls; }; (cat notes.txt)'",
+        "sh -c 'ls no_such 2>/dev/null 3</dev/null | head -n 10'",
         "dash -c 'for f in a b; do echo $f; done' >&2",
         "bash -c '[[ -f notes.txt ]]'",
         "bash -eu -o pipefail -c 'ls {src,.}'",
@@ -80,6 +85,10 @@ def test_what_both_read_alike_is_not_asked_about_for_that(command: str, project:
         "bash -fc 'cat *'",
         "bash -H -c 'echo !!'",
         "bash -ic ls",
+        "bash -m -c ls",
+        "bash -mc ls",
+        "bash -c -m ls",
+        "bash -em <<E\nls\nE\n",
         "bash -O dotglob -c 'cat *'",
     ],
 )

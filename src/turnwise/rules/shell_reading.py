@@ -120,7 +120,7 @@ READERS: dict[str, Reader] = {
     "stat": _reader("Lft", valued="c", long="dereference file-system terse", values="format printf"),
     "file": _reader("bihkLNr0", long="brief mime mime-type mime-encoding dereference"),
     "du": _reader(
-        "0abchHklmLPsSx",
+        "0abchHklmPsSx",
         valued="dtB",
         long="all apparent-size bytes total human-readable summarize",
         values="max-depth",
@@ -153,7 +153,7 @@ READERS: dict[str, Reader] = {
         searches=True,
     ),
     "tree": _reader(
-        "adfilpsughDFLnCrtcvUQ",
+        "adfipsughDFLnCrtcvUQ",
         valued="LIP",
         long="dirsfirst noreport du prune gitignore ignore-case",
         values="filelimit sort charset",
@@ -267,6 +267,8 @@ def is_reading(command: CommandFact) -> bool:
         return all(text in ("-u", "-R", "-I", "--utc") or text.startswith("+") for text in texts)
     if name.text == "command":
         return len(texts) > 1 and texts[0] in ("-v", "-V")
+    if name.text == "ls" and _follows_below(texts):
+        return False
     if name.text in ("rg", "cd") and any(_is_hidden(word) for word in rest):
         return False
     if name.text == "strings" and any(text.startswith("@") for text in texts):
@@ -331,6 +333,13 @@ def _fits(words: list[Word], *, reader: Reader, place_holds: str = "") -> bool:
 
 def _is_option(text: str) -> bool:
     return text.startswith("-") and not text[1:2].isdigit()
+
+
+def _follows_below(texts: list[str]) -> bool:
+    """`ls -RL` lists the folders to which links lead, wherever they are; so do `du -L`, `tree -l` and `find -L`, which are not
+    listed at all."""
+    letters = {letter for text in texts if re.match(r"-[^-]", text) for letter in text}
+    return ("R" in letters or "--recursive" in texts) and ("L" in letters or "--dereference" in texts)
 
 
 def _is_hidden(word: Word) -> bool:

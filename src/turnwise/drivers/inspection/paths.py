@@ -132,8 +132,10 @@ class Paths:
         return sorted(found)
 
     def expand(self, segments: list[Glob | str], *, place: str) -> list[str] | None:
-        """All paths that a glob matches, relative to `place`; None where there are too many to look at."""
+        """All paths that a glob matches, relative to `place`, and the folders outside of the workspace that it looks into. None
+        where there are too many to look at."""
         found = [""]
+        outside: list[str] = []
         for at, segment in enumerate(segments):
             longer: list[str] = []
             for head in found:
@@ -141,10 +143,16 @@ class Paths:
                 if names is None:
                     return None
                 longer += [f"{head}{name}/" if at < len(segments) - 1 else f"{head}{name}" for name in names]
+                if isinstance(segment, Glob) and head and not self._lies_inside(os.path.join(place, head)):  # noqa: PTH118
+                    outside.append(head)
             found = longer
             if len(found) > MAX_GLOB_MATCHES:
                 return None
-        return found
+        return [*found, *outside]
+
+    def _lies_inside(self, path: str) -> bool:
+        """Whether it is no folder outside; a file is not looked into."""
+        return self.contains(os.path.realpath(path)) or not os.path.isdir(path)  # noqa: PTH112
 
 
 def _is_text(path: str) -> bool:

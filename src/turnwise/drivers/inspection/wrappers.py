@@ -89,8 +89,8 @@ PREFIXES: dict[str, Prefix] = {
     ),
 }
 SHELLS = frozenset("bash sh dash zsh ksh ash rbash mksh fish tcsh csh".split())
-# Not `-k`, `-f`, `-B`, `-H`: they change how words are read, `-i` and `-O` likewise.
-_SHELL_FLAGS = re.compile(r"[-+][euxvnhmCplr]*o?")
+# Not `-k`, `-f`, `-B`, `-H`: they change how words are read, `-i` and `-O` likewise; `-m` takes over the terminal.
+_SHELL_FLAGS = re.compile(r"[-+][euxvnhCplr]*o?")
 _PLAIN_SETTINGS = frozenset("pipefail errexit nounset xtrace verbose".split())
 # They run a command somewhere among their words, or as one word; where, depends on their many options.
 LOOSE = frozenset(
@@ -105,10 +105,11 @@ EVALUATING = SETTING | frozenset("test [ compgen complete bind fc wait".split())
 # The grammar and bash differ in what they make of it (`! ! ls`).
 NO_NAMES = RESERVED | {"[[", "]]"}
 MAX_GUESSES = 12
-# What bash reads otherwise than a plain `sh` (dash): `[[ a > b ]]` compares there and opens a file here.
+# What bash reads otherwise than a plain `sh` (dash): `[[ a > b ]]` compares there and opens a file here; `uniq a 10>b` has a
+# descriptor there, and here the word `10`.
 _PLAIN_SHELLS = frozenset({"sh", "dash", "ash", "busybox", "toybox"})
 _BASH_ONLY = re.compile(
-    r"""\[\[|\[[^\s\]]|\(\(|\{(?!\s)|\$['"\[]|&>|>&(?![0-9-])|\+=|<<<|[<>]\(|\|&|;&|=\(|\b(?:function|select|coproc|time)\b""",
+    r"""\[\[|\[[^\s\]]|\(\(|\{(?!\s)|\$['"\[]|&>|>&(?![0-9-])|\d\d[<>]|\+=|<<<|[<>]\(|\|&|;&|=\(|\b(?:function|select|coproc|time)\b""",
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 _STDIN_FILES = ("-", "/dev/stdin", "/dev/fd/", "/proc/")
@@ -290,7 +291,7 @@ def _shell_script(rest: Words, *, option: str, carries: bool) -> Carried:
     if at >= len(rest) or not rest[at].literal or rest[at].is_glob:
         scripts = tuple(word.text.strip("\"'") for word in rest[at : at + 1])
         return Carried(opaque="what the shell runs is known only when it runs", guessed_scripts=scripts)
-    ordinary = re.fullmatch(r"-[ceuxvnhmCplr]+", option) is not None
+    ordinary = re.fullmatch(r"-[ceuxvnhCplr]+", option) is not None
     opaque = "" if ordinary else f"the shell's option `{option}` is not understood"
     return Carried(scripts=(rest[at].text,), carries=carries and ordinary, opaque=opaque)
 
