@@ -7,6 +7,8 @@ then a few characters changed, where a parser and bash most easily differ. Lines
 import random
 from collections.abc import Callable, Iterator, Sequence
 
+from drawn_specials import special_command, special_statement, special_word
+
 MAX_DEPTH = 3
 # In the folder of `shell_watching.make_room`.
 PLAIN = ["notes.txt", "src/a.py", "src", ".", "sub/x.txt", "./notes.txt", "src/../notes.txt", "inner/a.py", "no_such"]
@@ -135,6 +137,10 @@ class Drawer:
         return self.inner().rstrip("; &") or "ls"
 
     def statement(self) -> str:
+        if self.chance(0.08):
+            return special_statement(self.random, inner=self.body())
+        if self.chance(0.08):
+            return special_command(self.random)
         if self.chance(0.62):
             return self.command()
         draw = self.random.choice(STATEMENTS)
@@ -183,6 +189,8 @@ class Drawer:
         plain = self.one(*PLAIN)
         if self.chance(0.55):
             return plain
+        if self.chance(0.12):
+            return special_word(self.random)
         if self.chance(0.22):
             return self.hiding(self.one(*HIDDEN))
         return self.random.choice(WORDS)(self, plain)

@@ -71,6 +71,9 @@ _SETTINGS = {
     "jq": re.compile(r"/home/\.jq"),
     "node": re.compile(r"/(?:home|work)/\.npmrc|/usr/etc/npmrc|/etc/ssl/.*"),
 }
+# `bash -l` begins with them. They are the user's own.
+_LOGS_IN = re.compile(r'\["(?:/usr)?(?:/bin/)?bash", (?:"-[a-z-]+", )*"(?:--login|-[a-z]*l[a-z]*)", ')
+_START_FILES = re.compile(r"/etc/profile(?:\.d(?:/[\w.-]+)?)?|/home/\.(?:bash_profile|bash_login|profile)")
 _OPENS = frozenset("open openat openat2 creat".split())
 _OWN = {  # with these beginnings of their arguments they are about the process itself, or only tell
     "prlimit64": ("0, ",),
@@ -123,6 +126,14 @@ def read_calls(lines: Iterable[str]) -> Iterator[Call]:
         yield Call(int(pid), "unfinished", rest, "?")
 
 
+def _reached(path: str, *, follows: bool) -> str:
+    """Where the path leads. Not `follows`: its last part is opened only if it is no link (`grep -r` passes over links)."""
+    if follows:
+        return os.path.realpath(path)
+    folder, name = os.path.split(path)
+    return f"{os.path.realpath(folder)}/{name}"
+
+
 class Watcher:
     """Of one trace: what each call is more than reading `work`, all of `top` beside which is outside of it."""
 
@@ -130,6 +141,7 @@ class Watcher:
         self.top, self.work = str(top), str(work)
         self._programs: dict[int, str] = {}
         self._scratch: set[str] = set()
+        self._logins: set[int] = set()
 
     def judged(self, call: Call) -> str:
         """Empty where it is nothing more."""
@@ -174,6 +186,9 @@ class Watcher:
         path = self._path(call)
         if call.result == "0":
             self._programs[call.pid] = path
+            self._logins.discard(call.pid)
+            if _LOGS_IN.search(call.arguments):
+                self._logins.add(call.pid)
         name = os.path.basename(path)  # noqa: PTH119
         known = name in READERS or name in _CARRIERS or path.startswith("/usr/lib/git-core/")
         if name in _VERSIONS:
@@ -188,7 +203,9 @@ class Watcher:
             return (
                 "" if given and call.result in ("ENOENT", "ENXIO") else f"opens {given or call.arguments[:120]} {how}"
             )
-        path = call.opened or os.path.realpath(given)
+        if call.result == "ENOTDIR" and "O_DIRECTORY" in how:
+            return ""  # a glob goes through all names; of what is no folder nothing is opened so
+        path = call.opened or _reached(given, follows=not (call.result == "ELOOP" and "O_NOFOLLOW" in how))
         if _NO_FILE.fullmatch(path) or re.search(r"\bO_PATH\b", how):
             return ""  # by a path alone nothing is read; to read it, it is opened again
         if call.name == "creat" or _WRITES.search(how):
@@ -200,11 +217,14 @@ class Watcher:
 
     def _shown(self, path: str, *, call: Call, is_folder: bool) -> str:
         program = self._program(call)
+        if call.pid in self._logins and _START_FILES.fullmatch(path.removeprefix(self.top)):
+            return ""
         settings = _SETTINGS.get(program)
         if settings is not None and settings.fullmatch(path.removeprefix(self.top)):
             return ""
         if is_inside(path, folder=self.work):
             secret = guard_of_text(path, access="read") == "secret" and not is_folder
+            secret = secret and call.result != "ENOENT"  # that there is none may be known
             return f"reads the secret {path}" if secret else ""
         if is_inside(path, folder=self.top):
             return f"reads {path} outside"
