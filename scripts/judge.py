@@ -57,12 +57,13 @@ def compare(folder: Path, *, given: argparse.Namespace) -> int:
             drawn += 1
             if is_harmless(line, room=room):
                 batch.append(line)
-        found += escapes(batch, room=room, log=folder / "log")
+        new = escapes(batch, room=room, log=folder / "log")
+        for one in new[: max(0, SHOWN - len(found))]:
+            print(f"ESCAPE {one.did}\n  {one.line!r}")
+        found += new
         ran += len(batch)
         took = time.monotonic() - began
         print(f"{drawn:,} drawn, {ran:,} ran, {len(found)} escapes, {took:.0f} s", flush=True)
-    for one in found[:SHOWN]:
-        print(f"ESCAPE {one.did}\n  {one.line!r}")
     share = ran / drawn if drawn else 0.0
     print(
         f"{drawn:,} lines drawn, {ran:,} judged harmless ({share:.1%}) and run, {len(found)} escapes (seed {given.seed})"
