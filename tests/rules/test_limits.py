@@ -5,7 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turnwise.rules.budget import message_bytes
+from turnwise.rules.last_step import EMPTY_AGAIN, SYNTHESIS
 from turnwise.rules.limits import (
+    ANSWER_WORDS_TOKENS,
+    BYTES_A_TOKEN,
     AllOf,
     AnyOf,
     Forecast,
@@ -26,7 +30,7 @@ from turnwise.rules.limits import (
     stop_reason,
     wall_time_s,
 )
-from turnwise.vocab import StopReason, Usage
+from turnwise.vocab import Message, StopReason, Text, Usage
 
 ONE = Spent(steps=1, requests=1, input_tokens=100, output_tokens=10, elapsed_s=2.0)
 NEXT = Forecast(step=ONE, answer=ONE, answer_after=ONE)
@@ -232,15 +236,24 @@ def test_a_step_as_long_as_what_is_left_still_goes_at_its_pace(
 
 
 def test_the_forecast_is_made_of_what_was() -> None:
-    """Proves: the next prompt is the last one, its response and what was added; the answer after a step reads that step."""
+    """Proves: the next prompt is the last one, its response and what was added; the answer after a step reads that step, and
+    an answer our own words."""
     assert prompt_tokens_of(Usage(input_tokens=100, output_tokens=20), added_bytes=31) == 131
     next_ = forecast(prompt_tokens=131, longest_output_tokens=50, longest_step_s=4.0, longest_request_s=3.0)
     assert next_ == Forecast(
         step=Spent(steps=1, requests=1, input_tokens=131, output_tokens=50, elapsed_s=4.0),
-        answer=Spent(steps=1, requests=1, input_tokens=131, output_tokens=256, elapsed_s=3.0),
-        answer_after=Spent(steps=1, requests=1, input_tokens=181, output_tokens=1_000, elapsed_s=3.0),
+        answer=Spent(steps=1, requests=1, input_tokens=131 + 128, output_tokens=256, elapsed_s=3.0),
+        answer_after=Spent(steps=1, requests=1, input_tokens=181 + 128 + 128, output_tokens=1_000, elapsed_s=3.0),
     )
     assert forecast(prompt_tokens=1, longest_output_tokens=0).step.output_tokens == 1_000
+
+
+@pytest.mark.promise("end:budget")
+def test_what_is_kept_for_our_own_words_holds_them() -> None:
+    """Proves: the words of the last step, and those for an empty response before them, at three bytes a token; without them a
+    turn of 3,000 input tokens took 3,052 (a property test of limits found it)."""
+    said = message_bytes(Message("user", (Text(EMPTY_AGAIN), Text(SYNTHESIS))))
+    assert said <= ANSWER_WORDS_TOKENS * BYTES_A_TOKEN
 
 
 @pytest.mark.parametrize(

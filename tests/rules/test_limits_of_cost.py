@@ -150,7 +150,7 @@ def test_what_money_pays_for_is_the_longest_response(
 @pytest.mark.parametrize(
     ("limit", "row", "go", "answer"),
     [
-        (usd("0.03"), ROW, Decimal("0.01"), Decimal("0.02544")),
+        (usd("0.03"), ROW, Decimal("0.009488"), Decimal("0.025184")),
         (usd("0.05"), BY_REQUEST, Decimal("0.03"), Decimal("0.04")),
         (usd("0.05"), BY_STEP, Decimal("0.01"), Decimal("0.03")),
         (usd("0.05") | MaxRequests(1), FREE, None, Decimal("0.05")),

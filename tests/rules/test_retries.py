@@ -1,6 +1,7 @@
 """Which failures are worth another attempt, and when."""
 
 import pytest
+from msgspec.structs import replace
 
 from turnwise.rules.retries import (
     NO_RETRY,
@@ -49,6 +50,18 @@ def test_the_kind_decides_where_there_is_no_status(kind: FaultKind) -> None:
 def test_status_and_a_plain_word_count_too(fault: Fault, worth: bool) -> None:
     """A conflict is sent again though it is a client error; a spent quota is not though it is a 429."""
     assert is_worth_a_retry(fault) is worth
+
+
+@pytest.mark.promise("wait:retry", "end:budget")
+def test_a_wait_of_our_own_leaves_the_next_attempt_the_time_of_the_answer() -> None:
+    """Proves: with 2.5 s left and an answer that takes 2.25, the wait is 0.25 s and not 0.375; the provider's own time is waited
+    for. Where the answer's time is not there any more, nothing is gained by it."""
+    assert judged(left_s=2.5, answer_s=2.25) == WaitThenRetry(seconds=0.25, why="overloaded")
+    assert judged(left_s=2.0, answer_s=2.0) == WaitThenRetry(seconds=0.0, why="overloaded")
+    assert judged(left_s=9.0, answer_s=2.0) == WaitThenRetry(seconds=0.375, why="overloaded")
+    assert judged(left_s=2.0, answer_s=2.2) == WaitThenRetry(seconds=0.375, why="overloaded")
+    asked = replace(BUSY, retry_after_s=2.0)
+    assert judged(asked, left_s=2.5, answer_s=2.2) == judged(asked)
 
 
 def test_waits_double_up_to_the_cap_and_are_spread() -> None:

@@ -1,6 +1,7 @@
 """A provider, tools, sub-agents and programs for turns under limits: all that spends of a limit, each by its own truth.
 
-The provider counts four bytes a token, and has a window; its failures pass; whoever asks it for the answer gets one.
+The provider counts four bytes a token, and has a window. Its failures pass. A request for the answer gets one, unless the
+`trouble` of the world says otherwise.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,8 +13,8 @@ from msgspec.structs import replace
 from turn.playing import ASK, CONFIG, Played, call, cut, says
 from turn.test_lost_pieces import broken
 from turn.test_scripting import SCRIPT
-from turnwise.rules.budget import message_bytes
-from turnwise.rules.limits import AllOf, AnyOf, Limit, MaxRequests, MaxTokens, Spent, wall_time_s
+from turnwise.rules.budget import message_bytes, request_bytes
+from turnwise.rules.limits import AllOf, AnyOf, Limit, MaxRequests, MaxTokens, MaxWallTime, Spent, wall_time_s
 from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, RunScript, RunTools, SendRequest, Wait
@@ -36,16 +37,19 @@ from turnwise.vocab import (
     FinishReason,
     Part,
     ProviderItem,
+    Request,
     Response,
     StopReason,
     Text,
     ToolResult,
     ToolSpec,
     Usage,
+    calls_of,
 )
 
 Kind = Literal["reads", "program", "child", "busy", "empty", "cut text", "cut call", "lost", "pause", "unfit"]
-CALLING = frozenset({"reads", "program", "child", "cut call"})
+# What becomes of a request for the answer, a continuation or a summary: it is done, refused for a moment, or brings nothing.
+Trouble = Literal["", "busy", "empty", "call"]
 TASK = ToolOffer(spec=ToolSpec(name="task"), child=True)
 LIMITED = replace(
     CONFIG,
@@ -67,7 +71,7 @@ class Move(NamedTuple):
     """What one step of the model does: so many calls, whose results have so many bytes and take so many seconds."""
 
     kind: Kind
-    count: int = 1
+    calls: int = 1
     size: int = 100
     seconds: float = 0.0
 
@@ -75,8 +79,17 @@ class Move(NamedTuple):
 class World:
     """Plays the moves against one turn; then the model has finished."""
 
-    def __init__(self, moves: Sequence[Move], *, window: int, request_s: float, summary: str) -> None:
-        self._moves = list(_without_silence(moves))
+    def __init__(
+        self,
+        moves: Sequence[Move],
+        *,
+        window: int,
+        request_s: float,
+        summary: str,
+        trouble: Sequence[Trouble] = (),
+    ) -> None:
+        self._moves = list(moves)
+        self._trouble = list(trouble)
         self._window = window
         self._request_s = request_s
         self._summary = summary
@@ -86,6 +99,8 @@ class World:
         self._program: list[int] = []
         self.now_s = 0.0
         self.refused = 0  # requests that did not fit
+        self.silent = 0  # requests in a row, up to the last one, that brought neither an answer nor calls that may run
+        self.last_prompt_tokens = 0
 
     def play(self, config: TurnConfig) -> Played:
         started = TurnStarted(config=config, input=(ASK,))
@@ -96,9 +111,10 @@ class World:
         while not isinstance(command, FinishTurn):
             if isinstance(command, SendRequest):
                 requests.append(command)
+            silent = self.silent
             event = self._do(command)
             if limit_s is not None and self.now_s > limit_s:
-                self.now_s = limit_s
+                self.now_s, self.silent = limit_s, silent
                 event = Interrupted(kind="deadline")
             events.append(event)
             command = turn.receive(event)
@@ -110,7 +126,9 @@ class World:
                 self.now_s += self._request_s
                 return self._reply(command)
             case RunTools(calls=planned, most_s=most_s):
-                self.now_s += min(self._move.seconds, self._move.seconds if most_s is None else most_s)
+                grants = [one for plan in planned for one in _leaves(plan.grant)]
+                times = [float(one.seconds) for one in grants if isinstance(one, MaxWallTime)]
+                self.now_s += min((self._move.seconds, *times, *(() if most_s is None else (most_s,))))
                 results = tuple([_result(plan, self._move.size) for plan in planned])
                 reports = tuple([_report(plan) for plan in planned if plan.call.name == "task"])
                 return ToolsFinished(results=results, children=reports, at_s=self.now_s)
@@ -131,26 +149,39 @@ class World:
 
     def _reply(self, command: SendRequest) -> Event:
         request, number = command.request, command.number
-        tokens = prompt_tokens(command)
+        tokens = self.last_prompt_tokens = prompt_tokens(command)
         if tokens + (request.settings.max_output_tokens or 0) > self._window:
             self.refused += 1
             fault = Fault(kind=FaultKind.CONTEXT_OVERFLOW, message="too long", status=400)
             return RequestFailed(number=number, fault=fault, at_s=self.now_s)
+        found = self._said(command)
+        if found is None:
+            self.silent += 1
+            fault = Fault(kind=FaultKind.SERVER, message="busy", status=500)
+            return RequestFailed(number=number, fault=fault, at_s=self.now_s)
+        self.silent = 0 if _brings_something(found, request=request) else self.silent + 1
+        usage = Usage(input_tokens=tokens, output_tokens=message_bytes(found.message) // 4)
+        return ResponseReceived(number=number, response=replace(found, usage=usage), at_s=self.now_s)
+
+    def _said(self, command: SendRequest) -> Response | None:
+        """What the model says; None: it is busy."""
+        request = command.request
         purpose = command.retry_of or command.purpose
+        is_for_step = purpose not in ("continue", "compact") and request.tools and request.tool_choice != "none"
+        if is_for_step:
+            return self._next()
+        match self._trouble.pop(0) if self._trouble else "":
+            case "busy":
+                return None
+            case "empty":
+                return says("")
+            case "call":
+                return _calls([call(f"t{command.number}", arguments='{"path":"t"}')])
+            case _:
+                pass
         if purpose == "continue":
-            response = says(self._rest)
-        elif purpose == "compact":
-            response = says(self._summary)
-        elif not request.tools or request.tool_choice == "none":
-            response = says('{"n": 1}')
-        else:
-            found = self._next()
-            if found is None:
-                fault = Fault(kind=FaultKind.SERVER, message="busy", status=500)
-                return RequestFailed(number=number, fault=fault, at_s=self.now_s)
-            response = found
-        usage = Usage(input_tokens=tokens, output_tokens=message_bytes(response.message) // 4)
-        return ResponseReceived(number=number, response=replace(response, usage=usage), at_s=self.now_s)
+            return says(self._rest)
+        return says(self._summary if purpose == "compact" else '{"n": 1}')
 
     def _next(self) -> Response | None:
         """What the model says next; None: it is busy."""
@@ -158,12 +189,12 @@ class World:
             return says('{"n": 2}')
         self._move = move = self._moves.pop(0)
         self._number += 1
-        ids = [f"c{self._number}x{nth}" for nth in range(move.count)]
+        ids = [f"c{self._number}x{nth}" for nth in range(move.calls)]
         match move.kind:
             case "reads":
                 return _calls([call(id, arguments=f'{{"path":"{id}"}}') for id in ids])
             case "program":
-                self._program = list(range(move.count))
+                self._program = list(range(move.calls))
                 return _calls([call(ids[0], "script", '{"program":"go()"}')])
             case "child":
                 return _calls([call(id, "task", f'{{"prompt":"{id}"}}') for id in ids])
@@ -186,13 +217,10 @@ class World:
                 return says("no JSON at all")
 
 
-def _without_silence(moves: Sequence[Move]) -> Iterator[Move]:
-    """No model that says nothing twice in a row: it has no answer."""
-    was_silent = False
-    for move in moves:
-        if move.kind != "empty" or not was_silent:
-            yield move
-        was_silent = move.kind == "empty" or (was_silent and move.kind not in CALLING)
+def _brings_something(response: Response, *, request: Request) -> bool:
+    if any(isinstance(part, Text) and part.text for part in response.message.parts):
+        return True
+    return bool(request.tools) and request.tool_choice != "none" and bool(calls_of(response.message))
 
 
 def _calls(parts: Sequence[Part]) -> Response:
@@ -225,7 +253,9 @@ def _leaves(limit: Limit | None) -> Iterator[Limit]:
 
 
 def prompt_tokens(command: SendRequest) -> int:
-    return sum([message_bytes(one) for one in command.request.messages]) // 4
+    request = command.request
+    before = request_bytes(system=request.system, tools=request.tools)
+    return (before + sum([message_bytes(one) for one in request.messages])) // 4
 
 
 def spent(result: TurnResult, *, elapsed_s: float) -> Spent:

@@ -22,6 +22,11 @@ ANSWER_TOKENS = 1_000
 LEAST_ANSWER_TOKENS = 256
 # Kept in the answer's prompt for what sub-agents bring, before they spend the rest: enough to quote them, and for our own words.
 RESULT_TOKENS = 500
+# Our own words at the end of the answer's request, which no history holds: that it is the last step, and why it is asked for
+# once more (SYNTHESIS with EMPTY_AGAIN, three bytes a token).
+ANSWER_WORDS_TOKENS = 128
+# Kept in the prompt of the answer after a step for what that step brings: enough to quote some of it, cut short.
+STEP_RESULT_TOKENS = 128
 # Kept for the answer's request where none was timed yet.
 ANSWER_S = 10.0
 # "UTF-8 bytes / 3 for what was added since" the provider's own count (docs/architecture.md, tokens).
@@ -348,7 +353,8 @@ def forecast(
 ) -> Forecast:
     """What comes next, guessed from what was: a step like the longest so far, and an answer of `answer_tokens`.
 
-    `prompt_tokens` are those of the next request (`prompt_tokens_of`); a step's response is part of the prompt after it.
+    `prompt_tokens` are those of the next request (`prompt_tokens_of`); a step's response, and some of what it brings, is part of
+    the prompt after it, and our own words are part of an answer's.
     `price` is the row of the model that is asked; `is_billed`: a request of the step at hand was billed already.
     """
 
@@ -359,18 +365,23 @@ def forecast(
         return msgspec.structs.replace(one, cost_usd=usd)
 
     longest_output_tokens = longest_output_tokens or answer_tokens
+    answer_prompt_tokens = prompt_tokens + ANSWER_WORDS_TOKENS
     answer = Spent(
         steps=1,
         requests=1,
-        input_tokens=prompt_tokens,
+        input_tokens=answer_prompt_tokens,
         output_tokens=answer_tokens,
         elapsed_s=longest_request_s,
     )
     step = msgspec.structs.replace(
-        answer, output_tokens=longest_output_tokens, elapsed_s=longest_step_s or longest_request_s
+        answer,
+        input_tokens=prompt_tokens,
+        output_tokens=longest_output_tokens,
+        elapsed_s=longest_step_s or longest_request_s,
     )
     least = msgspec.structs.replace(answer, output_tokens=min(answer_tokens, LEAST_ANSWER_TOKENS))
-    after = msgspec.structs.replace(answer, input_tokens=prompt_tokens + longest_output_tokens)
+    after_tokens = answer_prompt_tokens + longest_output_tokens + STEP_RESULT_TOKENS
+    after = msgspec.structs.replace(answer, input_tokens=after_tokens)
     return Forecast(
         step=cost_of(step, is_billed=is_billed),
         answer=cost_of(least, is_billed=is_billed),

@@ -5,6 +5,7 @@ itself is at fault (a wrong key, a prompt that does not fit, a spent quota) fail
 and time come in as data, so that a replayed turn waits as long as it did (promise wait:retry).
 """
 
+from math import floor
 from typing import assert_never
 
 import msgspec
@@ -83,13 +84,17 @@ def judge_retry(
     jitter: float,
     has_fallback: bool = False,
     left_s: float | None = None,
+    answer_s: float = 0.0,
 ) -> Verdict:
     """What to do after attempt number `attempt` (from 1) ended with `fault`.
 
     `waited_s` are the seconds since the first attempt failed, `left_s` those that the turn has left (None: no limit), `jitter`
-    is a number of [0, 1) that spreads the waits of many clients.
+    is a number of [0, 1) that spreads the waits of many clients. A wait of our own leaves the next attempt `answer_s` of the
+    turn's time, if there is so much: it is asked for the answer then. A wait that the provider asks for is not shortened.
     """
-    verdict = _judge(fault, policy=policy, attempt=attempt, waited_s=waited_s, jitter=jitter, left_s=left_s)
+    verdict = _judge(
+        fault, policy=policy, attempt=attempt, waited_s=waited_s, jitter=jitter, left_s=left_s, answer_s=answer_s
+    )
     match verdict:
         case GiveUp(why=why) if has_fallback and _may_be_the_models(fault):
             return TryFallback(why=why or f"{fault.kind}")
@@ -123,7 +128,14 @@ def backoff_s(policy: RetryPolicy, *, attempt: int, jitter: float) -> float:
 
 
 def _judge(
-    fault: Fault, *, policy: RetryPolicy, attempt: int, waited_s: float, jitter: float, left_s: float | None
+    fault: Fault,
+    *,
+    policy: RetryPolicy,
+    attempt: int,
+    waited_s: float,
+    jitter: float,
+    left_s: float | None,
+    answer_s: float,
 ) -> WaitThenRetry | GiveUp:
     if not is_worth_a_retry(fault):
         return GiveUp()
@@ -135,6 +147,8 @@ def _judge(
         seconds, why = asked_s + jitter * policy.base_s, f"{fault.kind}; the provider asks for {_said(asked_s)}"
     else:
         seconds, why = backoff_s(policy, attempt=attempt, jitter=jitter), f"{fault.kind}"
+        if left_s is not None and left_s >= answer_s > 0:
+            seconds = min(seconds, left_s - answer_s)
     if waited_s + seconds > policy.total_s:
         if asked_s > 0:
             return GiveUp(
@@ -143,7 +157,7 @@ def _judge(
         return GiveUp(why=f"Tried {attempt} times over {waited_s:.1f} s, and the bound is {_said(policy.total_s)}.")
     if left_s is not None and seconds >= left_s:
         return GiveUp(why=f"A retry in {seconds:.1f} s would come after the turn's time is up.")
-    return WaitThenRetry(seconds=round(seconds, 3), why=why)
+    return WaitThenRetry(seconds=floor(seconds * 1000) / 1000, why=why)
 
 
 def _said(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from decimal import Decimal
+from math import floor
 
 import msgspec
 from msgspec.structs import replace
@@ -89,6 +90,14 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             longest_output_tokens=max(self.longest_output_tokens, usage.output_tokens),
         )
 
+    def weigh_less(self, room: Room, *, messages: Sequence[Message]) -> "Pacing":
+        """What the prompt holds now that old messages gave way: the provider's count of the last one says nothing of it."""
+        if not room.changed:
+            return self
+        return replace(
+            self, last=Usage(input_tokens=self.prompt_tokens(room, messages=messages)), weighed=len(messages)
+        )
+
     def spent(self, usage: Usage, *, steps: int, requests: int) -> Spent:
         return Spent(
             steps=steps,
@@ -159,13 +168,14 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         # It is part of the step at hand. The driver bounds the time of an answer; another request and the answer after it may
         # take as long as the longest so far, or that answer is cut off.
         elapsed_s = 0.0 if answers else 2 * self.longest_request_s
-        more = replace(more, steps=0, elapsed_s=elapsed_s)
+        more = replace(more, steps=1 if answers else 0, elapsed_s=elapsed_s)
         return not is_over(config.limits, spent=spent + more)
 
     def most_prompt_tokens(
         self, config: TurnConfig, *, spent: Spent, prompt_tokens: int, price: PriceRow | None, is_billed: bool = False
     ) -> int | None:
-        """The largest prompt, no larger than `prompt_tokens`, with which the limits allow an answer; None where none does."""
+        """The largest prompt, no larger than `prompt_tokens`, with which the limits allow an answer and our own words in its
+        request; None where none does."""
 
         def allows(tokens: int) -> bool:
             judged = self.judge(config, spent=spent, prompt_tokens=tokens, price=price, is_billed=is_billed)
@@ -182,13 +192,17 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def is_last(
         self, config: TurnConfig, *, spent: Spent, prompt_tokens: int, price: PriceRow | None, is_billed: bool = False
     ) -> bool:
-        """Whether the limits allow no answer after the next request even if that is refused, which costs a request and no
-        token."""
+        """Whether the limits allow no answer after the next request even if that is refused, which costs a request, its time and
+        no token."""
         if config.limits is None:
             return False
         coming = self._forecast(prompt_tokens, price=price, is_billed=is_billed).answer
-        refused = Spent(requests=1, cost_usd=ZERO if price is None else price.request_usd or ZERO)
-        return is_over(config.limits, spent=spent + refused + replace(coming, steps=0, elapsed_s=0.0))
+        refused = Spent(
+            requests=1,
+            elapsed_s=self.longest_request_s,
+            cost_usd=ZERO if price is None else price.request_usd or ZERO,
+        )
+        return is_over(config.limits, spent=spent + refused + coming)
 
     def output_left(
         self,
@@ -246,7 +260,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def calls_s(self) -> float | None:
         """What the calls at hand still have; None where nothing limits it."""
-        return None if self.calls_end_s is None else round(max(self.calls_end_s - self.at_s, 0.0), 3)
+        return None if self.calls_end_s is None else floor(max(self.calls_end_s - self.at_s, 0.0) * 1000) / 1000
 
     def at_stake(self, request: Request, *, own: int, prompt_tokens: int, price: PriceRow, is_billed: bool) -> Decimal:
         """What a request is projected to cost, with an output like the longest so far within its own limit; its last `own`
@@ -272,7 +286,9 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if not self.last.input_tokens:
             return prompt_tokens_of(NO_USAGE, added_bytes=room.before_bytes + room.bytes_from(0, messages=messages))
         # The response itself is counted in the last request's usage.
-        is_reply = self.weighed < len(messages) and messages[self.weighed].role == "assistant"
+        is_reply = (
+            self.last.output_tokens > 0 and self.weighed < len(messages) and messages[self.weighed].role == "assistant"
+        )
         added = room.bytes_from(self.weighed + is_reply, messages=messages)
         return prompt_tokens_of(self.last, added_bytes=added)
 

@@ -190,7 +190,9 @@ class Requesting(Finishing, kw_only=True):
         )
         if most_tokens is None or not self._fit(most_tokens):
             return False
-        self.pacing = self._judged()
+        bound, self.pacing = self.pacing.bound, self._judged()
+        if self.pacing.pace == "go":  # only the answer's request carries less
+            self.pacing = msgspec.structs.replace(self.pacing, pace="answer", bound=bound)
         return self.pacing.pace != "stop"
 
     def _fit(self, most_tokens: int | None = None) -> bool:
@@ -265,7 +267,8 @@ class Requesting(Finishing, kw_only=True):
         """The request, what it allows, and how many of its last messages are no part of the history; None where there is no
         room for it."""
         config = self.config
-        forced = self.eaten > 1 or self.guarding.ends is not None or self.pacing.pace != "go" or bool(self.room.ends)
+        forced = self.eaten > 1 or self.empties > 1 or self.guarding.ends is not None
+        forced = forced or self.pacing.pace != "go" or bool(self.room.ends)
         # A first step without tools has nothing to sum up, and a correction has its own words (promise end:early).
         partial = forced and not self.correcting and (bool(config.tools) or self.step > 1 or disobeyed)
         trailing = self._trailing(prepared, synthesis=partial)
@@ -329,6 +332,8 @@ class Requesting(Finishing, kw_only=True):
         before = self.sent if self.has_left else self.left_before
         compacted = self.room.changed or (self.changed_before and not self.has_left)
         self.left_before, self.has_left, self.changes_before = before, True, len(self.prefix_changes)
+        if self.config.limits is not None:
+            self.pacing = self.pacing.weigh_less(self.room, messages=self.messages)
         self.changed_before, self.room.changed = compacted, False
         self.sent = sent_as(request, own=own, config=self.config)
         changes = prefix_changes(before, now=self.sent, compacted=compacted, family=self.config.family)

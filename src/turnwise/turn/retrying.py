@@ -139,6 +139,7 @@ class Retrying(Recovering, kw_only=True):
             jitter=jitter,
             has_fallback=may_fall_back and bool(self.config.fallbacks) and self._is_plain,
             left_s=self._left_s if self._writes_answer else self.pacing.most_s(self._left_s),
+            answer_s=self.pacing.longest_request_s if self._writes_answer else 0.0,
         )
         match verdict:
             case GiveUp(why=why):
@@ -167,6 +168,8 @@ class Retrying(Recovering, kw_only=True):
                 return self._fail(trying.fault, arrived="")
             if self.pacing.pace != "go":
                 return self._ask_again()
+        elif self._is_plain and not self._affords(answers=True):  # the wait took the time that a limit of `&` had left
+            return self._fail(trying.fault, arrived="")
         order = self._send(sent.request, purpose=self._again, own=sent.own)
         self.trying = msgspec.structs.replace(trying, attempt=trying.attempt + 1)
         return msgspec.structs.replace(order, retry_of=asking.purpose) if order.purpose == "retry" else order

@@ -41,6 +41,7 @@ from turnwise.rules.compaction import (
     resized,
     weighed,
 )
+from turnwise.rules.limits import ANSWER_WORDS_TOKENS
 from turnwise.rules.result_size import MIN_RESULT_BYTES, READ_RESULT, read_back, result_limit, shorten
 from turnwise.rules.told_limits import corrected, read_told, recounted, refused, tells_of_prompt
 from turnwise.turn.asking import Asking, build_request
@@ -249,8 +250,9 @@ class Room(msgspec.Struct, kw_only=True):
     def fit(
         self, messages: list[Message], *, config: TurnConfig, own: Sequence[str], most_tokens: int | None = None
     ) -> bool:
-        """Leave out of `messages` what the answer has no room for beside its `own` texts, in the window and within `most_tokens`;
-        false where that is not possible or not wanted. The history is whole again once the turn ends (`put_back`)."""
+        """Leave out of `messages` what the answer has no room for beside its `own` texts, in the window and within `most_tokens`
+        (ANSWER_WORDS_TOKENS of those are counted already); false where that is not possible or not wanted. The history is whole
+        again once the turn ends (`put_back`)."""
         if config.room != "compact" or self.unsaid is not None:
             return False
         self.put_back(messages)
@@ -262,7 +264,9 @@ class Room(msgspec.Struct, kw_only=True):
         if limits.max_input_tokens is not None:
             largest = min(largest, limits.max_input_tokens)
         for capacity in (prompt_capacity(limits, settings=settings), largest):
-            tokens = (capacity if most_tokens is None else min(capacity, most_tokens)) - own_tokens
+            tokens = capacity - own_tokens
+            if most_tokens is not None:
+                tokens = min(tokens, most_tokens - max(own_tokens - ANSWER_WORDS_TOKENS, 0))
             limit_bytes = tokens * self.prompt.bytes // max(1, self.prompt.tokens) - self.before_bytes
             fitted = fit_answer(messages, sizes=self.sizes, limit_bytes=limit_bytes)
             if fitted is not None:
