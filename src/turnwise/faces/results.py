@@ -10,7 +10,7 @@ from turnwise.rules.pricing import Cost
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.config import ChildReport, TurnResult
 from turnwise.turn.endings import NO_OUTPUT
-from turnwise.turn.resuming import with_asks
+from turnwise.turn.resuming import asks_of, with_asks
 from turnwise.turn.snapshot import SessionSoFar
 from turnwise.vocab import Fault, Message, Repair, StopReason, ToolCall, Usage
 
@@ -79,6 +79,7 @@ def run_result(
         except Exception as error:  # noqa: BLE001 (a validator of the user's may raise anything; the turn is over)
             repairs = (*repairs, Repair("output_refused", "answer", "; ".join(problems_of(error))))
             complete, why = False, NO_OUTPUT
+    asks = asks_of(result.pending, asks=(*before.asks, *result.asks), messages=before.carried.messages)
     return RunResult(
         text=result.text,
         stop_reason=result.stop_reason,
@@ -93,13 +94,13 @@ def run_result(
         reasoning=result.reasoning,
         repairs=repairs,
         pending=result.pending,
-        asks=result.asks,
+        asks=asks,
         unread=result.unread,
         children=result.children,
         fault=result.fault,
         written_locally=result.origin == "local",
         history=with_asks(
-            (*before.carried.messages, *result.messages) if result.history is None else result.history, asks=result.asks
+            (*before.carried.messages, *result.messages) if result.history is None else result.history, asks=asks
         ),
         messages=(*before.messages, *result.messages),
         new_messages=result.messages,

@@ -84,7 +84,6 @@ class Books(msgspec.Struct, kw_only=True):
     approved: tuple[Approval, ...] = ()  # answers that the turn was started with
     pending: tuple[ToolCall, ...] = ()
     keeps_waiting: bool = False
-    taken_up: frozenset[str] = frozenset()  # calls that an earlier run left pending
     known_as: dict[str, str] = {}  # of these, the ids that the session knows, where healing changed them
     results: dict[str, ToolResult] = {}
     last_text: str = ""  # what the model said beside its last calls
@@ -154,19 +153,14 @@ class Books(msgspec.Struct, kw_only=True):
         if told:
             self._append_results(Message("tool", tuple(self.room.enter(results, told=told, config=self.config))))
 
-    def _left_undecided(self, *, all_pending: bool) -> tuple[ToolCall, ...]:
-        """The calls at hand that wait on, whatever ends the turn: those that an earlier one left and nobody has decided. With
-        `all_pending` (nobody has ended the turn: its process went away) those too that it has left itself."""
+    def _left_waiting(self) -> tuple[ToolCall, ...]:
+        """The calls at hand that wait on, whatever ends the turn: those that are the client's, those that a person left for
+        later, and those that an earlier run left and nobody has decided. Their time is not the turn's, so no end of it answers
+        them. An ask that is before the approver is not left: it ends with the turn."""
         if not self.keeps_waiting:
             return ()
         left = undecided(self.approved) | {call.id for call in self.pending}
-        return tuple(
-            [
-                call
-                for call in self.calls
-                if call.id in left and call.id not in self.results and (all_pending or call.id in self.taken_up)
-            ]
-        )
+        return tuple([call for call in self.calls if call.id in left and call.id not in self.results])
 
     def _known(self, call: ToolCall) -> ToolCall:
         """The call as the session knows it."""

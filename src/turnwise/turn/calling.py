@@ -90,7 +90,6 @@ class Calling(Retrying, kw_only=True):
         )
         self.calls, self.has_called = calls, True
         self.pacing = self.pacing.begin_calls(self._left_s_for_calls)
-        self.taken_up = frozenset([call.id for call in calls])
         self.planned, self.results = sorted_.planned, sorted_.results
         if self.keeps_waiting:
             left |= unfit(sorted_.results, calls=calls, approvals=self.approved, offers=self.offers, config=self.config)

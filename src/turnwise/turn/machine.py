@@ -169,7 +169,7 @@ class Turn(Scripting, kw_only=True):
         if self.state is not State.FINISHED:
             self._leave_cut()
             self._leave_programs("lost", finished=())
-            self.pending = self._left_undecided(all_pending=True)
+            self.pending = self._left_waiting()
             self._mark_asked()
             self._close_calls((), missing=LOST if self.state is State.RUNNING else NOT_STARTED["lost"])
             self._settle_pause()
@@ -403,7 +403,7 @@ class Turn(Scripting, kw_only=True):
         arrived = self._text_so_far(event.partial) if self.checking is None else self.checking.text
         self._leave_cut()
         in_program = self._leave_programs(event.kind, finished=event.results)
-        self.pending = self._left_undecided(all_pending=False)
+        self.pending = self._left_waiting()
         if not in_program and self.state is State.RUNNING:
             if event.started is not None:
                 waited = {call.id for call in self.calls} - self.results.keys() - set(event.started)

@@ -82,6 +82,21 @@ def listed_digests(messages: Sequence[Message], *, asks: Sequence[OneAsk]) -> di
     return {**marked, **{ask.call.id: ask.digest for ask in asks}}
 
 
+def asks_of(pending: Sequence[ToolCall], *, asks: Sequence[OneAsk], messages: Sequence[Message]) -> tuple[OneAsk, ...]:
+    """The asks of those `pending` calls that wait for a person: the newest of `asks`, else as far as the marks of the history
+    tell. A run that ends before it has judged what it takes up has no asks of its own, and yet it waits for the answers."""
+    newest = {ask.call.id: ask for ask in asks}
+    marked = {call.id: call for call in waiting_calls(messages) if call.asked} if pending else {}
+    found: list[OneAsk] = []
+    for call in pending:
+        if call.id in newest:
+            found.append(newest[call.id])
+        elif call.id in marked:
+            digest = marked[call.id].asked
+            found.append(OneAsk(call=call, arguments=call.arguments, subject=call.name, digest=digest))
+    return tuple(found)
+
+
 def asked_ids(messages: Sequence[Message], *, asks: Sequence[OneAsk]) -> frozenset[str]:
     """The ids of the open calls that wait for a person, or did so until the session went on without them."""
     marked = [call.id for call in open_calls(messages) if call.asked]
