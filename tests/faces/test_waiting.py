@@ -16,7 +16,7 @@ from turnwise.faces.results import RunResult
 from turnwise.rules.permissions import PermissionRule
 from turnwise.testing import ScriptedModel, call
 from turnwise.turn.events import TurnStarted
-from turnwise.vocab import Message, Text, ToolResult
+from turnwise.vocab import Fault, FaultKind, Message, Text, ToolResult
 
 ATTENDED = Policy(attended=True)
 PHONE = ToolSpec(name="phone")
@@ -69,7 +69,9 @@ class House:
         }
         self.last: RunResult | None = None
 
-    def run(self, prompt: str | None = None, *, changed: dict[str, Any] | None = None, **options: Any) -> RunResult:
+    def run(
+        self, prompt: str | Message | None = None, *, changed: dict[str, Any] | None = None, **options: Any
+    ) -> RunResult:
         agent = Agent(
             "openai_chat:scripted",
             base_url=self.model.endpoint.base_url,
@@ -230,6 +232,60 @@ def test_a_message_alone_goes_on_without_and_the_model_is_told_what_is_true(by: 
     assert house.run("Never mind.").complete and published == []
     words = said(house.model.asked[-1].messages)
     assert words[a].startswith("Not run") and "may or may not have run" in words[phone]
+
+
+@by_either
+@pytest.mark.parametrize("role", ["tool", "user"])
+@pytest.mark.promise("step:client-tools")
+def test_a_message_that_holds_a_result_is_an_answer_like_any_other(role: Any, by: str, tmp_path: Path) -> None:
+    """Beside a call that waits on: the result is kept, and nothing is sent before the other is there."""
+    house = House([[call("phone"), call("phone")], "Done."], by=by, folder=tmp_path)
+    house.run("Go.")
+    one, two = house.ids()
+    result = ToolResult(call_id=one, name="phone", content=(Text("first"),))
+    second = house.run(prompt=Message(role, (Text("Here."), result)))
+    assert second.stop_reason is StopReason.WAITING and house.ids() == [two] and house.requests == 1
+    assert house.run(results={two: "second"}).text == "Done."
+    assert said(house.model.asked[-1].messages) == {one: "first", two: "second"}
+
+
+def late_answers(a: str, phone: str) -> dict[str, dict[str, Any]]:
+    """Every way to answer what a session has gone on without."""
+    result = ToolResult(call_id=phone, name="phone", content=(Text("late"),))
+    return {
+        "a result": {"results": {phone: "late"}},
+        "a result and a word": {"prompt": "And now?", "results": {phone: "late"}},
+        "a message of a result": {"prompt": Message("tool", (result,))},
+        "a result in a message of the user's": {"prompt": Message("user", (Text("Here."), result))},
+        "an approval": {"approvals": yes(a)},
+        "a denial and a word": {"prompt": "And now?", "approvals": no(a)},
+        "both": {"approvals": yes(a), "results": {phone: "late"}},
+        "a result for the ask": {"results": {a: "late"}},
+    }
+
+
+@by_either
+@pytest.mark.parametrize("ends", ["answers", "fails", "calls", "waits"])
+@pytest.mark.parametrize("answer", list(late_answers("a", "b")))
+@pytest.mark.promise("wait:ask", "step:client-tools", "step:every-call-answered")
+def test_an_answer_to_what_the_session_has_gone_on_without_is_refused(
+    answer: str, ends: str, by: str, tmp_path: Path
+) -> None:
+    """Also where the run that went on failed or made calls of its own. Nothing is sent, and no call gets a second result."""
+    gone_on: dict[str, list[Any]] = {
+        "answers": ["As you like."],
+        "fails": [Fault(kind=FaultKind.AUTH, message="no", status=401)],
+        "calls": [call("look", page="x"), "As you like."],
+        "waits": [call("publish", page="b")],
+    }
+    house = House([[call("publish", page="a"), call("phone")], *gone_on[ends], "more"], by=by, folder=tmp_path)
+    house.run("Go.")
+    a, phone = house.ids()
+    last = house.run("Never mind.")
+    before = house.requests
+    with pytest.raises(CallerError, match="no pending call has the id"):
+        house.run(**late_answers(a, phone)[answer])
+    assert house.requests == before and published == [] and house.last is last
 
 
 @by_either

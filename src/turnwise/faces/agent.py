@@ -565,7 +565,7 @@ def _input_of(
         case None:
             pass
         case Message():
-            messages.append(prompt)
+            messages += _results_apart(prompt)
         case str():
             messages.append(Message("user", (Text(prompt),)))
         case _:
@@ -641,6 +641,15 @@ def _results_message(results: Mapping[str, object], *, earlier: Sequence[Message
     known = [result_of(pending[id], results[id]) for id in pending if id in results]
     unknown = [ToolResult(call_id=id, name="") for id in results if id not in pending]
     return Message("tool", (*known, *unknown))
+
+
+def _results_apart(message: Message) -> tuple[Message, ...]:
+    """A user's message that holds results, as the message of results that it means and what else it says."""
+    results = tuple([part for part in message.parts if isinstance(part, ToolResult)])
+    if message.role != "user" or not results:
+        return (message,)
+    others = tuple([part for part in message.parts if not isinstance(part, ToolResult)])
+    return (Message("tool", results), *([Message("user", others)] if others else []))
 
 
 def _title(input: Sequence[Message]) -> str:

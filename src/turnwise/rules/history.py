@@ -414,39 +414,38 @@ def check_input(
     Calls that are `approved` (or denied) now wait for an approval, those that it hands results in for do not: `asked` are the
     ids of the former, `client_side` the names of tools whose calls are the latter. What has no answer waits on. A user's
     message alone goes on without them."""
-    waiting = [call.id for call in open_calls(history)]
-    if approved:
-        undecided = {call.id: call for call in waiting_calls(history)}
-        if stray := [id for id in approved if id not in undecided]:
-            gone_on = " any more, as the session has gone on without it" if stray[0] in waiting else ""
-            raise CallerError(
-                f"no pending call has the id `{stray[0]}`{gone_on}; "
-                f"the session waits for: {', '.join(undecided) or 'nothing'}"
-            )
-        if elsewhere := [id for id in approved if id not in asked and undecided[id].name in client_side]:
-            raise CallerError(
-                f"`{elsewhere[0]}` waits for a result of the client-side tool `{undecided[elsewhere[0]].name}`, not for an "
-                "approval: hand it in with `results`"
-            )
+    undecided = {call.id: call for call in waiting_calls(history)}
+    left = {call.id for call in open_calls(history)} - undecided.keys()
+    if stray := [id for id in approved if id not in undecided]:
+        raise CallerError(_waits_not(stray, left=left, waited_for=list(undecided)))
+    if elsewhere := [id for id in approved if id not in asked and undecided[id].name in client_side]:
+        raise CallerError(
+            f"`{elsewhere[0]}` waits for a result of the client-side tool `{undecided[elsewhere[0]].name}`, not for an "
+            "approval: hand it in with `results`"
+        )
     if not approved and not any(message.parts for message in input):
         raise CallerError("there is nothing to send: give a message, or the results of the pending calls")
     given = [part.call_id for message in input for part in message.parts if isinstance(part, ToolResult)]
     if not given:
         return
-    if told := [id for id in given if id in asked and id in waiting]:
+    if told := [id for id in given if id in asked and id in undecided]:
         raise CallerError(
             f"`{told[0]}` waits for an approval of the user, not for a result: answer it with `approvals`, and the tool runs here"
         )
     if both := [id for id in given if id in approved]:
         raise CallerError(f"`{both[0]}` has an approval and a result: give one of them")
-    waited_for = [id for id in waiting if id not in asked]
+    waited_for = [id for id in undecided if id not in asked]
     # Calls that the input itself brings along are answered there.
     known = {*waited_for, *(call.id for message in input for call in calls_of(message))}
     unknown = [id for id in given if id not in known]
     if unknown:
-        names = ", ".join([f"`{id}`" for id in unknown])
-        raise CallerError(
-            f"no pending call has the id {names}; the session waits for: {', '.join(waited_for) or 'nothing'}"
-        )
+        raise CallerError(_waits_not(unknown, left=left, waited_for=waited_for))
     if len(given) != len(set(given)):
         raise CallerError("two results for one call: hand in one for each")
+
+
+def _waits_not(ids: Sequence[str], *, left: Collection[str], waited_for: Sequence[str]) -> str:
+    """What is said to answers for `ids`; those in `left` waited until the session went on without them."""
+    names = ", ".join([f"`{id}`" for id in ids])
+    gone_on = " any more, as the session has gone on without it" if ids[0] in left else ""
+    return f"no pending call has the id {names}{gone_on}; the session waits for: {', '.join(waited_for) or 'nothing'}"
