@@ -7,8 +7,9 @@ from decimal import Decimal
 import msgspec
 import pytest
 
-from turnwise import Agent, MaxCost, Prices, read_prices
+from turnwise import Agent, MaxCost, MaxRequests, Prices, read_prices
 from turnwise.drivers.transport import HttpReply, HttpRequest
+from turnwise.rules.apart import UNREAD
 
 TOKENS = {"input": 2, "output": 8}
 SEARCHES = "it has searches, which are billed apart"
@@ -19,12 +20,12 @@ class Says:
     """A transport that answers with one body."""
 
     def __init__(self, body: object) -> None:
-        self._body = msgspec.json.encode(body)
+        self.body = msgspec.json.encode(body)
 
     @asynccontextmanager
     async def send(self, request: HttpRequest) -> AsyncGenerator[HttpReply]:
         async def chunks() -> AsyncGenerator[bytes]:
-            yield self._body
+            yield self.body
 
         yield HttpReply(status=200, headers={"content-type": "application/json"}, chunks=chunks())
 
@@ -120,3 +121,21 @@ async def test_a_limit_of_cost_counts_searches_as_they_were_projected() -> None:
     )
     result = await agent.run("x")
     assert (result.cost.unknown, result.cost_usd, result.requests) == (1, None, 1)
+
+
+async def test_a_search_in_a_piece_that_could_not_be_read_leaves_the_price_unknown() -> None:
+    """From the lab's own bill: a body with a byte that is no UTF-8 was priced by its tokens, without the search in it."""
+    rows = read_prices({"*": TOKENS}, named="test", source="test")
+    says = Says(responses("web_search_call"))
+    says.body = says.body.replace(b'"hi"', b'"h\xff"')
+    agent = Agent(
+        "openai_responses:m",
+        base_url="http://lab.invalid",
+        transport=says,
+        stream=False,
+        prices=Prices(user=rows),
+        limits=MaxRequests(1),
+    )
+    (entry,) = (await agent.run("x")).ledger
+    assert entry.usage is not None and (entry.usage.input_tokens, entry.usd) == (1000, None)
+    assert UNREAD in entry.price_note

@@ -108,12 +108,13 @@ def test_no_limit_is_overshot_and_the_answer_is_the_models(
 
 def was_silent(game: Played, *, world: World, limit: Limit) -> bool:
     """Whether no request could have carried an answer: the last one failed or brought nothing, and either it was the second
-    in a row that did so, or the limit has no room for another one like it and our words."""
+    in a row that did so, or the limit has no room for another one like it, with our words and the result of a call that may
+    not run."""
     if not world.silent:
         return False
     more = Spent(
         requests=1,
-        input_tokens=world.last_prompt_tokens + ANSWER_WORDS_TOKENS,
+        input_tokens=world.last_prompt_tokens + 2 * ANSWER_WORDS_TOKENS,
         output_tokens=LEAST_ANSWER_TOKENS,
         elapsed_s=REQUEST_S,
         cost_usd=(game.result.charged_usd or Decimal(0)) / max(1, game.result.requests),

@@ -19,6 +19,7 @@ ITEMS = {
     ("openai_chat", "executed_tools"): "tools that the provider ran",
 }
 SEARCHED = "searches of its own"  # a model's that searches by itself: some rows have a price per request for them
+UNREAD = "a piece that could not be read and may tell of searches"
 SEARCH_MODEL = re.compile(r"-search-(preview|api)\b")  # gpt-4o-search-preview, gpt-5-search-api
 # Gemini runs code for the price of its tokens.
 AT_PRICE_OF_TOKENS = ("executableCode", "codeExecutionResult")
@@ -49,7 +50,7 @@ def billed_apart(response: Response, *, model: str) -> str:
         return SEARCHED
     if any(map(_is_searched, sources)) or _has_searched_unseen(response, sources=sources):
         return "searches"
-    return ""
+    return UNREAD if response.lost else ""
 
 
 def _is_searched(source: Citation) -> bool:

@@ -1,0 +1,239 @@
+"""A lab that keeps its own bill: what it truly counted of each request, whatever it tells of that.
+
+Nothing here uses the runtime's prices. Money is a whole number of nanodollars, by a list of the lab's own.
+"""
+
+import json
+import random
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from turnwise.lab.faults import Outgoing
+from turnwise.lab.memory import MemoryTransport
+from turnwise.lab.provider import Provider
+from turnwise.lab.received import Received
+from turnwise.lab.routes import Route
+from turnwise.lab.script import Script
+
+Plan = Literal["tokens", "request"]
+Shape = Literal["whole", "null", "empty", "nulls", "zeros", "no prompt", "no response", "a null", "a zero", "a misfit"]
+# As the rows of the runtime have them, in dollars for a million tokens, and as this lab bills, in nanodollars for one.
+ROWS: dict[Plan, dict[str, object]] = {
+    "tokens": {"input": 2, "output": 8, "cache_read": "0.5", "cache_write": "2.5", "cache_write_1h": 4},
+    "request": {"request": "0.01", "bills_errors": True},
+}
+NANO_INPUT, NANO_READ, NANO_WRITE, NANO_WRITE_1H, NANO_OUTPUT = 2_000, 500, 2_500, 4_000, 8_000
+NANO_REQUEST = NANO_SEARCH = 10_000_000
+USAGE_KEYS = {"gemini": "usageMetadata"}
+
+
+class Counted(NamedTuple):
+    """The tokens of one request. `read`, `written` and `written_1h` are parts of the prompt, `thought` of the response."""
+
+    prompt: int
+    read: int
+    written: int
+    written_1h: int
+    response: int
+    thought: int
+    searches: int
+
+
+class Billed(NamedTuple):
+    model: str
+    sent_bytes: int
+    usd: Decimal
+    shape: Shape
+    counted: Counted
+    status: int
+
+
+class BillingProvider(Provider):
+    """Tells each answer's usage in a shape that it draws, and bills what it counted."""
+
+    def __init__(
+        self, *, scripts: Sequence[Script], plan: Plan, shapes: Sequence[Shape], chance: random.Random
+    ) -> None:
+        super().__init__(scripts={one.name: one for one in scripts})
+        self._plan: Plan = plan
+        self._shapes = shapes
+        self._chance = chance
+        self.bill: list[Billed] = []
+
+    def answer(self, route: Route, *, target: str, body: bytes, number: int) -> tuple[Outgoing, Received]:
+        outgoing, kept = super().answer(route, target=target, body=body, number=number)
+        counted = self._count(body, family=route.family, streamed=kept.streamed)
+        if kept.usage is not None and not kept.usage.output_tokens:
+            counted = counted._replace(response=0, thought=0)  # it said nothing
+        shape = self._chance.choice(self._shapes)
+        if outgoing.status == 200:
+            outgoing = told(outgoing, counted=counted, shape=shape, family=route.family)
+        nano = nanodollars(counted, plan=self._plan, answered=outgoing.status == 200)
+        usd = Decimal(nano) / 1_000_000_000
+        self.bill.append(Billed(kept.model, len(body), usd, shape, counted, outgoing.status))
+        return outgoing, kept
+
+    def _count(self, body: bytes, *, family: str, streamed: bool) -> Counted:
+        chance, prompt = self._chance, len(body) // 4
+        read = chance.choice((0, prompt // 3))
+        written = chance.choice((0, prompt // 5)) if family == "anthropic_messages" else 0
+        written_1h = chance.choice((0, written // 2))
+        response = chance.randint(1, 400)
+        thought = chance.choice((0, response // 2))
+        can_search = not (family == "openai_responses" and streamed)
+        searches = chance.choice((0, 0, 0, 1, 2)) if can_search else 0
+        return Counted(prompt, read, written, written_1h, response, thought, searches)
+
+
+def billing_lab(
+    scripts: Sequence[Script], *, plan: Plan, shapes: Sequence[Shape], chance: random.Random
+) -> tuple[MemoryTransport, BillingProvider, list[Received]]:
+    """The transport to a lab, its bill, and what it received."""
+    provider, received = BillingProvider(scripts=scripts, plan=plan, shapes=shapes, chance=chance), list[Received]()
+    return MemoryTransport(provider, requests=received), provider, received
+
+
+def nanodollars(counted: Counted, *, plan: Plan, answered: bool) -> int:
+    """By request each one that came costs the same, searches included; by token an error costs nothing."""
+    searches = counted.searches * NANO_SEARCH
+    if plan == "request":
+        return NANO_REQUEST
+    if not answered:
+        return 0
+    plain = counted.prompt - counted.read - counted.written
+    return (
+        plain * NANO_INPUT
+        + counted.read * NANO_READ
+        + (counted.written - counted.written_1h) * NANO_WRITE
+        + counted.written_1h * NANO_WRITE_1H
+        + counted.response * NANO_OUTPUT
+        + searches
+    )
+
+
+def told(outgoing: Outgoing, *, counted: Counted, shape: Shape, family: str) -> Outgoing:
+    """The answer with the usage of that shape; what is no JSON stays as it is."""
+    whole = b"".join(outgoing.pieces)
+    if not outgoing.pieces:
+        return outgoing
+    if b"data:" not in whole:
+        return msgspec.structs.replace(outgoing, pieces=(_told_in(whole, counted=counted, shape=shape, family=family),))
+    lines: list[bytes] = []
+    for line in whole.splitlines(keepends=True):
+        data = line.removeprefix(b"data: ")
+        if data != line and data.startswith(b"{"):
+            line = b"data: " + _told_in(data.strip(), counted=counted, shape=shape, family=family) + b"\n"
+        lines.append(line)
+    return msgspec.structs.replace(outgoing, pieces=tuple(lines))
+
+
+def _told_in(text: bytes, *, counted: Counted, shape: Shape, family: str) -> bytes:
+    try:
+        found: Any = json.loads(text.decode("utf-8", "surrogateescape"))
+    except ValueError:
+        return text
+    if isinstance(found, list):
+        values: list[Any] = found  # Google's stream without `alt=sse`
+    else:
+        values = [found]
+    changed = False
+    for value in values:
+        if not isinstance(value, dict):
+            continue
+        for place in (value, value.get("response"), value.get("message")):
+            changed = _told_at(place, counted=counted, shape=shape, family=family, event=value) or changed
+    return json.dumps(found, ensure_ascii=False).encode("utf-8", "surrogateescape") if changed else text
+
+
+def _told_at(place: Any, *, counted: Counted, shape: Shape, family: str, event: Any) -> bool:
+    key = USAGE_KEYS.get(family, "usage")
+    if not isinstance(place, dict) or not isinstance(place.get(key), dict):
+        return False
+    if event.get("type") == "message_start":  # an estimate of the response, which the end corrects or does not
+        place[key] = {**usage_of(counted, family=family), "output_tokens": 1}
+        return True
+    place[key] = shaped(usage_of(counted, family=family), shape=shape, family=family)
+    if counted.searches:
+        _tell_searches(place, counted=counted, family=family)
+    return True
+
+
+def _tell_searches(place: Any, *, counted: Counted, family: str) -> None:
+    match family:
+        case "gemini":
+            for candidate in place.get("candidates", []):
+                candidate["groundingMetadata"] = {"webSearchQueries": ["a"] * counted.searches}
+        case "anthropic_messages":
+            place["usage"] = {**(place["usage"] or {}), "server_tool_use": {"web_search_requests": counted.searches}}
+        case "openai_chat":
+            place["usage"] = {**(place["usage"] or {}), "num_search_queries": counted.searches}
+        case _:
+            place["output"] = [{"id": "s", "type": "web_search_call", "status": "completed"}, *place["output"]]
+
+
+def usage_of(counted: Counted, *, family: str) -> dict[str, Any]:
+    match family:
+        case "openai_chat":
+            return {
+                "prompt_tokens": counted.prompt,
+                "completion_tokens": counted.response,
+                "total_tokens": counted.prompt + counted.response,
+                "prompt_tokens_details": {"cached_tokens": counted.read},
+                "completion_tokens_details": {"reasoning_tokens": counted.thought},
+            }
+        case "openai_responses":
+            return {
+                "input_tokens": counted.prompt,
+                "input_tokens_details": {"cached_tokens": counted.read},
+                "output_tokens": counted.response,
+                "output_tokens_details": {"reasoning_tokens": counted.thought},
+                "total_tokens": counted.prompt + counted.response,
+            }
+        case "anthropic_messages":
+            five_minutes = counted.written - counted.written_1h
+            kept = {"ephemeral_5m_input_tokens": five_minutes, "ephemeral_1h_input_tokens": counted.written_1h}
+            return {
+                "input_tokens": counted.prompt - counted.read - counted.written,
+                "cache_read_input_tokens": counted.read,
+                "cache_creation_input_tokens": counted.written,
+                "cache_creation": kept,
+                "output_tokens": counted.response,
+            }
+        case _:
+            found = {
+                "promptTokenCount": counted.prompt,
+                "cachedContentTokenCount": counted.read,
+                "candidatesTokenCount": counted.response - counted.thought,
+                "thoughtsTokenCount": counted.thought,
+                "totalTokenCount": counted.prompt + counted.response,
+            }
+            return {key: value for key, value in found.items() if value}  # zeros are left out
+
+
+def shaped(usage: dict[str, Any], *, shape: Shape, family: str) -> dict[str, Any] | None:
+    prompt = {"openai_chat": "prompt_tokens", "gemini": "promptTokenCount"}.get(family, "input_tokens")
+    response = {"openai_chat": "completion_tokens", "gemini": "candidatesTokenCount"}.get(family, "output_tokens")
+    match shape:
+        case "whole":
+            return usage
+        case "null":
+            return None
+        case "empty":
+            return {}
+        case "nulls":
+            return dict.fromkeys(usage)
+        case "zeros":
+            return dict.fromkeys(usage, 0)
+        case "no prompt":
+            return {key: value for key, value in usage.items() if key != prompt}
+        case "no response":
+            return {key: value for key, value in usage.items() if key != response}
+        case "a null":
+            return {**usage, response: None}
+        case "a zero":
+            return {**usage, response: 0}
+        case "a misfit":
+            return {**usage, response: "many"}

@@ -1,0 +1,162 @@
+"""The ledger against the lab's own bill: each price is equal to it, or unknown, and never wrong (issue 14, done when 4)."""
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import get_args
+
+import pytest
+
+from drivers.billing_lab import ROWS, Billed, Plan, Shape, billing_lab
+from drivers.ledgered import DEADLINES, FAMILIES, tools
+from drivers.test_ledger import DELEGATES, ROOM, parts
+from drivers.test_never_left import Shaky
+from lab.failing import settled
+from lab.test_fault_schedules import drawn_script
+from turnwise import Agent, Journal, MaxRequests, ModelLimits, Prices, RunResult, read_prices
+from turnwise.drivers.ledger import LedgerEntry
+from turnwise.drivers.ledger_queries import Span
+from turnwise.drivers.transport import Transport
+from turnwise.lab import builtin_scripts
+from turnwise.rules.retries import RetryPolicy
+from turnwise.testing import FakeClock
+from turnwise.vocab import Settings
+
+SHAPES: tuple[Shape, ...] = ("whole",) * 6 + get_args(Shape)
+SEEDS = 150
+
+
+def prices_of(plan: Plan) -> Prices:
+    return Prices(user=read_prices({"*": ROWS[plan]}, named="test", source="test"))
+
+
+def assert_billed(result: RunResult, bill: Sequence[Billed], *, seed: object) -> int:
+    """Each row is one that the lab billed, at its price or an unknown one; and so is the sum. How many prices are known."""
+    ours: defaultdict[tuple[str, int], list[LedgerEntry]] = defaultdict(list)
+    theirs: defaultdict[tuple[str, int], Counter[Decimal]] = defaultdict(Counter)
+    for entry in result.ledger:
+        ours[entry.model, entry.sent_bytes].append(entry)
+    for one in bill:
+        theirs[one.model, one.sent_bytes][one.usd] += 1
+    assert {key: len(rows) for key, rows in ours.items()} == {key: rows.total() for key, rows in theirs.items()}, seed
+    for key, rows in ours.items():
+        known = Counter([row.usd for row in rows if row.usd is not None])
+        told = [(row.usd, row.usage, row.outcome, row.discarded, row.received_bytes) for row in rows]
+        assert known <= theirs[key], (seed, key, told, [one for one in bill if (one.model, one.sent_bytes) == key])
+    known = [entry.usd for entry in result.ledger if entry.usd is not None]
+    assert (result.cost.usd, result.cost.unknown) == (sum(known, Decimal(0)), len(result.ledger) - len(known)), seed
+    if len(known) == len(bill):
+        assert result.cost_usd == sum([one.usd for one in bill], Decimal(0)), seed
+    return len(known)
+
+
+@pytest.mark.promise("bill:wire", "bill:plans")
+@pytest.mark.parametrize("plan", get_args(Plan))
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_each_price_is_the_labs_or_unknown(family: str, plan: Plan) -> None:
+    """Property: seeded schedules of faults, retries and fallbacks, of connections that never come up and turns that are
+    cancelled, with usage of every shape, searches and cached tokens; in the result and in the journal."""
+    known = rows = 0
+    for seed in range(SEEDS):
+        chance = random.Random(f"{family} {plan} {seed}")
+        scripts = [drawn_script(chance, name=name) for name in ("script", "other")]
+        transport, provider, received = billing_lab(scripts, plan=plan, shapes=SHAPES, chance=chance)
+        clock = FakeClock(now=1_700_000_000)
+        with Journal.open(None, clock=clock) as journal:
+            agent = Agent(
+                f"{family}:script",
+                base_url="http://lab.invalid",
+                transport=Shaky(transport, chance=chance) if chance.random() < 0.5 else transport,
+                clock=clock,
+                tools=tools(["note"]),
+                deadlines=DEADLINES,
+                stream=chance.random() < 0.6,
+                limits=chance.choice((None, None, MaxRequests(chance.randint(1, 6)))),
+                retry=RetryPolicy(attempts=chance.randint(1, 5)),
+                fallbacks=chance.choice(((), ("other",))),
+                prices=prices_of(plan),
+                journal=journal,
+            )
+            if chance.random() < 0.3:
+                clock.call_later(chance.choice((0.1, 1, 5, 15)), agent.interrupt)
+            result = await settled(agent.run("Please."), clock=clock)
+            assert len(result.ledger) == len(received) == result.requests, seed
+            known += assert_billed(result, provider.bill, seed=seed)
+            rows += len(provider.bill)
+            assert journal.ledger.entries(Span()) == list(result.ledger), seed
+    assert known > rows / 6, (known, rows)  # or nothing would be proven
+
+
+def agent_of(family: str, name: str, *, transport: Transport, **options: object) -> Agent:
+    given: dict[str, object] = {"tools": tools(), "deadlines": DEADLINES, "prices": prices_of("tokens"), **options}
+    return Agent(f"{family}:{name}", base_url="http://lab.invalid", transport=transport, **given)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.promise("bill:wire", "bill:plans")
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", ["writer-file", "writer-answer", "empty-answer", "cut-call", "plain-answer"])
+async def test_continuations_and_further_answers_are_billed_as_the_lab_bills_them(family: str, name: str) -> None:
+    """Requests that go on with what a limit cut, and those that ask for the answer again."""
+    script = builtin_scripts().get(name)
+    if script is None or not script.speaks(family):
+        return
+    for seed in range(6):
+        chance = random.Random(f"{family} {name} {seed}")
+        transport, provider, _ = billing_lab([script], plan="tokens", shapes=SHAPES, chance=chance)
+        clock = FakeClock(now=1_700_000_000)
+        settings = Settings(max_output_tokens=4_000) if script.writer else Settings()
+        agent = agent_of(
+            family,
+            name,
+            transport=transport,
+            clock=clock,
+            settings=settings,
+            max_steps=20,
+            stream=seed % 2 == 0,
+        )
+        assert_billed(await settled(agent.run("Please."), clock=clock), provider.bill, seed=(family, name, seed))
+
+
+@pytest.mark.promise("bill:wire", "bill:plans")
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_sub_agents_are_billed_as_the_lab_bills_them(family: str) -> None:
+    """In the root's ledger, with the retry of one of them."""
+    scripts = [DELEGATES, *[builtin_scripts()[name] for name in ("plain-answer", "fault-once-503")]]
+    for seed in range(20):
+        chance = random.Random(f"{family} {seed}")
+        transport, provider, _ = billing_lab(scripts, plan="tokens", shapes=SHAPES, chance=chance)
+        clock = FakeClock(now=1_700_000_000)
+        one, two = [
+            agent_of(family, name, transport=transport, clock=clock) for name in ("plain-answer", "fault-once-503")
+        ]
+        root = agent_of(
+            family,
+            "delegates",
+            transport=transport,
+            clock=clock,
+            tools=[],
+            agents={"one": one, "two": two},
+        )
+        result = await settled(root.run("Go."), clock=clock)
+        assert len(result.ledger) >= 5
+        assert_billed(result, provider.bill, seed=(family, seed))
+
+
+@pytest.mark.promise("bill:wire", "bill:plans")
+@pytest.mark.parametrize("shapes", [("whole",), SHAPES])
+async def test_summaries_are_billed_as_the_lab_bills_them(shapes: tuple[Shape, ...]) -> None:
+    """A session that is summarised on its way, with usage that counts and with usage of every shape."""
+    chance = random.Random(1)
+    transport, provider, received = billing_lab(ROOM, plan="tokens", shapes=shapes, chance=chance)
+    agent = agent_of(
+        "openai_chat",
+        "remembers",
+        transport=transport,
+        tools=[parts()],
+        max_steps=150,
+        model_limits=ModelLimits(context_window_tokens=32_000, max_output_tokens=4_000),
+    )
+    result = await agent.run("My cat is called Maunz. Begin with part-001.txt and read on.")
+    assert sum(one.is_summary for one in received) > 0
+    assert assert_billed(result, provider.bill, seed=shapes) > 10
