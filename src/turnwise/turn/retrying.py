@@ -151,7 +151,7 @@ class Retrying(Recovering, kw_only=True):
                     return self._fall_back(why)
                 self.gave_up = "The limits leave no room for another request."
             case WaitThenRetry(seconds=seconds, why=why):
-                if self._affords_again:
+                if self._affords_again or (self._is_plain and self._fit_limits()):
                     self.trying = trying
                     return Wait(number=self.requests, seconds=seconds, why=why)
                 self.gave_up = "The limits leave no room for another request."
@@ -168,6 +168,10 @@ class Retrying(Recovering, kw_only=True):
                 return self._fail(trying.fault, arrived="")
             if self.pacing.pace != "go":
                 return self._ask_again()
+        elif self._is_plain and self.room.changed:  # what failed was larger than the limits leave room for now
+            order = self._ask_again()
+            self.trying = msgspec.structs.replace(trying, attempt=trying.attempt + 1)
+            return order
         elif self._is_plain and not self._affords(answers=True):  # the wait took the time that a limit of `&` had left
             return self._fail(trying.fault, arrived="")
         order = self._send(sent.request, purpose=self._again, own=sent.own)
