@@ -159,7 +159,8 @@ class World:
             self.silent += 1
             fault = Fault(kind=FaultKind.SERVER, message="busy", status=500)
             return RequestFailed(number=number, fault=fault, at_s=self.now_s)
-        self.silent = 0 if _brings_something(found, request=request) else self.silent + 1
+        if not found.lost:  # what a lost piece leaves is neither an answer nor silence
+            self.silent = 0 if _brings_something(found, request=request) else self.silent + 1
         usage = Usage(input_tokens=tokens, output_tokens=message_bytes(found.message) // 4)
         return ResponseReceived(number=number, response=replace(found, usage=usage), at_s=self.now_s)
 

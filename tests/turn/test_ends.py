@@ -146,31 +146,15 @@ def test_an_empty_response_is_asked_once_more(empty: Response) -> None:
 
 
 @pytest.mark.promise("end:never-empty")
-@pytest.mark.parametrize("empty", [says(), says("\u200b"), says(finish=FinishReason.LENGTH)])
-def test_after_two_empty_responses_the_model_is_asked_for_its_answer_alone(empty: Response) -> None:
-    """Proves: a turn with requests left is not answered by us where one with a smaller limit is answered by the model (issue 14,
-    done when 2)."""
-    played = play([says(call("a")), empty, empty, says("Here.")])
-    assert [(sent.step, sent.purpose) for sent in played.requests[2:]] == [(3, "answer"), (4, "answer")]
-    assert [sent.request.tool_choice for sent in played.requests] == ["auto", "auto", "auto", "none"]
-    assert (played.result.text, played.result.complete, played.result.origin) == ("Here.", False, "model")
-    assert played.result.stop_reason is StopReason.ANSWERED
-    capped_ = play([says(call("a")), empty, says("Here.")], config=capped(3))
-    assert (capped_.result.text, capped_.requests[-1].request.tool_choice) == ("Here.", "none")
-
-
-@pytest.mark.promise("end:never-empty")
-def test_three_empty_responses_in_a_row_are_answered_locally() -> None:
+def test_two_empty_responses_in_a_row_are_answered_locally() -> None:
     """The result says that the answer is ours."""
-    played = play([says(call("a")), says(), says(), says()])
+    played = play([says(call("a")), says(), says()])
     assert played.result.text == (
-        "The model gave three empty responses in a row, so there is no answer of its own.\n\n"
+        "The model gave two empty responses in a row, so there is no answer of its own.\n\n"
         "What the tools had returned:\n- read: did a"
     )
     assert (played.result.complete, played.result.origin) == (False, "local")
-    assert played.result.requests == 4
-    without_tools = play([says(), says()], config=replace(CONFIG, tools=())).result
-    assert without_tools.text == "The model gave two empty responses in a row, so there is no answer of its own."
+    assert played.result.requests == 3
 
 
 @pytest.mark.promise("end:never-empty", "end:cap")

@@ -168,7 +168,7 @@ def failed(number: int, kind: FaultKind = FaultKind.SERVER) -> RequestFailed:
 
 
 @pytest.mark.promise("end:budget")
-@pytest.mark.parametrize("after", [(failed(2),), (says(""), says(""), says("")), (says(call("a")), failed(3))])
+@pytest.mark.parametrize("after", [(failed(2),), (says(""), says("")), (says(call("a")), failed(3))])
 def test_an_answer_that_does_not_fit_stands_where_no_better_one_comes(
     after: Sequence[Response | RequestFailed],
 ) -> None:

@@ -306,17 +306,14 @@ class Turn(Scripting, kw_only=True):
         return self._empty(adopted)
 
     def _empty(self, adopted: Adopted) -> Command:
-        """Ask once more, as a step or as the one extra request; then for the answer alone, where tools were on offer so far;
-        then answer ourselves (promise end:never-empty)."""
+        """Ask once more, as a step or as the one extra request; then answer ourselves (promise end:never-empty)."""
         self._settle_pause()
         if any(isinstance(part, ProviderItem) for part in adopted.message.parts):
             self._append(adopted.message)  # a server-side tool's work without a word about it
         self.empties += 1
-        has_tools = self.asking is not None and bool(self.asking.tools)
-        if self.empties > 1 and (self._is_forced or not has_tools):
+        if self.empties > 1:
             return self._answer_locally(
-                f"The model gave {'two' if self.empties == 2 else 'three'} empty responses in a row, "
-                "so there is no answer of its own."
+                "The model gave two empty responses in a row, so there is no answer of its own."
             )
         self.note, self.purpose = EMPTY_AGAIN, "answer"
         if not self._is_forced:

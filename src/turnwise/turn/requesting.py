@@ -267,8 +267,7 @@ class Requesting(Finishing, kw_only=True):
         """The request, what it allows, and how many of its last messages are no part of the history; None where there is no
         room for it."""
         config = self.config
-        forced = self.eaten > 1 or self.empties > 1 or self.guarding.ends is not None
-        forced = forced or self.pacing.pace != "go" or bool(self.room.ends)
+        forced = self.eaten > 1 or self.guarding.ends is not None or self.pacing.pace != "go" or bool(self.room.ends)
         # A first step without tools has nothing to sum up, and a correction has its own words (promise end:early).
         partial = forced and not self.correcting and (bool(config.tools) or self.step > 1 or disobeyed)
         trailing = self._trailing(prepared, synthesis=partial)
