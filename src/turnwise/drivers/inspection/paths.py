@@ -1,6 +1,7 @@
 """Where the path of a call leads: links followed, `..` and `~` resolved, a missing tail kept."""
 
 import os
+import stat
 from collections.abc import Iterable
 
 from turnwise.drivers.inspection.globs import Glob
@@ -37,6 +38,7 @@ class Paths:
         kept: Iterable[os.PathLike[str]] = (),
     ) -> None:
         self.workspace = os.path.realpath(workspace)
+        self.is_linked = os.path.abspath(workspace) != self.workspace  # noqa: PTH100 - bash may have come by this path
         self.home = home
         self.private = private
         self._kept = tuple([os.path.realpath(folder) for folder in kept])
@@ -92,6 +94,16 @@ class Paths:
 
     def is_folder(self, path: str) -> bool:
         return is_marked(path) or os.path.isdir(path)  # noqa: PTH112
+
+    def may_enter(self, path: str) -> bool:
+        """Whether `cd` to the path surely succeeds. A right that a group has does not count, nor one that root has anyway: in a
+        sandbox it may have none."""
+        try:
+            status = os.stat(path)  # noqa: PTH116
+        except (OSError, ValueError):
+            return False
+        needed = 0o100 if status.st_uid == os.geteuid() else 0o001
+        return stat.S_ISDIR(status.st_mode) and status.st_mode & needed != 0
 
     def secret_below(self, folder: str, *, search: Search) -> str:
         """The first secret file that a search of the folder would show, or a link that leads it out of the folder; empty where

@@ -23,6 +23,7 @@ from turnwise.drivers.inspection.arithmetic import expands_plainly, is_arithmeti
 from turnwise.drivers.inspection.carriers import may_run, supposed
 from turnwise.drivers.inspection.grammar import heredoc_delimiter, heredoc_text, parse
 from turnwise.drivers.inspection.inputs import is_fed, lasts
+from turnwise.drivers.inspection.moves import Places, Stand, moved
 from turnwise.drivers.inspection.nodes import LEAVES, TRANSPARENT
 from turnwise.drivers.inspection.paths import HARMLESS_DEVICES, Paths
 from turnwise.drivers.inspection.private import filled_in
@@ -37,9 +38,6 @@ from turnwise.rules.shell_words import IN_SHELL, MOVING
 
 if TYPE_CHECKING:
     from tree_sitter import Node
-
-Places = tuple[str, ...] | None
-"""The folders in which a command may run; None: any."""
 
 # Their meaning is built into this reading; a function of that name would change it.
 _BUILT_IN = IN_SHELL | {"alias", "find", "git"} | frozenset(PREFIXES) | SHELLS
@@ -86,6 +84,7 @@ class _Walk:
         self.facts: list[CommandFact] = []
         self.problem = ""
         self.places: Places = (paths.workspace,)
+        self.linked = paths.is_linked or "PWD" in environment
         self.unconditional = True
         self.guessing = False
         self.guesses = 0
@@ -321,6 +320,7 @@ class _Walk:
             known = tuple(word if word.glob else msgspec.structs.replace(word, paths=()) for word in known)
         program = program_of(words, programs=self.programs, within=within, places=self.places)
         search = search_of(words)
+        reached = self._reached(name, words=words[1:])
         passed_on = (*assignments, *(assigned(word) for word in carried.sets))
         sets = (*exported(passed_on), *set_by(name, words=words))
         self._emit(
@@ -333,13 +333,12 @@ class _Walk:
                 carries=carried.carries,
                 guessed=self.guessing,
                 opaque=carried.opaque or program.opaque,
-                doubt=self._git_doubt(name) or program.doubt,
+                doubt=self._git_doubt(name) or program.doubt or reached.doubt,
                 programs=program.names,
                 place_holds="" if search is None else self._held(self.places, search=search),
             )
         )
-        if name in MOVING:
-            self._move(name, words=words[1:])
+        self.places, self.linked = reached.places, reached.linked
         self._carried(carried, within=(*within, name), text=text)
         self._suppose(words, within=(*within, name), text=text)
 
@@ -410,23 +409,17 @@ class _Walk:
 
     # folders
 
-    def _move(self, name: str, *, words: Words) -> None:
-        operands = [word for word in words if not (word.literal and word.text in ("-L", "-P", "--"))]
-        if name != "cd" or self.places is None or len(operands) != 1 or self.cdpath:
-            self.places = None
-            return
-        (target,) = operands
-        if not target.literal or target.is_glob or target.text.startswith("-") or not target.text:
-            self.places = None
-            return
-        facts = [self._look_up(target.text, place=place, tilde=target.has_tilde) for place in self.places]
-        if not all(fact.resolved and "//" not in fact.resolved for fact in facts):
-            self.places = None
-            return
-        reached = {fact.resolved for fact in facts}
-        if not (self.unconditional and all(self.paths.is_folder(place) for place in reached)):
-            reached |= set(self.places)
-        self.places = tuple(sorted(reached)) if len(reached) <= bounds.MAX_PLACES else None
+    def _reached(self, name: str, *, words: Words) -> Stand:
+        stand = Stand(self.places, linked=self.linked)
+        if name not in MOVING:
+            return stand
+        return moved(
+            words,
+            stand=Stand(None) if name != "cd" or self.cdpath else stand,
+            surely=self.unconditional,
+            look_up=lambda text, place, tilde: self._look_up(text, place=place, tilde=tilde),
+            may_enter=self.paths.may_enter,
+        )
 
     # paths
 
