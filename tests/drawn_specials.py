@@ -74,6 +74,22 @@ LISTS = [
     "which -a {}", "test notes.txt -nt {}", "[ {} -ef notes.txt ]", "[[ {} -ot notes.txt ]]", "source {}", ". ./{}", "bash {}",
     "sh {}", "dash {}",
 ]  # fmt: skip
+MOVES = [
+    "down", "down/..", "down/../..", "../..", "..", "tree/in", "tree/in/..", "calm/in", "calm/in/..", "calm", "calm/deep",
+    "tree", "src", "./tree/in/../..", "inner/..", "../work", "tree/deep/../in", "in", "in/..", "inner", "-P tree/in",
+    "-L tree/in/..", "tree/back", "tree/back/tree/in", "sub/../tree/in/..", ".",
+]  # fmt: skip
+AFTER_MOVES = [
+    "cat key",
+    "cat .env",
+    "cat a.txt",
+    "ls",
+    "cat <key",
+    "cat one.txt",
+    "head -n 1 ../.env",
+    "cat ../sub/.env",
+    "cat x.txt",
+]
 LISTED = ["lists/names", "lists/ends", "notes.txt", "src/a.py", ".env", "../outside/file.txt", "-", "10", "leads_out"]
 BRACES = [
     "{notes.txt,.env}", "{01..03}", "{a..e..2}", "{3..1}", "{-1..1}", "{a,{b,c}}", "{,}", "{,.env}", "no{tes.txt,}", "{a}",
@@ -197,6 +213,10 @@ def special_command(source: random.Random) -> str:
             ["", "", "", "", " -type f", " -maxdepth 2", " -follow", " | head", " -name '*.txt'", " ]"]
         )
         return f"{source.choice(SEARCHES)} {source.choice(FOLDERS)}{below}{behind}"
+    if source.random() < 0.3:
+        moves = [f"cd {source.choice(MOVES)}" for _ in range(source.randint(1, 3))]
+        sign = source.choice(["; ", "; ", " && "])
+        return sign.join([*moves, source.choice(AFTER_MOVES)])
     return source.choice(LISTS).format(source.choice(LISTED))
 
 

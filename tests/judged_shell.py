@@ -141,6 +141,9 @@ def make_room(top: Path) -> Room:
         "tree/out": "../../outside",
         "tree/key": "../.env",
         "tree/back": "..",
+        "tree/in": "../calm/deep",
+        "calm/in": "../src",
+        "down": "calm/deep",
         "tree/deep/far.txt": "../../../outside/file.txt",
         # for dash they are names as they stand, or the number is a word
         "odd/{a,b}": "../../outside/file.txt",

@@ -7,6 +7,7 @@ links and `/dev/fd/3` hide nothing.
 
 import codecs
 import os
+import pwd
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -161,6 +162,8 @@ class Watcher:
             case "unlink" | "unlinkat" if (path := self._path(call)) in self._scratch:
                 self._scratch.discard(path)
                 return ""
+            case "tgkill" if re.match(rf"\d+, {call.pid}, ", call.arguments):
+                return ""  # to itself: `sort` ends so where nobody reads what it writes
             case "kill" if self._program(call) == "timeout":
                 return ""
             case name if name in UNSEEN or name == "unfinished":
@@ -181,6 +184,11 @@ class Watcher:
             return ""
         raw = codecs.escape_decode(found[2].encode("latin-1", "replace"))[0]
         return os.path.normpath(os.path.join(found[1] or self.work, os.fsdecode(bytes(raw)))).replace("//", "/")  # noqa: PTH118
+
+    def _seen_from_top(self, path: str) -> str:
+        """`/home/...` for what lies in the home folder, also in the one that programs look up where HOME is not set."""
+        home = pwd.getpwuid(os.getuid()).pw_dir
+        return f"/home{path.removeprefix(home)}" if path.startswith(f"{home}/") else path.removeprefix(self.top)
 
     def _executed(self, call: Call) -> str:
         path = self._path(call)
@@ -217,10 +225,10 @@ class Watcher:
 
     def _shown(self, path: str, *, call: Call, is_folder: bool) -> str:
         program = self._program(call)
-        if call.pid in self._logins and _START_FILES.fullmatch(path.removeprefix(self.top)):
+        if call.pid in self._logins and _START_FILES.fullmatch(self._seen_from_top(path)):
             return ""
         settings = _SETTINGS.get(program)
-        if settings is not None and settings.fullmatch(path.removeprefix(self.top)):
+        if settings is not None and settings.fullmatch(self._seen_from_top(path)):
             return ""
         if is_inside(path, folder=self.work):
             secret = guard_of_text(path, access="read") == "secret" and not is_folder
