@@ -93,8 +93,14 @@ class Bookkeeper:
                 received = Received(
                     response=response, fault=response.fault, first_event=first_s, received_bytes=received_bytes
                 )
-            case RequestFailed(partial=partial, fault=fault):
-                received = Received(partial=partial, fault=fault, first_event=first_s, received_bytes=received_bytes)
+            case RequestFailed(partial=partial, fault=fault, is_answer=is_answer):
+                received = Received(
+                    partial=partial,
+                    fault=fault,
+                    first_event=first_s,
+                    received_bytes=received_bytes,
+                    is_answer=is_answer,
+                )
             case None:
                 partial = exchange.arrived()
                 received = Received(partial=partial, cancelled=True, first_event=first_s, received_bytes=received_bytes)

@@ -34,6 +34,7 @@ LEFT_OPEN = Repair(
 BROKE_OFF_STREAM = Fault(kind=FaultKind.DISCONNECTED, message="the stream ended in the middle of its first event")
 UNREADABLE_STREAM = Fault(kind=FaultKind.DISCONNECTED, message="no event of the stream arrived whole")
 BROKE_OFF = Fault(kind=FaultKind.DISCONNECTED, message="the response did not arrive whole: its JSON is broken")
+BODILESS = frozenset({204, 205})  # they end with their head (RFC 9110, 15.3.5 and 15.3.6)
 ERROR_S = 10.0  # for the body of an error: the status alone says enough
 
 
@@ -227,7 +228,7 @@ class Exchange:
             if response.fault is not None and response.fault.kind is FaultKind.PROTOCOL and is_damaged:
                 return self._failed(BROKE_OFF)
             self._tell(frames)
-            return self._whole(response)
+            return self._whole(response, in_order=_is_delimited(reply))
         reader = self._reader = self._open_reader()
         if start:
             self._feed(reader, start, dog)
@@ -235,7 +236,7 @@ class Exchange:
             self._feed(reader, chunk, dog)
             if reader.faulted:
                 break
-        return self._end(reader, in_order=reply.is_delimited)
+        return self._end(reader, in_order=_is_delimited(reply))
 
     async def _collect_body(self, chunks: AsyncIterator[bytes], *, into: list[bytes], limit_bytes: int) -> None:
         """A body, until it ends, or is whole JSON and nothing but blanks came for a while. It is looked at once after what may
@@ -322,15 +323,18 @@ class Exchange:
                 return self._failed(BROKE_OFF_STREAM)
             if response.lost and not response.message.parts:
                 return self._failed(UNREADABLE_STREAM)
-        return self._whole(response)
+        return self._whole(response, in_order=in_order)
 
-    def _whole(self, response: Response) -> ResponseReceived | RequestFailed:
+    def _whole(self, response: Response, *, in_order: bool) -> ResponseReceived | RequestFailed:
         if self._on_frames is not None and (rest := self._words.flush()):
             self._on_frames(rest)
         response = hide_in_response(response, scrub=self._scrub, forms=self._forms)
         if response.fault is None or response.message.parts:
             return ResponseReceived(number=self._order.number, response=response)
-        return self._failed(response.fault, partial=response)
+        # Nothing at all is an answer only where its end has come. What lost an event or was too much may have been a response.
+        could_be_more = {FaultKind.TOO_LARGE} if in_order else {FaultKind.TOO_LARGE, FaultKind.DISCONNECTED}
+        is_answer = not (response.lost and self._reader is not None) and response.fault.kind not in could_be_more
+        return self._failed(response.fault, partial=response, is_answer=is_answer)
 
     def _broken(self, fault: Fault) -> ResponseReceived | RequestFailed:
         """The connection broke or fell silent."""
@@ -342,12 +346,13 @@ class Exchange:
         self._tell(reader.flush())
         return self._failed(fault, partial=hide_in_response(reader.finish(), scrub=self._scrub, forms=self._forms))
 
-    def _failed(self, fault: Fault, *, partial: Response | None = None) -> RequestFailed:
+    def _failed(self, fault: Fault, *, partial: Response | None = None, is_answer: bool = False) -> RequestFailed:
         return RequestFailed(
             number=self._order.number,
             fault=hide_in(fault, scrub=self._scrub),
             partial=partial,
             sent=self.has_left,
+            is_answer=is_answer,
         )
 
     async def _refused(self, reply: HttpReply) -> RequestFailed:
@@ -394,6 +399,10 @@ class Exchange:
             hidden = self._words.hide(hide_in_frames(frames, scrub=self._scrub))
             if hidden:
                 self._on_frames(hidden)
+
+
+def _is_delimited(reply: HttpReply) -> bool:
+    return reply.is_delimited or reply.status in BODILESS
 
 
 def _is_damaged(body: bytes) -> bool:

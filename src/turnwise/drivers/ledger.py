@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.rules.apart import billed_apart
-from turnwise.rules.pricing import Cost, Plan, Priced, PriceRow, Unknown, price_of, sum_of
+from turnwise.rules.pricing import Cost, Fate, Plan, Priced, PriceRow, Unknown, fate_of_failure, price_of, sum_of
 from turnwise.turn.commands import Purpose, SendRequest
 from turnwise.vocab import Fault, FinishReason, Response, ToolCall, Untold, Usage
 
@@ -107,6 +107,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     fault: Fault | None = None
     cancelled: bool = False
     answered: bool = True  # the head of an answer came
+    is_answer: bool = False  # the fault is all of it
     first_event: float | None = None
     received_bytes: int = 0
 
@@ -191,15 +192,12 @@ def ended_entry(
     response = received.response or received.partial
     fault = received.fault
     usage = None if response is None else response.usage
-    is_whole = received.response is not None and fault is None and received.response.finish is not _CUT
-    # An error in place of a response: nothing was generated. One in mid-stream, a silence or a reset came too late to say so.
-    is_refused = response is None and fault is not None and fault.status is not None and fault.status >= 400
     by_tokens = response is not None and row is not None and row.plan == "tokens"
     apart = billed_apart(response, model=entry.model) if response is not None and by_tokens else ""
     price = price_of(
         usage,
         row=row,
-        fate="whole" if is_whole else "refused" if is_refused else "broken" if received.answered else "unheard",
+        fate=_fate_of(received, usage=usage),
         billed_in_step=billed_in_step,
         apart=apart,
     )
@@ -218,6 +216,18 @@ def ended_entry(
         price_note=price.why if isinstance(price, Unknown) else "" if row is None else row.source,
         cache_saved_usd=None if known is None else known.cache_saved_usd,
     )
+
+
+def _fate_of(received: Received, *, usage: Usage | None) -> Fate:
+    response, fault = received.response, received.fault
+    if response is not None and fault is None and response.finish is not _CUT:
+        return "whole"
+    if not received.answered:
+        return "unheard"
+    if fault is None:
+        return "broken"
+    has_content = response is not None or received.partial is not None
+    return fate_of_failure(fault, is_answer=received.is_answer, has_content=has_content, usage=usage)
 
 
 def _only_told(usage: Usage) -> Usage:

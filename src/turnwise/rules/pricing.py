@@ -11,13 +11,21 @@ from typing import Literal, TypeGuard
 import msgspec
 
 from turnwise.rules.apart import SEARCHED
-from turnwise.vocab import Untold, Usage
+from turnwise.vocab import Fault, FaultKind, Untold, Usage
 
 Plan = Literal["tokens", "request", "step", "free"]
 """What a provider bills by. `step`: once for all requests of a step."""
-Fate = Literal["whole", "refused", "broken", "unheard"]
-"""What came of a request: a whole response; an answer that is an error, so that nothing was generated; an answer that is neither;
-or none at all, so that nobody knows whether the request arrived."""
+Fate = Literal["whole", "refused", "empty", "broken", "unheard"]
+"""What came of a request: a whole response; an answer that is an error, so that nothing was generated; an answer that is nothing
+of the kind (no content, a page of HTML); the beginning of an answer; or none at all, so that nobody knows whether the request
+arrived."""
+
+# Faults that we find in what came, or that nothing came: no provider's word that it has generated nothing.
+_FOUND_HERE = frozenset(
+    {FaultKind.UNREACHABLE, FaultKind.TIMEOUT, FaultKind.DISCONNECTED, FaultKind.PROTOCOL, FaultKind.TOO_LARGE}
+)
+
+REDIRECTS = 300  # the lowest status that is no answer
 
 MILLION = Decimal(1_000_000)
 # A cost that a provider reports is somebody else's number: it is bounded before it is added up.
@@ -85,8 +93,9 @@ NO_PRICE = Unknown("no price is known for this model at this provider")
 NO_USAGE_SAID = Unknown("the provider did not say how many tokens it counted")
 BROKE_OFF = Unknown("it broke off before the provider said what it had used")
 UNHEARD = Unknown("nothing came back, so nobody knows whether the request arrived")
-ERRORS_UNSURE = Unknown("whether requests answered by an error are billed is not known")
+ERRORS_UNSURE = Unknown("whether requests answered by an error, or by nothing, are billed is not known")
 NO_RATE = Unknown("the plan is known, its price is not: set it under [prices]")
+_UNSURE: dict[Fate, Unknown] = {"broken": BROKE_OFF, "unheard": UNHEARD}
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +145,17 @@ def usd_said(amount: Decimal) -> str:
     return f"{sign}${size:,.{places}f}"
 
 
+def fate_of_failure(fault: Fault, *, is_answer: bool, has_content: bool, usage: Usage | None) -> Fate:
+    """What came of a request that failed with `fault`. `is_answer`: the fault is all that was answered. An error in place of a
+    response says that nothing was generated, if it comes without usage; behind content, or in place of the rest of it, it comes
+    too late to say so. A redirect is no answer either."""
+    status = fault.status or 0
+    if not is_answer and (has_content or status < REDIRECTS):
+        return "broken"
+    is_said = status >= REDIRECTS or fault.kind not in _FOUND_HERE
+    return "refused" if is_said and usage is None else "empty"
+
+
 def price_of(
     usage: Usage | None, *, row: PriceRow | None, fate: Fate = "whole", billed_in_step: int = 0, apart: str = ""
 ) -> Priced | Unknown:
@@ -143,7 +163,7 @@ def price_of(
     its response costs more than tokens (`apart.billed_apart`).
 
     A refused request has generated nothing, so plans by token or step do not bill it. Source: usage is what the providers bill
-    by, and an error has none.
+    by, and an error has none. A plan by step bills the first request that is answered; of one that broke off nobody knows.
     """
     if row is None:
         return NO_PRICE
@@ -155,9 +175,9 @@ def price_of(
         case "step":
             if row.step_usd is None:
                 return NO_RATE
-            if fate == "unheard" and not billed_in_step:
-                return UNHEARD
-            return Priced(usd=ZERO if fate == "refused" or billed_in_step else row.step_usd, by="table")
+            if fate in _UNSURE and not billed_in_step:
+                return _UNSURE[fate]
+            return Priced(usd=row.step_usd if fate == "whole" and not billed_in_step else ZERO, by="table")
         case "tokens":
             return _token_price(usage, row=row, fate=fate, apart=apart)
 
@@ -165,9 +185,9 @@ def price_of(
 def _request_price(row: PriceRow, *, fate: Fate) -> Priced | Unknown:
     if row.request_usd is None:
         return NO_RATE
-    if fate == "unheard":
-        return UNHEARD
-    if fate == "refused" and not row.bills_refused:
+    if fate in _UNSURE:
+        return _UNSURE[fate]
+    if fate != "whole" and not row.bills_refused:
         return ERRORS_UNSURE if row.bills_refused is None else Priced(usd=ZERO, by="table")
     return Priced(usd=row.request_usd, by="table")
 
@@ -181,7 +201,7 @@ def _token_price(usage: Usage | None, *, row: PriceRow, fate: Fate, apart: str) 
         return Priced(usd=own, by="provider", cache_saved_usd=_saved_of(usage, row=row, details=details))
     if fate == "refused":
         return Priced(usd=ZERO, by="table")
-    if fate in ("broken", "unheard"):
+    if fate != "whole":
         return BROKE_OFF
     if usage is None:
         return NO_USAGE_SAID

@@ -48,7 +48,8 @@ class ResponseReceived(msgspec.Struct, frozen=True, kw_only=True, tag="response_
 class RequestFailed(msgspec.Struct, frozen=True, kw_only=True, tag="request_failed", omit_defaults=True):
     """The request gave no response that could be taken. `partial` is what had arrived: its text is shown, no call of it runs.
     One that was never `sent` (no byte of it can have left: there was no connection, or its endpoint is left alone for a while)
-    does not count as a request, and the next one has its number."""
+    does not count as a request, and the next one has its number. `is_answer`: the endpoint answered with the fault (an error, no
+    content, another format), and with nothing else; a status that says so needs no such word."""
 
     number: int
     fault: Fault
@@ -56,6 +57,7 @@ class RequestFailed(msgspec.Struct, frozen=True, kw_only=True, tag="request_fail
     at_s: float = 0.0
     jitter: float = 0.0
     sent: bool = True
+    is_answer: bool = False
 
 
 class ToolsFinished(msgspec.Struct, frozen=True, kw_only=True, tag="tools_finished", omit_defaults=True):

@@ -10,7 +10,7 @@ from decimal import Decimal
 import msgspec
 
 from turnwise.rules.apart import billed_apart
-from turnwise.rules.pricing import ZERO, Fate, Priced, PriceRow, add, price_of
+from turnwise.rules.pricing import ZERO, Fate, Priced, PriceRow, add, fate_of_failure, price_of
 from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseReceived
 from turnwise.vocab import FinishReason, Response, Usage
 
@@ -55,9 +55,10 @@ class Purse(msgspec.Struct, frozen=True, kw_only=True):
                 )
             case RequestFailed(sent=False):
                 return msgspec.structs.replace(self, at_stake=None)
-            case RequestFailed(partial=partial, fault=fault):
-                is_refused = partial is None and fault.status is not None and fault.status >= 400
-                return self._pays(self.at_stake, _usage_of(partial), fate="refused" if is_refused else "broken")
+            case RequestFailed(partial=partial, fault=fault, is_answer=is_answer):
+                usage = _usage_of(partial)
+                fate = fate_of_failure(fault, is_answer=is_answer, has_content=partial is not None, usage=usage)
+                return self._pays(self.at_stake, usage, fate=fate)
             case Interrupted(partial=partial):
                 return self._pays(self.at_stake, _usage_of(partial), fate="broken")
             case _:

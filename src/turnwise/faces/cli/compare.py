@@ -304,6 +304,8 @@ def _fate_of(entry: LedgerEntry) -> Fate:
         return "whole"
     if entry.first_event is not None:
         return "broken"
+    if entry.outcome == FaultKind.PROTOCOL:
+        return "empty"
     is_silent = entry.outcome in (None, ledger.CANCELLED, ledger.DISCARDED, FaultKind.TIMEOUT, FaultKind.DISCONNECTED)
     return "unheard" if is_silent else "refused"
 
