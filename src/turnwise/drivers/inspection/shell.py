@@ -292,6 +292,7 @@ class _Walk:
             self.visit(word, within=within)
         opened = self._redirections(redirects, within=within)
         before, self.fed = self.fed, self.fed or is_fed(node)
+        surely, self.unconditional = self.unconditional, self.unconditional and not redirects
         self._run(
             tuple(self._filled(word, within=within) for word in spell_command((*words, *opened.words))),
             assignments=tuple(assignments),
@@ -300,6 +301,7 @@ class _Walk:
             within=within,
             text=_text(node) + "".join(f" {_text(word)}" for word in opened.words),
         )
+        self.unconditional = surely
         self.fed = before or (self.fed and lasts(_text(node)))
         self._later(opened.later, within=within)
 
@@ -361,8 +363,9 @@ class _Walk:
             self.guessing = before
         elif carried.guesses or carried.guessed_scripts:
             self._doubt("commands are nested too deep in it")
-        shares = within[-1] in MOVING or within[-1] in ("eval", "command", "builtin")
-        if not shares:
+        if within[-1] == "time":  # a word of the shell's, or a program
+            self.places = places if self.places == places else None
+        elif within[-1] not in MOVING and within[-1] not in ("eval", "command", "builtin"):
             self.places = places
 
     def _suppose(self, words: Words, *, within: tuple[str, ...], text: str) -> None:
@@ -549,8 +552,10 @@ class _Walk:
         if opened.paths:
             text = " ".join(_text(redirect) for redirect in redirects)
             self._emit(CommandFact(words=(), text=text, redirections=tuple(opened.paths), within=within))
-        if node is not None:
+        if node is not None:  # where one of them cannot be opened, it does not run
+            surely, self.unconditional = self.unconditional, self.unconditional and not redirects
             self.visit(node, within=within)
+            self.unconditional = surely
         self._later(opened.later, within=within)
 
     def _later(self, nodes: "list[Node]", *, within: tuple[str, ...]) -> None:

@@ -89,8 +89,8 @@ PREFIXES: dict[str, Prefix] = {
     ),
 }
 SHELLS = frozenset("bash sh dash zsh ksh ash rbash mksh fish tcsh csh".split())
-# Not `-k`, `-f`, `-B`, `-H`: they change how words are read, `-i` and `-O` likewise; `-m` takes over the terminal.
-_SHELL_FLAGS = re.compile(r"[-+][euxvnhCplr]*o?")
+# Not `-k`, `-f`, `-B`, `-H`, `-i`, `-O`: they change how words are read; `-m` takes over the terminal, `-r` forbids `cd`.
+_SHELL_FLAGS = re.compile(r"[-+][euxvnhCpl]*o?")
 _PLAIN_SETTINGS = frozenset("pipefail errexit nounset xtrace verbose".split())
 # They run a command somewhere among their words, or as one word; where, depends on their many options.
 LOOSE = frozenset(
@@ -109,7 +109,7 @@ MAX_GUESSES = 12
 # descriptor there, and here the word `10`.
 _PLAIN_SHELLS = frozenset({"sh", "dash", "ash", "busybox", "toybox"})
 _BASH_ONLY = re.compile(
-    r"""\[\[|\[[^\s\]]|\(\(|\{(?!\s)|\$['"\[]|&>|>&(?![0-9-])|\d\d[<>]|\+=|<<<|[<>]\(|\|&|;&|=\(|\b(?:function|select|coproc|time)\b""",
+    r"""\[\[|\[[^\s\]]|\(\(|\{(?!\s)|\$['"\[]|&>|>&(?![0-9-])|\d\d[<>]|\+=|<<<|[<>]\(|\|&|;&|=\(|\b(?:function|select|coproc|time|builtin)\b""",
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 _STDIN_FILES = ("-", "/dev/stdin", "/dev/fd/", "/proc/")
@@ -291,7 +291,7 @@ def _shell_script(rest: Words, *, option: str, carries: bool) -> Carried:
     if at >= len(rest) or not rest[at].literal or rest[at].is_glob:
         scripts = tuple(word.text.strip("\"'") for word in rest[at : at + 1])
         return Carried(opaque="what the shell runs is known only when it runs", guessed_scripts=scripts)
-    ordinary = re.fullmatch(r"-[ceuxvnhCplr]+", option) is not None
+    ordinary = re.fullmatch(r"-[ceuxvnhCpl]+", option) is not None
     opaque = "" if ordinary else f"the shell's option `{option}` is not understood"
     return Carried(scripts=(rest[at].text,), carries=carries and ordinary, opaque=opaque)
 
