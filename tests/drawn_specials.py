@@ -75,6 +75,7 @@ LISTS = [
     "sh {}", "dash {}",
 ]  # fmt: skip
 MOVES = [
+    "calm <no_such", "tree 3<no_such", "calm >/dev/null", "calm <&9", "src 2>/dev/null", "no_such/../calm", "notes.txt/../calm",
     "down", "down/..", "down/../..", "../..", "..", "tree/in", "tree/in/..", "calm/in", "calm/in/..", "calm", "calm/deep",
     "tree", "src", "./tree/in/../..", "inner/..", "../work", "tree/deep/../in", "in", "in/..", "inner", "-P tree/in",
     "-L tree/in/..", "tree/back", "tree/back/tree/in", "sub/../tree/in/..", ".",
@@ -214,9 +215,12 @@ def special_command(source: random.Random) -> str:
         )
         return f"{source.choice(SEARCHES)} {source.choice(FOLDERS)}{below}{behind}"
     if source.random() < 0.3:
-        moves = [f"cd {source.choice(MOVES)}" for _ in range(source.randint(1, 3))]
-        sign = source.choice(["; ", "; ", " && "])
-        return sign.join([*moves, source.choice(AFTER_MOVES)])
+        how = source.choice(
+            ["cd", "cd", "cd", "cd", "time cd", "command cd", "builtin cd", "eval cd", "\\time cd", "! cd", "exec cd"]
+        )
+        moves = [f"{how} {source.choice(MOVES)}" for _ in range(source.randint(1, 3))]
+        line = source.choice(["; ", "; ", " && "]).join([*moves, source.choice(AFTER_MOVES)])
+        return f"{source.choice(SHELLS)} {shlex.quote(line)}" if source.random() < 0.25 else line
     return source.choice(LISTS).format(source.choice(LISTED))
 
 
