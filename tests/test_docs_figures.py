@@ -17,8 +17,8 @@ from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.searching import SearchArguments, search
 from turnwise.faces.children import MAX_DEPTH
 from turnwise.faces.cli.folder import MAX_AGENTS_BYTES
-from turnwise.faces.cli.money import cost_said
 from turnwise.faces.cli.single_run import MAX_INPUT_BYTES
+from turnwise.faces.saying import cost_said
 from turnwise.rules import budget, loops, subagents
 from turnwise.rules.pricing import Cost
 from turnwise.rules.retries import RetryPolicy

@@ -9,9 +9,9 @@ PUBLIC = """
 Agent Approval Asking AttemptDiscarded BadTool CallAnswered CallerError ChangeArguments ChangeResult ChildSeen
 Deadlines Deny Fault File FinishReason FrameSeen FunctionTool Hook Journal MaxCost MaxRequests MaxSteps MaxTokens
 MaxWallTime Message MissingKey ModelFault ModelLimits NamedTool PermissionRule Policy Prices ProviderFault Repair
-RequestFinished RequestStarted RetryPolicy RunFinished RunResult ScriptLimits Settings StepChanges StepStarted
+RequestFinished RequestStarted RetryPolicy RunFinished RunInterrupted RunResult ScriptLimits Settings StepChanges StepStarted
 StepView StopReason Text Tool ToolCall ToolFault ToolFinished ToolResult ToolSpec ToolStarted TurnwiseBug
-TurnwiseError UnknownModel Usage __version__ read_prices tool
+TurnwiseError UnknownModel UnknownOption Usage __version__ read_prices tool
 """
 
 

@@ -37,9 +37,10 @@ if TYPE_CHECKING:
         TurnwiseBug,
         TurnwiseError,
         UnknownModel,
+        UnknownOption,
     )
     from turnwise.faces.agent import Agent, RunFinished
-    from turnwise.faces.results import RunResult
+    from turnwise.faces.results import RunInterrupted, RunResult
     from turnwise.faces.tools import FunctionTool, tool
     from turnwise.rules.budget import ModelLimits
     from turnwise.rules.limits import MaxCost, MaxRequests, MaxSteps, MaxTokens, MaxWallTime
@@ -92,9 +93,10 @@ _ROOMS = {
         "TurnwiseBug",
         "TurnwiseError",
         "UnknownModel",
+        "UnknownOption",
     ),
     "turnwise.faces.agent": ("Agent", "RunFinished"),
-    "turnwise.faces.results": ("RunResult",),
+    "turnwise.faces.results": ("RunInterrupted", "RunResult"),
     "turnwise.faces.tools": ("FunctionTool", "tool"),
     "turnwise.rules.budget": ("ModelLimits",),
     "turnwise.rules.limits": ("MaxCost", "MaxRequests", "MaxSteps", "MaxTokens", "MaxWallTime"),
@@ -166,6 +168,7 @@ __all__ = [
     "RequestStarted",
     "RetryPolicy",
     "RunFinished",
+    "RunInterrupted",
     "RunResult",
     "ScriptLimits",
     "Settings",
@@ -184,6 +187,7 @@ __all__ = [
     "TurnwiseBug",
     "TurnwiseError",
     "UnknownModel",
+    "UnknownOption",
     "Usage",
     "__version__",
     "read_prices",

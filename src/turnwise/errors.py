@@ -3,6 +3,7 @@
 TurnwiseError
 ├── CallerError            the program that uses turnwise, or its user, has to change something
 │   ├── UnknownModel       no such provider or family in `--model`
+│   ├── UnknownOption      a run was given an option that does not exist
 │   ├── MissingKey         the provider wants a key and none was found
 │   ├── BadTool            a tool's signature or schema cannot be used
 │   ├── NotARecording      a file given to `decode` is no stream of that family
@@ -14,7 +15,7 @@ TurnwiseError
 └── TurnwiseBug            our own mistake: please report it
 
 Inside a turn a provider's failure becomes an event and a tool's exception a result; only a caller's mistake or our own
-bug is raised through a face.
+bug is raised through a face. After Ctrl-C `Agent.run_sync` raises `RunInterrupted`, which is a KeyboardInterrupt.
 """
 
 from turnwise.vocab.reasons import Fault
@@ -30,6 +31,10 @@ class CallerError(TurnwiseError):
 
 class UnknownModel(CallerError):
     pass
+
+
+class UnknownOption(CallerError, TypeError):
+    """A typo in `limits` must not start a run that has none."""
 
 
 class MissingKey(CallerError):

@@ -123,7 +123,7 @@ def test_key_is_found_in_order_or_missed_with_a_clear_text() -> None:
     assert find_key(profile(key_required=False), env={}) is None
     assert find_key(profile(auth="none"), env={}) is None
     for given, text in (
-        ({}, "`p` wants a key: set `A_KEY` or `B_KEY`, or name another variable with `--api-key-env`"),
+        ({}, "`p` wants a key: set `A_KEY` or `B_KEY`, or give `api_key=` or `api_key_env=`"),
         ({"api_key_env": "NOPE"}, "the variable `NOPE` is not set: put the key for `p` in it"),
     ):
         with pytest.raises(MissingKey) as caught:

@@ -18,7 +18,7 @@ from turnwise.drivers.ledger_queries import Span
 from turnwise.drivers.runner import Runner
 from turnwise.drivers.watching import CallAnswered, Seen, ToolFinished, ToolStarted
 from turnwise.errors import CallerError, JournalFailed
-from turnwise.faces.agent import RunOptions
+from turnwise.faces.run_options import RunOptions
 from turnwise.rules.stop import exit_code
 from turnwise.testing import ScriptedModel, call
 from turnwise.testing.scripted_model import BASE_URL, Line

@@ -84,11 +84,17 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_key(
-    profile: Profile, *, env: Mapping[str, str], api_key: str | None = None, api_key_env: str | None = None
+    profile: Profile,
+    *,
+    env: Mapping[str, str],
+    api_key: str | None = None,
+    api_key_env: str | None = None,
+    way: str = "give `api_key=` or `api_key_env=`",
 ) -> Secret | None:
     """`api_key` itself, else the variable `api_key_env`, else the first of the profile's variables that is set.
 
-    None where the endpoint takes none and none is there. Raises MissingKey naming the variables that were looked at.
+    None where the endpoint takes none and none is there. Raises MissingKey with the variables that were looked at, and `way`:
+    what else the caller can do.
     """
     if api_key and api_key.strip():
         return Secret(api_key.strip())
@@ -99,12 +105,8 @@ def find_key(
     if api_key_env:
         raise MissingKey(f"the variable `{api_key_env}` is not set: put the key for `{profile.name}` in it")
     if profile.key_required and profile.auth != "none":
-        where = " or ".join([f"`{name}`" for name in names])
-        raise MissingKey(
-            f"`{profile.name}` wants a key: set {where}, or name another variable with `--api-key-env`"
-            if names
-            else f"`{profile.name}` wants a key: name the variable that holds it with `--api-key-env`"
-        )
+        ways = [f"set {' or '.join([f'`{name}`' for name in names])}"] if names else []
+        raise MissingKey(f"`{profile.name}` wants a key: {', or '.join([*ways, way])}")
     return None
 
 

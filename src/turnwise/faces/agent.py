@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal, TypedDict, Unpack, cast, get_args
+from typing import Literal, Unpack, cast, get_args
 
 import msgspec
 
@@ -25,12 +25,13 @@ from turnwise.drivers.prices import NO_PRICES, Prices
 from turnwise.drivers.runner import Inspector, InterruptKind, Runner, StepPreparer
 from turnwise.drivers.tools import ChildOrder, Tool
 from turnwise.drivers.transport import Transport
-from turnwise.drivers.watching import Backlog, Feed, Seen, TurnFinished, Watch
+from turnwise.drivers.watching import Backlog, Feed, Seen, TurnFinished
 from turnwise.errors import CallerError
 from turnwise.faces.children import MAX_DEPTH, Child, RunChild, task_tool
 from turnwise.faces.models import ModelName, open_endpoint, read_model
 from turnwise.faces.policies import check_approver, check_tools_of_hooks, check_tools_of_rules, known_tools, read_policy
-from turnwise.faces.results import RunResult, run_result
+from turnwise.faces.results import RunInterrupted, RunResult, run_result
+from turnwise.faces.run_options import RunOptions, check_options, read_settings, settings_over
 from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.scripts import check_script_limits, with_script
 from turnwise.faces.tools import BATCH_HINT, ToolLike, read_tools
@@ -43,7 +44,7 @@ from turnwise.rules.projection import can_project
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.shares import least_of
 from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
-from turnwise.turn.approvals import Approval, listed
+from turnwise.turn.approvals import listed
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, Fallback, Recover, Room, ScriptLimits, TurnConfig
@@ -67,33 +68,6 @@ class RunFinished(msgspec.Struct, frozen=True, tag="run_finished"):
 
 
 RunEvent = Seen | RunFinished
-
-
-class RunOptions(TypedDict, total=False):
-    """What one run may choose for itself; everything else is the agent's.
-
-    `history` are earlier messages (`RunResult.history`); with a journal, `session` names the session to go on with
-    instead. `results` are values by call id, for pending calls of client-side tools; `approvals` answer those that an earlier
-    run was asked about and left for later (`RunResult.asks`). Both may leave some out: these wait on. `watch` sees every event.
-    """
-
-    history: Sequence[Message]
-    session: str
-    results: Mapping[str, object]
-    tools: Sequence[ToolLike]
-    tool_choice: ToolChoice
-    parallel_tool_calls: bool
-    max_steps: int
-    limits: Limit | None
-    max_subagents: int | None
-    max_subagent_requests: int | None
-    settings: Settings
-    recover: Recover
-    output_type: object
-    prepare_step: StepPreparer
-    watch: Watch
-    approver: Approver
-    approvals: Sequence[Approval]
 
 
 class Agent:
@@ -206,7 +180,7 @@ class Agent:
             system=_system_of(instructions),
             tool_choice=tool_choice,
             parallel_tool_calls=parallel_tool_calls,
-            settings=settings,
+            settings=read_settings(settings),
             extra=_json_of(extra) if extra else "",
             stream=stream,
             max_steps=max_steps,
@@ -260,15 +234,24 @@ class Agent:
         return await self._run(prompt, options=options)
 
     def run_sync(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> RunResult:
-        """`run`, for programs without an event loop. Raises CallerError inside one.
+        """`run`, for programs without an event loop. Raises CallerError inside one, and RunInterrupted after Ctrl-C: a
+        KeyboardInterrupt with the `result` so far.
 
         Tasks of tools that ignore their cancellation are left behind.
         """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return run_to_end(self.run(prompt, **options))
-        raise CallerError("an event loop is running here: use `await agent.run(...)` instead of `run_sync`")
+            pass
+        else:
+            raise CallerError("an event loop is running here: use `await agent.run(...)` instead of `run_sync`")
+        cancelled: list[RunResult] = []
+        try:
+            return run_to_end(self._run(prompt, options=options, cancelled=cancelled.append))
+        except KeyboardInterrupt as interrupt:
+            if not cancelled:
+                raise
+            raise RunInterrupted(cancelled[0]) from interrupt
 
     async def stream(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> AsyncGenerator[RunEvent]:
         """Run one turn and give every event as it comes; the last is `RunFinished` with the result.
@@ -305,13 +288,28 @@ class Agent:
         said = [runner.say(Message("user", (Text(text),))) for runner in tuple(self._running)]
         return any(said)
 
-    async def _run(self, prompt: Prompt | None, *, options: RunOptions, feed: Feed | None = None) -> RunResult:
+    async def _run(
+        self,
+        prompt: Prompt | None,
+        *,
+        options: RunOptions,
+        feed: Feed | None = None,
+        cancelled: Callable[[RunResult], None] | None = None,
+    ) -> RunResult:
+        """`cancelled` is told what there is where the run's task is cancelled."""
+        check_options(options)
         async with contextlib.AsyncExitStack() as stack:
             transport = self._transport or await self._open_transport(stack)
-            return await self._run_over(transport, prompt, options=options, feed=feed)
+            return await self._run_over(transport, prompt, options=options, feed=feed, cancelled=cancelled)
 
     async def _run_over(
-        self, transport: Transport, prompt: Prompt | None, *, options: RunOptions, feed: Feed | None
+        self,
+        transport: Transport,
+        prompt: Prompt | None,
+        *,
+        options: RunOptions,
+        feed: Feed | None,
+        cancelled: Callable[[RunResult], None] | None,
     ) -> RunResult:
         tools = self._with_script(read_tools(options["tools"]) if "tools" in options else self._tools)
         self._check_rules(tools)
@@ -364,15 +362,19 @@ class Agent:
             pen = self._journal.begin_turn(
                 turn_id=started.config.turn_id, session_id=session_id, folder=self._folder, title=_title(started.input)
             )
+        kept = session_id if self._journal is not None else ""
         self._running.add(runner)
         try:
             result = await runner.run(started, earlier=() if started.history else before.carried, journal=pen)
+        except asyncio.CancelledError:
+            if cancelled is not None and runner.result is not None:
+                cancelled(run_result(runner.result, output=output, before=before, session=kept, ledger=runner.ledger))
+            raise
         finally:
             self._running.discard(runner)
             if runner.result is not None:
-                cancelled = runner.result.stop_reason is StopReason.CANCELLED
-                await self._hooks.ended(runner.result, cancelled=cancelled, deadlines=started.config.deadlines)
-        kept = session_id if self._journal is not None else ""
+                was_cancelled = runner.result.stop_reason is StopReason.CANCELLED
+                await self._hooks.ended(runner.result, cancelled=was_cancelled, deadlines=started.config.deadlines)
         return run_result(result, output=output, before=before, session=kept, ledger=runner.ledger)
 
     async def run_child(self, order: ChildOrder, prompt: str, *, name: str) -> str:
@@ -445,7 +447,7 @@ class Agent:
             parallel_tool_calls=parallel,
             output=None if output is None else output.schema,
             checks_output=output is not None and output.checks,
-            settings=options.get("settings", config.settings),
+            settings=settings_over(config.settings, options["settings"]) if "settings" in options else config.settings,
             max_steps=options.get("max_steps", config.max_steps),
             limits=options.get("limits", config.limits),
             max_subagents=options.get("max_subagents", config.max_subagents),

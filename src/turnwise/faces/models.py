@@ -43,6 +43,19 @@ def find_profile(name: str, *, profiles: Mapping[str, Profile] | None = None) ->
     raise UnknownModel(f"`{name}` is no provider or API family that turnwise knows. {hint}")
 
 
+class Ways(msgspec.Struct, frozen=True):
+    """How the caller of a face gives an address and a key, for messages."""
+
+    base_url: str
+    key: str
+
+
+IN_PYTHON = Ways(base_url="give `base_url=`", key="give `api_key=` or `api_key_env=`")
+ON_THE_COMMAND_LINE = Ways(
+    base_url="give --base-url", key="give the name of the variable that holds it with --api-key-env"
+)
+
+
 def open_endpoint(
     model: ModelName,
     *,
@@ -50,6 +63,7 @@ def open_endpoint(
     api_key: str | None = None,
     api_key_env: str | None = None,
     env: Mapping[str, str] | None = None,
+    ways: Ways = IN_PYTHON,
 ) -> Endpoint:
     """Address and key for the model. The key is `api_key`, else the variable `api_key_env`, else the profile's own.
 
@@ -58,13 +72,15 @@ def open_endpoint(
     profile = model.profile
     address = base_url or profile.base_url
     if not address:
-        raise CallerError(f"`{profile.name}` has no address of its own: give --base-url (in the library `base_url=`)")
+        raise CallerError(f"`{profile.name}` has no address of its own: {ways.base_url}")
     if not address.startswith(("http://", "https://")):
         raise CallerError(f"the base URL `{address}` must begin with http:// or https://")
     if "{" in address:
-        raise CallerError(f"`{profile.name}` needs its address filled in: give --base-url (a template: {address})")
+        raise CallerError(f"`{profile.name}` needs its address filled in: {ways.base_url} (a template: {address})")
     return Endpoint(
         profile=profile,
         base_url=address.rstrip("/"),
-        key=find_key(profile, env=os.environ if env is None else env, api_key=api_key, api_key_env=api_key_env),
+        key=find_key(
+            profile, env=os.environ if env is None else env, api_key=api_key, api_key_env=api_key_env, way=ways.key
+        ),
     )

@@ -5,6 +5,8 @@ from decimal import Decimal
 import msgspec
 
 from turnwise.drivers.ledger import Ledger, LedgerEntry
+from turnwise.faces.notebook import markdown_of
+from turnwise.faces.saying import cost_said, many
 from turnwise.faces.schemas import OutputType, problems_of
 from turnwise.rules.pricing import Cost
 from turnwise.turn.approvals import OneAsk
@@ -64,6 +66,18 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     def cost_usd(self) -> Decimal | None:
         """The whole cost; None where the price of a part of it is not known."""
         return self.cost.exact_usd
+
+    def _repr_markdown_(self) -> str:
+        """How a notebook shows it: the answer, what it took, and the repairs folded away."""
+        return markdown_of(self)
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """Ctrl-C during `Agent.run_sync`. `result` is what there is: the text so far, the calls that ran, the bill."""
+
+    def __init__(self, result: RunResult) -> None:
+        super().__init__(f"{many(result.requests, 'request')} made, cost {cost_said(result.cost)}")
+        self.result = result
 
 
 def run_result(

@@ -28,7 +28,7 @@ each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_response
         (["run", "hi"], "no model: give --model PROVIDER:NAME (for example openai:gpt-5), or set TURNWISE_MODEL"),
         (["run", "hi", "-m", "gpt-5"], "`gpt-5` is no model: write PROVIDER:NAME"),
         (["run", "hi", "-m", "opnai:gpt-5"], "`opnai` is no provider or API family that turnwise knows. "),
-        (["run", "hi", "-m", "openai:gpt-5"], "`openai` wants a key: set `OPENAI_API_KEY`, or name another variable"),
+        (["run", "hi", "-m", "openai:gpt-5"], "`openai` wants a key: set `OPENAI_API_KEY`, or give the name of the variable"),
         (["run", "hi", *PLAIN, "--api-key-env", "NO_SUCH"], "the variable `NO_SUCH` is not set"),
         (["run", "hi", "-m", "openai_chat:x"], "`openai_chat` has no address of its own: give --base-url"),
         (["run", "hi", "-m", "openai_chat:x", "--base-url", "here"], "`here` must begin with http:// or https://"),

@@ -20,8 +20,8 @@ from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.ledger import INSERT, LedgerEntry, values_of
 from turnwise.drivers.ledger_queries import Span, Total, TurnBill, sum_of_totals
 from turnwise.errors import CallerError
-from turnwise.faces.cli.money import cost_said, saved_said, usd_said
 from turnwise.faces.cli.usage import lines_of, saving_lines, since_of, table_of
+from turnwise.faces.saying import cost_said, saved_said, usd_said
 from turnwise.lab import Lab
 from turnwise.rules.pricing import Cost
 

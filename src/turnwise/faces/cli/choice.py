@@ -6,6 +6,7 @@ import msgspec
 
 from turnwise.drivers.settings import RunSettings
 from turnwise.errors import CallerError
+from turnwise.faces.models import ON_THE_COMMAND_LINE, open_endpoint, read_model
 from turnwise.turn.config import TurnConfig
 from turnwise.wire.profiles import builtin_profiles
 
@@ -29,8 +30,28 @@ def choose(
 ) -> Choice:
     """Model, address and key variable of a session go together: with another `--model` none of them is kept.
 
-    Raises CallerError where no model is named, or the session's address cannot be told.
+    Raises CallerError where no model is named, it has no address or key, or the session's address cannot be told.
     """
+    chosen = _chosen(given, base_url=base_url, api_key_env=api_key_env, last=last, env=env, settings=settings)
+    open_endpoint(  # what is wrong is said in the words of the command line
+        read_model(chosen.model),
+        base_url=chosen.base_url,
+        api_key_env=chosen.api_key_env,
+        env=env,
+        ways=ON_THE_COMMAND_LINE,
+    )
+    return chosen
+
+
+def _chosen(
+    given: str | None,
+    *,
+    base_url: str | None,
+    api_key_env: str | None,
+    last: TurnConfig | None,
+    env: Mapping[str, str],
+    settings: RunSettings,
+) -> Choice:
     if given is None and last is not None:
         if base_url is None and last.base_url.endswith("?"):
             raise CallerError(

@@ -30,14 +30,14 @@ from turnwise.drivers.workspace import workspace_tools
 from turnwise.errors import CallerError
 from turnwise.faces.cli.failures import USAGE, as_one_line
 from turnwise.faces.cli.main import CANCELLED
-from turnwise.faces.cli.money import UNKNOWN, usd_said
 from turnwise.faces.cli.options import OF_LIMITS, Given
 from turnwise.faces.cli.running import Stop
 from turnwise.faces.cli.single_run import read_prompt
-from turnwise.faces.cli.text import clean, has_colour, many, shortened
+from turnwise.faces.cli.text import clean, has_colour, shortened
 from turnwise.faces.cli.usage import short_cost
 from turnwise.faces.cli.workplace import Workplace, furnish
 from turnwise.faces.results import RunResult
+from turnwise.faces.saying import UNKNOWN, many, usd_said
 from turnwise.rules.pricing import Cost, Fate, Priced, PriceRow, price_of, sum_of
 from turnwise.rules.stop import exit_code
 from turnwise.turn.config import Recover

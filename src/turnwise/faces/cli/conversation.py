@@ -15,7 +15,6 @@ from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.workspace.changes import Undone
 from turnwise.errors import CallerError, ToolFault
-from turnwise.faces.agent import RunOptions
 from turnwise.faces.cli.failures import complain
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import pending_of
@@ -24,9 +23,11 @@ from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.single_run import is_attended, show_end
 from turnwise.faces.cli.spent import Spent
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
-from turnwise.faces.cli.text import clean, many, shortened, visible
+from turnwise.faces.cli.text import clean, shortened, visible
 from turnwise.faces.cli.words import Words
 from turnwise.faces.cli.workplace import furnish
+from turnwise.faces.run_options import RunOptions
+from turnwise.faces.saying import many
 from turnwise.rules.permissions import PermissionRule
 from turnwise.vocab import text_of
 

@@ -9,14 +9,15 @@ import msgspec
 
 from turnwise.drivers.approvals import Asking
 from turnwise.drivers.watching import CallAnswered, ChildSeen, Seen, ToolStarted
-from turnwise.faces.agent import Agent, RunOptions
+from turnwise.faces.agent import Agent
 from turnwise.faces.cli.asks import TerminalApprover
 from turnwise.faces.cli.events import Denied, JsonLines
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.terminal import Terminal
-from turnwise.faces.cli.text import many
 from turnwise.faces.cli.workplace import Workplace
 from turnwise.faces.results import RunResult
+from turnwise.faces.run_options import RunOptions
+from turnwise.faces.saying import many
 from turnwise.rules.permissions import Policy
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.vocab import Text, ToolResult

@@ -18,9 +18,9 @@ from turnwise.drivers.watching import (
     ToolStarted,
     TurnFinished,
 )
-from turnwise.faces.cli.money import cost_said
-from turnwise.faces.cli.text import clean, clean_answer, many, shortened, style
+from turnwise.faces.cli.text import clean, clean_answer, shortened, style
 from turnwise.faces.results import RunResult
+from turnwise.faces.saying import cost_said, many
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import (
     Fault,

@@ -16,7 +16,8 @@ from turnwise.drivers.journal import Journal, Session, SessionRow, journal_path
 from turnwise.faces.agent import read_session
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.screen import describe_call, describe_result
-from turnwise.faces.cli.text import clean, clean_answer, many, shortened, style
+from turnwise.faces.cli.text import clean, clean_answer, shortened, style
+from turnwise.faces.saying import many
 from turnwise.vocab import File, Message, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 EPILOG = """\b

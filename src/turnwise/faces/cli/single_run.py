@@ -14,16 +14,17 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.own_loop import quickest_loop, run_to_end
 from turnwise.errors import CallerError
-from turnwise.faces.agent import RunOptions
 from turnwise.faces.cli.events import Denied, JsonLines
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import NOTHING, decide, pending_of
 from turnwise.faces.cli.running import Face, run_turn, what_was_sent
 from turnwise.faces.cli.screen import Screen, outcome_line
 from turnwise.faces.cli.terminal import Terminal
-from turnwise.faces.cli.text import clean, many, shortened, style
+from turnwise.faces.cli.text import clean, shortened, style
 from turnwise.faces.cli.workplace import furnish
 from turnwise.faces.results import RunResult
+from turnwise.faces.run_options import RunOptions
+from turnwise.faces.saying import many
 from turnwise.rules.stop import exit_code
 from turnwise.turn.approvals import OneAsk
 from turnwise.vocab import StopReason, ToolCall

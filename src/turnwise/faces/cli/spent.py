@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnwise.faces.cli.text import many
 from turnwise.faces.results import RunResult
+from turnwise.faces.saying import many
 from turnwise.turn.config import ChildReport
 from turnwise.vocab import NO_USAGE, Usage
 

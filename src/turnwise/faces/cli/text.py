@@ -6,7 +6,7 @@ from typing import TextIO
 
 from turnwise.vocab.hidden_characters import shown, shown_answer, visible, visible_line
 
-__all__ = ["clean", "clean_answer", "has_colour", "many", "shortened", "style", "visible", "visible_line"]
+__all__ = ["clean", "clean_answer", "has_colour", "shortened", "style", "visible", "visible_line"]
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
@@ -33,7 +33,3 @@ def shortened(text: str, *, limit: int) -> str:
     """One line of at most `limit` characters."""
     line = " ".join(clean(text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def many(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"

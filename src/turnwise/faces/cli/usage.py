@@ -17,9 +17,9 @@ from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.ledger_queries import By, Span, Total, TurnBill, sum_of_totals
 from turnwise.errors import CallerError
 from turnwise.faces.cli.failures import as_one_line
-from turnwise.faces.cli.money import UNKNOWN, cost_said, saved_said, usd_said
 from turnwise.faces.cli.tables import Column, fitting, lines_of_table, width_of
-from turnwise.faces.cli.text import many, shortened
+from turnwise.faces.cli.text import shortened
+from turnwise.faces.saying import UNKNOWN, cost_said, many, saved_said, usd_said
 from turnwise.rules.pricing import ZERO, Cost
 
 EPILOG = """\b

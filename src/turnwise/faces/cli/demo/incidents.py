@@ -11,8 +11,8 @@ from turnwise.drivers.private_folders import private_folder
 from turnwise.drivers.workspace import workspace_tools
 from turnwise.faces.agent import Agent
 from turnwise.faces.cli.demo import naive
-from turnwise.faces.cli.text import many
 from turnwise.faces.results import RunResult
+from turnwise.faces.saying import many
 from turnwise.lab import Lab, load_scripts
 from turnwise.vocab import StopReason, Usage, calls_of
 

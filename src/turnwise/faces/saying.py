@@ -1,9 +1,13 @@
-"""Money as people read it: US dollars, and what is not known said so."""
+"""Counts and money as people read them: US dollars, and what is not known said so."""
 
-from turnwise.faces.cli.text import many
 from turnwise.rules.pricing import Cost, usd_said
 
 UNKNOWN = "unknown"
+
+
+def many(count: int, word: str) -> str:
+    """`1 request`, `2 requests`."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def cost_said(cost: Cost) -> str:

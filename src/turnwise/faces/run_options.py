@@ -1,0 +1,84 @@
+"""What one run may choose for itself, and how that goes together with what its agent says."""
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
+import msgspec
+
+from turnwise.drivers.approvals import Approver
+from turnwise.drivers.runner import StepPreparer
+from turnwise.drivers.watching import Watch
+from turnwise.errors import CallerError, UnknownOption
+from turnwise.faces.tools import ToolLike
+from turnwise.rules.limits import Limit
+from turnwise.turn.approvals import Approval
+from turnwise.turn.config import Recover
+from turnwise.vocab import Message, Settings, ToolChoice
+
+
+class RunOptions(TypedDict, total=False):
+    """What one run may choose for itself; everything else is the agent's.
+
+    `history` are earlier messages (`RunResult.history`); with a journal, `session` names the session to continue instead.
+    `results` are values by call id, for pending calls of client-side tools; `approvals` answer those that an earlier
+    run was asked about and left for later (`RunResult.asks`). Both may leave some out: these wait on. `settings` stand over
+    the agent's, field by field. `watch` sees every event.
+    """
+
+    history: Sequence[Message]
+    session: str
+    results: Mapping[str, object]
+    tools: Sequence[ToolLike]
+    tool_choice: ToolChoice
+    parallel_tool_calls: bool
+    max_steps: int
+    limits: Limit | None
+    max_subagents: int | None
+    max_subagent_requests: int | None
+    settings: Settings
+    recover: Recover
+    output_type: object
+    prepare_step: StepPreparer
+    watch: Watch
+    approver: Approver
+    approvals: Sequence[Approval]
+
+
+def check_options(options: Mapping[str, object]) -> None:
+    """Raise UnknownOption for a name that is no option of a run, and CallerError for settings that cannot be."""
+    known = sorted(RunOptions.__annotations__)
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"Did you mean `{near[0]}`?" if near else f"The options are: {', '.join(known)}"
+            raise UnknownOption(f"`{name}` is no option of a run. {hint}")
+    if "settings" in options:
+        read_settings(options["settings"], what="`settings` of the run")
+
+
+def read_settings(settings: object, *, what: str = "`settings`") -> Settings:
+    """Them as they are. Raises CallerError for a value that no model can be asked with."""
+    if not isinstance(settings, Settings):
+        raise CallerError(f"{what} must be `Settings(...)`, not {type(settings).__name__}")
+    try:
+        msgspec.convert(msgspec.structs.asdict(settings), Settings)
+    except msgspec.ValidationError as error:
+        raise CallerError(f"{what}: {error}") from None
+    ranges = (("max_output_tokens", 1, math.inf), ("temperature", 0, math.inf), ("top_p", 0, 1))
+    for name, least, most in ranges:
+        value: float | None = getattr(settings, name)
+        if value is not None and not (least <= value <= most and value < math.inf):
+            upto = "" if most == math.inf else f" to {most}"
+            raise CallerError(f"{what}: `{name}` must be a number from {least}{upto}, not {value}")
+    return settings
+
+
+def settings_over(settings: Settings, given: Settings) -> Settings:
+    """The agent's settings, with what `given` says (each field that is not the default) in their place."""
+    usual = Settings()
+    said = {
+        name: value for name in Settings.__struct_fields__ if (value := getattr(given, name)) != getattr(usual, name)
+    }
+    return msgspec.structs.replace(settings, **said)

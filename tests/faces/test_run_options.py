@@ -1,0 +1,141 @@
+"""What a run is given: unknown names raise, settings stand over the agent's. After Ctrl-C the text and the bill are there."""
+
+import json
+import math
+import signal
+
+import msgspec
+import pytest
+
+from turnwise import Agent, CallerError, MissingKey, RunInterrupted, RunResult, Settings
+from turnwise.drivers.watching import FrameSeen, Seen
+from turnwise.faces.run_options import RunOptions, settings_over
+from turnwise.lab import Lab
+from turnwise.lab.script import parse_script
+from turnwise.vocab import Repair
+
+SCRIPTS = [
+    parse_script('title = "answers"\n[[steps]]\ntext = "The **answer**."\n', name="answers"),
+    parse_script(
+        'title = "stalls in its answer"\n[[steps]]\ntext = "The answer begins here, and it is sent in several pieces."\n'
+        'fault = { kind = "stall", at = "text" }\n',
+        name="stalls",
+    ),
+]
+
+
+@pytest.fixture
+def lab() -> Lab:
+    return Lab(SCRIPTS)
+
+
+def agent_at(lab: Lab, model: str = "answers", **options: object) -> Agent:
+    return Agent(f"openai_chat:{model}", base_url="http://127.0.0.1:9/v1", transport=lab.transport(), **options)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("name", [name[:-1] for name in sorted(RunOptions.__annotations__)])
+def test_an_option_with_a_letter_less_raises_and_names_the_right_one(lab: Lab, name: str) -> None:
+    """Proves: `limit=MaxRequests(2)` does not run without limits. No request is made."""
+    with pytest.raises(TypeError) as caught:
+        agent_at(lab).run_sync("go", **{name: None})  # pyright: ignore[reportArgumentType]
+    assert isinstance(caught.value, CallerError)
+    assert f"`{name}` is no option of a run. Did you mean `{name}" in str(caught.value)
+    assert not lab.requests
+
+
+def test_an_option_like_no_other_raises_with_all_of_them(lab: Lab) -> None:
+    with pytest.raises(CallerError, match=r"`xyz` is no option of a run\. The options are: approvals, .*watch"):
+        agent_at(lab).run_sync("go", xyz=1)  # pyright: ignore[reportCallIssue]
+
+
+async def test_unknown_options_raise_in_every_way_to_run(lab: Lab) -> None:
+    with pytest.raises(CallerError, match="Did you mean `limits`"):
+        await agent_at(lab).run("go", limit=None)  # pyright: ignore[reportCallIssue]
+    with pytest.raises(CallerError, match="Did you mean `limits`"):
+        async for _ in agent_at(lab).stream("go", limit=None):  # pyright: ignore[reportCallIssue]
+            pass
+
+
+def test_settings_of_a_run_stand_over_those_of_the_agent_field_by_field(lab: Lab) -> None:
+    agent = agent_at(lab, settings=Settings(max_output_tokens=700, temperature=0.25, stop=("END",)))
+    agent.run_sync("go", settings=Settings(temperature=0.0, seed=7))
+    body = json.loads(lab.requests[-1].body)
+    assert body["max_tokens" if "max_tokens" in body else "max_completion_tokens"] == 700
+    assert (body["temperature"], body["seed"], body["stop"]) == (0.0, 7, ["END"])
+
+
+@pytest.mark.parametrize("field", Settings.__struct_fields__)
+def test_each_field_is_taken_over_alone(field: str) -> None:
+    """A field that is new in `Settings` merges like the others."""
+    values = {"stop": ("x",), "reasoning_effort": "low"}
+    own, given = Settings(), Settings(**{field: values.get(field, 1)})  # pyright: ignore[reportArgumentType]
+    assert settings_over(own, given) == given
+    assert settings_over(given, Settings()) == given
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (Settings(max_output_tokens=0), "`max_output_tokens` must be a number from 1, not 0"),
+        (Settings(temperature=-0.1), "`temperature` must be a number from 0, not -0.1"),
+        (Settings(temperature=math.nan), "`temperature` must be a number from 0, not nan"),
+        (Settings(temperature=math.inf), "`temperature` must be a number from 0, not inf"),
+        (Settings(top_p=1.5), "`top_p` must be a number from 0 to 1, not 1.5"),
+        (Settings(temperature="hot"), r"Expected `float \| null`, got `str` - at `\$.temperature`"),  # pyright: ignore[reportArgumentType]
+        (Settings(seed=True), r"`\$.seed`"),
+        (Settings(stop="END"), r"`\$.stop`"),  # pyright: ignore[reportArgumentType]
+        (Settings(reasoning_effort="huge"), r"`\$.reasoning_effort`"),  # pyright: ignore[reportArgumentType]
+        ({"temperature": 1}, r"must be `Settings\(...\)`, not dict"),
+    ],
+)
+def test_settings_that_cannot_be_raise_for_the_agent_and_for_a_run(lab: Lab, settings: Settings, problem: str) -> None:
+    with pytest.raises(CallerError, match=problem):
+        agent_at(lab, settings=settings)
+    with pytest.raises(CallerError, match=problem) as caught:
+        agent_at(lab).run_sync("go", settings=settings)
+    assert "of the run" in str(caught.value) and not lab.requests
+
+
+def test_ctrl_c_out_of_run_sync_carries_the_text_and_the_bill(lab: Lab) -> None:
+    """A KeyboardInterrupt as before, for programs that wait for one; with `result`."""
+
+    def interrupt_at_text(event: Seen) -> None:
+        if isinstance(event, FrameSeen) and "answer begins" in repr(event):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        agent_at(lab, "stalls").run_sync("go", watch=interrupt_at_text)
+    assert isinstance(caught.value, RunInterrupted)
+    result = caught.value.result
+    assert result.stop_reason == "cancelled" and "The answer begins" in result.text
+    assert (result.requests, len(result.ledger)) == (1, 1)
+    assert "1 request made, cost unknown" in str(caught.value)
+
+
+def test_a_missing_key_speaks_of_pythons_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(MissingKey) as caught:
+        Agent("openai:gpt-5")
+    assert str(caught.value) == ("`openai` wants a key: set `OPENAI_API_KEY`, or give `api_key=` or `api_key_env=`")
+    with pytest.raises(CallerError) as caught:
+        Agent("openai_chat:m")
+    assert str(caught.value) == "`openai_chat` has no address of its own: give `base_url=`"
+
+
+def test_a_result_shows_itself_in_a_notebook(lab: Lab) -> None:
+    shown = agent_at(lab).run_sync("go")._repr_markdown_()
+    assert shown == "The **answer**.\n\n<small>answered · 1 step · 1 request · cost unknown</small>"
+
+
+def test_repairs_are_folded_away_and_nothing_of_a_stranger_is_taken_for_html(lab: Lab) -> None:
+    result: RunResult = msgspec.structs.replace(
+        agent_at(lab).run_sync("go"),
+        text="a \u202e b",
+        complete=False,
+        why_incomplete="<b>cut</b>",
+        repairs=(Repair("joined", "call <x>", "</details><script>1</script>"), Repair("again", "answer", "twice")),
+    )
+    shown = result._repr_markdown_()
+    assert "\u202e" not in shown and "<script>" not in shown and "<b>" not in shown
+    assert "<details><summary>2 repairs</summary><ul><li>call &lt;x&gt;:" in shown
+    assert "not complete · &lt;b&gt;cut" in shown
