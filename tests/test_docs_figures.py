@@ -17,7 +17,7 @@ from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.searching import SearchArguments, search
 from turnwise.faces.children import MAX_DEPTH
 from turnwise.faces.cli.folder import MAX_AGENTS_BYTES
-from turnwise.faces.cli.single_run import MAX_INPUT_BYTES
+from turnwise.faces.cli.prompts import MAX_INPUT_BYTES
 from turnwise.faces.saying import cost_said
 from turnwise.rules import budget, loops, subagents
 from turnwise.rules.pricing import Cost
@@ -73,7 +73,7 @@ FIGURES = {
     ],
     "cli.md": [
         f"{TurnConfig(session_id='', turn_id='', model='').max_steps} unless set",
-        f"(UTF-8, {MAX_INPUT_BYTES // MiB} MiB at most)",
+        f"UTF-8, {MAX_INPUT_BYTES // MiB} MiB at most)",
         f"({MAX_AGENTS_BYTES // KiB} KiB at most)",
         f"({changes.KEPT_BYTES // MiB} MiB at most a folder)",
         f"{RetryPolicy().attempts - 1} unless set",

@@ -31,8 +31,8 @@ from turnwise.errors import CallerError
 from turnwise.faces.cli.failures import USAGE, as_one_line
 from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.options import OF_LIMITS, Given
+from turnwise.faces.cli.prompts import read_prompt
 from turnwise.faces.cli.running import Stop
-from turnwise.faces.cli.single_run import read_prompt
 from turnwise.faces.cli.text import clean, has_colour, shortened
 from turnwise.faces.cli.usage import short_cost
 from turnwise.faces.cli.workplace import Workplace, furnish
@@ -117,7 +117,8 @@ def _with_limits(function: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("prompt", required=False)
+@click.argument("words", metavar="[PROMPT]", nargs=-1)
+@click.option("-n", "--no-stdin", is_flag=True, help="Leave standard input alone, as `ssh -n` does.")
 @click.option("-m", "--model", "models", multiple=True, metavar="MODEL", help="PROVIDER:NAME. Repeatable.")
 @click.option(
     "--plan",
@@ -137,7 +138,8 @@ def _with_limits(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object, the answers included.")
 @click.option("--csv", "as_csv", is_flag=True, help="The lines of the table as CSV.")
 def command(
-    prompt: str | None,
+    words: tuple[str, ...],
+    no_stdin: bool,
     models: tuple[str, ...],
     plans: tuple[str, ...],
     base_url: str | None,
@@ -153,7 +155,7 @@ def command(
 ) -> None:
     """Give PROMPT to several models, one after the other, and show what each took: requests, tokens, cost, time, outcome.
 
-    `-` reads the prompt from standard input. Nothing in the folder is changed.
+    What is piped in goes with the prompt; `-` alone reads the prompt from there. Nothing in the folder is changed.
     """
     with as_one_line():
         if as_json and as_csv:
@@ -161,7 +163,7 @@ def command(
         if not models:
             raise CallerError("no model: give --model PROVIDER:NAME, once for each that shall be compared")
         rows = read_plans(plans)
-        text = read_prompt(prompt, goes_on=False)
+        texts = read_prompt(words, goes_on=False, tell=note, wanted="none" if no_stdin else "auto")
         clock = SystemClock()
         with Journal.open(journal_path(os.environ), clock=clock) as journal:
             # all of them before the first: a name or a key that is missing costs nothing
@@ -191,7 +193,7 @@ def command(
                 )
                 for model in models
             ]
-            comparing = compare(places, text, plans=rows, tools=not no_tools, clock=clock)
+            comparing = compare(places, texts, plans=rows, tools=not no_tools, clock=clock)
             compared = run_to_end(comparing, new_loop=quickest_loop)
         if as_json:
             sys.stdout.buffer.write(msgspec.json.encode(compared) + b"\n")
@@ -226,7 +228,7 @@ def read_plans(plans: Sequence[str]) -> dict[str, PriceRow]:
 
 
 async def compare(
-    places: Sequence[Workplace], prompt: str, *, plans: dict[str, PriceRow], tools: bool, clock: Clock
+    places: Sequence[Workplace], prompt: Sequence[str], *, plans: dict[str, PriceRow], tools: bool, clock: Clock
 ) -> Comparison:
     """Run all of them in order; Ctrl-C ends the one at hand, and none is begun after it."""
     importlib.import_module("aiohttp")  # takes 0.3 s with the first request otherwise, which would be the first model's
@@ -238,11 +240,13 @@ async def compare(
         note(f"{head}: {outcome_of(run)}, {many(run.requests, 'request')}, {run.seconds:.1f} s")
         if run.stop_reason is StopReason.CANCELLED:
             break
-    return Comparison(prompt=prompt, runs=runs, not_run=[place.choice.model for place in places[len(runs) :]])
+    return Comparison(
+        prompt="\n\n".join(prompt), runs=runs, not_run=[place.choice.model for place in places[len(runs) :]]
+    )
 
 
 async def run_one(
-    place: Workplace, prompt: str, *, plans: dict[str, PriceRow], tools: bool, clock: Clock, head: str
+    place: Workplace, prompt: Sequence[str], *, plans: dict[str, PriceRow], tools: bool, clock: Clock, head: str
 ) -> Run:
     watch = _Watch(clock, head=head)
     began = clock.monotonic()

@@ -14,7 +14,8 @@ Examples:
   turnwise run -m anthropic:claude-sonnet-4-5 --allow write "fix the typo in README.md"
   turnwise run --allow 'bash(npm test *)' --allow 'edit(src/**)' "make the tests pass"
   turnwise run -m openai_chat:my-model --base-url http://127.0.0.1:8000/v1 "hello"
-  git diff | turnwise run -m groq:llama-3.3-70b-versatile - --system "Review this change."
+  git diff | turnwise run -m groq:llama-3.3-70b-versatile "review this change"
+  make 2>&1 | turnwise run "why does it fail?" -
   turnwise run --continue "and now add a test"
   turnwise run --continue --approve all
   turnwise run --json "list the files" | tail -1
@@ -24,8 +25,9 @@ Exit codes: 0 answered and complete; 2 usage; 3 answered but not complete (step_
 
 
 @click.command(epilog=EPILOG)
-@click.argument("prompt", required=False)
+@click.argument("words", metavar="[PROMPT]", nargs=-1)
 @shared_options
+@click.option("-n", "--no-stdin", is_flag=True, help="Leave standard input alone, as `ssh -n` does.")
 @click.option(
     "--unattended", is_flag=True, help="Ask nobody, though there is a terminal: what would be asked is denied."
 )
@@ -34,7 +36,8 @@ Exit codes: 0 answered and complete; 2 usage; 3 answered but not complete (step_
 @click.option("--output-schema", metavar="FILE", help="A JSON Schema that the answer must fit.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; the last is the result.")
 def command(
-    prompt: str | None,
+    words: tuple[str, ...],
+    no_stdin: bool,
     unattended: bool,
     approve: tuple[str, ...],
     deny: tuple[str, ...],
@@ -42,7 +45,8 @@ def command(
     as_json: bool,
     **given: Unpack[Given],
 ) -> None:
-    """Give PROMPT to a model that works in this folder, and print its answer. `-` reads the prompt from standard input.
+    """Give PROMPT to a model that works in this folder, and print its answer. What is piped in goes with the prompt; where
+    nothing comes within 3 seconds, turnwise says so and goes on. `-` waits for it; alone, it is the prompt.
 
     It may read inside the folder; for writing files and running commands you are asked, or say --allow. Without a terminal
     nobody is asked: what is not allowed is denied at once. With --continue or --session the PROMPT may be left out: the
@@ -52,9 +56,10 @@ def command(
         from turnwise.faces.cli.single_run import Answers, run_prompt
 
         code = run_prompt(
-            prompt,
+            words,
             given=given,
             answers=Answers(approve=approve, deny=deny),
+            standard_input="none" if no_stdin else "auto",
             output_schema=output_schema,
             unattended=unattended,
             as_json=as_json,

@@ -112,7 +112,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 async def run_turn(
     place: Workplace,
-    prompt: str | None,
+    prompt: str | Sequence[str] | None,
     *,
     options: RunOptions,
     face: Face,

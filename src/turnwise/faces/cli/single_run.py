@@ -17,6 +17,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.cli.events import Denied, JsonLines
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import NOTHING, decide, pending_of
+from turnwise.faces.cli.prompts import MAX_INPUT_BYTES, Input, read_prompt
 from turnwise.faces.cli.running import Face, run_turn, what_was_sent
 from turnwise.faces.cli.screen import Screen, outcome_line
 from turnwise.faces.cli.terminal import Terminal
@@ -28,9 +29,6 @@ from turnwise.faces.saying import many
 from turnwise.rules.stop import exit_code
 from turnwise.turn.approvals import OneAsk
 from turnwise.vocab import StopReason, ToolCall
-
-MAX_INPUT_BYTES = 4 * 1024 * 1024  # of a prompt from standard input, and of an output schema
-GO_ON = "Go on where you left off."
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,10 +42,11 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_prompt(
-    prompt: str | None,
+    words: Sequence[str],
     *,
     given: Given,
     answers: Answers,
+    standard_input: Input,
     output_schema: str | None,
     unattended: bool,
     as_json: bool,
@@ -56,9 +55,9 @@ def run_prompt(
     goes_on = given["go_on"] or given["session"] is not None
     if answers and not goes_on:
         raise CallerError("--approve and --deny answer calls of a session: add --continue or --session")
-    if answers and prompt is not None:
+    if answers and words:
         raise CallerError("give either a PROMPT or --approve and --deny: the model goes on with what it wanted to do")
-    text = read_prompt(prompt, goes_on=goes_on)
+    text = [] if answers else read_prompt(words, goes_on=goes_on, tell=note, wanted=standard_input)
     output_type = read_schema(output_schema)
     attended = not unattended and is_attended()
     clock = SystemClock()
@@ -68,7 +67,7 @@ def run_prompt(
         pending = NOTHING
         if place.before is not None:
             options = {"session": place.before.row.id}
-            pending = pending_of(journal, place.before) if prompt is None else NOTHING
+            pending = NOTHING if words else pending_of(journal, place.before)
         asks = pending.asks
         if answers:
             approvals = decide(asks, approve=answers.approve, deny=answers.deny)
@@ -83,10 +82,10 @@ def run_prompt(
         for line in place.notes:
             face.tell(line)
         began = clock.monotonic()
-        text = None if answers or asks else text
+        prompt = None if answers or asks else text
         terminal = terminal_for(face) if attended else None
         try:
-            turn = run_turn(place, text, asks=asks, options=options, face=face, terminal=terminal)
+            turn = run_turn(place, prompt, asks=asks, options=options, face=face, terminal=terminal)
             ran = run_to_end(turn, new_loop=quickest_loop)
         finally:
             face.close()
@@ -149,32 +148,6 @@ def note_denied(denied: Sequence[Denied]) -> None:
         note(style(f"not run, as nobody is there to be asked: {calls}", "yellow", stream=sys.stderr))
 
 
-def read_prompt(prompt: str | None, *, goes_on: bool) -> str:
-    """Raises CallerError for one that is missing, empty or no text."""
-    if prompt is None and goes_on:
-        return GO_ON
-    if prompt is None:
-        raise CallerError("no PROMPT: write what the model shall do, or `-` to read it from standard input")
-    text = read_standard_input() if prompt == "-" else prompt
-    if not text.strip():
-        where = " on standard input" if prompt == "-" else ""
-        raise CallerError(f"the prompt{where} is empty: write what the model shall do")
-    return text
-
-
-def read_standard_input() -> str:
-    """Raises CallerError for what is too long or not UTF-8."""
-    given = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
-    if len(given) > MAX_INPUT_BYTES:
-        raise CallerError(
-            f"the prompt on standard input is longer than {MAX_INPUT_BYTES} bytes: put it into a file and name it"
-        )
-    try:
-        return given.decode()
-    except UnicodeDecodeError as error:
-        raise CallerError(f"the prompt on standard input is not UTF-8 (byte {error.start})") from error
-
-
 def read_schema(file: str | None) -> object:
     """Raises CallerError for a file that cannot be read or holds no JSON object."""
     if file is None:
@@ -191,6 +164,6 @@ def read_schema(file: str | None) -> object:
 
 
 def note(line: str) -> None:
-    """Below the answer, which is out by then: where standard error cannot be written, the exit code says enough."""
+    """On standard error. Where that cannot be written, the exit code says enough."""
     with contextlib.suppress(OSError):
         click.echo(line, err=True, color=True)
