@@ -163,7 +163,7 @@ def command(
         if not models:
             raise CallerError("no model: give --model PROVIDER:NAME, once for each that shall be compared")
         rows = read_plans(plans)
-        texts = read_prompt(words, goes_on=False, tell=note, wanted="none" if no_stdin else "auto")
+        asked = read_prompt(words, goes_on=False, tell=note, wanted="none" if no_stdin else "auto")
         clock = SystemClock()
         with Journal.open(journal_path(os.environ), clock=clock) as journal:
             # all of them before the first: a name or a key that is missing costs nothing
@@ -193,7 +193,7 @@ def command(
                 )
                 for model in models
             ]
-            comparing = compare(places, texts, plans=rows, tools=not no_tools, clock=clock)
+            comparing = compare(places, asked.texts, plans=rows, tools=not no_tools, clock=clock)
             compared = run_to_end(comparing, new_loop=quickest_loop)
         if as_json:
             sys.stdout.buffer.write(msgspec.json.encode(compared) + b"\n")

@@ -18,6 +18,7 @@ from turnwise.errors import CallerError, ToolFault
 from turnwise.faces.cli.failures import complain
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import pending_of
+from turnwise.faces.cli.prompts import Prompt
 from turnwise.faces.cli.running import run_turn
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.single_run import is_attended, show_end
@@ -121,7 +122,7 @@ class Chat:
                 try:
                     ran = await run_turn(
                         self._place,
-                        text,
+                        None if text is None else Prompt(typed=text),
                         options=options,
                         face=self._screen,
                         terminal=self._terminal,

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Literal, TextIO
 
+import msgspec
+
 from turnwise.errors import CallerError
 from turnwise.faces.cli.text import clean
 
@@ -21,14 +23,25 @@ Input = Literal["auto", "none"]
 """What is done about standard input that is no terminal: it goes with the prompt, or is left alone (`-n`)."""
 
 
+class Prompt(msgspec.Struct, frozen=True):
+    """What the model is asked: `typed` by a person, or taken from elsewhere whole (`given`)."""
+
+    typed: str = ""
+    given: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for text in (self.typed, *self.given) if text]
+
+
 def read_prompt(
     words: Sequence[str],
     *,
     goes_on: bool,
     tell: Callable[[str], object],
     wanted: Input = "auto",
-) -> list[str]:
-    """What the model is asked, a text each: the prompt, then what was piped in. `tell` is given what the user is to know.
+) -> Prompt:
+    """What the model is asked: the prompt, then what was piped in. `tell` is given what the user is to know.
 
     Raises CallerError where there is nothing to ask, or it is no text.
     """
@@ -44,17 +57,17 @@ def read_prompt(
         text = _text_of(_read_all())
         if not text.strip():
             raise CallerError("the prompt on standard input is empty: write what the model shall do")
-        return [text]
-    said = GO_ON if prompt is None else prompt
+        return Prompt(given=(text,))
+    said = Prompt(given=(GO_ON,)) if prompt is None else Prompt(typed=prompt)
     if wanted == "none":
-        return [said]
+        return said
     given = _read_all() if waits else read_piped(sys.stdin, patience_s=PATIENCE_S, tell=tell)
     if not given.strip():
-        return [said]
+        return said
     text = _text_of(given)
     size = f"{len(given):,} bytes"
     tell(f"standard input goes with the prompt: {size} (-n leaves it alone)")
-    return [said, f"From standard input ({size}):\n\n{text}"]
+    return msgspec.structs.replace(said, given=(*said.given, f"From standard input ({size}):\n\n{text}"))
 
 
 def _prompt_of(words: Sequence[str]) -> str | None:

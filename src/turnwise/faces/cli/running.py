@@ -12,6 +12,8 @@ from turnwise.drivers.watching import CallAnswered, ChildSeen, Seen, ToolStarted
 from turnwise.faces.agent import Agent
 from turnwise.faces.cli.asks import TerminalApprover
 from turnwise.faces.cli.events import Denied, JsonLines
+from turnwise.faces.cli.mentions import Part, with_files
+from turnwise.faces.cli.prompts import Prompt
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.workplace import Workplace
@@ -112,7 +114,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 async def run_turn(
     place: Workplace,
-    prompt: str | Sequence[str] | None,
+    prompt: Prompt | None,
     *,
     options: RunOptions,
     face: Face,
@@ -146,7 +148,8 @@ async def run_turn(
         answers = await _ask_again(asks, approver=approver, within_s=place.ask_s)
         options = {**options, "approvals": [*options.get("approvals", ()), *answers]}
     with stop.heeded():
-        result = await agent.run(prompt, **{**options, "watch": seeing})
+        parts = None if prompt is None else await _parts_of(prompt, place=place, policy=policy, face=face)
+        result = await agent.run(parts, **{**options, "watch": seeing})
     with what_was_sent(result):
         if seeing.error is not None:
             raise seeing.error
@@ -155,6 +158,20 @@ async def run_turn(
         denied=tuple(seeing.denied),
         policy=place.policy if approver is None else approver.policy,
     )
+
+
+async def _parts_of(prompt: Prompt, *, place: Workplace, policy: Policy | None, face: Face) -> list[Part]:
+    """The prompt with the files that it names, then what was piped in."""
+    typed: list[Part] = []
+    if prompt.typed:
+        typed = await with_files(
+            prompt.typed,
+            workspace=place.workspace,
+            inspect=place.inspect,
+            policy=place.policy if policy is None else policy,
+            tell=face.tell,
+        )
+    return [*typed, *prompt.given]
 
 
 @contextmanager

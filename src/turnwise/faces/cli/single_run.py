@@ -57,7 +57,7 @@ def run_prompt(
         raise CallerError("--approve and --deny answer calls of a session: add --continue or --session")
     if answers and words:
         raise CallerError("give either a PROMPT or --approve and --deny: the model goes on with what it wanted to do")
-    text = [] if answers else read_prompt(words, goes_on=goes_on, tell=note, wanted=standard_input)
+    asked = None if answers else read_prompt(words, goes_on=goes_on, tell=note, wanted=standard_input)
     output_type = read_schema(output_schema)
     attended = not unattended and is_attended()
     clock = SystemClock()
@@ -82,7 +82,7 @@ def run_prompt(
         for line in place.notes:
             face.tell(line)
         began = clock.monotonic()
-        prompt = None if answers or asks else text
+        prompt = None if asks else asked
         terminal = terminal_for(face) if attended else None
         try:
             turn = run_turn(place, prompt, asks=asks, options=options, face=face, terminal=terminal)

@@ -1,0 +1,89 @@
+"""`@file` in what a person typed: the file goes with the prompt, by the rules of the tool `read`."""
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from turnwise.drivers.runner import Inspector
+from turnwise.drivers.workspace.paths import Workspace
+from turnwise.drivers.workspace.reading import ReadArguments, read
+from turnwise.errors import ToolFault
+from turnwise.faces.cli.text import clean
+from turnwise.rules.permissions import Policy, judge_permission
+from turnwise.turn.commands import PlannedCall
+from turnwise.vocab import File, Text, ToolCall
+
+MAX_FILES = 20  # of one prompt
+# Not within a word: `ada@example.com` is none. A name with blanks is quoted, or has a backslash before each.
+MENTION = re.compile(r"""(?<![\w@./\\-])@(?:"([^"\n]+)"|'([^'\n]+)'|((?:\\.|[^\s"'`,;()\[\]{}<>|\\])+))""")
+_LAST = ".:!?"  # the end of a sentence rather than of a name
+
+Part = str | Text | File
+
+
+async def with_files(
+    typed: str,
+    *,
+    workspace: Workspace,
+    inspect: Inspector,
+    policy: Policy,
+    tell: Callable[[str], object],
+) -> list[Part]:
+    """The text as it was typed, and behind it each file that it names. `tell` is given what was put in, what not, and why."""
+    parts: list[Part] = [typed]
+    names = named_files(typed, workspace=workspace)
+    for name in names[:MAX_FILES]:
+        shown = clean(name)
+        if why := await _forbidden(name, inspect=inspect, policy=policy):
+            tell(f"not put in: {shown} ({why}); the model may ask to read it")
+            continue
+        try:
+            content = await asyncio.to_thread(read, workspace, ReadArguments(path=name))
+        except ToolFault as fault:
+            tell(f"not put in: {clean(str(fault))}")
+            continue
+        tell(f"put in: {shown}")
+        if isinstance(content, str):
+            parts.append(f"The file `{name}`, which the user has put in:\n\n{content}")
+        else:
+            parts += content
+    if len(names) > MAX_FILES:
+        tell(f"not put in: {len(names) - MAX_FILES} more; a prompt takes {MAX_FILES} files")
+    return parts
+
+
+def named_files(typed: str, *, workspace: Workspace) -> list[str]:
+    """The paths behind each `@`, once each, in order. A word that names nothing in the folder (`@decorator`) is no path."""
+    found: dict[str, None] = {}
+    for match in MENTION.finditer(typed):
+        quoted = match[1] or match[2]
+        bare = re.sub(r"\\(.)", r"\1", match[3] or "")
+        for name in _readings(bare) if quoted is None else [quoted]:
+            if _is_there(name, workspace=workspace):
+                found[name] = None
+                break
+    return list(found)
+
+
+def _readings(name: str) -> Sequence[str]:
+    """The word itself, and without what may end the sentence."""
+    return [reading for reading in dict.fromkeys([name, name.rstrip(_LAST)]) if reading]
+
+
+def _is_there(name: str, *, workspace: Workspace) -> bool:
+    try:
+        return (workspace.root / Path(name).expanduser()).exists()
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL, no home
+        return False
+
+
+async def _forbidden(name: str, *, inspect: Inspector, policy: Policy) -> str:
+    """Why `read` would not be allowed to show it at once; empty where it would."""
+    arguments = msgspec.json.encode({"path": name}).decode()
+    call = ToolCall(id="mention", name="read", arguments=arguments)
+    (facts,) = await inspect((PlannedCall(call=call, arguments=arguments, timeout_s=0.0),))
+    verdict = judge_permission(facts, policy=policy)
+    return "" if verdict.kind == "allow" else clean(verdict.why or "the rules do not allow it")

@@ -1,0 +1,104 @@
+"""`@file` in what a person typed puts the file in, by the rules of `read` (issue 15, line 9)."""
+
+import base64
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faces.cli.running import Cli, at
+from turnwise.drivers.workspace.paths import Workspace
+from turnwise.faces.cli.mentions import MAX_FILES, named_files
+from turnwise.lab import Lab
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+def sent(lab: Lab) -> list[Any]:
+    content = json.loads(lab.requests[0].body)["messages"][-1]["content"]
+    return content if isinstance(content, list) else [{"type": "text", "text": content}]
+
+
+def test_a_named_file_goes_with_the_prompt_and_is_told(cli: Cli, lab: Lab, folder: Path) -> None:
+    ran = cli("run", "What does @notes.txt say?", *at(lab, "plain-answer"))
+    texts = "\n".join(part["text"] for part in sent(lab))
+    assert texts.startswith("What does @notes.txt say?") and "1\tstatus: draft" in texts
+    assert ran.code == 0 and "put in: notes.txt" in ran.err
+
+
+def test_an_image_goes_as_an_image(cli: Cli, lab: Lab, folder: Path) -> None:
+    (folder / "shot.png").write_bytes(PNG)
+    assert cli("run", "Describe @shot.png.", *at(lab, "plain-answer")).code == 0
+    assert [part["type"] for part in sent(lab)][-1] == "image_url"
+
+
+@pytest.mark.parametrize("name", [".env", "../outside.txt", "leads_out", "~/.ssh/id_rsa", "/etc/hostname"])
+def test_what_read_may_not_show_at_once_is_left_out_and_told(
+    cli: Cli, lab: Lab, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A pasted prompt cannot bring a secret along."""
+    (folder / ".env").write_text("KEY=hidden-value\n")
+    (folder.parent / "outside.txt").write_text("hidden-value\n")
+    (folder / "leads_out").symlink_to("../outside.txt")
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh/id_rsa").write_text("hidden-value\n")
+    ran = cli("run", f"Look at @{name}", *at(lab, "plain-answer"))
+    assert ran.code == 0 and len(sent(lab)) == 1
+    assert f"not put in: {name} (" in ran.err and b"hidden-value" not in lab.requests[0].body
+
+
+def test_what_was_piped_in_names_no_file(cli: Cli, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a person's own words do: the prompt may be a web page or another program's output."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"look at @notes.txt")))
+    assert cli("run", "-", *at(lab, "plain-answer")).code == 0
+    assert b"status: draft" not in lab.requests[0].body
+
+
+def test_a_folder_and_a_file_that_is_no_text_are_told(cli: Cli, lab: Lab, folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "data.bin").write_bytes(b"\0\1\2" * 100)
+    ran = cli("run", "See @sub and @data.bin", *at(lab, "plain-answer"))
+    assert ran.code == 0 and ran.err.count("not put in: ") == 2 and len(sent(lab)) == 1
+
+
+def test_more_files_than_a_prompt_takes_are_told(cli: Cli, lab: Lab, folder: Path) -> None:
+    names = [f"f{number}" for number in range(MAX_FILES + 3)]
+    for name in names:
+        (folder / name).write_text(name)
+    ran = cli("run", " ".join(f"@{name}" for name in names), *at(lab, "plain-answer"))
+    assert "not put in: 3 more; a prompt takes 20 files" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("see @a.txt.", ["a.txt"]),
+        ("(@a.txt), '@b c.txt'", ["a.txt"]),
+        ('@"b c.txt" and @b\\ c.txt', ["b c.txt"]),
+        ("mail ada@a.txt or x/@a.txt", []),
+        ("@a.txt @a.txt @./a.txt", ["a.txt", "./a.txt"]),
+        ("@decorator @types/node @", []),
+        ("line\n@a.txt\n", ["a.txt"]),
+        ("@a.txt?!", ["a.txt"]),
+        ("@..", [".."]),
+    ],
+)
+def test_a_name_ends_where_a_reader_would_end_it(tmp_path: Path, typed: str, found: list[str]) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "b c.txt").write_text("b")
+    assert named_files(typed, workspace=Workspace(tmp_path)) == found
+
+
+@given(st.text(max_size=300))
+def test_whatever_is_typed_is_looked_through(typed: str) -> None:
+    """NUL bytes, half surrogates, names that are too long."""
+    assert named_files(f"@{typed} @\x00 @~nobody/x @{'x' * 5_000}", workspace=Workspace("/")) is not None
