@@ -8,6 +8,15 @@ from typing import Literal, cast
 
 import msgspec
 
+from turnwise.rules.advice import (
+    SEND_APART,
+    SEND_AS_JSON,
+    SEND_BARE,
+    SEND_FEWER_VALUES,
+    SEND_WHOLE,
+    SEND_WITH_ARGUMENTS,
+    in_pieces,
+)
 from turnwise.rules.names import Suggested, judge_name
 from turnwise.rules.schema import decode_strictly, fault_position, schema_errors, shorten
 from turnwise.vocab import ArgumentsState, FinishReason, ToolCall, ToolSpec
@@ -141,7 +150,7 @@ def _split_notice(call: ToolCall, *, spec: ToolSpec | None, finish: FinishReason
     limit = f" ({limit_tokens:,} tokens)" if finish is FinishReason.LENGTH and limit_tokens is not None else ""
     notice = f"Not run: {_what_was_cut(call, spec=spec)}, because {because}{limit}."
     if finish is FinishReason.ERROR or (finish is FinishReason.CUT and not _is_long(call, limit_tokens=limit_tokens)):
-        return f"{notice} Nothing was changed. Send the call again, whole."
+        return f"{notice} Nothing was changed. {SEND_WHOLE}"
     again = "would" if finish is FinishReason.LENGTH else "might"
     piece = _piece_characters(call, limit_tokens=limit_tokens)
     size = (
@@ -153,8 +162,8 @@ def _split_notice(call: ToolCall, *, spec: ToolSpec | None, finish: FinishReason
     if spec is not None and _can_append(spec):
         how = "the first part now, then each further part with `append` set to true"
     return (
-        f"{notice} Nothing was changed. The same call {again} be cut again. Work in smaller pieces: several calls {size}, for "
-        f"example {how}, one response each.{_may_be_bare(call, spec=spec)}"
+        f"{notice} Nothing was changed. The same call {again} be cut again. "
+        f"{in_pieces(size, how=how)}{_may_be_bare(call, spec=spec)}"
     )
 
 
@@ -163,7 +172,7 @@ def _may_be_bare(call: ToolCall, *, spec: ToolSpec | None) -> str:
     if spec is None or spec.free_form or call.arguments.strip() not in NO_ARGUMENTS:
         return ""
     fits = not schema_errors(spec.parameters, value={})
-    return " If it was to have no arguments, send it again with nothing before it." if fits else ""
+    return f" {SEND_BARE}" if fits else ""
 
 
 def _what_was_cut(call: ToolCall, *, spec: ToolSpec | None) -> str:
@@ -207,22 +216,19 @@ def _malformed(call: ToolCall) -> str:
     if has_too_many_values(call.arguments):
         return (
             f"Not run: the arguments of this call of `{call.name}` hold more than {MAX_VALUES:,} JSON values (lists, objects "
-            "and what stands in them). Make several smaller calls, or write the values to a file as text."
+            f"and what stands in them). {SEND_FEWER_VALUES}"
         )
     if call.alternatives:
         return (
             f"Not run: this call of `{call.name}` held {len(call.alternatives)} JSON objects one after the other, and not all "
-            "of them fit the tool. Make one call for each, with one JSON object as its arguments."
+            f"of them fit the tool. {SEND_APART}"
         )
     if not call.arguments.strip():
-        return (
-            f"Not run: this call of `{call.name}` came without arguments. Send it again with one JSON object as its arguments, "
-            "`{}` where it needs none."
-        )
+        return f"Not run: this call of `{call.name}` came without arguments. {SEND_WITH_ARGUMENTS}"
     why = f" ({shorten(call.reason, limit=300)})" if call.reason else ""
     return (
         f"Not run: the arguments of this call of `{call.name}` are not valid JSON{why}. {_where_malformed(call.arguments)} "
-        "Send the call again with one JSON object as its arguments, strings escaped."
+        + SEND_AS_JSON
     )
 
 

@@ -31,6 +31,7 @@ from typing import Literal
 
 import msgspec
 
+from turnwise.rules.advice import DO_SOMETHING_ELSE
 from turnwise.rules.schema import shorten
 from turnwise.vocab import ArgumentsState, Text, ToolCall, ToolResult
 
@@ -345,7 +346,7 @@ def word(loop: Loop) -> str:
 
 
 _ADVICE = {
-    "repeat": "It will not change by being repeated. Do something else, or answer from what you have.",
+    "repeat": f"It will not change by being repeated. {DO_SOMETHING_ELSE}",
     "polling": "If you are waiting for something, say so in your answer instead of asking on.",
     "broken": "Sending it again as it is cannot work. Make it much smaller, or answer without it.",
 }
@@ -357,7 +358,7 @@ def remembered_result(call: ToolCall, *, earlier: ToolResult, changes: bool) -> 
     said = "and what it does was not done again. " if changes else ""
     text = (
         f"Not run again: this same call of `{call.name}` has been made over and over in this turn and gave the same result each "
-        f"time, {said or 'so this is that result. '}Do something else, or answer from what you have. The result was:"
+        f"time, {said or 'so this is that result. '}{DO_SOMETHING_ELSE} The result was:"
     )
     return ToolResult(
         call_id=call.id,

@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from turnwise.rules.advice import GO_ON_WITHOUT_TOOL, allowed_by
 from turnwise.rules.environment_names import is_doubtful, steers
 from turnwise.rules.known_programs import is_known
 from turnwise.rules.linear_globs import word_glob
@@ -447,5 +448,5 @@ def denial(tool: str, *, effect: str, allowed: Collection[str], hint: str) -> st
     how = hint.replace("{tool}", tool).replace("{effect}", effect)
     return (
         f"Denied: `{tool}` was not run, because its effect (`{effect}`) is not allowed in this run. "
-        f"Only the user can allow it: {how}. Do not call it again; go on without it, or say what you would have done."
+        f"{allowed_by(how)} {GO_ON_WITHOUT_TOOL}"
     )

@@ -6,6 +6,8 @@ however many run at once. What it leaves comes back when it has ended.
 
 import msgspec
 
+from turnwise.rules.advice import DO_IT_YOURSELF
+
 MAX_SUBAGENTS = (
     32  # one prompt started 118 that made 884 requests in 15 s; a person cannot look through more than these
 )
@@ -65,7 +67,7 @@ def no_place(bounds: Bounds, *, used: Used, started: int) -> str:
         rest = f", the rest is for {_count(started, 'sub-agent')} beside it" if started else ""
         most = _count(bounds.requests or 0, "request")
         which = f"the limit of {most} by sub-agents leaves none for this one ({used.requests} made{rest})"
-    return f"Not run: {which}. Do not call it again; do this yourself, or finish with what you have."
+    return f"Not run: {which}. {DO_IT_YOURSELF}"
 
 
 def _divided(amount: int | None, *, among: int) -> list[int | None]:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from turnwise.rules.advice import SEND_THE_REST
 from turnwise.rules.arguments import Sound, Unsound, judge_call, split_glued
 from turnwise.rules.history import error_result, fit_call, fit_parts, unique_id
 from turnwise.rules.names import Corrected, judge_name
@@ -147,8 +148,8 @@ def unfit(
 def too_many(calls: int, *, most: int) -> str:
     """The result of a call behind the first `most` of its response."""
     return (
-        f"Not run: a response may hold {most} calls, and this one holds {calls:,}. The first {most} were looked at. Ask for what "
-        "is still needed in the next response, or in larger pieces."
+        f"Not run: a response may hold {most} calls, and this one holds {calls:,}. The first {most} were looked at. "
+        f"{SEND_THE_REST}"
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from turnwise.rules.advice import FINISH
 from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.last_step import NOT_RUN_LAST_STEP
 from turnwise.turn.config import TurnResult
@@ -40,8 +41,7 @@ NOT_REPORTED = "No result was reported for this call. The tool may or may not ha
 NOT_RUN_REFUSED = "Not run: the response that asked for it was refused or filtered."
 NOT_RUN_FAULT = "Not run: the provider failed before its response was whole."
 NOTHING_LEFT_FOR_CHILD = (
-    "Not run: what the turn's limits leave is too little for a sub-agent, as the rest is kept for the answer. "
-    "Do not call it again; finish with what you have."
+    "Not run: what the turn's limits leave is too little for a sub-agent, as the rest is kept for the answer. " + FINISH
 )
 LOST = (
     "The run was interrupted before a result was recorded. The tool may or may not have run: look before you repeat it."

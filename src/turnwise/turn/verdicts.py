@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from turnwise.rules.advice import DECIDE_YOURSELF, GO_ON_WITHOUT, LOOK_AGAIN, allowed_by
 from turnwise.rules.allowances import allowing_options
 from turnwise.rules.arguments import Unsound, judge_call
 from turnwise.rules.history import error_result, fit_result
@@ -18,15 +19,12 @@ from turnwise.turn.events import HookOutcome
 from turnwise.vocab import ArgumentsState, FinishReason, Text, ToolCall, ToolResult, ToolSpec
 
 # What nobody answered is not asked again in other words.
-DECIDE_YOURSELF = "Decide yourself, say which assumption you made, and do not ask this again."
 NOBODY_THERE = f"There is nobody to ask in this run. {DECIDE_YOURSELF}"
 NO_ANSWER = f"The user gave no answer in time. {DECIDE_YOURSELF}"
 NOT_ASKED = f"The question did not reach the user, because the program that asks them failed. {DECIDE_YOURSELF}"
 WILL_NOT_SAY = f"The user does not want to answer this. {DECIDE_YOURSELF}"
-GO_ON_WITHOUT = "Do not call it again with these arguments; go on without it, or say what you would have done."
 CHANGED_SINCE = (
-    "Denied: what this call would do is no longer what the user was shown and allowed, so it was not run. "
-    "Look again before you ask for it once more."
+    "Denied: what this call would do is no longer what the user was shown and allowed, so it was not run. " + LOOK_AGAIN
 )
 MAX_WHYS = 20  # of the parts of one command; it stands above them whole
 ASKED_BEFORE = "it was asked about before, and waits for an answer"
@@ -336,7 +334,7 @@ def _denied(known: CallFacts, *, why: str, hint: str, options: str) -> str:
     how = re.sub(r"\[([^][]*\{options\}[^][]*)\]", r"\1" if options else "", hint)
     how = how.replace("{tool}", known.tool).replace("{effect}", known.effect).replace("{options}", options)
     why = why[:1].upper() + why[1:].removesuffix(".")
-    return f"Denied: `{known.tool}` was not run. {why}. Only the user can allow it: {how}. {GO_ON_WITHOUT}"
+    return f"Denied: `{known.tool}` was not run. {why}. {allowed_by(how)} {GO_ON_WITHOUT}"
 
 
 def _not_allowed(approval: Approval, *, ask: OneAsk) -> str:

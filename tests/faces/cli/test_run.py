@@ -244,3 +244,11 @@ def test_a_command_sees_no_key(cli: Cli, lab: Lab, monkeypatch: pytest.MonkeyPat
     ran = cli("run", "Go.", "--json", "--allow", "bash", "--api-key-env", "MY_KEY", *at(lab, "tell-env"))
     (told,) = [one["text"] for one in ran.events() if one["event"] == "tool_result"]
     assert "PATH=" in told and "sk-" not in told
+
+
+def test_a_person_reads_why_a_call_was_denied_and_not_what_the_model_is_told(cli: Cli, lab: Lab) -> None:
+    """Proves: advice to the model stays in its results; the line on the screen names the option that would allow the call."""
+    ran = cli("run", "Go.", *at(lab, "read-edit-answer"))
+    assert "Denied: `edit` was not run" in ran.err and "To allow it: run turnwise again with `--allow" in ran.err
+    assert "Do not call it again" not in ran.err
+    assert any(b"Do not call it again" in one.body for one in lab.requests)

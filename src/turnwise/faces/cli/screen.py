@@ -21,6 +21,7 @@ from turnwise.drivers.watching import (
 from turnwise.faces.cli.text import clean, clean_answer, shortened, style
 from turnwise.faces.results import RunResult
 from turnwise.faces.saying import cost_said, many
+from turnwise.rules.advice import for_people
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import (
     Fault,
@@ -273,7 +274,7 @@ def describe_call(call: ToolCall, *, stream: TextIO | None = None) -> str:
 
 
 def describe_result(result: ToolResult, *, stream: TextIO | None = None) -> str:
-    text = "".join(part.text for part in result.content if isinstance(part, Text))
+    text = for_people("".join(part.text for part in result.content if isinstance(part, Text)))
     lines = text.count("\n") + (not text.endswith("\n"))
     if result.is_error:
         shown = shortened(text, limit=ERROR_LINE)
