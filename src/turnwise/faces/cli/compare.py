@@ -28,6 +28,7 @@ from turnwise.drivers.tools import Tool
 from turnwise.drivers.watching import FrameSeen, RequestStarted, Seen
 from turnwise.drivers.workspace import workspace_tools
 from turnwise.errors import CallerError
+from turnwise.faces.cli.completion import complete_models
 from turnwise.faces.cli.failures import USAGE, as_one_line
 from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.options import OF_LIMITS, Given
@@ -119,7 +120,15 @@ def _with_limits(function: Callable[..., None]) -> Callable[..., None]:
 @click.command(epilog=EPILOG)
 @click.argument("words", metavar="[PROMPT]", nargs=-1)
 @click.option("-n", "--no-stdin", is_flag=True, help="Leave standard input alone, as `ssh -n` does.")
-@click.option("-m", "--model", "models", multiple=True, metavar="MODEL", help="PROVIDER:NAME. Repeatable.")
+@click.option(
+    "-m",
+    "--model",
+    "models",
+    multiple=True,
+    metavar="MODEL",
+    shell_complete=complete_models,
+    help="PROVIDER:NAME. Repeatable.",
+)
 @click.option(
     "--plan",
     "plans",

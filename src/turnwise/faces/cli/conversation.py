@@ -15,6 +15,7 @@ from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.workspace.changes import Undone
 from turnwise.errors import CallerError, ToolFault
+from turnwise.faces.cli.completing import completer
 from turnwise.faces.cli.failures import complain
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import pending_of
@@ -45,7 +46,8 @@ COMMANDS = {
     "/permissions": "the rules that hold, in their order",
     "/quit": "leave (Ctrl-D)",
 }
-KEYS = """Enter sends; Esc-Enter, or a backslash at the end of a line, makes a new line. What you type while the model works
+KEYS = """Enter sends; Esc-Enter, or a backslash at the end of a line, makes a new line. Tab completes `/` commands and `@file`,
+which puts the file in. What you type while the model works
 is given to it before its next request. Ctrl-C ends the turn with what is there, twice the program; `turnwise --continue`
 goes on."""
 
@@ -69,7 +71,11 @@ class Chat:
         self._journal = journal
         self._clock = clock
         self._screen = Screen()
-        self._terminal = Terminal(screen=self._screen, history=history)
+        self._terminal = Terminal(
+            screen=self._screen,
+            history=history,
+            completer=lambda: completer(commands=COMMANDS, folder=self._place.folder),
+        )
         self._ids = TimeOrderedIds(clock)
         self._spent = Spent()
         self._undoable: list[str] = []

@@ -22,6 +22,7 @@ COMMANDS = {
     "usage": ("turnwise.faces.cli.usage", "Show how many requests were sent, what for, and what they cost."),
     "compare": ("turnwise.faces.cli.compare", "Give a prompt to several models, side by side."),
     "lab": ("turnwise.faces.cli.lab", "Serve a scripted provider on this machine."),
+    "completion": ("turnwise.faces.cli.completion", "Print what a shell needs to complete turnwise's words by Tab."),
     "demo": ("turnwise.faces.cli.demo", "Show the five incidents turnwise comes from, without any key."),
 }
 

@@ -9,6 +9,7 @@ import click
 
 from turnwise.drivers.settings import MOST, MOST_STEPS, read_usd
 from turnwise.errors import CallerError
+from turnwise.faces.cli.completion import complete_models, complete_sessions
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.turn.config import MAX_STEPS, Deadlines, Recover
@@ -75,7 +76,12 @@ def _checked(context: click.Context, option: click.Parameter, value: tuple[str, 
 
 
 _OF_THE_MODEL = (
-    click.option("-m", "--model", help="PROVIDER:NAME, or FAMILY:NAME with --base-url. [env: TURNWISE_MODEL]"),
+    click.option(
+        "-m",
+        "--model",
+        shell_complete=complete_models,
+        help="PROVIDER:NAME, or FAMILY:NAME with --base-url. [env: TURNWISE_MODEL]",
+    ),
     click.option("--base-url", metavar="URL", help="Address of the endpoint. [env: TURNWISE_BASE_URL]"),
     click.option("--api-key-env", metavar="NAME", help="The variable that holds the key."),
 )
@@ -159,8 +165,13 @@ _OF_THE_TREE = (
 )
 _OF_THE_PLACE = (
     click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Work in this folder."),
-    click.option("-c", "--continue", "go_on", is_flag=True, help="Go on with the last session of this folder."),
-    click.option("--session", metavar="ID", help="Go on with this session (see `turnwise sessions list`)."),
+    click.option("-c", "--continue", "go_on", is_flag=True, help="Continue the last session of this folder."),
+    click.option(
+        "--session",
+        metavar="ID",
+        shell_complete=complete_sessions,
+        help="Continue this session (see `turnwise sessions list`).",
+    ),
     click.option("--system", metavar="TEXT", help="Instructions in place of turnwise's own."),
     click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md of the folder as instructions."),
     click.option("--no-stream", is_flag=True, help="Ask for whole responses instead of streams."),

@@ -14,6 +14,7 @@ import msgspec
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, Session, SessionRow, journal_path
 from turnwise.faces.agent import read_session
+from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.screen import describe_call, describe_result
 from turnwise.faces.cli.text import clean, clean_answer, shortened, style
@@ -58,7 +59,7 @@ def list_sessions(limit: int, as_json: bool) -> None:
 
 
 @command.command("show")
-@click.argument("session")
+@click.argument("session", shell_complete=complete_sessions)
 @click.option("--json", "as_json", is_flag=True, help="The session as one JSON object.")
 def show_session(session: str, as_json: bool) -> None:
     """Show what was said and done in SESSION (an id, or its first or last letters)."""

@@ -13,6 +13,7 @@ from turnwise.faces.cli.text import has_colour
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import Completer
     from prompt_toolkit.history import History
     from prompt_toolkit.input import Input
     from prompt_toolkit.key_binding import KeyBindings
@@ -44,9 +45,16 @@ class Holdable(Protocol):
 class Terminal:
     """Standard input and standard error as one terminal. `screen` is silent while somebody is asked, or types."""
 
-    def __init__(self, *, screen: Holdable | None = None, history: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        screen: Holdable | None = None,
+        history: Path | None = None,
+        completer: "Callable[[], Completer] | None" = None,
+    ) -> None:
         self._screen = screen
         self._history = history
+        self._completer = completer
         self._turn = asyncio.Lock()
         self._input: Input | None = None
         self._output: Output | None = None
@@ -143,6 +151,8 @@ class Terminal:
             input=input,
             output=output,
             history=_history_in(self._history),
+            completer=None if self._completer is None else self._completer(),
+            complete_while_typing=False,
             multiline=True,
             prompt_continuation="  ",
             key_bindings=_keys_of_text(),

@@ -16,6 +16,7 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.ledger_queries import By, Span, Total, TurnBill, sum_of_totals
 from turnwise.errors import CallerError
+from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.tables import Column, fitting, lines_of_table, width_of
 from turnwise.faces.cli.text import shortened
@@ -62,7 +63,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     metavar="WHEN",
     help=f"A date (2026-11-01), a time ago (12h, 7d, 4w), or `all`. Default: today; {DAYS}d with --by day, all with --session.",
 )
-@click.option("--session", metavar="ID", help="Of one session and its sub-agents only.")
+@click.option(
+    "--session", metavar="ID", shell_complete=complete_sessions, help="Of one session and its sub-agents only."
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=1),

@@ -1,0 +1,57 @@
+"""What Tab completes in a session: `/` commands at the beginning of a line, and paths behind `@`."""
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from turnwise.faces.cli.text import visible_line
+
+if TYPE_CHECKING:
+    from prompt_toolkit.completion import Completer
+
+MAX_SHOWN = 200
+_MENTION = re.compile(r"""(?<![\w@./\\-])@((?:\\.|[^\s"'`,;()\[\]{}<>|\\])*)$""")
+_BLANKS = re.compile(r"""([\s"'`,;()\[\]{}<>|\\])""")
+
+
+def endings(line: str, *, commands: Collection[str], folder: Path) -> list[tuple[str, int]]:
+    """What may stand in place of the end of `line`, and how many of its characters that replaces."""
+    if line.startswith("/") and " " not in line:
+        return [(name, len(line)) for name in commands if name.startswith(line)]
+    mention = _MENTION.search(line)
+    return [] if mention is None else [(name, len(mention[1])) for name in _paths(mention[1], folder=folder)]
+
+
+def _paths(begun: str, *, folder: Path) -> Iterator[str]:
+    """Names in the folder that `begun` leads to, as they are to be typed; hidden ones where a dot was typed."""
+    above, _, name = re.sub(r"\\(.)", r"\1", begun).rpartition("/")
+    try:
+        with os.scandir(folder / Path(above).expanduser() if above or not begun.startswith("/") else "/") as entries:
+            found = sorted(
+                [
+                    f"{entry.name}/" if entry.is_dir() else entry.name
+                    for entry in entries
+                    if entry.name.startswith(name) and (name or not entry.name.startswith("."))
+                ]
+            )
+    except (OSError, ValueError, RuntimeError):
+        return
+    head = f"{above}/" if above or begun.startswith("/") else ""
+    for path in found[:MAX_SHOWN]:
+        if path.isprintable():
+            yield _BLANKS.sub(r"\\\1", head + path)
+
+
+def completer(*, commands: Collection[str], folder: Path) -> "Completer":
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
+
+    class Typed(Completer):
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+            line = document.current_line_before_cursor
+            for text, replaced in endings(line, commands=commands, folder=folder):
+                yield Completion(text, start_position=-replaced, display=visible_line(text))
+
+    return Typed()

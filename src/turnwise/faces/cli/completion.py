@@ -1,0 +1,77 @@
+"""`turnwise completion`: what a shell needs to complete turnwise's commands, options, models and sessions."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+SHELLS = {
+    "bash": "in ~/.bashrc",
+    "zsh": "in ~/.zshrc, after `autoload -Uz compinit && compinit`",
+    "fish": "or save it as ~/.config/fish/completions/turnwise.fish",
+}
+EPILOG = """\b
+Examples:
+  eval "$(turnwise completion bash)"       # in ~/.bashrc
+  eval "$(turnwise completion zsh)"        # in ~/.zshrc, after compinit
+  turnwise completion fish | source        # in ~/.config/fish/config.fish"""
+# Bash breaks words at a colon, and every model's name has one.
+_WITHOUT_COLON = 'COMP_WORDBREAKS="${COMP_WORDBREAKS//:/}"\n'
+MAX_SESSIONS = 50
+
+
+@click.command(epilog=EPILOG)
+@click.argument("shell", type=click.Choice(list(SHELLS)), required=False)
+def command(shell: str | None) -> None:
+    """Print what SHELL (bash, zsh or fish; the one you use, if it is left out) has to read to complete by Tab."""
+    from click.shell_completion import get_completion_class
+
+    from turnwise.faces.cli.group import group
+
+    name = shell or Path(os.environ.get("SHELL", "")).name
+    if name not in SHELLS:
+        raise click.UsageError(f"which shell? Give one of {', '.join(SHELLS)}")
+    found = get_completion_class(name)
+    assert found is not None
+    click.echo((_WITHOUT_COLON if name == "bash" else "") + found(group, {}, "turnwise", "_TURNWISE_COMPLETE").source())
+
+
+def complete_models(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Providers first; behind the colon, the models that the table of limits knows."""
+    from turnwise.drivers.catalogue import builtin_catalogue
+    from turnwise.wire.profiles import builtin_profiles
+
+    provider, colon, begun = incomplete.partition(":")
+    if not colon:
+        return [f"{name}:" for name in builtin_profiles() if name.startswith(provider)]
+    catalogue = builtin_catalogue()
+    names = {*catalogue.makers, *catalogue.hosts.get(provider, {})} if provider in builtin_profiles() else set[str]()
+    return [f"{provider}:{name}" for name in sorted({name.rstrip("*") for name in names}) if name.startswith(begun)]
+
+
+def complete_sessions(context: click.Context, parameter: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """The last ones, by the end of their id, with their titles. Without a journal none; none is made."""
+    from click.shell_completion import CompletionItem
+
+    from turnwise.drivers.clock import SystemClock
+    from turnwise.drivers.journal import Journal, journal_path
+    from turnwise.errors import CallerError
+    from turnwise.faces.cli.text import shortened
+
+    path = journal_path(os.environ)
+    if not path.exists():
+        return []
+    try:
+        with Journal.open(path, clock=SystemClock()) as journal:
+            rows = journal.sessions(limit=MAX_SESSIONS)
+    except CallerError:
+        return []
+    return [
+        CompletionItem(row.id[-8:], help=shortened(row.title, limit=60))
+        for row in rows
+        if row.id[-8:].startswith(incomplete)
+    ]
