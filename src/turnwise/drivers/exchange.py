@@ -17,6 +17,7 @@ from turnwise.errors import ProviderFault
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.events import RequestFailed, ResponseReceived
 from turnwise.vocab import Fault, FaultKind, Frame, Mended, Repair, Response
+from turnwise.wire.addresses import where_asked
 from turnwise.wire.faults import date_s
 from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
@@ -125,6 +126,7 @@ class Exchange:
         self._silence: Silence | None = None
         self._first = FirstEvent()
         self._sending: object = None  # the request, once the transport has it
+        self._url = ""
         self.has_answered = False  # the head of a reply has come
         self._is_unreachable = False  # the transport says that there was no connection
         self._refusal: HttpReply | None = None  # an answer that is an error
@@ -155,6 +157,7 @@ class Exchange:
         try:
             dog = self._watchdog()
             async with dog:
+                self._url = request.url
                 sending = self._sending = self._transport.send(request)
                 async with sending as reply:
                     self.has_answered = True
@@ -382,6 +385,10 @@ class Exchange:
             # By the server's own clock where it shows it: ours may be wrong.
             now_s = date_s(headers.get("date", "")) or self._clock.now()
             fault = msgspec.structs.replace(fault, retry_after_s=max(0.0, fault.retry_at_s - now_s))
+        if refusal.status == 404:
+            place = self._endpoint
+            asked = where_asked(scrub(self._url), base_url=scrub(place.base_url), family=place.profile.family)
+            fault = msgspec.structs.replace(fault, message=f"{fault.message} ({asked})".lstrip())
         return self._failed(fault)
 
     def _open_reader(self) -> ResponseReader:

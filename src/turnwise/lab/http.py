@@ -9,7 +9,7 @@ from aiohttp import web
 from turnwise.lab.faults import JSON, Outgoing, refusal
 from turnwise.lab.provider import Provider, model_list, script_list
 from turnwise.lab.received import Received, listing
-from turnwise.lab.routes import Route, has_doubled_version, route
+from turnwise.lab.routes import Route, has_doubled_version, is_strict_path, route
 from turnwise.lab.strict import Rejected
 
 # Long histories with files in them are part of what gets tested; whoever reaches loopback can fill the memory anyway.
@@ -22,12 +22,21 @@ KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
 class Site:
     """One running server. `requests` grows before a reply's first byte leaves, so that whoever has read a reply finds it."""
 
-    def __init__(self, provider: Provider, *, requests: list[Received], chunk_delay_s: float, key: str | None) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        *,
+        requests: list[Received],
+        chunk_delay_s: float,
+        key: str | None,
+        strict_paths: bool = False,
+    ) -> None:
         self.port = 0
         self._provider = provider
         self._requests = requests
         self._chunk_delay_s = chunk_delay_s
         self._key = key
+        self._strict_paths = strict_paths
         self._closing = asyncio.Event()
         app = web.Application(client_max_size=MAX_REQUEST_BYTES)
         app.router.add_get("/_lab/requests", self._list_requests)
@@ -49,6 +58,8 @@ class Site:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         found = route(request.path)
+        if self._strict_paths and not is_strict_path(request.path):
+            raise web.HTTPNotFound(text='{"detail":"Not Found"}', content_type=JSON)  # as FastAPI's servers say it
         if found is None:
             raise web.HTTPNotFound(text=f"the lab has no endpoint {request.path}; see GET /_lab/scripts\n")
         body = await request.read()
@@ -140,6 +151,7 @@ class Site:
         return web.Response(body=script_list(self._provider.scripts), content_type=JSON)
 
     async def _list_models(self, request: web.Request) -> web.Response:
-        if not request.path.endswith("/models") or has_doubled_version(request.path):
+        is_there = is_strict_path(request.path) if self._strict_paths else not has_doubled_version(request.path)
+        if not request.path.endswith("/models") or not is_there:
             raise web.HTTPNotFound(text=f"the lab has no endpoint {request.path}; see GET /_lab/scripts\n")
         return web.Response(body=model_list(self._provider.scripts), content_type=JSON)

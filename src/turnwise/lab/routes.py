@@ -19,6 +19,11 @@ ROUTES = (
     (re.compile(rf"/models/{MODEL}:rawPredict$"), "anthropic_messages", False),
     (re.compile(rf"/models/{MODEL}:streamRawPredict$"), "anthropic_messages", True),
 )
+# The paths of the APIs themselves; Azure's has no version.
+_STRICT = re.compile(
+    r"/v1/(?:chat/completions|responses|messages|models)|/v1(?:beta|alpha)?/models(?:/[^/]+:\w+)?"
+    r"|/openai/deployments/[^/]+/chat/completions"
+)
 DOUBLED_VERSION = re.compile(r"/v\d+[a-z0-9]*/v\d+[a-z0-9]*/")
 
 
@@ -32,6 +37,11 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 def has_doubled_version(path: str) -> bool:
     return DOUBLED_VERSION.search(path) is not None
+
+
+def is_strict_path(path: str) -> bool:
+    """Whether a real server has it: with its version, and without anything in front."""
+    return _STRICT.fullmatch(path) is not None
 
 
 def route(path: str) -> Route | None:

@@ -23,7 +23,8 @@ class Lab:
 
     The model's name chooses the script; `scripts` (values, or a folder of TOML files) come on top of those that ship with
     turnwise. `parameters` changes a script's, by script. `conversation` is a recorded one to play in place of the scripts.
-    `chunk_delay_s` is slept between the pieces of a stream. With a `key`, a request without it gets 401.
+    `chunk_delay_s` is slept between the pieces of a stream. With a `key`, a request without it gets 401. With
+    `strict_paths`, one without the API's version in its path gets the 404 that real servers give.
     Raises ScriptError or CallerError for what cannot be used.
     """
 
@@ -36,6 +37,7 @@ class Lab:
         parameters: Mapping[str, Mapping[str, str | int]] | None = None,
         conversation: Path | str | None = None,
         key: str | None = None,
+        strict_paths: bool = False,
     ) -> None:
         own = load_scripts(scripts) if isinstance(scripts, Path) else by_name(scripts or ())
         known = {**builtin_scripts(), **own}
@@ -47,6 +49,7 @@ class Lab:
         self.provider = Provider(scripts=known, recording=recording)
         self.chunk_delay_s = chunk_delay_s
         self._key = key
+        self._strict_paths = strict_paths
         self._port = port
         self._requests: list[Received] = []
         self._site: Site | None = None
@@ -79,7 +82,13 @@ class Lab:
     async def __aenter__(self) -> Self:
         from turnwise.lab.http import Site  # aiohttp's server is loaded by those who start one
 
-        site = Site(self.provider, requests=self._requests, chunk_delay_s=self.chunk_delay_s, key=self._key)
+        site = Site(
+            self.provider,
+            requests=self._requests,
+            chunk_delay_s=self.chunk_delay_s,
+            key=self._key,
+            strict_paths=self._strict_paths,
+        )
         try:
             await site.open(LOOPBACK, port=self._port)
         except OSError as error:

@@ -9,6 +9,14 @@ _VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?(?=/|$)")
 GEMINI_VERSION = "/v1beta"  # the one of Google's own SDKs
 
 
+def where_asked(url: str, *, base_url: str, family: FamilyName) -> str:
+    """What a 404 leaves unsaid: the URL that was asked for, and where a base URL of this API usually ends."""
+    base = base_url.partition("?")[0].rstrip("/")
+    lacks = family in ("openai_chat", "openai_responses") and not _VERSION.search(base.partition("://")[2])
+    hint = f"; the base URL usually ends with `/v1`: try `{base}/v1`" if lacks else ""
+    return f"asked for `{url.partition('?')[0]}`{hint}"
+
+
 def path_below(base_url: str, path: str, *, family: FamilyName) -> str:
     """The call's path as it has to follow this base URL.
 

@@ -64,9 +64,9 @@ def at(lab: Lab, script: str, *, family: str = "openai_chat") -> list[str]:
 
 
 @contextlib.contextmanager
-def running_lab(scripts: Sequence[Script] = (), *, key: str | None = None) -> Iterator[Lab]:
+def running_lab(scripts: Sequence[Script] = (), *, key: str | None = None, strict_paths: bool = False) -> Iterator[Lab]:
     """A lab with an event loop of its own, so that the program under test has this thread for itself."""
-    lab = Lab(scripts, key=key)
+    lab = Lab(scripts, key=key, strict_paths=strict_paths)
     ready = threading.Event()
     stops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 

@@ -34,13 +34,24 @@ The model's name chooses the script. GET /_lab/requests tells what came in, DELE
 )
 @click.option("--chunk-delay", type=click.FloatRange(0, 60), default=0.0, metavar="S", help="Seconds between chunks.")
 @click.option("--key", metavar="TEXT", help="Answer 401 to requests without this key.")
+@click.option(
+    "--strict-paths", is_flag=True, help="Answer 404, as real servers do, where `/v1` is missing in the address."
+)
 @click.option("--list", "lists", is_flag=True, help="List the scripts and exit.")
 def command(
-    port: int, scripts: Path | None, conversation: Path | None, chunk_delay: float, key: str | None, lists: bool
+    port: int,
+    scripts: Path | None,
+    conversation: Path | None,
+    chunk_delay: float,
+    key: str | None,
+    strict_paths: bool,
+    lists: bool,
 ) -> None:
     """Serve a scripted provider on 127.0.0.1 that speaks all four API families, strict about what it receives."""
     with as_one_line():
-        lab = Lab(scripts, port=port, conversation=conversation, chunk_delay_s=chunk_delay, key=key)
+        lab = Lab(
+            scripts, port=port, conversation=conversation, chunk_delay_s=chunk_delay, key=key, strict_paths=strict_paths
+        )
         if lists:
             for name, script in sorted(lab.provider.scripts.items()):
                 click.echo(f"{style(name.ljust(28), 'bold')} {script.title}")
