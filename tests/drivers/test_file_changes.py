@@ -375,7 +375,7 @@ def test_a_turns_changes_are_taken_back_together(tmp_path: Path) -> None:
     assert tree(root) == before
     assert later.undo_last() == ()
     use(workspace, CASES["apply_patch"])
-    assert {undone.outcome for undone in changes.undo_last("turn 2")} == {"restored", "removed"}
+    assert {undone.outcome for undone in changes.undo_last("turn 2")} == {"restored", "recreated", "removed"}
     assert tree(root) == before
 
 
@@ -386,8 +386,9 @@ def test_undo_leaves_what_was_changed_since(tmp_path: Path) -> None:
     assert changes.undo_last() == ()
     use(Workspace(tmp_path / "root", changes=changes), CASES["apply_patch"])
     (tmp_path / "root" / "a.txt").write_text("mine\n")
-    kept = [undone for undone in changes.undo_last() if undone.outcome == "kept"]
-    assert kept == [Undone(path=tmp_path / "root" / "a.txt", outcome="kept", why="it was changed since")]
+    (kept,) = [undone for undone in changes.undo_last() if undone.outcome == "kept"]
+    assert (kept.path, kept.why) == (tmp_path / "root" / "a.txt", "it was changed since")
+    assert kept.saved is not None and kept.saved.read_bytes() == FILES["a.txt"]
     assert contents(tmp_path / "root") == FILES | {"a.txt": b"mine\n"}
     assert not changes.survives
 

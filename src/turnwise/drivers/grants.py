@@ -1,4 +1,5 @@
-"""What a call was judged on, and the time that the turn leaves it, carried to the hand that opens the paths or waits."""
+"""What a call was judged on, the time that the turn leaves it, and which turn that is, carried to the hand that opens the paths
+or waits."""
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ _seconds: ContextVar[float | None] = ContextVar("turnwise_seconds_given", defaul
 TURNS_TIME = "the turn's limit of time leaves it no more, as the rest is kept for the answer"
 
 _programs: ContextVar[JudgedPrograms | None] = ContextVar("turnwise_judged_programs", default=None)
+
+_turn: ContextVar[str] = ContextVar("turnwise_turn_at_work", default="")
 
 
 @contextmanager
@@ -68,3 +71,19 @@ def seconds_of(wanted_s: float) -> tuple[float, bool]:
     """The seconds that the call at hand has of those that it wants, and whether the turn's time makes them fewer."""
     given_s = _seconds.get()
     return (wanted_s, False) if given_s is None or given_s >= wanted_s else (given_s, True)
+
+
+@contextmanager
+def working_for(turn_id: str) -> Generator[None]:
+    """Within it, what is changed belongs to that turn, or to the one that it is begun in: a sub-agent works for its parent's.
+    Holds for the tasks and threads begun in it."""
+    token = _turn.set(_turn.get() or turn_id)
+    try:
+        yield
+    finally:
+        _turn.reset(token)
+
+
+def turn_at_work() -> str:
+    """The id of the turn that the call at hand belongs to; empty outside of any."""
+    return _turn.get()

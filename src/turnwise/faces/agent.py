@@ -17,6 +17,7 @@ from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.endpoints import Endpoint
 from turnwise.drivers.first_reply import WithFirstReply
+from turnwise.drivers.grants import working_for
 from turnwise.drivers.hooks import Hook, Hooks
 from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.drivers.journal import Journal, Session
@@ -365,7 +366,8 @@ class Agent:
         kept = session_id if self._journal is not None else ""
         self._running.add(runner)
         try:
-            result = await runner.run(started, earlier=() if started.history else before.carried, journal=pen)
+            with working_for(started.config.turn_id):
+                result = await runner.run(started, earlier=() if started.history else before.carried, journal=pen)
         except asyncio.CancelledError:
             if cancelled is not None and runner.result is not None:
                 cancelled(run_result(runner.result, output=output, before=before, session=kept, ledger=runner.ledger))

@@ -46,6 +46,7 @@ _PLANS: dict[str, Callable[[Workspace, Arguments], Plan]] = {
     "multi_edit": _multi_edit,
     "apply_patch": _apply_patch,
 }
+CHANGING = frozenset(_PLANS)  # the tools that change files by themselves
 
 
 def preview(workspace: Workspace, tool: str, arguments: Arguments) -> str:
@@ -63,7 +64,7 @@ def whole_preview(workspace: Workspace, tool: str, arguments: Arguments) -> list
         plan = plan_of(workspace, arguments)
     except (ToolFault, msgspec.ValidationError) as fault:
         return visible(f"(the call would fail: {fault})").split("\n")
-    return [visible(line) for change in plan.changes for line in _diff(change)]
+    return [visible(line) for change in plan.changes for line in diff_of(change)]
 
 
 def shortly(lines: list[str]) -> list[str]:
@@ -84,7 +85,8 @@ def paths_of_call(tool: str, arguments: Arguments) -> tuple[str, ...]:
     return (path,) if isinstance(path, str) and tool in {"read", "list", "search", *_PLANS} else ()
 
 
-def _diff(change: Change) -> list[str]:
+def diff_of(change: Change) -> list[str]:
+    """A unified diff, every line of it; nothing in it is made visible."""
     before, after = _lines(change.before), _lines(change.after)
     head = [
         "--- /dev/null" if change.before is None else f"--- {visible_line(change.shown)}",

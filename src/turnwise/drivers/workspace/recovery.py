@@ -7,7 +7,8 @@ from pathlib import Path
 
 from turnwise.drivers.owners import is_alive
 from turnwise.drivers.private_folders import NEW_S
-from turnwise.drivers.workspace.changes import (
+from turnwise.drivers.workspace.disk import Disk
+from turnwise.drivers.workspace.kept import (
     NOTE,
     KeptFile,
     Note,
@@ -16,7 +17,6 @@ from turnwise.drivers.workspace.changes import (
     drop_temporary,
     kept_changes,
 )
-from turnwise.drivers.workspace.disk import Disk
 from turnwise.drivers.workspace.staging import digest
 
 
