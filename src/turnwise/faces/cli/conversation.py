@@ -17,6 +17,7 @@ from turnwise.drivers.workspace.changes import Undone
 from turnwise.errors import CallerError, ToolFault
 from turnwise.faces.cli.completing import completer
 from turnwise.faces.cli.failures import complain
+from turnwise.faces.cli.last_exchange import exchange_lines, last_exchange
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import pending_of
 from turnwise.faces.cli.prompts import Prompt
@@ -44,7 +45,7 @@ COMMANDS = {
     "/new": "begin a new session",
     "/sessions": "the last sessions of this folder",
     "/permissions": "the rules that hold, in their order",
-    "/quit": "leave (Ctrl-D)",
+    "/quit": "leave; so do `exit`, `quit` and Ctrl-D",
 }
 KEYS = """Enter sends; Esc-Enter, or a backslash at the end of a line, makes a new line. Tab completes `/` commands and `@file`,
 which puts the file in. What you type while the model works
@@ -94,7 +95,7 @@ class Chat:
             match text.strip():
                 case "":
                     pass
-                case "/quit" | "/exit":
+                case "/quit" | "/exit" | "exit" | "quit":
                     break
                 case line if line.startswith("/"):
                     self._obey(line)
@@ -152,6 +153,10 @@ class Chat:
         self._terminal.say(f"turnwise {__version__}, {clean(place.choice.model)} in {clean(str(place.folder))}; /help")
         for line in place.notes:
             self._screen.tell(line)
+        exchange = None if place.before is None else last_exchange(self._journal, place.before)
+        if exchange is not None:
+            for line in exchange_lines(exchange, now_s=self._clock.now()):
+                self._screen.tell(line)
 
     def _obey(self, line: str) -> None:
         name, _, rest = line.partition(" ")

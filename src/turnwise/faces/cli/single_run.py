@@ -15,6 +15,7 @@ from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.own_loop import quickest_loop, run_to_end
 from turnwise.errors import CallerError
 from turnwise.faces.cli.events import Denied, JsonLines
+from turnwise.faces.cli.last_exchange import exchange_line, last_exchange
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import NOTHING, decide, pending_of
 from turnwise.faces.cli.prompts import MAX_INPUT_BYTES, Input, read_prompt
@@ -81,6 +82,9 @@ def run_prompt(
         face = JsonLines() if as_json else Screen()
         for line in place.notes:
             face.tell(line)
+        exchange = None if place.before is None else last_exchange(journal, place.before)
+        if exchange is not None:
+            face.tell(exchange_line(exchange, now_s=clock.now()))
         began = clock.monotonic()
         prompt = None if asks else asked
         terminal = terminal_for(face) if attended else None
