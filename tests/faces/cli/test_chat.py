@@ -76,11 +76,16 @@ def test_two_turns_with_usage_and_undo(lab: Lab, folder: Path, cli: Cli) -> None
         person.sees("tokens in")
         prompt(person)
         person.types("/undo\r")
+        person.sees("take 1 file back? [y/N]")
+        person.types("y\r")
         person.sees("notes.txt: restored")
         assert (folder / "notes.txt").read_text() == "status: draft\nmore\n"
         prompt(person)
         person.types("/undo\r")
-        assert "notes.txt: kept (" in prompt(person)  # changed since, by somebody else
+        person.sees("leave it, and let the next undo take the turn before? [y/N]")  # changed since, by somebody else
+        person.types("y\r")
+        person.sees("notes.txt: kept (")
+        prompt(person)
         person.types("/undo\r")
         person.sees("nothing to take back")
         assert "`turnwise --continue` goes on with it" in leave(person)

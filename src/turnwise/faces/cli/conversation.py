@@ -5,15 +5,13 @@ import contextlib
 import difflib
 import os
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from pathlib import Path
 
 from turnwise._version import __version__
 from turnwise.drivers.clock import Clock, SystemClock
-from turnwise.drivers.ids import TimeOrderedIds
 from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.own_loop import run_to_end
-from turnwise.drivers.workspace.changes import Undone
 from turnwise.errors import CallerError, ToolFault
 from turnwise.faces.cli.completing import completer
 from turnwise.faces.cli.failures import complain
@@ -25,8 +23,10 @@ from turnwise.faces.cli.running import run_turn
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.single_run import is_attended, show_end
 from turnwise.faces.cli.spent import Spent
+from turnwise.faces.cli.taking_back import find_turn_back, lines_of, results_of, take_back
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
 from turnwise.faces.cli.text import clean, shortened, visible
+from turnwise.faces.cli.undoing import is_confirmed
 from turnwise.faces.cli.words import Words
 from turnwise.faces.cli.workplace import furnish
 from turnwise.faces.run_options import RunOptions
@@ -40,7 +40,7 @@ SHOWN_SESSIONS = 10
 COMMANDS = {
     "/help": "show this",
     "/usage": "what the session has used: tokens, requests by purpose",
-    "/undo": "take back the last turn's changes of files; again for the one before",
+    "/undo": "take back what the last turn changed in files, after a look; again for the turn before",
     "/model": "show the model; `/model NAME` goes on with another one",
     "/new": "begin a new session",
     "/sessions": "the last sessions of this folder",
@@ -77,9 +77,7 @@ class Chat:
             history=history,
             completer=lambda: completer(commands=COMMANDS, folder=self._place.folder),
         )
-        self._ids = TimeOrderedIds(clock)
         self._spent = Spent()
-        self._undoable: list[str] = []
         self._place = furnish(given, journal=journal, clock=clock, attended=True)
         self._policy = self._place.policy
         before = self._place.before
@@ -98,7 +96,7 @@ class Chat:
                 case "/quit" | "/exit" | "exit" | "quit":
                     break
                 case line if line.startswith("/"):
-                    self._obey(line)
+                    await self._obey(line)
                 case _:
                     typed = await self._turn(text)
         if self._session:
@@ -117,9 +115,6 @@ class Chat:
 
     async def _turn(self, text: str | None) -> str:
         """Run one turn; gives what was typed while it ran and not taken up. Without a text it is about the calls that wait."""
-        group = self._ids.new()
-        self._place.changes.begin(group)
-        self._undoable.append(group)
         options: RunOptions = {"session": self._session} if self._session else {}
         asks, self._asks = (self._asks, ()) if text is None else ((), self._asks)
         words = Words(self._terminal, agent=self._place.agent, screen=self._screen)
@@ -158,9 +153,9 @@ class Chat:
             for line in exchange_lines(exchange, now_s=self._clock.now()):
                 self._screen.tell(line)
 
-    def _obey(self, line: str) -> None:
+    async def _obey(self, line: str) -> None:
         name, _, rest = line.partition(" ")
-        commands: dict[str, Callable[[str], None]] = {
+        commands: dict[str, Callable[[str], Coroutine[None, None, None] | None]] = {
             "/help": self._help,
             "/usage": self._usage,
             "/undo": self._undo,
@@ -175,7 +170,8 @@ class Chat:
             self._terminal.say(f"no command `{visible(name)[:40]}`; {hint}")
             return
         try:
-            commands[name](rest.strip())
+            if (asking := commands[name](rest.strip())) is not None:
+                await asking
         except (CallerError, ToolFault) as error:
             complain(str(error))
 
@@ -188,13 +184,21 @@ class Chat:
         for line in self._spent.lines():
             self._terminal.say(line)
 
-    def _undo(self, _: str) -> None:
-        while self._undoable:
-            if undone := self._place.changes.undo_last(self._undoable.pop()):
-                for one in undone:
-                    self._terminal.say(_undone_line(one, folder=self._place.folder))
-                return
-        self._terminal.say("nothing to take back: no turn of this session has changed a file that is not back already")
+    async def _undo(self, _: str) -> None:
+        if not self._session:
+            raise CallerError("nothing to take back: this session has had no turn yet")
+        session = self._journal.find_session(self._session)
+        back = find_turn_back(
+            self._journal, session, folder=self._place.folder, env=os.environ, now_s=self._clock.now()
+        )
+        for line in lines_of(back, now_s=self._clock.now()):
+            self._terminal.say(line)
+        if not back.is_done and not await is_confirmed(self._terminal, back):
+            self._terminal.say("nothing was taken back")
+            return
+        take_back(back)
+        for line in results_of(back):
+            self._terminal.say(line)
 
     def _model(self, name: str) -> None:
         if not name:
@@ -251,12 +255,6 @@ def _cancelling() -> Generator[None]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
-
-
-def _undone_line(undone: Undone, *, folder: Path) -> str:
-    path = undone.path.relative_to(folder) if undone.path.is_relative_to(folder) else undone.path
-    shown = visible(str(path).encode("utf-8", "replace").decode())
-    return f"  {shown}: {undone.outcome}{f' ({undone.why})' if undone.why else ''}"
 
 
 def _rule_line(rule: PermissionRule) -> str:

@@ -18,6 +18,7 @@ COMMANDS = {
     "chat": ("turnwise.faces.cli.chat", "Talk with a model that works in this folder; `turnwise` alone does it."),
     "run": ("turnwise.faces.cli.run", "Give a prompt; the model works in this folder and answers."),
     "decode": ("turnwise.faces.cli.decode", "Say what recorded provider streams hold."),
+    "undo": ("turnwise.faces.cli.undo", "Take back what the last turn changed in files."),
     "sessions": ("turnwise.faces.cli.sessions", "List and show the sessions kept so far."),
     "usage": ("turnwise.faces.cli.usage", "Show how many requests were sent, what for, and what they cost."),
     "compare": ("turnwise.faces.cli.compare", "Give a prompt to several models, side by side."),

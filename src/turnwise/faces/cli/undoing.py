@@ -1,0 +1,79 @@
+"""What `turnwise undo` does: it shows, asks, and takes back."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.journal import Journal, journal_path
+from turnwise.drivers.own_loop import run_to_end
+from turnwise.errors import CallerError
+from turnwise.faces.cli.main import CANCELLED
+from turnwise.faces.cli.single_run import is_attended
+from turnwise.faces.cli.taking_back import TurnBack, find_turn_back, lines_of, question_of, results_of, take_back
+from turnwise.faces.cli.terminal import Left, Stopped, Terminal
+from turnwise.faces.cli.workplace import find_session
+
+NOT_ALL = 3
+NEEDS_YES = "nothing was taken back, as nobody can be asked here: add --yes"
+
+
+def undo(session: str | None, *, folder: Path, yes: bool, as_json: bool) -> int:
+    """The exit code. Raises CallerError, and ToolFault where the disk refuses; nothing is changed then."""
+    clock = SystemClock()
+    with Journal.open(journal_path(os.environ), clock=clock) as journal:
+        found = find_session(journal, folder=folder, go_on=session is None, session=session)
+        assert found is not None, "one of both was wanted"
+        back = find_turn_back(journal, found, folder=folder, env=os.environ, now_s=clock.now())
+    is_asked = not yes and not back.is_done
+    if not as_json or is_asked:
+        for line in lines_of(back, now_s=clock.now()):
+            click.echo(line, err=True, color=True)
+    if is_asked and not is_attended():
+        if as_json:
+            _write_json(back, happened=False)
+        raise CallerError(NEEDS_YES)
+    if is_asked and not run_to_end(is_confirmed(Terminal(), back)):
+        click.echo("nothing was taken back", err=True)
+        return CANCELLED
+    take_back(back)
+    if as_json:
+        _write_json(back, happened=True)
+    else:
+        for line in results_of(back):
+            click.echo(line)
+    return NOT_ALL if back.kept else 0
+
+
+async def is_confirmed(terminal: Terminal, back: TurnBack) -> bool:
+    """Whether the person says yes; everything else is a no."""
+    try:
+        said = await terminal.line(lambda: question_of(back), fresh=True)
+    except (Stopped, Left):
+        return False
+    return said.strip().lower() in {"y", "yes"}
+
+
+def _write_json(back: TurnBack, *, happened: bool) -> None:
+    files = [
+        {
+            "path": os.fsencode(file.path).decode("utf-8", "replace"),
+            "outcome": file.outcome,
+            "why": file.why,
+            "saved": None if file.saved is None else str(file.saved),
+        }
+        for file in back.undoing.files
+    ]
+    told = {
+        "session": back.session.row.id,
+        "turn": back.turn.id,
+        "began": back.turn.created,
+        "prompt": back.prompt,
+        "commands": back.commands,
+        "taken_back": happened,
+        "files": files,
+    }
+    sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
