@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         RequestStarted,
         StepStarted,
         ToolFinished,
+        ToolProgress,
         ToolStarted,
     )
     from turnwise.errors import (
@@ -81,6 +82,7 @@ _ROOMS = {
         "RequestStarted",
         "StepStarted",
         "ToolFinished",
+        "ToolProgress",
         "ToolStarted",
     ),
     "turnwise.errors": (
@@ -181,6 +183,7 @@ __all__ = [
     "ToolCall",
     "ToolFault",
     "ToolFinished",
+    "ToolProgress",
     "ToolResult",
     "ToolSpec",
     "ToolStarted",

@@ -74,19 +74,21 @@ class Bookkeeper:
         """Whether that request of the turn stands in the books: it may have left."""
         return self.ledger.get(self._config.turn_id, number) is not None
 
-    def settle(self, entry: LedgerEntry, exchange: Exchange, *, event: ResponseReceived | RequestFailed | None) -> None:
+    def settle(
+        self, entry: LedgerEntry, exchange: Exchange, *, event: ResponseReceived | RequestFailed | None
+    ) -> LedgerEntry | None:
         """What came of it, and its price; without an event it was cancelled. One that never left is struck out."""
         if exchange.has_left:
-            self._complete(entry, exchange, event=event)
-            return
+            return self._complete(entry, exchange, event=event)
         self._number = self._number_before
         self.ledger.strike_out(entry)
         if self._journal is not None:
             self._journal.request_stayed(entry)
+        return None
 
     def _complete(
         self, entry: LedgerEntry, exchange: Exchange, *, event: ResponseReceived | RequestFailed | None
-    ) -> None:
+    ) -> LedgerEntry:
         first_s, received_bytes = exchange.first_event_s, exchange.received_bytes
         match event:
             case ResponseReceived(response=response):
@@ -106,15 +108,15 @@ class Bookkeeper:
                 received = Received(partial=partial, cancelled=True, first_event=first_s, received_bytes=received_bytes)
         received = msgspec.structs.replace(received, answered=exchange.has_answered)
         find = self._find_price
-        self._note(
-            ended_entry(
-                entry,
-                received,
-                ended=self._clock.now(),
-                row=None if find is None else find(entry.model, entry.started),
-                billed_in_step=self.ledger.billed_in_step(entry),
-            )
+        ended = ended_entry(
+            entry,
+            received,
+            ended=self._clock.now(),
+            row=None if find is None else find(entry.model, entry.started),
+            billed_in_step=self.ledger.billed_in_step(entry),
         )
+        self._note(ended)
+        return ended
 
     def discard(self, number: int) -> None:
         """The request is given up, and sent again."""

@@ -29,6 +29,7 @@ from turnwise.drivers.watching import (
     Seen,
     StepStarted,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
     TurnFinished,
     Watch,
@@ -506,6 +507,9 @@ class _Running:
             self._unanswered.pop(result.call_id, None)
             self._tell(ToolFinished(result, self._clock.monotonic() - began[result.call_id]))
 
+        def on_progress(call: ToolCall, line: str) -> None:
+            self._tell(ToolProgress(call, line))
+
         changed = await self._changed(command) if [1 for planned in command.calls if planned.shown] else {}
         calls = tuple([planned for planned in command.calls if planned.call.id not in changed])
         self._write(ToolsStarted(step=command.step, call_ids=tuple([planned.call.id for planned in calls])))
@@ -515,6 +519,7 @@ class _Running:
             clock=self._clock,
             on_start=on_start,
             on_finish=on_finish,
+            on_progress=on_progress if self._watchers.are_there else None,
             settle_s=self._means.settle_s * TOOL_SHARE,
             whole_bytes=command.whole_bytes,
             most_s=command.most_s,

@@ -1,6 +1,7 @@
 """One `SendRequest`: entered in the books, sent, and completed there; or taken back, where it never left."""
 
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 
 import msgspec
@@ -87,9 +88,10 @@ class Sender:
         except BaseException:
             self._books.settle(entry, exchange, event=None)
             raise
-        self._books.settle(entry, exchange, event=event)
+        ended = self._books.settle(entry, exchange, event=event)
         self.exchange = None
-        self._tell_finished(event, seconds=self._clock.monotonic() - began)
+        usd = None if ended is None else ended.usd
+        self._tell_finished(event, seconds=self._clock.monotonic() - began, usd=usd)
         response, fault = (
             (event.response, event.response.fault) if isinstance(event, ResponseReceived) else (None, event.fault)
         )
@@ -110,12 +112,13 @@ class Sender:
             )
         )
 
-    def _tell_finished(self, event: ResponseReceived | RequestFailed, *, seconds: float) -> None:
+    def _tell_finished(self, event: ResponseReceived | RequestFailed, *, seconds: float, usd: Decimal | None) -> None:
         match event:
             case ResponseReceived(number=number, response=response):
-                seen = RequestFinished(number=number, response=response, fault=response.fault, seconds=seconds)
+                fault = response.fault
+                seen = RequestFinished(number=number, response=response, fault=fault, seconds=seconds, usd=usd)
             case RequestFailed(number=number, fault=fault, sent=sent):
-                seen = RequestFinished(number=number, response=None, fault=fault, seconds=seconds, sent=sent)
+                seen = RequestFinished(number=number, response=None, fault=fault, seconds=seconds, sent=sent, usd=usd)
         self._watchers.tell(seen)
 
     def _jitter(self) -> float:

@@ -16,6 +16,7 @@ from turnwise.drivers.clock import Clock, Timer, wait_for_task
 from turnwise.drivers.grants import TURNS_TIME, judged_paths, judged_programs, seconds_given
 from turnwise.drivers.journal import Journal
 from turnwise.drivers.ledger import Ledger
+from turnwise.drivers.progress import Progress, told_to
 from turnwise.drivers.threads import in_thread, is_async
 from turnwise.drivers.tool_output import error_result, failure_of, result_of
 from turnwise.drivers.watching import Seen
@@ -83,7 +84,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     `Text` or `File` part, or a list of those; or an awaitable of it. A function that is not `async def` runs in a thread
     of its own, so it may block. None for client-side tools. `start` is what a sub-agent has in its place. One that ends by a
     deadline of its own, with what it has, is given `grace_s` for that once its time is up. `keeps` gives the folder in which
-    it has put what was too long to show, for the model to read; None where there is nothing.
+    it has put what was too long to show, for the model to read; None where there is nothing. `tells`: it shows how it gets on
+    (`progress.teller`).
     """
 
     offer: ToolOffer
@@ -91,6 +93,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     start: Callable[[ChildOrder], Awaitable[object]] | None = None
     grace_s: float = 0.0
     keeps: Callable[[], Path | None] | None = None
+    tells: bool = False
 
     @property
     def name(self) -> str:
@@ -134,6 +137,7 @@ class ToolRun:
         clock: Clock,
         on_start: Callable[[ToolCall], None],
         on_finish: Callable[[ToolResult], None],
+        on_progress: Callable[[ToolCall, str], None] | None = None,
         settle_s: float = SETTLE_S,
         whole_bytes: int | None = None,
         most_s: float | None = None,
@@ -144,6 +148,7 @@ class ToolRun:
         self._clock = clock
         self._on_start = on_start
         self._on_finish = on_finish
+        self._on_progress = on_progress
         self._settle_s = settle_s
         self._result_of = functools.partial(result_of, whole_bytes=whole_bytes)
         self._around = around
@@ -219,14 +224,27 @@ class ToolRun:
             result = error_result(planned.call, f"there is no tool `{planned.call.name}` here")
         else:
             time = CallTime.of(planned.timeout_s, left_s=left_s, grace_s=tool.grace_s)
+            run = self._run_telling if tool.tells and self._on_progress is not None else self._within_deadline
             if planned.paths or planned.programs is not None:
                 # the hand that opens a path looks again whether it still leads where it was judged to lead
                 with judged_paths(planned.paths or None), judged_programs(planned.programs):
-                    result = await self._within_deadline(tool.function, planned, time=time)
+                    result = await run(tool.function, planned, time=time)
             else:
-                result = await self._within_deadline(tool.function, planned, time=time)
+                result = await run(tool.function, planned, time=time)
         self._results[place] = result
         self._on_finish(result)
+
+    async def _run_telling(
+        self, function: Callable[[Arguments], object], planned: PlannedCall, *, time: CallTime | None = None
+    ) -> ToolResult:
+        """As `_within_deadline`, and whoever watches sees how it gets on."""
+        assert self._on_progress is not None
+        progress = Progress(functools.partial(self._on_progress, planned.call), clock=self._clock)
+        try:
+            with told_to(progress.take):
+                return await self._within_deadline(function, planned, time=time)
+        finally:
+            progress.leave()
 
     def _child(
         self, start: Callable[[ChildOrder], Awaitable[object]], planned: PlannedCall, *, timeout_s: float

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 
 import msgspec
 
@@ -32,13 +33,15 @@ class FrameSeen(msgspec.Struct, frozen=True, tag="frame_seen", gc=False):
 
 class RequestFinished(msgspec.Struct, frozen=True, tag="request_finished"):
     """`response` is the whole one; `fault` says why there is none, or what the provider reported inside it. A request that
-    was never `sent` (no connection) does not count; the next one has its number."""
+    was never `sent` (no connection) does not count; the next one has its number. `usd` is what it cost, None if its price is not
+    known."""
 
     number: int
     response: Response | None
     fault: Fault | None
     seconds: float
     sent: bool = True
+    usd: Decimal | None = None
 
 
 class AttemptDiscarded(msgspec.Struct, frozen=True, tag="attempt_discarded"):
@@ -52,6 +55,14 @@ class AttemptDiscarded(msgspec.Struct, frozen=True, tag="attempt_discarded"):
 
 class ToolStarted(msgspec.Struct, frozen=True, tag="tool_started"):
     call: ToolCall
+
+
+class ToolProgress(msgspec.Struct, frozen=True, tag="tool_progress"):
+    """A tool at work says how it gets on: `line` is the last line of a command's output by then, 200 characters of it at most.
+    Comes a few times a second at the most, never before a quarter of a second, and is in no result."""
+
+    call: ToolCall
+    line: str
 
 
 class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
@@ -86,6 +97,7 @@ Seen = (
     | RequestFinished
     | AttemptDiscarded
     | ToolStarted
+    | ToolProgress
     | ToolFinished
     | CallAnswered
     | ChildSeen

@@ -104,5 +104,6 @@ def workspace_tools(
             timeout_s=MAX_S,
             grace_s=GRACE_S,
             keeps=commands.kept,
+            tells=True,
         ),
     )

@@ -6,6 +6,7 @@ from collections import deque
 from pathlib import Path
 
 from turnwise.drivers.private_folders import private_folder_of
+from turnwise.drivers.progress import Tell
 from turnwise.rules.permission_paths import is_inside
 
 OUTPUTS = "outputs"  # where `Scratch` keeps them
@@ -22,10 +23,18 @@ def is_gone_output(path: str) -> bool:
 class Tape:
     """The head and the tail of a byte stream, with a count of what fell out between.
 
-    Where that is something, the stream from its beginning is in the file `spill`, up to `spilled_bytes` of it.
+    Where that is something, the stream from its beginning is in the file `spill`, up to `spilled_bytes` of it. `tell` is told
+    each piece as it comes.
     """
 
-    def __init__(self, *, kept_bytes: int, spill: Path | None = None, spilled_bytes: int = MAX_FILE_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        kept_bytes: int,
+        spill: Path | None = None,
+        spilled_bytes: int = MAX_FILE_BYTES,
+        tell: Tell | None = None,
+    ) -> None:
         self._kept = kept_bytes
         self._head = bytearray()
         self._tail: deque[bytes] = deque()
@@ -34,8 +43,11 @@ class Tape:
         self._spill = spill
         self._spill_room = spilled_bytes
         self._spilled = False
+        self._listener = tell
 
     def write(self, chunk: bytes) -> None:
+        if self._listener is not None:
+            self._listener(chunk)
         if self._spill is not None and self._total + len(chunk) > 2 * self._kept:
             if not self._spilled:  # until here nothing has fallen out
                 self._spilled = True

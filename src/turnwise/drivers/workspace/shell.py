@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from turnwise.drivers.grants import TURNS_TIME, programs_at_hand, seconds_of
 from turnwise.drivers.programs import Programs, is_program
+from turnwise.drivers.progress import teller
 from turnwise.drivers.sandbox import CannotGuard, GitGuard, PutBack, Sandbox, Scratch, find_sandbox
 from turnwise.drivers.sandbox.private import PrivateFolder
 from turnwise.drivers.workspace.output import MAX_FILES, Tape
@@ -109,7 +110,7 @@ class Shell:
         program = self._shell()
         if "\0" in given.command:
             raise ToolFault("a command must not hold a NUL character")
-        tape = Tape(kept_bytes=KEPT_BYTES, spill=self._next_output())
+        tape = Tape(kept_bytes=KEPT_BYTES, spill=self._next_output(), tell=teller())
         guards = self._git_guards()
         git: list[PutBack] = []
         notes: list[str] = []
