@@ -195,6 +195,7 @@ def command(
                         network=False,
                         no_agents_md=no_agents_md,
                         no_stream=no_stream,
+                        plain=False,
                     ),
                     journal=journal,
                     clock=clock,

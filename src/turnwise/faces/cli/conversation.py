@@ -71,7 +71,7 @@ class Chat:
         self._given = given
         self._journal = journal
         self._clock = clock
-        self._screen = Screen()
+        self._screen = Screen(plain=given["plain"], clock=clock)
         self._terminal = Terminal(
             screen=self._screen,
             history=history,

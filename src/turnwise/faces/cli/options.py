@@ -48,6 +48,7 @@ class Given(TypedDict):
     network: bool
     no_agents_md: bool
     no_stream: bool
+    plain: bool
 
 
 class Dollars(click.ParamType[Decimal]):
@@ -194,7 +195,12 @@ _OF_PERMISSIONS = (
     click.option("--network", is_flag=True, help="Let commands use the network."),
     click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox."),
 )
-SHARED = (*_OF_THE_MODEL, *OF_LIMITS, *_OF_THE_TREE, *_OF_THE_PLACE, *_OF_PERMISSIONS)
+_OF_THE_SCREEN = (
+    click.option(
+        "--plain", is_flag=True, help="Show answers as they were written, not rendered. Pipes get them so anyway."
+    ),
+)
+SHARED = (*_OF_THE_MODEL, *OF_LIMITS, *_OF_THE_TREE, *_OF_THE_PLACE, *_OF_THE_SCREEN, *_OF_PERMISSIONS)
 
 
 def shared_options(command: Command) -> Command:

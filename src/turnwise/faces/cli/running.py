@@ -128,6 +128,8 @@ async def run_turn(
     `asks` are those of an earlier turn, which come first: those that nobody answers stay for later. `later`: an ask may be
     left for it. Raises what the face raised."""
     agent = place.agent
+    if isinstance(face, Screen):
+        face.begin(place.bounds)
     seeing = Seeing(face, agent=agent, commands_note=place.commands_note)
     stop = Stop(agent, face=face)
     approver: TerminalApprover | None = None

@@ -1,11 +1,15 @@
 """A run on a terminal: the answer goes to standard output, everything else to standard error."""
 
+import math
+import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
+from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.watching import (
     AttemptDiscarded,
     CallAnswered,
@@ -14,11 +18,14 @@ from turnwise.drivers.watching import (
     RequestFinished,
     RequestStarted,
     Seen,
+    StepStarted,
     ToolFinished,
     ToolStarted,
     TurnFinished,
 )
-from turnwise.faces.cli.text import clean, clean_answer, shortened, style
+from turnwise.faces.cli.status_line import StatusLine, terminal_size
+from turnwise.faces.cli.text import clean, clean_answer, has_colour, shortened, style
+from turnwise.faces.cli.waiting import Bounds, Waiting
 from turnwise.faces.results import RunResult
 from turnwise.faces.saying import cost_said, many
 from turnwise.rules.advice import for_people
@@ -26,20 +33,21 @@ from turnwise.turn.config import TurnResult
 from turnwise.vocab import (
     Fault,
     FaultKind,
-    ReasoningDelta,
+    FinishReason,
     RefusalDelta,
     StopReason,
     Text,
     TextDelta,
     ToolCall,
-    ToolCallDelta,
     ToolResult,
 )
 
 if TYPE_CHECKING:
-    from rich.status import Status
+    from turnwise.faces.cli.live_answer import LiveAnswer
 
 LINE = 100  # characters of a call or a result shown on one line
+FLOWS_S = 2.0  # an answer that pauses for less needs no other sign of life
+GONE_ON_WITH = frozenset({FinishReason.LENGTH, FinishReason.PAUSE, FinishReason.CUT})
 ERROR_LINE = 240  # of a result that says what went wrong, and what to do
 
 # What a user may look at first, by what kind of failure the provider showed.
@@ -62,50 +70,80 @@ REMEDIES = {
 
 class Screen:
     """Shows what happens as it happens. Where standard output is no terminal it gets the answer only, once it is there,
-    unless it `follows`. `notes` is where everything but the answer goes."""
+    unless it `follows`. `notes` is where everything but the answer goes. At a terminal with colours answers are rendered,
+    unless they are to be `plain`."""
 
-    def __init__(self, *, notes: TextIO | None = None, follows: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        notes: TextIO | None = None,
+        follows: bool = False,
+        plain: bool = False,
+        clock: Clock | None = None,
+        size: Callable[[], os.terminal_size] | None = None,
+    ) -> None:
         self._notes = sys.stderr if notes is None else notes
+        self._clock = clock or SystemClock()
+        is_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
         self._live = follows or sys.stdout.isatty()
+        self._size = size or partial(terminal_size, sys.stdout if is_terminal else self._notes)
+        self._renders = is_terminal and not plain and has_colour(sys.stdout)
+        self._answer: LiveAnswer | None = None
         self._names: dict[str, str] = {}  # of calls at hand, by id
-        self._spinner: Status | None = None
+        self._waiting = Waiting(Bounds())
+        self._status: StatusLine | None = None
+        if self._notes.isatty() and os.environ.get("TERM") != "dumb":
+            self._status = StatusLine(
+                self._notes, clock=self._clock, size=self._size, show=self._waits_for, row=self._row_at_hand
+            )
         self._shown: list[str] = []  # of the response at hand
+        self._shown_s = -math.inf  # when something of it was shown
         self._at_line_start = True
         self._goes_on = False  # the response at hand is the rest of a cut one: JSON, or a text that overlaps
+        self._is_at_work = False  # a turn is
+        self._may_go_on = False  # it has not ended, or was cut: the text at hand may be gone on with
         self._held: list[Callable[[], None]] | None = None
         self._children: dict[tuple[str, ...], dict[str, str]] = {}  # names of calls at hand, by path and id
 
+    def begin(self, bounds: Bounds) -> None:
+        """A turn is about to run within these."""
+        self._waiting = Waiting(bounds)
+
     def __call__(self, seen: Seen) -> None:
+        if self._status is not None:
+            self._waiting.saw(seen, now_s=self._clock.monotonic())
         if self._held is not None:
-            self._held.append(lambda: self(seen))
+            self._held.append(lambda: self._see(seen))
             return
+        self._see(seen)
+
+    def _see(self, seen: Seen) -> None:
         match seen:
             case ChildSeen():
                 self._note_child(seen)
             case RequestStarted(purpose="continue") | RequestStarted(retry_of="continue"):
                 self._goes_on = True
-                self._spin("cut by the output limit: going on there")
+                self._wait()
             case FrameSeen() if self._goes_on:
                 pass
-            case RequestStarted():
-                self._goes_on = False
-                self._shown.clear()
-                self._spin(f"step {seen.step}: waiting for {clean(seen.model)}")
             case FrameSeen(frame=TextDelta(text=text) | RefusalDelta(text=text)):
                 self._show_text(text)
-            case FrameSeen(frame=ReasoningDelta()):
-                self._spin("reasoning")
-            case FrameSeen(frame=ToolCallDelta(name=name)):
-                if name:
-                    self._spin(f"writing a call of {clean(name)}")
-            case RequestFinished():
-                self._stop_spinner()
+            case RequestStarted():
+                self._goes_on = False
+                self._close_answer()
+                self._shown.clear()
+                self._wait()
+            case RequestFinished(response=response):
+                if response is not None and response.finish not in GONE_ON_WITH:
+                    self._close_answer()
             case AttemptDiscarded():
                 self._note_discarded(seen)
+            case StepStarted():
+                self._wait()
             case ToolStarted():
+                self._wait()
                 self._names[seen.call.id] = seen.call.name
                 self._note_call(seen.call)
-                self._spin(f"{clean(seen.call.name)} runs")
             case ToolFinished(result=result):
                 self._note_result(result)
             case CallAnswered(call=call, result=result):
@@ -126,13 +164,16 @@ class Screen:
 
     def stopping(self) -> None:
         """The turn is about to end; what takes its time may be waited for a moment."""
-        if self._held is None:
-            self._spin("stopping (Ctrl-C again ends turnwise at once)")
+        self._waiting.stopping(now_s=self._clock.monotonic())
+        self._shown_s = -math.inf
+        if self._held is None and self._status is not None:
+            self._wait()
+            self._status.draw()
 
     def hold(self) -> None:
         """Show nothing from now on: somebody is asked, or types."""
         if self._held is None:
-            self._stop_spinner()
+            self._stop_status()
             self._end_line()
             self._held = []
 
@@ -141,13 +182,16 @@ class Screen:
         held, self._held = self._held or [], None
         for show in held:
             show()
+        if self._is_at_work:
+            self._wait()
 
     def close(self) -> None:
+        self._is_at_work = False
         self.release()
-        self._stop_spinner()
+        self._wait_no_more()
 
     def _show_text(self, text: str) -> None:
-        self._stop_spinner()
+        self._clear_status()
         before = self._shown[-1] if self._shown else ""
         if text:
             self._shown.append(text)
@@ -157,17 +201,33 @@ class Screen:
         if before.endswith("\r"):
             before, text = before[:-1], f"\r{text}"
         if shown := clean_answer(text.removesuffix("\r"), before=before[-1:]):
-            sys.stdout.write(shown)
+            self._may_go_on = True
+            self._shown_s = self._clock.monotonic()
+            self._write_answer(shown)
+
+    def _write_answer(self, text: str) -> None:
+        if self._renders:
+            self._live_answer().write(text)
+        elif text:
+            sys.stdout.write(text)
             sys.stdout.flush()
-            self._at_line_start = shown.endswith("\n")
+            self._at_line_start = text.endswith("\n")
+
+    def _live_answer(self) -> "LiveAnswer":
+        """What it needs is loaded once an answer comes, or while one is waited for: a run without one does not pay for it."""
+        if self._answer is None:
+            from turnwise.faces.cli.live_answer import LiveAnswer
+
+            self._answer = LiveAnswer(sys.stdout, size=self._size)
+        return self._answer
 
     def _note_discarded(self, seen: AttemptDiscarded) -> None:
         """What stands above it on the screen is no part of the answer. The rest of a cut response was not shown at all."""
         why = "the stream broke off" if seen.fault is None else describe_fault(seen.fault)
         again = f"trying again in {seen.retry_in_s:.1f} s" if seen.retry_in_s else "asking another model"
         if self._goes_on:
-            self._spin(f"{why}: {again}")
             return
+        self._close_answer()
         lost = "discarded what had come, " if self._shown else ""
         self._shown.clear()
         self._note(style(f"✗ {why}: {lost}{again}", "yellow", stream=self._notes))
@@ -212,50 +272,74 @@ class Screen:
         self._note(self._result_line(result, name=self._names.pop(result.call_id, None)))
 
     def _finish(self, result: TurnResult) -> None:
-        self._stop_spinner()
+        self._wait_no_more()
         shown = "".join(self._shown) if self._live else ""
         if shown != result.text:
             goes_on = self._goes_on and shown and result.text.startswith(shown)
             if not goes_on:
+                self._close_answer()
                 self._end_line()
-            text = clean_answer(
-                result.text[len(shown) :] if goes_on else result.text, before=shown[-1:] if goes_on else ""
+            self._write_answer(
+                clean_answer(
+                    result.text[len(shown) :] if goes_on else result.text, before=shown[-1:] if goes_on else ""
+                )
             )
-            sys.stdout.write(text)
-            self._at_line_start = text.endswith("\n")
+        self._close_answer()
         self._end_line()
         sys.stdout.flush()
 
     def _note(self, line: str) -> None:
-        self._stop_spinner()
+        self._clear_status()
         self._end_line()
         self._notes.write(line + "\n")
         self._notes.flush()
 
     def _end_line(self) -> None:
-        if not self._at_line_start:
+        """Whatever is written next begins at the left."""
+        if self._answer is not None and self._may_go_on:
+            self._answer.pause()
+        elif not self._at_line_start:
             sys.stdout.write("\n")
             sys.stdout.flush()
             self._at_line_start = True
 
-    def _spin(self, text: str) -> None:
-        if not self._notes.isatty() or not self._at_line_start:
-            return
-        if self._spinner is None:
-            from rich.console import Console
-            from rich.markup import escape
+    def _close_answer(self) -> None:
+        """The text at hand has ended: its last block is rendered."""
+        self._clear_status()
+        self._may_go_on = False
+        if self._answer is not None:
+            self._answer.close()
 
-            self._spinner = Console(file=self._notes).status(escape(text), spinner="dots")
-            self._spinner.start()
-        else:
-            from rich.markup import escape
+    def _wait(self) -> None:
+        """From now on the line that waits is there whenever nothing else comes."""
+        self._is_at_work = True
+        if self._status is not None:
+            self._status.start()
 
-            self._spinner.update(escape(text))
+    def _wait_no_more(self) -> None:
+        self._is_at_work = False
+        self._stop_status()
 
-    def _stop_spinner(self) -> None:
-        if self._spinner is not None:
-            self._spinner.stop()
-            self._spinner = None
+    def _stop_status(self) -> None:
+        if self._status is not None:
+            self._clear_status()
+            self._status.stop()
+
+    def _clear_status(self) -> None:
+        if self._status is not None and not self._status.clear() and self._answer is not None:
+            self._answer.leave_row()
+
+    def _waits_for(self, columns: int) -> str:
+        """The line that waits; none while an answer flows, or stands in a row that only it may use."""
+        now_s = self._clock.monotonic()
+        if self._renders:
+            self._live_answer()
+        if now_s - self._shown_s < FLOWS_S or not self._at_line_start:
+            return ""
+        return self._waiting.show(now_s=now_s, columns=columns)
+
+    def _row_at_hand(self) -> str:
+        return "" if self._answer is None else self._answer.row
 
 
 def describe_call(call: ToolCall, *, stream: TextIO | None = None) -> str:

@@ -79,7 +79,7 @@ def run_prompt(
             raise CallerError(waiting_line(asks))
         elif pending.results and not asks:
             raise CallerError(results_line(pending.results))
-        face = JsonLines() if as_json else Screen()
+        face = JsonLines() if as_json else Screen(plain=given["plain"], clock=clock)
         for line in place.notes:
             face.tell(line)
         exchange = None if place.before is None else last_exchange(journal, place.before)

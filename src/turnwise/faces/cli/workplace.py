@@ -32,6 +32,8 @@ from turnwise.faces.cli.folder import read_agents_md, settings_of_run
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.permissions import policy_of_run, remembered_rules
 from turnwise.faces.cli.spending import fallbacks_of, limits_of, model_limits_of, retry_of
+from turnwise.faces.cli.waiting import Bounds
+from turnwise.faces.models import read_model
 from turnwise.faces.policies import ASK_USER, check_tools_of_rules
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
@@ -90,6 +92,7 @@ class Workplace(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     commands_note: str
     ask_s: float
+    bounds: Bounds
 
 
 def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, output_type: object = None) -> Workplace:
@@ -163,6 +166,7 @@ def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, out
         notes=(*_notes_of(agents_md, before, layers=layers, folder=folder), *finished),
         commands_note=shell.said,
         ask_s=deadlines_of(given).ask_s,
+        bounds=_bounds_of(choice.model, settings=settings, given=given),
     )
 
 
@@ -245,6 +249,17 @@ def deadlines_of(given: Given) -> Deadlines:
         return usual
     longer_s = max(0.0, ask_s - usual.ask_s)
     return msgspec.structs.replace(usual, ask_s=ask_s, child_s=usual.child_s + longer_s)
+
+
+def _bounds_of(model: str, *, settings: RunSettings, given: Given) -> Bounds:
+    """What is said of a wait: how many steps there are, and when a request is given up."""
+    deadlines = deadlines_of(given)
+    first_s = deadlines.first_event_s or read_model(model).profile.first_event_s
+    return Bounds(
+        max_steps=settings.max_steps or MAX_STEPS,
+        first_event_s=deadlines.total_s if given["no_stream"] else first_s,
+        idle_s=deadlines.idle_s,
+    )
 
 
 def _inspected(tool: Tool) -> Tool:

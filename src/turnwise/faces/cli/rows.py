@@ -1,0 +1,114 @@
+"""Text in rows of whole words, as it comes: no row is longer than the terminal is wide, so each is one row there."""
+
+import re
+import unicodedata
+from functools import lru_cache
+
+TAB = 8
+
+# A piece of a word, one wide character (a line may break behind each), blanks, or the end of a line.
+_WIDE = "\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef"
+_PIECES = re.compile(rf"\n|[ \t\u00a0]+|[{_WIDE}]|[^\s{_WIDE}]+|\s")
+
+
+class Rows:
+    """What is written below one another at a terminal of `width` columns. The last word is held until it has ended."""
+
+    def __init__(self, *, width: int) -> None:
+        self.width = width
+        self.row = ""  # what stands in the row at hand
+        self.count = 0  # rows above it since `restart`
+        self._cells = 0
+        self._gap = ""  # blanks in front of the word that is held
+        self._word = ""
+        self._word_cells = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing stands at the terminal since `restart`."""
+        return not (self.count or self.row)
+
+    def restart(self, *, width: int) -> None:
+        """A new row begins, at the left."""
+        self.width, self.row, self.count, self._cells = width, "", 0, 0
+        self._gap, self._word, self._word_cells = "", "", 0
+
+    def leave_row(self) -> None:
+        """The cursor is at the left, in a new row; what is held goes there."""
+        self.row, self.count, self._cells, self._gap = "", 0, 0, ""
+
+    def write(self, text: str) -> str:
+        """What to send to the terminal for it."""
+        out: list[str] = []
+        for piece in _PIECES.findall(text):
+            if piece == "\n":
+                self._place(out)
+                self._gap = ""
+                self._break(out)
+            elif piece.isspace():
+                self._place(out)
+                self._add_gap(piece)
+            else:
+                cells = cells_of(piece)
+                if len(piece) == 1 and cells == 2:
+                    self._place(out)
+                if self._word_cells + cells <= self.width:
+                    self._word += piece
+                    self._word_cells += cells
+                else:
+                    self._fold(piece, out)
+        return "".join(out)
+
+    def flush(self) -> str:
+        """What was held."""
+        out: list[str] = []
+        self._place(out)
+        return "".join(out)
+
+    def _add_gap(self, blanks: str) -> None:
+        if "\t" in blanks:
+            at = self._cells + len(self._gap)
+            blanks = (" " * (at % TAB) + blanks).expandtabs(TAB)[at % TAB :]
+        self._gap = (self._gap + blanks)[: self.width]
+
+    def _place(self, out: list[str]) -> None:
+        if not self._word:
+            return
+        if self._cells and self._cells + len(self._gap) + self._word_cells > self.width:
+            self._break(out)
+            self._gap = ""
+        elif len(self._gap) + self._word_cells > self.width:
+            self._gap = ""  # an indentation that leaves the word no room
+        placed = self._gap + self._word
+        out.append(placed)
+        self.row += placed
+        self._cells += len(self._gap) + self._word_cells
+        self._gap, self._word, self._word_cells = "", "", 0
+
+    def _fold(self, piece: str, out: list[str]) -> None:
+        """A word that is longer than a row."""
+        for char in piece:
+            cells = cells_of(char)
+            if self._word_cells + cells > self.width:
+                self._place(out)
+            self._word += char
+            self._word_cells += cells
+
+    def _break(self, out: list[str]) -> None:
+        out.append("\n")
+        self.row, self._cells = "", 0
+        self.count += 1
+
+
+def cells_of(text: str) -> int:
+    """The columns that it takes, at the most: terminals do not agree on every character."""
+    return len(text) if text.isascii() else sum(map(_cells_of_char, text))
+
+
+@lru_cache(maxsize=4096)
+def _cells_of_char(char: str) -> int:
+    if ord(char) < 0x300:
+        return 1
+    if unicodedata.east_asian_width(char) in "WFA" or unicodedata.category(char) in ("So", "Mn", "Me", "Cn", "Co"):
+        return 2
+    return 1
