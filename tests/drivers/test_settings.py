@@ -11,6 +11,7 @@ from turnwise.drivers.catalogue import LimitRow
 from turnwise.drivers.settings import (
     CAPS,
     MAX_FILE_BYTES,
+    SWITCHES,
     Layer,
     Merged,
     RunSettings,
@@ -178,6 +179,7 @@ def test_a_project_may_lower_what_the_user_caps_and_never_raise_it() -> None:
 NO_LIMITS = {
     "model": "the address and the key are the user's own",
     "model_limits": "facts of a model: what it takes, not what it may spend",
+    "environment": "what the model is told of the folder",
 }
 LIMITS = sorted({field.name for field in msgspec.structs.fields(RunSettings)} - NO_LIMITS.keys())
 
@@ -201,6 +203,20 @@ def test_no_limit_of_the_users_can_be_raised_by_a_project(key: str) -> None:
     assert holding(said("project", 3)) == high
     assert holding(said("user", 2), said("project", 1), said("session", 3)) == high
     assert holding(said("user", 2), said("project", 1), said("command line", 3)) == high
+
+
+@pytest.mark.parametrize("key", sorted(SWITCHES))
+def test_a_project_may_switch_off_and_not_on_again(key: str) -> None:
+    """What the user does not tell, a folder from elsewhere cannot have told; the command line may."""
+
+    def holding(*sources: tuple[Source, bool]) -> object:
+        layers = [Layer(source=source, table={key: value}) for source, value in sources]
+        return getattr(merge(*map(check_layer, layers)).settings, key)
+
+    assert holding(("user", False), ("project", True)) is False
+    assert holding(("user", True), ("project", False)) is False
+    assert holding(("project", True)) is True
+    assert holding(("user", False), ("project", True), ("command line", True)) is True
 
 
 def test_every_cap_is_a_setting() -> None:

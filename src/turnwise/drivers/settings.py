@@ -36,6 +36,8 @@ CAPS = frozenset(
         "max_subagent_requests",
     }
 )
+# What a project may switch off and not on: it must not have told what the user does not tell.
+SWITCHES = frozenset({"environment"})
 # What people may look for in a file, and why it is not there.
 NOT_IN_A_FILE = {
     "base_url": "a file cannot say where your key goes: give --base-url, or set TURNWISE_BASE_URL",
@@ -70,7 +72,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one source says of a run; None is not said. `max_time` is in seconds, `max_cost` in US dollars,
     `max_tokens` counts all requests of a turn, `max_output_tokens` one response; `max_subagents` and
-    `max_subagent_requests` are those of a turn's whole tree."""
+    `max_subagent_requests` are those of a turn's whole tree; `environment`: the model is told where it works."""
 
     model: str | None = None
     max_steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)] | None = None
@@ -81,6 +83,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_output_tokens: Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None = None
     max_subagents: Annotated[int, msgspec.Meta(ge=0, le=MOST)] | None = None
     max_subagent_requests: Annotated[int, msgspec.Meta(ge=0, le=MOST)] | None = None
+    environment: bool | None = None
     model_limits: dict[str, LimitRow] = {}
 
 
@@ -102,7 +105,8 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
 
 def merge(*sources: Said) -> Merged:
     """The settings of all sources, the weakest first: the later word holds, key by key, and of a row of model limits figure
-    by figure. Only a project's CAPS are no higher than the user's, where the user's file has them."""
+    by figure. Only a project's CAPS are no higher than the user's, where the user's file has them, and its SWITCHES not on
+    where the user's are off."""
     values: dict[str, object] = {}
     rows: dict[str, LimitRow] = {}
     origins: dict[str, str] = {}
@@ -110,7 +114,8 @@ def merge(*sources: Said) -> Merged:
         for key, value in _set_in(said.settings).items():
             before = values.get(key)
             is_raised = _is_number(value) and _is_number(before) and value > before
-            if said.source == "project" and key in CAPS and is_raised:
+            is_on_again = key in SWITCHES and before is False
+            if said.source == "project" and (is_on_again or (key in CAPS and is_raised)):
                 continue
             values[key], origins[key] = value, said.origin
         rows = rows_over(rows, said.settings.model_limits)

@@ -13,6 +13,7 @@ from turnwise.vocab import File, Text, ToolCall, ToolResult
 MAX_TEXT_CHARACTERS = 64 * 1024
 MAX_PARTS = 100  # texts share the limit: 600 characters each is the least that still says something
 MAX_FILE_BYTES = 20 * 1024 * 1024  # what the large providers take in one request
+MAX_NOTE_CHARACTERS = 20 * 1024  # of the notes that stand beside them, together: a result is not cut for them
 ERROR_CHARACTERS = 4 * 1024
 NOTHING = "(no output)"  # some APIs refuse an empty result
 
@@ -128,13 +129,16 @@ def _result(call: ToolCall, content: tuple[Text | File, ...], *, is_error: bool)
 
 
 def _within_size(content: list[Text | File]) -> list[Text | File]:
-    """Texts share the limit in equal parts, so the last one is not lost to the first."""
-    texts = sum(isinstance(part, Text) for part in content)
-    limit = MAX_TEXT_CHARACTERS // max(1, texts)
+    """Texts share the limit in equal parts, so the last one is not lost to the first; so do notes, which have their own."""
+    notes = sum(isinstance(part, Text) and part.note != "" for part in content)
+    texts = sum(isinstance(part, Text) for part in content) - notes
+    beside = sum([len(part.text) for part in content if isinstance(part, Text) and part.note])
+    note_limit = MAX_NOTE_CHARACTERS if beside <= MAX_NOTE_CHARACTERS else MAX_NOTE_CHARACTERS // notes
+    limits = (MAX_TEXT_CHARACTERS // max(1, texts), note_limit)
     return [
         part
         if isinstance(part, File)
-        else msgspec.structs.replace(part, text=cut_middle(_clean(part.text), limit=limit))
+        else msgspec.structs.replace(part, text=cut_middle(_clean(part.text), limit=limits[part.note != ""]))
         for part in content
     ]
 

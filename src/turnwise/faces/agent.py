@@ -52,7 +52,7 @@ from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, Fallback, Recover
 from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.turn.resuming import asked_ids, listed_digests
 from turnwise.turn.snapshot import SessionSoFar, fold_session
-from turnwise.vocab import File, Message, Settings, StopReason, Text, ToolChoice, ToolResult
+from turnwise.vocab import File, Message, Settings, StopReason, Text, ToolChoice, ToolResult, own_text_of
 from turnwise.wire.profiles import Profile
 
 Prompt = str | Sequence[str | Text | File] | Message
@@ -70,6 +70,9 @@ class RunFinished(msgspec.Struct, frozen=True, tag="run_finished"):
 
 RunEvent = Seen | RunFinished
 
+Opening = Callable[[Sequence[Message]], Awaitable[Sequence[Text]]]
+"""Gives what stands in front of a turn's user message. It sees the messages that the session carries on."""
+
 
 class Agent:
     """A model with tools, ready to run turns. It keeps no state between runs: histories are handed in, or kept in a journal.
@@ -83,7 +86,8 @@ class Agent:
     of every model has to be known. `allowed` are the effects of tools that
     may run; a call of another effect gets a result that says so. `recover` says what is done about a response that the output
     limit cut: `continue` goes on where it was cut, `split` has the model write smaller pieces in place of a cut call, `off`
-    makes no request for it. `retry` says how often a request that failed is sent again, and how long that may take;
+    makes no request for it. `opening` is asked at the start of each turn for texts to put in front of its user message (those
+    with a `note` are in no title). `retry` says how often a request that failed is sent again, and how long that may take;
     `fallbacks` name other models of the same endpoint, asked in order once one has failed. `extra` are further body fields for
     the provider. `room` says what is done so that a prompt and its
     answer fit the model: `compact` bounds tool results (a tool `read_result` gives the model the rest), shortens old ones and
@@ -125,6 +129,7 @@ class Agent:
         parallel_tool_calls: bool | None = None,
         batch_hint: bool = False,
         prepare_step: StepPreparer | None = None,
+        opening: Opening | None = None,
         allowed: Sequence[Effect] = ALL_EFFECTS,
         allow_hint: str | None = None,
         stream: bool = True,
@@ -155,14 +160,13 @@ class Agent:
         check_script_limits(script_limits)
         self._tools = (*read_tools(tools), *([task_tool(_children(agents), max_depth=max_depth)] if agents else ()))
         self._agents = dict(agents or {})
-        self._approver = approver
-        self._inspect = inspect
+        self._approver, self._inspect = approver, inspect
         self.description = description
         self._output = None if output_type is None else read_output_type(output_type)
         self._prices = prices
         self._batch_hint = batch_hint
         self._script: Literal["auto"] | bool = script
-        self._prepare_step = prepare_step
+        self._prepare_step, self._opening = prepare_step, opening
         self._journal = journal
         self._folder = folder or Path.cwd()
         self._clock = clock or SystemClock()
@@ -322,11 +326,11 @@ class Agent:
         config = self._config_of_run(
             options, tools=tools, output=output, prepares=prepare_step is not None, session_id=session_id
         )
+        only_decides = prompt is None and options.get("approvals") and not options.get("results")
+        given = () if only_decides else _input_of(prompt, results=options.get("results") or None, earlier=earlier)
         started = TurnStarted(
             config=await self._priced(config),
-            input=()
-            if prompt is None and options.get("approvals") and not options.get("results")
-            else _input_of(prompt, results=options.get("results") or None, earlier=earlier),
+            input=await self._opened(given, earlier=earlier),
             approvals=tuple(options.get("approvals", ())),
             keeps_waiting=True,
             # with a journal, messages that came from elsewhere are kept in it
@@ -395,7 +399,8 @@ class Agent:
             {}, tools=tools, output=self._output, prepares=self._prepare_step is not None, session_id=session_id
         )
         config = await self._priced(as_child(config, order=order))
-        started = TurnStarted(config=config, input=(Message("user", (Text(prompt),)),), keeps_waiting=True)
+        given = await self._opened((Message("user", (Text(prompt),)),), earlier=())
+        started = TurnStarted(config=config, input=given, keeps_waiting=True)
         pen = None
         # whoever reads the parent's journal finds what was spent there
         if (journal := self._journal or order.journal) is not None:
@@ -426,6 +431,13 @@ class Agent:
                 settle_s=minder.settle_s,
             )
             return await minder.run(runner, runner.run(started, journal=pen))
+
+    async def _opened(self, given: tuple[Message, ...], *, earlier: Sequence[Message]) -> tuple[Message, ...]:
+        """A turn's input with what stands in front of its user message."""
+        texts = () if self._opening is None else tuple(await self._opening(earlier))
+        if not texts or not given or given[-1].role != "user":
+            return given
+        return (*given[:-1], Message("user", (*texts, *given[-1].parts)))
 
     def _config_of_run(
         self,
@@ -657,5 +669,5 @@ def _results_apart(message: Message) -> tuple[Message, ...]:
 
 
 def _title(input: Sequence[Message]) -> str:
-    text = " ".join("".join(part.text for message in input for part in message.parts if isinstance(part, Text)).split())
+    text = " ".join("".join(map(own_text_of, input)).split())
     return text[:TITLE_CHARACTERS]

@@ -31,9 +31,13 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
+    """`note` says what a text is that the program wrote beside a person's words or a tool's result: empty for all others. It is
+    for readers of the history; no provider gets it."""
+
     text: str
     citations: tuple[Citation, ...] = ()
     opaque: Opaque | None = None
+    note: str = ""
 
 
 class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True):
@@ -126,6 +130,20 @@ class Message(msgspec.Struct, frozen=True):
 def text_of(message: Message) -> str:
     """The message's text parts joined with nothing between."""
     return "".join([part.text for part in message.parts if isinstance(part, Text)])
+
+
+def own_text_of(message: Message) -> str:
+    """The same without the program's notes: what the person wrote, or the tool said."""
+    return "".join([part.text for part in message.parts if isinstance(part, Text) and not part.note])
+
+
+def notes_of(message: Message) -> tuple[Text, ...]:
+    """The program's notes in it, those beside the results of tools too."""
+    found: list[Text] = []
+    for part in message.parts:
+        inner = part.content if isinstance(part, ToolResult) else (part,)
+        found += [one for one in inner if isinstance(one, Text) and one.note]
+    return tuple(found)
 
 
 def reasoning_of(message: Message) -> str:

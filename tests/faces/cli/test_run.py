@@ -224,7 +224,7 @@ def test_the_prompt_comes_from_standard_input(cli: Cli, lab: Lab, monkeypatch: p
     """`-` reads it, in UTF-8."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("grüße".encode())))
     assert cli("run", "-", *at(lab, "plain-answer")).code == 0
-    assert json.loads(lab.requests[0].body)["messages"][-1]["content"] == "grüße"
+    assert json.loads(lab.requests[0].body)["messages"][-1]["content"].endswith("</environment>\n\ngrüße")
 
 
 def test_an_output_schema_is_kept_or_its_breach_told(cli: Cli, lab: Lab, folder: Path) -> None:

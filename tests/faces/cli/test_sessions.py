@@ -45,10 +45,11 @@ def test_without_sessions_the_list_says_how_to_begin(cli: Cli) -> None:
 def test_continue_keeps_model_address_and_key_variable(cli: Cli, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing has to be given again, and the earlier messages are sent; the environment does not interfere."""
     monkeypatch.setenv("MY_KEY", "sk-my-own-key-0001")
-    first = cli("run", "Hello.", "--json", "--api-key-env", "MY_KEY", *at(lab, "plain-answer")).events()[-1]
+    options = ["--no-environment", *at(lab, "plain-answer")]
+    first = cli("run", "Hello.", "--json", "--api-key-env", "MY_KEY", *options).events()[-1]
     monkeypatch.setenv("TURNWISE_MODEL", "openai_chat:refusal")
     monkeypatch.setenv("TURNWISE_BASE_URL", "http://127.0.0.1:1/v1")
-    second = cli("run", "And now?", "--continue", "--json").events()[-1]
+    second = cli("run", "And now?", "--continue", "--no-environment", "--json").events()[-1]
     assert (second["stop_reason"], second["session"]) == ("answered", first["session"])
     said = [(one["role"], one["content"]) for one in json.loads(lab.requests[1].body)["messages"][1:]]
     assert said == [("user", "Hello."), ("assistant", first["text"]), ("user", "And now?")]

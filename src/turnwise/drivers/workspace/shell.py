@@ -74,10 +74,15 @@ class Shell:
         return self.sandbox.said(workspace=self.root, network=self.network)
 
     @property
+    def has_network(self) -> bool:
+        """Whether its commands reach the network."""
+        return self.network or not self.sandbox.network
+
+    @property
     def description(self) -> str:
         if not self.sandbox.files:
             return DESCRIPTION
-        network = "it can use the network" if self.network or not self.sandbox.network else "it has no network"
+        network = "it can use the network" if self.has_network else "it has no network"
         return DESCRIPTION + _CONFINED.format(network=network)
 
     @property

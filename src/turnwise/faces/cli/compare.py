@@ -194,6 +194,7 @@ def command(
                         no_sandbox=False,
                         network=False,
                         no_agents_md=no_agents_md,
+                        no_environment=True,  # each model gets the same prompt
                         no_stream=no_stream,
                         plain=False,
                     ),

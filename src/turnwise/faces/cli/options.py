@@ -47,6 +47,7 @@ class Given(TypedDict):
     no_sandbox: bool
     network: bool
     no_agents_md: bool
+    no_environment: bool
     no_stream: bool
     plain: bool
 
@@ -175,6 +176,9 @@ _OF_THE_PLACE = (
     ),
     click.option("--system", metavar="TEXT", help="Instructions in place of turnwise's own."),
     click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md of the folder as instructions."),
+    click.option(
+        "--no-environment", is_flag=True, help="Do not tell the model about the folder, the date and git's state."
+    ),
     click.option("--no-stream", is_flag=True, help="Ask for whole responses instead of streams."),
 )
 _OF_PERMISSIONS = (

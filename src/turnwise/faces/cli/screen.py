@@ -358,13 +358,16 @@ def describe_call(call: ToolCall, *, stream: TextIO | None = None) -> str:
 
 
 def describe_result(result: ToolResult, *, stream: TextIO | None = None) -> str:
-    text = for_people("".join(part.text for part in result.content if isinstance(part, Text)))
+    texts = [part for part in result.content if isinstance(part, Text)]
+    text = for_people("".join(part.text for part in texts if not part.note))
+    heads = [part.text.strip().partition("\n")[0] for part in texts if part.note]
+    notes = "".join([f"; {shortened(head, limit=LINE)}" for head in heads])
     lines = text.count("\n") + (not text.endswith("\n"))
     if result.is_error:
         shown = shortened(text, limit=ERROR_LINE)
     else:
         shown = shortened(text, limit=LINE) if lines == 1 else f"{lines} lines, {len(text)} characters"
-    return style(shown or "nothing", "dim", stream=stream)
+    return style(f"{shown or 'nothing'}{notes}", "dim", stream=stream)
 
 
 def describe_fault(fault: Fault) -> str:

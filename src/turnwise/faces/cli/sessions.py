@@ -137,6 +137,8 @@ def _started_by(part: object, *, tree: _Tree) -> list[_Tree]:
 
 def _line(message: Message, part: object) -> str:
     match part:
+        case Text(note=note) if note:  # the program's own words; `--json` has them
+            return ""
         case Text(text=text) | Refusal(text=text):
             return f"\n{style(message.role, 'cyan', 'bold')}\n{clean_answer(text)}" if text.strip() else ""
         case Reasoning(text=text):

@@ -25,10 +25,11 @@ from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.recovery import recover_changes
 from turnwise.drivers.workspace.shell import Shell
 from turnwise.errors import CallerError
-from turnwise.faces.agent import Agent
+from turnwise.faces.agent import Agent, Opening
 from turnwise.faces.children import MAX_DEPTH
 from turnwise.faces.cli.choice import Choice, choose, key_variables
 from turnwise.faces.cli.folder import read_agents_md, settings_of_run
+from turnwise.faces.cli.opening import opening_of
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.permissions import policy_of_run, remembered_rules
 from turnwise.faces.cli.spending import fallbacks_of, limits_of, model_limits_of, retry_of
@@ -148,6 +149,7 @@ def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, out
         output_type=output_type,
         limits=limits_of(settings, last=last.limits if last else None),
         prices=prices_of_layers(layers, env=os.environ),
+        opening=opening_of(shell, folder=folder, clock=clock) if settings.environment is not False else None,
     )
     tools = agents.tools(workspace)
     inspect = inspector(tools, workspace=folder, programs=shell.programs, private=shell.private_folder, clock=clock)
@@ -188,6 +190,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
     output_type: object
     limits: Limit | None
     prices: Prices
+    opening: Opening | None
 
     def tools(self, workspace: Workspace) -> list[Tool]:
         """Those of the folder, and one for questions where somebody is there to answer."""
@@ -238,6 +241,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
             journal=self.journal,
             folder=self.folder,
             prices=self.prices,
+            opening=self.opening,
             clock=self.clock,
         )
 
@@ -277,6 +281,7 @@ def _settings_given(given: Given) -> RunSettings:
         max_output_tokens=given["max_output_tokens"],
         max_subagents=given["max_subagents"],
         max_subagent_requests=given["max_subagent_requests"],
+        environment=False if given["no_environment"] else None,
     )
 
 

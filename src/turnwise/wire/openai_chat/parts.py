@@ -77,8 +77,17 @@ def _plain_message(role: str, parts: Sequence[Part], profile: Profile) -> Fields
         case [Text(text=text, opaque=opaque)] if not _part_fields(opaque):
             content: object = text
         case _:
-            content = _content(parts, profile)
+            content = _with_notes(parts) or _content(parts, profile)
     return {"role": role, "content": content, **message_fields(parts)}
+
+
+def _with_notes(parts: Sequence[Part]) -> str:
+    """Plain texts with the program's notes among them, as one: many servers and chat templates take a string alone. Empty for
+    anything else."""
+    texts = [part for part in parts if isinstance(part, Text) and not _part_fields(part.opaque)]
+    if len(texts) < len(parts) or not any(part.note for part in texts):
+        return ""
+    return "".join([part.text for part in texts])
 
 
 def _content(parts: Iterable[Part], profile: Profile) -> list[object]:
@@ -209,7 +218,7 @@ def _tool_message(result: ToolResult, profile: Profile) -> Fields:
         case [Text(text=text, opaque=opaque)] if not _part_fields(opaque):
             content = text
         case _:
-            content = _content(texts, profile)
+            content = _with_notes(texts) or _content(texts, profile)
     message: Fields = {"role": "tool", "tool_call_id": wire_id(result.call_id, profile), "content": content}
     message.update(fields_of(result.opaque))
     return message
