@@ -12,6 +12,8 @@ _judged: ContextVar[frozenset[Path] | None] = ContextVar("turnwise_judged_paths"
 
 _seconds: ContextVar[float | None] = ContextVar("turnwise_seconds_given", default=None)
 
+_computes: ContextVar[bool] = ContextVar("turnwise_computes", default=False)
+
 # Why a call has less time than it asks for, in words for the model.
 TURNS_TIME = "the turn's limit of time leaves it no more, as the rest is kept for the answer"
 
@@ -65,6 +67,22 @@ def seconds_given(seconds: float | None) -> Generator[None]:
         yield
     finally:
         _seconds.reset(token)
+
+
+@contextmanager
+def for_program(computes: bool) -> Generator[None]:
+    """Within it, results go to a program that computes with them, or (False) to the model. Holds for the tasks and threads begun
+    in it."""
+    token = _computes.set(computes)
+    try:
+        yield
+    finally:
+        _computes.reset(token)
+
+
+def is_for_program() -> bool:
+    """Whether the result of the call at hand has to be the bare value, with nothing said beside it."""
+    return _computes.get()
 
 
 def seconds_of(wanted_s: float) -> tuple[float, bool]:

@@ -34,12 +34,35 @@ calls = [{ name = "task", arguments = { prompt = "do it" } }]
 text = "They said: {results}"
 """,
 )
+READS = script(
+    "reads",
+    """
+[[steps]]
+asked = "read it"
+calls = [{ name = "read", arguments = { path = "pkg/a.txt" } }]
+
+[[steps]]
+asked = "read it"
+text = "Done."
+
+[[steps]]
+asked = "hand it out"
+calls = [{ name = "task", arguments = { prompt = "read it" } }]
+
+[[steps]]
+asked = "hand it out"
+text = "Done."
+
+[[steps]]
+text = "What else?"
+""",
+)
 SECRETS = {"MY_TOKEN": "sk-secret-0123456789", "OPENAI_API_KEY": "sk-proj-secret-9876543210"}
 
 
 @pytest.fixture(scope="module")
 def module_lab() -> Iterator[Lab]:
-    with running_lab([HANDS_OUT]) as lab:
+    with running_lab([HANDS_OUT, READS]) as lab:
         yield lab
 
 
@@ -183,3 +206,39 @@ def test_an_interactive_session_is_told_once(lab: Lab, folder: Path) -> None:
         person.types(CTRL_D)
         assert "<environment>" not in person.leaves_by(0)
     assert [len(blocks(one.body)) for one in lab.requests] == [1, 1]
+
+
+def told_instructions(lab: Lab) -> list[int]:
+    """How often each request holds those of `pkg`."""
+    return ["".join(texts(msgspec.json.decode(one.body))).count("Use tabs in here.") for one in lab.requests]
+
+
+@pytest.mark.promise("step:prefix-stable")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_instructions_of_a_folder_below_come_with_the_first_file_of_it(
+    cli: Cli, lab: Lab, folder: Path, family: str
+) -> None:
+    """In the request behind the call, and once in the session; the person sees which file it was. The prefix stays."""
+    (folder / "pkg").mkdir()
+    (folder / "pkg" / "a.txt").write_text("content\n")
+    (folder / "pkg" / "AGENTS.md").write_text("Use tabs in here.\n")
+    ran = cli("run", "Please read it.", "--no-environment", *at(lab, "reads", family=family))
+    assert "content; [`pkg/AGENTS.md`: the project's instructions for what lies in `pkg/`]\n" in ran.err
+    cli("run", "-c", "Again, read it.", "--no-environment")
+    assert told_instructions(lab) == [0, 1, 1, 1]
+    wires = [read_wire(family, path=one.path, body=one.body) for one in lab.requests]
+    assert [changes_between(before, after=after) for before, after in pairwise(wires)] == [frozenset()] * 3
+
+
+def test_each_sub_agent_is_told_instructions_in_its_own_session(cli: Cli, lab: Lab, folder: Path) -> None:
+    """Two of them after one another, and then the one that sent them; `--no-agents-md` turns it off."""
+    (folder / "pkg").mkdir()
+    (folder / "pkg" / "a.txt").write_text("content\n")
+    (folder / "pkg" / "AGENTS.md").write_text("Use tabs in here.\n")
+    options = at(lab, "reads")
+    cli("run", "Please hand it out.", *options)
+    cli("run", "-c", "Again, hand it out.")
+    assert told_instructions(lab) == [0, 0, 1, 0] * 2
+    lab.reset()
+    cli("run", "Please read it.", "--no-agents-md", *options)
+    assert told_instructions(lab) == [0, 0]

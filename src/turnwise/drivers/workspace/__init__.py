@@ -4,6 +4,7 @@ from pathlib import Path
 
 from turnwise.drivers.tools import Tool
 from turnwise.drivers.workspace import editing, listing, patching, reading, searching, writing
+from turnwise.drivers.workspace.instructions import instructions_for, with_instructions
 from turnwise.drivers.workspace.offers import make_tool
 from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.shell import MAX_S, BashArguments, Shell
@@ -24,6 +25,11 @@ def workspace_tools(
     commands = shell if shell is not None else Shell(workspace.root, hidden_env=hidden_env)
     workspace.reads_from(commands.kept)
 
+    def read(given: reading.ReadArguments) -> object:
+        result = reading.read(workspace, given)
+        files = instructions_for(workspace, workspace.real_path(given.path))
+        return with_instructions(result, files, workspace=workspace) if files else result
+
     async def list_folder(given: listing.ListArguments) -> str:
         return await listing.list_folder(workspace, given)
 
@@ -38,7 +44,7 @@ def workspace_tools(
             "read",
             description=reading.DESCRIPTION,
             takes=reading.ReadArguments,
-            function=lambda given: reading.read(workspace, given),
+            function=read,
             effect="read",
             idempotent=True,
         ),

@@ -23,6 +23,10 @@ SKIPPED_FOLDERS = frozenset(
     """.git .hg .svn .jj node_modules __pycache__ .venv venv .tox .nox .mypy_cache .ruff_cache .pytest_cache
     .hypothesis .gradle .terraform .next .nuxt .direnv .eggs""".split()
 )
+# All that hold other people's files, the ones too that a project may have written in: what they say of how to work is theirs.
+OTHERS_FOLDERS = SKIPPED_FOLDERS | frozenset(
+    "vendor third_party third-party thirdparty bower_components jspm_packages site-packages dist-packages Pods Carthage".split()
+)
 MAX_READ_BYTES = 32 * 1024 * 1024
 SHOWN_CHARACTERS = 200
 NAMES_COMPARED = 2000  # of a folder, for a near miss

@@ -83,6 +83,8 @@ def main() -> None:
     signal.setitimer(signal.ITIMER_REAL, order.alarm_s)
     if order.task == "list":
         answer: dict[str, object] = {"entries": listed(Walker(order), order)}
+    elif order.task == "ignored":
+        answer = {"ignored": is_passed_over(Walker(order), os.fsdecode((order.single or "").encode("latin-1")))}
     elif wrong := fault_of(order.pattern):
         answer = {"wrong": wrong}
     else:
@@ -106,7 +108,8 @@ class Walker:
         self._skipped = frozenset(order.skipped)
         self._library = order.library
         self.above = [rules for rules in map(self._rules_above, order.above) if rules]
-        if self._is_start_ignored():
+        self.is_ignored = self._is_start_ignored()
+        if self.is_ignored:
             self.above = []  # it was named: then what is in it is meant
 
     def entries(self, *, depth: int = MAX_DEPTH) -> Iterator[Entry]:
@@ -258,6 +261,11 @@ def listed(walker: Walker, order: Order) -> list[tuple[str, str, int]]:
         if len(found) > most:
             break
     return found
+
+
+def is_passed_over(walker: Walker, name: str) -> bool:
+    """Whether the file of our folder, or the folder, is ignored."""
+    return walker.is_ignored or all(entry.name != name for entry in walker.entries(depth=1))
 
 
 def matches_of(walker: Walker, order: Order) -> list[tuple[str, int]]:

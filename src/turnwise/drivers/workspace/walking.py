@@ -1,6 +1,7 @@
 """Orders to the worker that walks folders and searches files, with a deadline and a bounded answer."""
 
 import importlib.util
+import os
 from pathlib import Path
 from typing import TypeVar
 
@@ -52,12 +53,40 @@ async def ask_worker(
     return msgspec.json.decode(answer, type=takes)
 
 
+class Ignored(msgspec.Struct, frozen=True):
+    """The worker's answer: whether a `.gitignore` names the file, or a folder that it lies in."""
+
+    ignored: bool
+
+
+async def is_ignored_file(workspace: Workspace, path: Path, *, timeout_s: float) -> bool:
+    """Whether a `.gitignore` names the file at the real `path`. Without any there, no process is started. Raises ToolFault where
+    it takes longer."""
+    if not _has_rules(path.parent, workspace=workspace):
+        return False
+    order: dict[str, object] = {
+        "task": "ignored",
+        "single": bytes(path.name, "utf-8", "surrogateescape").decode("latin-1"),
+    }
+    return (await ask_worker(workspace, path.parent, order=order, takes=Ignored, timeout_s=timeout_s)).ignored
+
+
+def _has_rules(start: Path, *, workspace: Workspace) -> bool:
+    folders = (start, *_folders_above(start, workspace=workspace)[1])
+    return any(os.path.lexists(folder / ".gitignore") for folder in folders)
+
+
 def _ignore_rules(workspace: Workspace, start: Path) -> dict[str, object]:
-    """Which folders above have a say: up to the repository's root, or else up to the workspace's."""
+    in_git, above = _folders_above(start, workspace=workspace)
+    return {"in_git": in_git, "above": [str(folder) for folder in above]}
+
+
+def _folders_above(start: Path, *, workspace: Workspace) -> tuple[bool, list[Path]]:
+    """Whether there is a repository, and which folders above have a say: up to its root, or else up to the workspace's."""
     repository = next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), None)
     top = repository or (workspace.root if workspace.is_inside(start) else start)
     above = [folder for folder in start.parents if folder == top or top in folder.parents]
-    return {"in_git": repository is not None, "above": [str(folder) for folder in reversed(above)]}
+    return repository is not None, above[::-1]
 
 
 def _library() -> str:

@@ -175,7 +175,7 @@ _OF_THE_PLACE = (
         help="Continue this session (see `turnwise sessions list`).",
     ),
     click.option("--system", metavar="TEXT", help="Instructions in place of turnwise's own."),
-    click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md of the folder as instructions."),
+    click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md, here or below, as instructions."),
     click.option(
         "--no-environment", is_flag=True, help="Do not tell the model about the folder, the date and git's state."
     ),

@@ -149,7 +149,13 @@ def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, out
         output_type=output_type,
         limits=limits_of(settings, last=last.limits if last else None),
         prices=prices_of_layers(layers, env=os.environ),
-        opening=opening_of(shell, folder=folder, clock=clock) if settings.environment is not False else None,
+        opening=opening_of(
+            shell,
+            folder=folder,
+            clock=clock,
+            tells=settings.environment is not False,
+            reads_agents_md=not given["no_agents_md"],
+        ),
     )
     tools = agents.tools(workspace)
     inspect = inspector(tools, workspace=folder, programs=shell.programs, private=shell.private_folder, clock=clock)
@@ -190,7 +196,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
     output_type: object
     limits: Limit | None
     prices: Prices
-    opening: Opening | None
+    opening: Opening
 
     def tools(self, workspace: Workspace) -> list[Tool]:
         """Those of the folder, and one for questions where somebody is there to answer."""
