@@ -108,6 +108,140 @@ async def test_what_a_providers_tools_did_makes_a_price_unknown(
     assert entry.usage is not None and (entry.usage.input_tokens, entry.usage.output_tokens) == (1000, 50)
 
 
+SONARS = (
+    "sonar",
+    "sonar-pro",
+    "perplexity/sonar-reasoning",
+    "openai/gpt-5:online",
+    "openai/gpt-4o-mini-search-preview",
+)
+ASKED: tuple[dict[str, object], ...] = (
+    {"web_search_options": {}},
+    {"search_parameters": {"mode": "on"}},
+    {"search_parameters": {}},
+    {"search_parameters": "of a shape that nobody knows"},
+    {"plugins": [{"id": "web"}]},
+    {"enable_search": True},
+    {"web_search": True},
+    {"tools": [{"type": "web_search"}]},
+)
+NOT_ASKED: tuple[dict[str, object], ...] = (
+    {"web_search_options": None},
+    {"search_parameters": {"mode": "off"}},
+    {"plugins": [{"id": "file-parser"}]},
+    {"enable_search": False},
+    {"tools": [{"type": "function", "function": {"name": "f"}}]},
+    {"user": "web_search_options"},
+)
+
+
+async def price_of_chat(
+    model: str = "m", *, body: object | None = None, extra: dict[str, object] | None = None, limited: bool = False
+) -> tuple[Decimal | None, str]:
+    agent = Agent(
+        f"openai_chat:{model}",
+        base_url="http://lab.invalid",
+        transport=Says(body or chat(model="")),
+        stream=False,
+        prices=Prices(user=read_prices({"*": TOKENS}, named="test", source="test")),
+        extra=extra,
+        limits=MaxCost(Decimal(1)) if limited else None,
+    )
+    (entry,) = (await agent.run("x")).ledger
+    return entry.usd, entry.price_note
+
+
+@pytest.mark.promise("bill:plans")
+@pytest.mark.parametrize("model", SONARS)
+async def test_a_search_model_that_was_asked_has_an_unknown_price_where_no_model_is_named(model: str) -> None:
+    """Each of its requests searches, and that costs by the request."""
+    assert await price_of_chat(model) == (None, OWN)
+
+
+@pytest.mark.parametrize("model", ["m", "gpt-5", "resonar", "sonarx", "online", "gpt-5:online-x"])
+async def test_other_models_have_the_price_of_their_tokens(model: str) -> None:
+    """A name that only looks like one is none."""
+    assert (await price_of_chat(model))[0] == Decimal("0.0024")
+
+
+@pytest.mark.promise("bill:plans")
+@pytest.mark.parametrize("extra", ASKED, ids=str)
+async def test_a_search_that_was_asked_for_makes_the_price_unknown(extra: dict[str, object]) -> None:
+    """The response need not tell whether one was made."""
+    assert await price_of_chat(extra=extra) == (None, OWN)
+    assert await price_of_chat(extra=extra, limited=True) == (None, OWN)
+
+
+@pytest.mark.parametrize("extra", NOT_ASKED, ids=str)
+async def test_fields_that_ask_for_no_search_leave_the_price_known(extra: dict[str, object]) -> None:
+    """A judge that asks about everything has failed."""
+    assert (await price_of_chat(extra=extra))[0] == Decimal("0.0024")
+
+
+def counted(family: str, **more: object) -> object:
+    """A body of the family whose usage has these fields too."""
+    match family:
+        case "anthropic_messages":
+            return {
+                "id": "m",
+                "type": "message",
+                "role": "assistant",
+                "model": "m",
+                "content": [{"type": "text", "text": "hi"}],
+                "stop_reason": "end_turn",
+                "usage": {"input_tokens": 1000, "output_tokens": 50, **more},
+            }
+        case "openai_responses":
+            body = responses()
+        case _:
+            body = chat()
+    assert isinstance(body, dict)
+    return {**body, "usage": {**body["usage"], **more}}
+
+
+@pytest.mark.promise("bill:plans")
+@pytest.mark.parametrize("family", ["openai_chat", "openai_responses", "anthropic_messages"])
+@pytest.mark.parametrize(
+    ("told", "is_known"),
+    [
+        ({}, True),
+        ({"server_tool_use": {"code_execution_requests": 1}}, False),
+        ({"server_tool_use": {"web_search_requests": 0, "another_requests": 2}}, False),
+        ({"server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 3}}, True),
+        ({"server_tool_use": None}, True),
+        ({"server_tool_use_details": {"tool_calls": 1}}, False),
+        ({"server_side_tool_usage": {"web_search": 3}}, False),
+        ({"server_side_tool_usage": {"x_search": 1}}, False),
+        ({"server_side_tool_usage": {"web_search": 0}}, True),
+        ({"server_side_tool_usage_details": {"web_search_calls": 2}}, False),
+        ({"server_side_tool_usage_details": {"code_interpreter_calls": 1}}, False),
+        ({"num_server_side_tools_used": 1}, False),
+    ],
+    ids=str,
+)
+async def test_tools_that_usage_counts_make_a_price_unknown(
+    told: dict[str, object], is_known: bool, family: str
+) -> None:
+    """Wherever they are counted; a 0, and what costs nothing, leaves the price known."""
+    agent = Agent(
+        f"{family}:m",
+        base_url="http://lab.invalid",
+        transport=Says(counted(family, **told)),
+        stream=False,
+        prices=Prices(user=read_prices({"*": TOKENS}, named="test", source="test")),
+    )
+    (entry,) = (await agent.run("x")).ledger
+    assert entry.usd == (Decimal("0.0024") if is_known else None), entry.price_note
+
+
+async def test_a_count_of_no_searches_outweighs_that_they_were_asked_for() -> None:
+    """xAI searches on its own account with `auto`, and counts its sources."""
+    none = counted("openai_chat", num_sources_used=0)
+    assert (await price_of_chat(body=none, extra={"search_parameters": {}}))[0] == Decimal("0.0024")
+    some = counted("openai_chat", num_sources_used=2)
+    assert (await price_of_chat(body=some, extra={"search_parameters": {}}))[0] is None
+
+
 async def test_a_limit_of_cost_counts_searches_as_they_were_projected() -> None:
     """Unknown is never 0: the more of what was projected and what the tokens cost."""
     rows = read_prices({"*": TOKENS}, named="test", source="test")

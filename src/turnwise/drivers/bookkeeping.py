@@ -16,6 +16,7 @@ from turnwise.drivers.ledger import (
     entry_of,
     programmed_entry,
 )
+from turnwise.rules.apart import searches_asked
 from turnwise.rules.pricing import PriceRow
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import TurnConfig
@@ -114,6 +115,7 @@ class Bookkeeper:
             ended=self._clock.now(),
             row=None if find is None else find(entry.model, entry.started),
             billed_in_step=self.ledger.billed_in_step(entry),
+            searches=searches_asked(self._config.extra, family=self._config.family),
         )
         self._note(ended)
         return ended

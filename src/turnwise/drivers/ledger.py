@@ -186,14 +186,22 @@ def entry_of(
 
 
 def ended_entry(
-    entry: LedgerEntry, received: Received, *, ended: float, row: PriceRow | None, billed_in_step: int
+    entry: LedgerEntry,
+    received: Received,
+    *,
+    ended: float,
+    row: PriceRow | None,
+    billed_in_step: int,
+    searches: bool = False,
 ) -> LedgerEntry:
-    """The entry with what came of the request, and its price."""
+    """The entry with what came of the request, and its price. `searches`: the request asked for them."""
     response = received.response or received.partial
     fault = received.fault
     usage = None if response is None else response.usage
     by_tokens = response is not None and row is not None and row.plan == "tokens"
-    apart = billed_apart(response, model=entry.model) if response is not None and by_tokens else ""
+    apart = ""
+    if response is not None and by_tokens:
+        apart = billed_apart(response, model=entry.model, searches=searches)
     price = price_of(
         usage,
         row=row,

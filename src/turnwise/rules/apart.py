@@ -20,7 +20,17 @@ ITEMS = {
 }
 SEARCHED = "searches of its own"  # a model's that searches by itself: some rows have a price per request for them
 UNREAD = "a piece that could not be read and may tell of searches"
-SEARCH_MODEL = re.compile(r"-search-(preview|api)\b")  # gpt-4o-search-preview, gpt-5-search-api
+# gpt-4o-search-preview, gpt-5-search-api; sonar-pro, perplexity/sonar (Perplexity); openai/gpt-5:online (OpenRouter)
+SEARCH_MODEL = re.compile(r"-search-(?:preview|api)\b|(?:^|/)sonar\b|:online$")
+# Where usage counts what was searched for, the count decides, whatever was asked for.
+COUNTED = (
+    "num_sources_used",
+    "num_search_queries",
+    "num_server_side_tools_used",
+    "server_side_tool_usage",
+    "server_tool_use",
+)
+OWN_TOOLS = ("function", "custom")  # of a request: those that run here
 # Gemini runs code for the price of its tokens.
 AT_PRICE_OF_TOKENS = ("executableCode", "codeExecutionResult")
 
@@ -37,9 +47,57 @@ class _Usage(msgspec.Struct):
     toolUsePromptTokenCount: int = 0  # noqa: N815 (the provider's word)
 
 
-def billed_apart(response: Response, *, model: str) -> str:
+class _Plugin(msgspec.Struct):
+    id: str = ""
+    enabled: bool = True
+
+
+class _Tool(msgspec.Struct):
+    type: str = "function"
+
+
+class _Search(msgspec.Struct):
+    mode: str = "auto"
+
+
+class _Extra(msgspec.Struct):
+    """Of the body fields that the caller adds to a request, those that have a provider search. Sources: OpenAI and Perplexity
+    (`web_search_options`), xAI (`search_parameters`), OpenRouter (`plugins`), Alibaba (`enable_search`), Z.ai (`tools` of a type
+    of their own)."""
+
+    web_search_options: object = None
+    search_parameters: _Search | None = None
+    enable_search: bool = False
+    web_search: object = None
+    plugins: tuple[_Plugin, ...] = ()
+    tools: tuple[_Tool, ...] = ()
+
+    @property
+    def searches(self) -> bool:
+        return (
+            self.web_search_options is not None
+            or (self.search_parameters is not None and self.search_parameters.mode != "off")
+            or self.enable_search
+            or self.web_search not in (None, False)
+            or any(one.id == "web" and one.enabled for one in self.plugins)
+            or any(one.type not in OWN_TOOLS for one in self.tools)
+        )
+
+
+def searches_asked(extra: str, *, family: str) -> bool:
+    """Whether a request with these fields of the caller's asks the provider to search where its response need not tell that it
+    did: in Chat Completions. In the other families an item, a source or a count does."""
+    if not extra or family != "openai_chat":
+        return False
+    try:
+        return msgspec.json.decode(extra, type=_Extra).searches
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+        return any(f'"{name}"' in extra for name in _Extra.__struct_fields__)  # of a shape that nobody here knows
+
+
+def billed_apart(response: Response, *, model: str, searches: bool = False) -> str:
     """What of it costs more than its tokens, in words; empty where nothing is known to. `model` was asked: a gateway may name
-    another one, or none."""
+    another one, or none. `searches` were asked for (`searches_asked`)."""
     parts = response.message.parts
     for part in parts:
         if isinstance(part, ProviderItem) and (what := ITEMS.get((part.family, part.kind))):
@@ -48,9 +106,16 @@ def billed_apart(response: Response, *, model: str) -> str:
     names_search = SEARCH_MODEL.search(response.model or "") or SEARCH_MODEL.search(model)
     if names_search or any(one.family == "openai_chat" for one in sources):
         return SEARCHED
+    if searches and not _counts_searches(response):
+        return SEARCHED
     if any(map(_is_searched, sources)) or _has_searched_unseen(response, sources=sources):
         return "searches"
     return UNREAD if response.lost else ""
+
+
+def _counts_searches(response: Response) -> bool:
+    told = "" if response.usage is None else response.usage.provider
+    return any(f'"{name}' in told for name in COUNTED)
 
 
 def _is_searched(source: Citation) -> bool:

@@ -307,10 +307,23 @@ _APART = {
         ("server_tool_use", "web_search_requests"),  # Anthropic
         ("server_tool_use_details", "web_search_requests"),  # OpenRouter
         ("num_sources_used",),  # xAI: each source of a live search
+        ("server_side_tool_usage", "web_search"),
+        ("server_side_tool_usage_details", "web_search_calls"),  # xAI
     ),
     "tools that the provider ran": (("num_server_side_tools_used",),),  # xAI
     SEARCHED: (("num_search_queries",),),  # Perplexity
 }
+
+
+# Each count in these objects is of a tool that the provider ran, and these cost nothing. Source: Anthropic, Web fetch tool
+# ("no additional charges beyond standard token costs").
+_TOOL_COUNTS = (
+    "server_tool_use",
+    "server_tool_use_details",
+    "server_side_tool_usage",
+    "server_side_tool_usage_details",
+)
+_FREE_TOOLS = frozenset({"web_fetch_requests"})
 
 
 def _billed_apart(details: dict[str, object]) -> str:
@@ -319,6 +332,11 @@ def _billed_apart(details: dict[str, object]) -> str:
             count = _at(details, path)
             if isinstance(count, int | Decimal) and count > 0:
                 return what
+    for place in _TOOL_COUNTS:
+        counts = details.get(place)
+        for name, count in counts.items() if _is_object(counts) else ():
+            if name not in _FREE_TOOLS and isinstance(count, int | Decimal) and count > 0:
+                return "tools that the provider ran"
     for place in ("promptTokensDetails", "candidatesTokensDetails"):  # Gemini lists its modalities
         listed = details.get(place)
         for one in listed if _is_list(listed) else ():

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from turnwise.errors import TurnwiseBug
+from turnwise.rules.apart import searches_asked
 from turnwise.rules.history import error_result, heal
 from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP
 from turnwise.rules.output import Fits, judge_output, refused_output
@@ -120,7 +121,9 @@ class Turn(Scripting, kw_only=True):
         if isinstance(event, ResponseReceived | RequestFailed) and event.number != self.requests:
             raise TurnwiseBug(f"a response to request {event.number} came while request {self.requests} is at hand")
         self.pacing = self.pacing.saw(event, messages=len(self.messages))
-        self.purse = self.purse.saw(event)
+        if self.purse.at_stake is not None:
+            asks = searches_asked(self.config.extra, family=self.config.family)
+            self.purse = self.purse.saw(event, searches=asks)
         match event:  # the events of a plain step first
             case ResponseReceived():
                 command = self._take(event.response, jitter=event.jitter)

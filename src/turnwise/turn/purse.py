@@ -42,17 +42,16 @@ class Purse(msgspec.Struct, frozen=True, kw_only=True):
         same = self.step == at_stake.step
         return msgspec.structs.replace(self, at_stake=at_stake, step=at_stake.step, billed=self.billed if same else 0)
 
-    def saw(self, event: Event) -> "Purse":
-        """What an event tells of the price of the request at hand."""
+    def saw(self, event: Event, *, searches: bool = False) -> "Purse":
+        """What an event tells of the price of the request at hand, which asked for `searches` or not."""
         if self.at_stake is None:
             return self
         match event:
             case ResponseReceived(response=response):
                 is_whole = response.fault is None and response.finish is not FinishReason.CUT
                 fate = "whole" if is_whole else "broken"
-                return self._pays(
-                    self.at_stake, response.usage, fate=fate, apart=billed_apart(response, model=self.at_stake.model)
-                )
+                apart = billed_apart(response, model=self.at_stake.model, searches=searches)
+                return self._pays(self.at_stake, response.usage, fate=fate, apart=apart)
             case RequestFailed(sent=False):
                 return msgspec.structs.replace(self, at_stake=None)
             case RequestFailed(partial=partial, fault=fault, is_answer=is_answer):
