@@ -12,7 +12,7 @@ import pytest
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.tools import ToolRun
 from turnwise.drivers.workspace import workspace_tools
-from turnwise.drivers.workspace.instructions import MAX_TOGETHER_BYTES, NOTE, begin_telling
+from turnwise.drivers.workspace.instructions import MAX_AT_ONCE, MAX_TOGETHER_BYTES, NOTE, begin_telling
 from turnwise.drivers.workspace.paths import OTHERS_FOLDERS, SKIPPED_FOLDERS
 from turnwise.testing import call
 from turnwise.turn.commands import PlannedCall
@@ -138,6 +138,18 @@ def test_they_have_a_bound_together(folder: Path) -> None:
     assert small.content[0] == Text("\n".join([f"{number:6}\tline" for number in range(1, 1_901)]))
     assert [note.text.strip()[-100:] for note in notes_in(small)] == ["c" * 100]
     assert "16385 bytes; 16384 at most" in read.notes("huge/a.txt")[0]
+
+
+@pytest.mark.promise("safe:bounded")
+def test_many_above_each_other_come_a_few_at_a_time(folder: Path) -> None:
+    """A folder from elsewhere may have hundreds; none is lost."""
+    place = folder / "pkg"
+    for number in range(1, 2 * MAX_AT_ONCE):
+        place = place / str(number)
+        write(place / "AGENTS.md", f"Number {number}.")
+    write(place / "a.txt")
+    read, name = Reader(folder), str(place.relative_to(folder) / "a.txt")
+    assert [len(read.notes(name)) for _ in range(3)] == [MAX_AT_ONCE, MAX_AT_ONCE, 0]
 
 
 def others(folder: Path) -> dict[str, str]:

@@ -21,6 +21,7 @@ from turnwise.vocab.hidden_characters import shown
 NAME = "AGENTS.md"
 NOTE = "agents_md:"  # the mark of the note in a history, and the file's path
 MAX_TOGETHER_BYTES = 16 * 1024  # of a session: they stay in the prompt to its end
+MAX_AT_ONCE = 8  # beside one result: each may take a process; others follow with the next
 IGNORED_S = 5.0
 
 
@@ -50,11 +51,12 @@ def instructions_for(workspace: Workspace, path: Path) -> list[Path]:
     if path.name == NAME:
         told.files.add(_key(path))  # the model reads it as a file
     folders = [folder for folder in reversed(path.parents) if folder != workspace.root and workspace.is_inside(folder)]
-    return [
+    found = [
         file
         for folder in folders
         if os.path.lexists(file := folder / NAME) and _key(file) not in told.files and not _is_root_s(file, workspace)
     ]
+    return found[:MAX_AT_ONCE]
 
 
 async def with_instructions(
