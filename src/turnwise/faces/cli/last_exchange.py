@@ -9,7 +9,7 @@ from turnwise.faces.cli.text import clean, shortened
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.saying import many
 from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
-from turnwise.vocab import FinishReason, Refusal, Response, Text, text_of
+from turnwise.vocab import FinishReason, Refusal, Response, Text, own_text_of
 
 PROMPT_CHARACTERS = 200
 BEGINNING_CHARACTERS = 240
@@ -95,7 +95,7 @@ def started_of(events: Sequence[Event]) -> TurnStarted | None:
 
 def prompt_of(started: TurnStarted) -> str:
     """What the person said; empty where the turn only answers what was asked."""
-    return "\n".join([text_of(message) for message in started.input if message.role == "user"]).strip()
+    return "\n".join([own_text_of(message) for message in started.input if message.role == "user"]).strip()
 
 
 def _answer_of(events: Sequence[Event]) -> str:
