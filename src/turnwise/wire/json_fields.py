@@ -80,7 +80,7 @@ def is_error(raw: msgspec.Raw) -> bool:
     return b"".join(bytes(memoryview(raw)[:16]).split()) not in _EMPTY
 
 
-def is_json(text: str | bytes) -> bool:
+def is_json(text: str | bytes | memoryview) -> bool:
     """Strictly valid JSON text, with nothing around it."""
     try:
         _raw.decode(text)

@@ -318,14 +318,16 @@ class SseParser:
         """Whether what has come ends within a line or an event, so that more was coming. Data that is whole JSON is no such
         rest: some servers leave the line break behind their last event out."""
         rest, data = b"".join(self._tail), self._data
+        self._tail[:] = [rest] if rest else []  # a long one is not held twice
         if rest.startswith(b"data:"):
+            if not data:
+                return not _is_whole(memoryview(rest)[5:])
             data = [*data, rest[5:]]
-        elif rest.strip():
+        elif rest and not rest.isspace():
             return True
         if not data:
             return self._broke_off or bool(self._name)
-        value = b"\n".join(data).strip()
-        return value != b"[DONE]" and not is_json(value)
+        return not _is_whole(memoryview(data[0] if len(data) == 1 else b"\n".join(data)))
 
     def _keep(self, piece: bytes, events: list[SseEvent]) -> None:
         self._tail.append(piece)
@@ -430,6 +432,14 @@ class SseParser:
         self._has_fields = True
         events += [SseEvent(line) for line in self._early]
         self._early.clear()
+
+
+def _is_whole(value: memoryview) -> bool:
+    """Whether an event's data is whole JSON, or the end mark."""
+    if len(value) > ALONE_BYTES:
+        return is_json(value)
+    text = bytes(value).strip()
+    return text == b"[DONE]" or is_json(text)
 
 
 def check_event(value: bytes, *, call_bytes: int, events: list[SseEvent]) -> None:
