@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from memory import (
+from peak_memory import (
     FAMILIES,
     PART_BYTES,
     READ_BYTES,
