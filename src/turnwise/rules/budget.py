@@ -150,12 +150,21 @@ def _floor(window_tokens: int, *, ceiling_tokens: int | None) -> int:
     return floor if ceiling_tokens is None else min(floor, ceiling_tokens)
 
 
-def split_output(limits: ModelLimits, *, settings: Settings, prompt_tokens: int) -> OutputBudget | BudgetTooSmall:
+def split_output(
+    limits: ModelLimits,
+    *,
+    settings: Settings,
+    prompt_tokens: int,
+    usual_tokens: int | None = None,
+    spare_tokens: int = 0,
+) -> OutputBudget | BudgetTooSmall:
     """Divide what the model can still give between reasoning and answer.
 
     `max_tokens = min(model output limit, context window - prompt)`, and never more than the user's own
     `max_output_tokens`. The reasoning budget depends on limits and settings alone as long as the prompt leaves the
     reserve: a changed one throws Anthropic's cached messages away (API docs, "Prompt caching", what invalidates it).
+    `usual_tokens` go out where nobody names a limit (None: none goes out); a known window may leave less. `spare_tokens` are
+    what the prompt may be longer than it is taken for; they take nothing from the least answer.
     """
     window, ceiling = window_of(limits), _ceiling(limits, settings=settings)
     floor = _floor(window, ceiling_tokens=ceiling)
@@ -165,9 +174,17 @@ def split_output(limits: ModelLimits, *, settings: Settings, prompt_tokens: int)
     if ceiling is None and settings.reasoning_tokens:
         # A budget for reasoning needs a total that it is a part of.
         ceiling = settings.reasoning_tokens + UNKNOWN_OUTPUT_TOKENS
+    most = max(room - spare_tokens, floor)
+    if (
+        ceiling is None
+        and usual_tokens is not None
+        and limits.context_window_tokens is not None
+        and most < usual_tokens
+    ):
+        ceiling = usual_tokens
     if ceiling is None:
         return OutputBudget(max_tokens=None, reasoning_tokens=settings.reasoning_tokens)
-    max_tokens = min(room, ceiling)
+    max_tokens = min(most, ceiling)
     reserve = min(max_tokens, output_reserve(limits, settings=settings))
     reasoning = _reasoning_share(limits, settings=settings, total_tokens=reserve, floor_tokens=floor)
     return OutputBudget(max_tokens=max_tokens, reasoning_tokens=reasoning, answer_tokens=max_tokens - (reasoning or 0))

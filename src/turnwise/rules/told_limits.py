@@ -186,6 +186,12 @@ def refused(limits: ModelLimits, *, prompt_tokens: int, percent: int = 90) -> Mo
     return msgspec.structs.replace(limits, max_input_tokens=most if known is None else min(known, most))
 
 
+def with_less_room(limits: ModelLimits, *, prompt_tokens: int, output_tokens: int) -> ModelLimits:
+    """The limits after a small prompt was refused together with the output that was asked for, and nobody said what would fit:
+    half of that output, at most."""
+    return msgspec.structs.replace(limits, context_window_tokens=prompt_tokens + output_tokens // 2)
+
+
 def recounted(size: PromptSize, *, told: ToldLimits, asked_bytes: int | None = None) -> PromptSize:
     """The prompt's size as the provider counted it when it refused it. `asked_bytes`: what it refused was a part of it, or it
     with more behind it, of so many bytes; the whole is as dense."""

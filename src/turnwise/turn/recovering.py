@@ -173,7 +173,8 @@ class Recovering(Requesting, kw_only=True):
             pacing = self._judged()
             if not is_plain or pacing.pace != "answer":
                 return None
-        if not (learned := self.room.learn(fault, config=self.config)):
+        output_tokens = None if self.asking is None else self.asking.limit_tokens
+        if not (learned := self.room.learn(fault, config=self.config, output_tokens=output_tokens)):
             return None
         self.config, self.pacing = learned, pacing  # the last request is the answer's
         if is_plain:

@@ -43,7 +43,7 @@ from turnwise.rules.compaction import (
 )
 from turnwise.rules.limits import ANSWER_WORDS_TOKENS
 from turnwise.rules.result_size import MIN_RESULT_BYTES, READ_RESULT, read_back, result_limit, shorten
-from turnwise.rules.told_limits import corrected, read_told, recounted, refused, tells_of_prompt
+from turnwise.rules.told_limits import corrected, read_told, recounted, refused, tells_of_prompt, with_less_room
 from turnwise.turn.asking import Asking, build_request
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer, TurnConfig
@@ -68,6 +68,10 @@ NO_ROOM = "The conversation has grown too long for the model: what is left of it
 # A page of a result, its framing and the line that says how to go on included, is no larger than a result may be.
 PAGE_FRAME_BYTES = 256
 MIN_PAGE_BYTES = 1024
+# What a prompt that nobody has counted may be longer than it is taken for (the JSON around messages, a denser script), where no
+# request is left after a refusal.
+SPARE_TOKENS = 128
+SPARE_SHARE = 8
 # Purposes whose request is the turn's history and little else, so that its count is the prompt's.
 COUNTS_HISTORY = frozenset({"step", "retry", "answer"})
 TELLING = frozenset({FaultKind.CONTEXT_OVERFLOW, FaultKind.BAD_REQUEST, FaultKind.QUOTA})
@@ -312,7 +316,13 @@ class Room(msgspec.Struct, kw_only=True):
         if trailing:
             added = sum([message_bytes(Message("user", (Text(text),))) for text in trailing])
             size = grown(size, added_bytes=added)
-        found = split_output(limits, settings=settings, prompt_tokens=size.tokens)
+        found = split_output(
+            limits,
+            settings=settings,
+            prompt_tokens=size.tokens,
+            usual_tokens=config.default_max_tokens,
+            spare_tokens=SPARE_TOKENS + size.tokens // SPARE_SHARE if is_last and not size.is_counted else 0,
+        )
         if isinstance(found, OutputBudget):
             return with_budget(settings, budget=found)
         if not knows_window(limits) and not is_last:
@@ -376,8 +386,9 @@ class Room(msgspec.Struct, kw_only=True):
 
     # what a provider tells
 
-    def learn(self, fault: Fault, *, config: TurnConfig) -> TurnConfig | None:
-        """The configuration to ask once more with, where the error is about room and something can be changed.
+    def learn(self, fault: Fault, *, config: TurnConfig, output_tokens: int | None = None) -> TurnConfig | None:
+        """The configuration to ask once more with, where the error is about room and something can be changed: the limits, the
+        prompt, or the `output_tokens` that were asked for.
 
         An overflow of a request for a summary makes the next one smaller, and what it was refused for is said of its part.
         """
@@ -403,7 +414,10 @@ class Room(msgspec.Struct, kw_only=True):
             percent = REFUSED_PERCENT[min(self.refusals, len(REFUSED_PERCENT) - 1)]
             smaller = refused(limits, prompt_tokens=asked, percent=UNSAID_PERCENT if is_unsaid else percent)
             if prompt_capacity(smaller, settings=config.settings) < LEAST_PROMPT_TOKENS:
-                return None
+                if self.refusals or not is_overflow or output_tokens is None or limits.context_window_tokens is None:
+                    return None
+                # so small a prompt was refused for the output that was asked for with it: half of that, once
+                smaller = with_less_room(limits, prompt_tokens=asked, output_tokens=output_tokens)
             self.unproven, limits = self.unproven or limits, smaller
             self.refusals += 1
         self.unanswered, self.planned = self.planned, None
