@@ -88,7 +88,8 @@ class Shapeless:
         ("plain", "plain"),
         ("", "(no output)"),
         (None, "(no output)"),
-        (b"caf\xc3\xa9 \xff", "café \ufffd"),
+        (b"caf\xc3\xa9 \xff", "café \\xff"),
+        (bytearray(b"caf\xe9.txt"), "caf\\xe9.txt"),
         ({"a": [1, None, True]}, '{"a":[1,null,true]}'),
         ([Point(1), {"p": Point(2)}], '[{"x":1},{"p":{"x":2}}]'),
         (Model(amount=Decimal("1.5")), '{"amount":"1.5"}'),
@@ -107,7 +108,7 @@ class Shapeless:
     ],
 )
 def test_value_becomes_text(value: object, text: str) -> None:
-    """Text as it is, bytes as UTF-8 with replacements, the rest as JSON."""
+    """Text as it is, bytes as UTF-8 with what is none of it written out, the rest as JSON."""
     call = ToolCall(id="1", name="t")
     assert result_of(call, value) == ToolResult(call_id="1", name="t", content=(Text(text),))
     msgspec.json.encode(result_of(call, value))

@@ -21,7 +21,7 @@ from turnwise.wire.profiles import builtin_profiles
 from waits import HANG_S
 
 ATTENDED = Policy(attended=True)
-DENIED = "Denied: `put` was not run, because nobody answered in time"
+DENIED = "Denied: `put` was not run, because nobody answered"
 WRITES = parse_script(
     """
 title = "writes once, then says what came of it"

@@ -52,6 +52,29 @@ def assert_answered(result: RunResult, clock: FakeClock, *, within_s: float) -> 
     assert result.text.startswith(("It said: ", "They said: ")) and clock.monotonic() <= within_s
 
 
+@pytest.mark.promise("end:budget")
+@pytest.mark.parametrize("limit_s", [0.5, 1.0, 2.0, 3.0, 6.0, 60.0])
+@pytest.mark.parametrize("tidies_s", [0.3, 1.5, 60.0])
+async def test_a_tool_that_tidies_up_for_long_takes_no_time_from_the_answer(tidies_s: float, limit_s: float) -> None:
+    """Proves: behind its cancel it has a part of the answer's time, however small that is, and then it is left behind."""
+    clock = FakeClock()
+
+    @tool
+    async def work(text: str) -> str:
+        """Work for ever, and tidy up."""
+        try:
+            await clock.sleep(float("inf"))
+        finally:
+            await clock.sleep(tidies_s)
+        return text
+
+    lab = Lab([calls('text = "x"')])
+    agent = agent_of(lab, "calls", clock, tools=[work], limits=MaxWallTime(limit_s))
+    result = await ended(clock, agent, *[limit_s / 200] * 300)
+    assert_answered(result, clock, within_s=2 * limit_s)
+    assert len(results_of(result)) == 1
+
+
 @both_orders
 @pytest.mark.promise("end:budget")
 @pytest.mark.parametrize("leap_s", [1.0, 54.0, 60.0, 90.0, 5_000.0])

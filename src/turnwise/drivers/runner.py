@@ -86,6 +86,7 @@ EndKind = Literal["cancel", "deadline", "journal"]
 # A cancelled command settles within half a second (tools.SETTLE_S); after this it is left behind. Promise wait:cancel.
 SETTLE_S = 0.9
 TOOL_SHARE = 5 / 9  # of it, for the tools themselves
+ANSWERS_SHARE = 1 / 4  # of the time that is kept for the answer, for tools that tidy up when the turn's time ends them
 
 
 class _Means(msgspec.Struct, frozen=True, kw_only=True):
@@ -513,6 +514,9 @@ class _Running:
         changed = await self._changed(command) if [1 for planned in command.calls if planned.shown] else {}
         calls = tuple([planned for planned in command.calls if planned.call.id not in changed])
         self._write(ToolsStarted(step=command.step, call_ids=tuple([planned.call.id for planned in calls])))
+        settle_s = self._means.settle_s * TOOL_SHARE
+        if command.most_s is not None:  # what tidies up behind the deadline takes no more of the answer's time
+            settle_s = min(settle_s, self._time.left_after(command.most_s) * ANSWERS_SHARE)
         self._tool_run = ToolRun(
             calls,
             tools=self._means.tools,
@@ -520,7 +524,7 @@ class _Running:
             on_start=on_start,
             on_finish=on_finish,
             on_progress=on_progress if self._watchers.are_there else None,
-            settle_s=self._means.settle_s * TOOL_SHARE,
+            settle_s=settle_s,
             whole_bytes=command.whole_bytes,
             most_s=command.most_s,
             around=self._around,

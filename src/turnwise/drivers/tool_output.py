@@ -178,7 +178,7 @@ def _text_of(value: object) -> str:
         case str():
             return _exact(value)
         case bytes() | bytearray():
-            return value.decode("utf-8", "replace")
+            return value.decode("utf-8", "backslashreplace")  # as `_clean` does: no byte becomes another one in silence
         case _:
             return _json_of(value)
 

@@ -1,5 +1,6 @@
 """The time of one turn: its limit, and what ends before it so that the answer has the time that was kept for it."""
 
+import math
 from collections.abc import Callable
 
 from turnwise.drivers.clock import Clock, Timer
@@ -34,6 +35,10 @@ class TurnTime:
         self.stop()
         if self._limit_s is not None:
             self._alarm = self._clock.call_later(max(self._limit_s - self.now_s(), 0.0), self.is_up)
+
+    def left_after(self, seconds: float) -> float:
+        """What the turn has left once so many have passed: the time of the answer."""
+        return math.inf if self._limit_s is None else max(self._limit_s - self.now_s() - seconds, 0.0)
 
     def stop(self) -> None:
         if self._alarm is not None:

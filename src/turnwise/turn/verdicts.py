@@ -20,7 +20,7 @@ from turnwise.vocab import ArgumentsState, FinishReason, Text, ToolCall, ToolRes
 
 # What nobody answered is not asked again in other words.
 NOBODY_THERE = f"There is nobody to ask in this run. {DECIDE_YOURSELF}"
-NO_ANSWER = f"The user gave no answer in time. {DECIDE_YOURSELF}"
+NO_ANSWER = f"The user gave no answer. {DECIDE_YOURSELF}"
 NOT_ASKED = f"The question did not reach the user, because the program that asks them failed. {DECIDE_YOURSELF}"
 WILL_NOT_SAY = f"The user does not want to answer this. {DECIDE_YOURSELF}"
 CHANGED_SINCE = (
@@ -343,7 +343,7 @@ def _not_allowed(approval: Approval, *, ask: OneAsk) -> str:
         case "failed":
             who = f"the program that asks the user failed ({approval.text}), and what is not answered is denied"
         case "default":
-            who = "nobody answered in time, and what is not answered is denied"
+            who = "nobody answered, and what is not answered is denied"
         case "program":
             who = "the program that runs this turn denied it"
         case "person":
