@@ -1,7 +1,7 @@
 """Striking the key out of what a provider says: some quote it back, about a request in any field, and gateways in an answer.
 
-What goes back to the provider unchanged stays as it is: arguments of calls (which run as the model wrote them), opaque data and
-items, and reasoning that is signed.
+What goes back to the provider unchanged stays as it is: names, ids and arguments of calls (which run as the model wrote them),
+opaque data and items, and reasoning that is signed.
 """
 
 from collections.abc import Callable, Sequence
