@@ -14,6 +14,7 @@ SYSTEMS = {
     "journal_append": {"turnwise", "bare SQLite"},
     "tool_dispatch": {"turnwise"},
     "cold_start": {"turnwise", "turnwise, as a library"},
+    "answer": {"turnwise", "turnwise, --plain", "printing raw"},
     "paced": {"turnwise", "turnwise, uvloop, TLS"},
 }
 

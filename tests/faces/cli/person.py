@@ -1,11 +1,13 @@
 """A person at a pseudo-terminal: reads what is there until a text comes, types, and waits for the end. Every wait is bounded."""
 
 import contextlib
+import fcntl
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import termios
 import time
@@ -62,6 +64,11 @@ class Person:
         os.dup2(null, self._end)
         os.close(null)
 
+    def resizes(self, *, columns: int, lines: int) -> None:
+        """The window gets another size."""
+        size = struct.pack("HHHH", lines, columns, 0, 0)
+        fcntl.ioctl(self._end, termios.TIOCSWINSZ, size)
+
     def is_cooked(self) -> bool:
         """Whether the terminal is as a shell wants it: lines, echo and signals."""
         local = termios.tcgetattr(self._end)[3]
@@ -86,8 +93,6 @@ def at_terminal(*args: str, cwd: Path, env: Mapping[str, str] | None = None, std
     end, theirs = pty.openpty()
 
     def take_terminal() -> None:
-        import fcntl
-
         fcntl.ioctl(0 if stdin else 2, termios.TIOCSCTTY, 0)
 
     process = subprocess.Popen(

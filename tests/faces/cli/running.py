@@ -64,9 +64,11 @@ def at(lab: Lab, script: str, *, family: str = "openai_chat") -> list[str]:
 
 
 @contextlib.contextmanager
-def running_lab(scripts: Sequence[Script] = (), *, key: str | None = None, strict_paths: bool = False) -> Iterator[Lab]:
+def running_lab(
+    scripts: Sequence[Script] = (), *, key: str | None = None, strict_paths: bool = False, chunk_delay_s: float = 0.0
+) -> Iterator[Lab]:
     """A lab with an event loop of its own, so that the program under test has this thread for itself."""
-    lab = Lab(scripts, key=key, strict_paths=strict_paths)
+    lab = Lab(scripts, key=key, strict_paths=strict_paths, chunk_delay_s=chunk_delay_s)
     ready = threading.Event()
     stops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 

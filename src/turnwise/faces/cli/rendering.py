@@ -281,7 +281,9 @@ def _dim(mark: str, *, width: int) -> list[Text]:
 
 
 def _wrapped(text: Text, *, width: int) -> list[Text]:
-    lines = list(text.wrap(_console(), width, overflow="fold"))
+    plain = text.plain
+    fits = "\n" not in plain and "\t" not in plain and cell_len(plain) <= width
+    lines = [text] if fits else list(text.wrap(_console(), width, overflow="fold"))
     for line in lines:
         line.rstrip()
     return lines
@@ -294,7 +296,8 @@ def _console() -> Console:
 
 
 def _aligned(cell: Text, align: str, *, width: int) -> Text:
-    room = max(0, width - cell.cell_len)
+    if (room := max(0, width - cell.cell_len)) == 0:
+        return cell
     left = room if "right" in align else room // 2 if "center" in align else 0
     return Text.assemble(" " * left, cell, " " * (room - left))
 
@@ -392,6 +395,8 @@ def _blanks_below(block: Block) -> int:
 
 
 def _escaped(line: Text, *, colours: ColorSystem) -> str:
+    if not line.spans:
+        return line.plain
     return "".join(
         [
             segment.style.render(segment.text, color_system=colours) if segment.style else segment.text
