@@ -174,8 +174,8 @@ class LiveAnswer:
 
     def _erase(self, out: list[str]) -> None:
         if not self._rows.is_empty:
-            up = f"\x1b[{self._rows.count}A" if self._rows.count else ""
-            out.append(f"\r{up}\x1b[J")
+            # row by row: tmux keeps what is erased from the top of the window on (CSI J) in its history
+            out.append("\r\x1b[2K" + "\x1b[1A\x1b[2K" * self._rows.count)
         self._rows.restart(width=self._width)
 
     def _freeze(self, out: list[str]) -> None:
