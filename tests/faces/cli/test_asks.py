@@ -337,7 +337,7 @@ def test_a_path_outside_that_is_allowed_is_read(lab: Lab, folder: Path) -> None:
         asked = "".join(person.sees("then no)").split())  # a long path is wrapped
         assert f"whichleadsoutsidetheworkspace(`{folder.parent}/other.txt`)" in asked
         person.types("y\r")
-        assert "It said: 1\tfrom outside" in person.leaves_by(0).replace("     1", "1")
+        assert "It said: 1 from outside" in " ".join(person.leaves_by(0).split())  # a tab moves to the next column
 
 
 def test_what_was_typed_before_the_ask_is_no_answer_to_it(lab: Lab, folder: Path) -> None:
