@@ -14,7 +14,8 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from faces.cli.running import TURNWISE, WAIT_S
+from faces.cli.forking import Process, start
+from faces.cli.running import WAIT_S
 
 ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>78])")
 CTRL_C, CTRL_D, ENTER, ESC_ENTER = "\x03", "\x04", "\r", "\x1b\r"
@@ -23,7 +24,7 @@ CTRL_C, CTRL_D, ENTER, ESC_ENTER = "\x03", "\x04", "\r", "\x1b\r"
 class Person:
     """`said` is everything on the screen so far, without what only moves or colours."""
 
-    def __init__(self, process: subprocess.Popen[bytes], *, end: int) -> None:
+    def __init__(self, process: Process, *, end: int) -> None:
         self.process = process
         self._end = end
         self._raw = b""
@@ -87,23 +88,22 @@ class Person:
 
 
 @contextlib.contextmanager
-def at_terminal(*args: str, cwd: Path, env: Mapping[str, str] | None = None, stdin: bool = True) -> Iterator[Person]:
+def at_terminal(
+    *args: str, cwd: Path, env: Mapping[str, str] | None = None, stdin: bool = True, real: bool = False
+) -> Iterator[Person]:
     """`turnwise ARGS` with a terminal of its own, which it controls, so that Ctrl-C is a signal to it. What is left of it at
-    the end is ended."""
+    the end is ended. A `real` process is started by the system."""
     end, theirs = pty.openpty()
-
-    def take_terminal() -> None:
-        fcntl.ioctl(0 if stdin else 2, termios.TIOCSCTTY, 0)
-
-    process = subprocess.Popen(
-        [*TURNWISE, *args],
+    process = start(
+        args,
         cwd=cwd,
-        env={**os.environ, "TERM": "xterm", **(env or {})},
+        env={"TERM": "xterm", **(env or {})},
         stdin=theirs if stdin else subprocess.DEVNULL,
         stdout=theirs,
         stderr=theirs,
-        start_new_session=True,
-        preexec_fn=take_terminal,  # noqa: PLW1509 (it runs before any thread of ours could be forked)
+        leads=True,
+        controls=0 if stdin else 2,
+        real=real,
     )
     os.close(theirs)
     try:

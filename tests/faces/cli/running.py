@@ -2,24 +2,21 @@
 
 import asyncio
 import contextlib
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import msgspec
 import pytest
 
+from faces.cli.forking import Process, start
 from turnwise.faces.cli.main import main
 from turnwise.lab import Lab, Script, parse_script
 from waits import HANG_S
 
 WAIT_S = HANG_S  # no test waits that long unless something is wrong
-BEGUN: list[subprocess.Popen[str]] = []  # by the test at hand; what it left running is ended after it
-TURNWISE = (sys.executable, "-m", "turnwise")
+BEGUN: list[Process] = []  # by the test at hand; what it left running is ended after it
 
 BASES = {"gemini": "/v1beta", "anthropic_messages": ""}  # Anthropic's base URL has no version
 
@@ -95,10 +92,11 @@ def script(name: str, text: str) -> Script:
     return parse_script(f'title = "{name}"\n{text}', name=name)
 
 
-def begin(*args: str, cwd: Path, env: Mapping[str, str] | None = None, **streams: Any) -> subprocess.Popen[str]:
-    """`turnwise ARGS` as a process of its own."""
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
-    process = subprocess.Popen([*TURNWISE, *args], cwd=cwd, env={**os.environ, **(env or {})}, text=True, **streams)
+def begin(
+    *args: str, cwd: Path, env: Mapping[str, str] | None = None, real: bool = False, **streams: int | IO[str]
+) -> Process:
+    """`turnwise ARGS` as a process of its own; a `real` one is started by the system."""
+    process = start(args, cwd=cwd, env=env, real=real, **streams)
     BEGUN.append(process)
     return process
 
@@ -111,7 +109,7 @@ def end_what_is_left() -> None:
         process.communicate(timeout=WAIT_S)
 
 
-def end(process: subprocess.Popen[str]) -> Ran:
+def end(process: Process) -> Ran:
     out, err = process.communicate(timeout=WAIT_S)
     assert "Traceback" not in err
     return Ran(process.returncode, out, err)

@@ -68,7 +68,7 @@ def test_turnwise_alone_shows_its_commands(cli: Cli) -> None:
 
 def test_the_console_script_is_a_process_with_an_exit_code(folder: Path) -> None:
     """`python -m turnwise` and the script are the same function."""
-    ran = end(begin("rnu", cwd=folder))
+    ran = end(begin("rnu", cwd=folder, real=True))
     assert (ran.code, ran.out) == (2, "") and ran.err.startswith("turnwise: no command `rnu`")
 
 

@@ -112,6 +112,7 @@ STATES: dict[str, tuple[str, Reached]] = {
     "a child asks": ("child-asks", asking),
     "sleeping before a retry": ("retries", sleeping),
 }
+REALLY_STARTED = {"a tool runs", "asking"}  # the others are forked: what Ctrl-C does is the same
 ALLOWED = ("--allow", "bash(echo *)", "--allow", "bash(sleep *)", "--allow", "bash")
 
 
@@ -124,7 +125,8 @@ def options(state: str) -> tuple[str, ...]:
 def test_ctrl_c_ends_a_run_with_130_and_nothing_is_left(lab: Lab, folder: Path, cli: Cli, state: str) -> None:
     """A reason, a session that goes on, the terminal as it was, and no process of it."""
     name, reached = STATES[state]
-    with at_terminal("run", "Go.", *options(state), *at(lab, name), cwd=folder) as person:
+    args = ("run", "Go.", *options(state), *at(lab, name))
+    with at_terminal(*args, cwd=folder, real=state in REALLY_STARTED) as person:
         reached(person, lab, folder)
         below = descendants(person.process.pid)
         person.types(CTRL_C)
@@ -141,7 +143,7 @@ def test_ctrl_c_ends_a_run_with_130_and_nothing_is_left(lab: Lab, folder: Path, 
 def test_ctrl_c_in_a_session_ends_the_turn_and_the_next_one_goes_on(lab: Lab, folder: Path, state: str) -> None:
     """The prompt is there again, and its Ctrl-C only clears the line; Ctrl-D leaves with 0."""
     name, reached = STATES[state]
-    with at_terminal(*options(state), *at(lab, name), cwd=folder) as person:
+    with at_terminal(*options(state), *at(lab, name), cwd=folder, real=state in REALLY_STARTED) as person:
         person.sees("\n>")
         person.types("Go.\r")
         reached(person, lab, folder)
@@ -166,7 +168,7 @@ def test_ctrl_c_in_a_session_ends_the_turn_and_the_next_one_goes_on(lab: Lab, fo
 @pytest.mark.promise("wait:cancel")
 def test_ctrl_c_twice_in_a_session_ends_it_at_once(lab: Lab, folder: Path) -> None:
     """Exit code 130, no traceback, no process left."""
-    with at_terminal(*at(lab, "stubborn"), cwd=folder) as person:
+    with at_terminal(*at(lab, "stubborn"), cwd=folder, real=True) as person:
         person.sees("\n>")
         person.types("Go.\r")
         person.sees("then no)")
@@ -187,7 +189,7 @@ def test_a_terminal_that_goes_away_leaves_nothing_behind(
     lab: Lab, folder: Path, cli: Cli, args: tuple[str, ...]
 ) -> None:
     """The window is closed while a command runs: the command ends, the turn is written down as cancelled."""
-    with at_terminal(*args, *ALLOWED, *at(lab, "sleeps"), cwd=folder) as person:
+    with at_terminal(*args, *ALLOWED, *at(lab, "sleeps"), cwd=folder, real=not args) as person:
         if not args:
             person.sees("\n>")
             person.types("Go.\r")

@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from faces.cli.running import BEGUN, TURNWISE, WAIT_S, Cli, Ran, at, begin, end, running_lab, script
+from faces.cli.forking import TURNWISE
+from faces.cli.running import BEGUN, WAIT_S, Cli, Ran, at, begin, end, running_lab, script
 from sandboxes import sandbox_called
 from turnwise.lab import Lab
 
@@ -140,7 +142,7 @@ def test_a_full_standard_error_does_not_change_what_the_exit_code_says(
         assert end_quietly(args, cwd=folder, stderr=full) == code
 
 
-def end_quietly(args: tuple[str, ...], *, cwd: Path, stderr: object) -> int:
+def end_quietly(args: tuple[str, ...], *, cwd: Path, stderr: IO[str]) -> int:
     process = begin(*args, cwd=cwd, stderr=stderr)
     process.communicate(timeout=WAIT_S)
     return process.returncode

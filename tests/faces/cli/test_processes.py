@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from faces.cli.running import TURNWISE, WAIT_S, Cli, Ran, at, begin, end
+from faces.cli.forking import TURNWISE, Process, start
+from faces.cli.running import WAIT_S, Cli, Ran, at, begin, end
 from turnwise.drivers.sandbox.keeper import descendants
 from turnwise.lab import Lab
 
@@ -29,7 +30,7 @@ def wait_until(holds: Callable[[], object]) -> None:
         select.select([], [], [], 0.01)
 
 
-def read_until(process: subprocess.Popen[str], text: str) -> str:
+def read_until(process: Process, text: str) -> str:
     """Standard output up to the first line that holds `text`."""
     assert process.stdout is not None
     lines: list[str] = []
@@ -46,7 +47,7 @@ def test_a_signal_during_the_stream_ends_the_turn_with_130(
     lab: Lab, folder: Path, cli: Cli, number: signal.Signals
 ) -> None:
     """The JSON lines are whole and the last is the result; the session says cancelled."""
-    process = begin("run", "Go.", "--json", *at(lab, "fault-stall"), cwd=folder)
+    process = begin("run", "Go.", "--json", *at(lab, "fault-stall"), cwd=folder, real=True)
     before = read_until(process, '"text"')
     process.send_signal(number)
     ran = end(process)
@@ -80,7 +81,7 @@ def test_ctrl_c_during_a_tool_stops_it_and_answers_its_call(lab: Lab, folder: Pa
 @pytest.mark.promise("wait:cancel")
 def test_ctrl_c_twice_ends_at_once_and_quietly(lab: Lab, folder: Path, cli: Cli) -> None:
     """Even where a command ignores signals: exit code 130, no traceback, and the session says how it ended."""
-    process = begin("run", "Go.", "--allow", "bash", *at(lab, "stubborn"), cwd=folder)
+    process = begin("run", "Go.", "--allow", "bash", *at(lab, "stubborn"), cwd=folder, real=True)
     pid = command_pid(process, folder)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
@@ -97,7 +98,7 @@ def is_running(pid: int) -> bool:
     return False
 
 
-def command_pid(process: subprocess.Popen[str], folder: Path) -> int:
+def command_pid(process: Process, folder: Path) -> int:
     """The process that the script's command has become, once it has; it knows its number inside its sandbox only."""
     wait_until(lambda: (folder / "begun.txt").is_file() and (folder / "begun.txt").read_text().strip())
     inner = (folder / "begun.txt").read_text().strip()
@@ -116,7 +117,7 @@ def number_inside(pid: int) -> str:
 def test_ctrl_c_while_turnwise_is_loaded_is_quiet(lab: Lab, folder: Path) -> None:
     """Exit code 130 and no traceback: the console script is interruptible from its first import on."""
     args = ("run", "Go.", *at(lab, "fault-silence"))
-    process = begin(*args, cwd=folder, env={"PYTHONPROFILEIMPORTTIME": "1"})
+    process = begin(*args, cwd=folder, env={"PYTHONPROFILEIMPORTTIME": "1"}, real=True)
     assert process.stderr is not None
     for line in process.stderr:  # a line is written whenever a module has been loaded, an inner one first
         if line.rstrip().endswith(" click.globals"):
@@ -128,7 +129,7 @@ def test_ctrl_c_while_turnwise_is_loaded_is_quiet(lab: Lab, folder: Path) -> Non
 @pytest.mark.promise("end:reason")
 def test_killed_in_mid_stream_the_session_is_shown_and_goes_on(lab: Lab, folder: Path, cli: Cli) -> None:
     """`kill -9`, then `sessions list`, `sessions show` and `run --continue`."""
-    process = begin("run", "Tell me all.", "--json", *at(lab, "fault-stall"), cwd=folder)
+    process = begin("run", "Tell me all.", "--json", *at(lab, "fault-stall"), cwd=folder, real=True)
     read_until(process, '"text"')
     process.kill()
     assert end(process).code == -signal.SIGKILL
@@ -157,7 +158,9 @@ def test_killed_in_the_middle_of_a_tool_the_call_is_answered_as_uncertain(
     lab: Lab, folder: Path, cli: Cli, family: str
 ) -> None:
     """The strict lab accepts the continued history; the model is told that the tool may have run."""
-    process = begin("run", "Go.", "--allow", "bash", *at(lab, "slow-bash", family=family), cwd=folder)
+    process = begin(
+        "run", "Go.", "--allow", "bash", *at(lab, "slow-bash", family=family), cwd=folder, real=family == "gemini"
+    )
     pid = command_pid(process, folder)
     process.kill()
     assert end(process).code == -signal.SIGKILL
@@ -180,7 +183,7 @@ def test_a_closed_pipe_ends_quietly(lab: Lab, folder: Path, cli: Cli, command: s
     os.close(reader)
     args = ("run", "Go.", "--json", *at(lab, "fault-stall")) if command == "run" else ("sessions", "list")
     try:
-        ran = end(begin(*args, cwd=folder, stdout=writer))
+        ran = end(begin(*args, cwd=folder, stdout=writer, real=True))
     finally:
         os.close(writer)
     assert (ran.code, ran.err) == (1, "")
@@ -191,7 +194,7 @@ def test_a_closed_pipe_ends_quietly(lab: Lab, folder: Path, cli: Cli, command: s
 def test_a_full_disk_is_one_line(folder: Path) -> None:
     """Output that cannot be written is not silently lost."""
     with Path("/dev/full").open("w") as full:
-        ran = end(begin("--help", cwd=folder, stdout=full))
+        ran = end(begin("--help", cwd=folder, stdout=full, real=True))
     assert (ran.code, ran.err) == (1, "turnwise: input or output failed: No space left on device\n")
 
 
@@ -202,21 +205,23 @@ def test_standard_streams_that_are_closed_or_ascii_do_no_harm(lab: Lab, folder: 
         args = ("sh", "-c", command, "sh", *TURNWISE, "run", "-" if "<" in closed else "Go.", *at(lab, "plain-answer"))
         process = subprocess.run(args, check=False, cwd=folder, capture_output=True, text=True, timeout=WAIT_S)
         assert "Traceback" not in process.stderr and process.returncode == (2 if "<" in closed else 0)
-    ran = end(begin("run", "Go.", *at(lab, "read-edit-answer"), cwd=folder, env={"PYTHONIOENCODING": "ascii"}))
+    env = {"PYTHONIOENCODING": "ascii"}
+    ran = end(begin("run", "Go.", *at(lab, "read-edit-answer"), cwd=folder, env=env, real=True))
     assert ran.code == 0 and "? read notes.txt" in ran.err
 
 
-def on_a_terminal(*args: str, cwd: Path, env: dict[str, str] | None = None) -> tuple[int, str]:
+def on_a_terminal(*args: str, cwd: Path, env: dict[str, str] | None = None, real: bool = False) -> tuple[int, str]:
     """Exit code, and everything that was written to the terminal."""
     leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [*TURNWISE, *args],
+    process = start(
+        args,
         cwd=cwd,
-        env={**os.environ, "TERM": "xterm", **(env or {})},
+        env={"TERM": "xterm", **(env or {})},
         stdin=follower,
         stdout=follower,
         stderr=follower,
-        start_new_session=True,
+        leads=True,
+        real=real,
     )
     os.close(follower)
     pieces: list[bytes] = []
@@ -240,7 +245,8 @@ def on_a_terminal(*args: str, cwd: Path, env: dict[str, str] | None = None) -> t
 
 def test_on_a_terminal_the_spinner_never_mixes_with_text(lab: Lab, folder: Path) -> None:
     """What stays on the screen are the whole lines of the model, the calls and the counts, in order."""
-    code, written = on_a_terminal("run", "Set it.", "--allow", "write", *at(lab, "read-edit-answer"), cwd=folder)
+    args = ("run", "Set it.", "--allow", "write", *at(lab, "read-edit-answer"))
+    code, written = on_a_terminal(*args, cwd=folder, real=True)
     assert code == 0
     assert "waiting for read-edit-answer" in written and written.count("\x1b[?25l") == written.count("\x1b[?25h")
     lines = [ESCAPE.sub("", line) for line in remaining(written)]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from faces.cli.forking import Process
 from faces.cli.running import WAIT_S, Cli, at, begin, end, running_lab, script
 from faces.cli.test_processes import wait_until
 from turnwise.drivers.clock import SystemClock
@@ -94,7 +95,7 @@ def ticks_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11])
 
 
-def worker_of(process: subprocess.Popen[str]) -> int:
+def worker_of(process: Process) -> int:
     (found,) = [pid for pid in descendants(process.pid) if name_of(pid) == "monty"]
     return found
 
