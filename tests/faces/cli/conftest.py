@@ -99,6 +99,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     # The lab speaks plain HTTP: the certificates of all the world take each process 40 ms of CPU time for nothing.
     monkeypatch.setenv("SSL_CERT_FILE", os.devnull)
+    # A user has it rarely, and without it what could not be written is still in a buffer at the end.
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     names = {name for profile in builtin_profiles().values() for name in profile.api_key_env}
     ours = {"TURNWISE_MODEL", "TURNWISE_BASE_URL", "TURNWISE_CONFIG"}
     for name in {*names, *ours, "NO_COLOR", "FORCE_COLOR"} & set(os.environ):

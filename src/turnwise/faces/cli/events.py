@@ -1,5 +1,6 @@
 """`--json`: one JSON object a line, while it happens; the last is the result."""
 
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -103,7 +104,8 @@ class JsonLines:
         self._write({"event": "note", "text": line})
 
     def close(self) -> None:
-        sys.stdout.flush()
+        with contextlib.suppress(OSError):  # raised already, by the line that could not be written
+            sys.stdout.flush()
 
     def finish(self, result: RunResult, *, denied: Sequence[Denied] = ()) -> None:
         usage = result.usage

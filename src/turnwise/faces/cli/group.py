@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -109,11 +110,15 @@ def run(args: Sequence[str] | None) -> int:
         code = _invoke(args)
         sys.stdout.flush()
     except BrokenPipeError:
-        _mute()  # the reader of our output has gone (`| head`): nobody is left to be told
+        _mute(sys.stdout)  # the reader of our output has gone (`| head`): nobody is left to be told
     except OSError as error:
-        _mute()
+        _mute(sys.stdout)
         where = f" (`{error.filename}`)" if error.filename else ""
         complain(f"input or output failed: {error.strerror or error}{where}")
+    try:
+        sys.stderr.flush()
+    except OSError:  # what could not be said changes nothing: Python would end with 120
+        _mute(sys.stderr)
     return code
 
 
@@ -157,8 +162,8 @@ def _open_standard_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _mute() -> None:
+def _mute(stream: TextIO) -> None:
     """What is still in the buffer would raise again when Python flushes it at exit."""
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
+    os.dup2(null, stream.fileno())
     os.close(null)
