@@ -98,6 +98,48 @@ def test_a_glob_that_looks_into_a_folder_outside_is_asked_about(command: str, wo
     assert verdict_on(command.format(word), project=project) == "ask"
 
 
+@pytest.mark.promise("safe:judged")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "for x in /et${Y}c/*; do ls; done",
+        "for x in $Y/*; do ls; done",
+        "for x in $Y; do ls; done",
+        "for x in $(cat notes.txt); do ls; done",
+        "select x in $Y*; do ls; done",
+        "x=($Y)",
+        "x=(a /et${Y}c/*)",
+        "x=(~+/*)",
+        "sh -c ls $Y*",
+        "bash -c 'ls' x /et${Y}c/*",
+        "bash -s $Y <<<ls",
+        "trap ls $Y EXIT",
+        "timeout 1 bash -c ls $Y*",
+    ],
+)
+def test_a_word_that_may_come_to_a_glob_is_asked_about_where_nothing_is_done_with_it(
+    command: str, project: Path
+) -> None:
+    """Issue 13, "Done when" 2: bash looks for the names though neither the loop nor the shell uses them."""
+    assert verdict_on(command, project=project) == "ask"
+    assert verdict_on(command, project=project, rules=SHELL_ALLOWED) == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'for x in "$Y" "a$Y"\'b\' c; do ls; done',
+        'x=("$Y" b)',
+        "x=$Y*",
+        "sh -c ls a b",
+        "for x in src/*.py a{b,c}; do ls; done",
+    ],
+)
+def test_a_word_that_stays_one_is_judged_as_before(command: str, project: Path) -> None:
+    """In quotes no wildcard counts, and an assignment looks for no names."""
+    assert verdict_on(command, project=project) == "allow"
+
+
 def test_a_glob_that_stays_inside_is_judged_as_before(project: Path) -> None:
     """Links inside, links to files, and names that no glob has to look for."""
     (project / "inner").symlink_to("plain")

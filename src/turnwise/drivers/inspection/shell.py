@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,7 +30,7 @@ from turnwise.drivers.inspection.private import filled_in
 from turnwise.drivers.inspection.programs import program_of
 from turnwise.drivers.inspection.redirects import Opened, read_redirect
 from turnwise.drivers.inspection.searches import Search, search_of
-from turnwise.drivers.inspection.spelling import Spelled, spell, spell_command, spell_words, words_below
+from turnwise.drivers.inspection.spelling import Spelled, is_quoted, spell, spell_command, spell_words, words_below
 from turnwise.drivers.inspection.wrappers import PREFIXES, SHELLS, Carried, Words, evaluated, is_read_otherwise, unwrap
 from turnwise.drivers.programs import Programs
 from turnwise.rules.permission_facts import Access, Assignment, CommandFact, PathFact, ShellFacts, Word
@@ -154,7 +154,7 @@ class _Walk:
                 self._test(node, within=within)
             case "array":
                 self._children(node, within=within)
-                self._names_shown(tuple(words_below(node)), text=_text(node), within=within)
+                self._names_shown(node.named_children, text=_text(node), within=within)
             case kind if kind in TRANSPARENT or kind in LEAVES:
                 self._children(node, within=within)
             case kind:
@@ -192,7 +192,7 @@ class _Walk:
         for name in names:
             values = tuple(word for value in node.children_by_field_name("value") for word in spell_words(value))
             self._keep_values(_text(name), values=values)
-            self._names_shown(values, text=_text(node), within=within)
+            self._names_shown(node.children_by_field_name("value"), text=_text(node), within=within)
             set_here = (Assignment(_text(name), "", False),)
             self._emit(CommandFact(words=(), text=_text(node), assignments=set_here, within=within))
         count = len(self.facts)
@@ -245,19 +245,20 @@ class _Walk:
         for child in node.children:
             self._evaluated(child, within=within)
         if single:
-            self._names_shown(tuple(words_below(node)), text=text, within=within)
+            self._names_shown(words_below(node), text=text, within=within)
         dynamic = single and re.search(r"[$`]", text) is not None
         if dynamic or tests_arithmetic(text):
             words = (Word("[["), Word(_text(node), literal=False))
             self._emit(CommandFact(words=words, text=_text(node), within=within))
         self._children(node, within=within)
 
-    def _names_shown(self, words: Words, *, text: str, within: tuple[str, ...]) -> None:
-        """A glob reads the folder that it looks in, though nothing is done with the names."""
-        for word in words:
-            if word.is_glob:
-                shown = (Word("["), self._word(word, operand=True), Word("]"))
-                self._emit(CommandFact(words=shown, text=text, within=within))
+    def _names_shown(self, nodes: "Iterable[Node]", *, text: str, within: tuple[str, ...]) -> None:
+        """A glob reads the folder that it looks in, though nothing is done with the names. `$X` may hold one."""
+        for node in nodes:
+            for word in spell_words(node):
+                if word.is_glob or not (word.literal or is_quoted(node)):
+                    shown = (Word("["), self._word(word, operand=word.literal), Word("]"))
+                    self._emit(CommandFact(words=shown, text=text, within=within))
 
     def _evaluated(self, node: "Node", *, within: tuple[str, ...]) -> None:
         """Quoted text that arithmetic would evaluate may hold a substitution."""

@@ -89,13 +89,20 @@ def spell_command(nodes: "Sequence[Node]") -> tuple[Spelled, ...]:
     return tuple(word for at, node in enumerate(nodes) for word in (spell_words(node) if at else (spell(node),)))
 
 
-def words_below(node: "Node") -> Iterator[Spelled]:
+def words_below(node: "Node") -> "Iterator[Node]":
     """All words in an expression."""
     for child in node.children:
         if child.type in ("word", "concatenation"):
-            yield from spell_words(child)
+            yield child
         elif child.type.endswith("_expression"):
             yield from words_below(child)
+
+
+def is_quoted(node: "Node") -> bool:
+    """Whether what a variable or a substitution in it holds stays one word, in which no wildcard counts."""
+    if node.type == "concatenation":
+        return all(is_quoted(child) for child in node.children)
+    return node.type in ("string", "raw_string", "ansi_c_string", "translated_string", "process_substitution")
 
 
 def _source(node: "Node") -> str:
