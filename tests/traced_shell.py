@@ -83,7 +83,14 @@ _OWN = {  # with these beginnings of their arguments they are about the process 
     "ioctl": tuple(
         "TCGETS TCGETS2 TIOCGWINSZ TIOCGPGRP TIOCGPTN FIONREAD FIOCLEX FIONBIO FICLONE BTRFS_IOC_CLONE FS_IOC_FIEMAP".split()
     ),
-    "prctl": ("PR_SET_NAME", "PR_GET_", "PR_CAPBSET_READ", "PR_SET_VMA", "PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET"),
+    "prctl": (
+        "PR_SET_NAME",
+        "PR_SET_DUMPABLE, SUID_DUMP_DISABLE",
+        "PR_GET_",
+        "PR_CAPBSET_READ",
+        "PR_SET_VMA",
+        "PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET",
+    ),
     "socket": ("AF_UNIX, ", "AF_NETLINK, "),
     "socketpair": ("AF_UNIX, ",),
     "setsockopt": ("",),
