@@ -233,6 +233,7 @@ def test_no_system_call_is_overlooked(name: str, seen: dict[str, list[str]]) -> 
         "env -i rg needle src",
         "sort notes.txt src/*.py | true",
         "timeout 5 cat /dev/zero | true",
+        "git diff --stat /dev/null src/a.py",
         "bash -lc ls",
         "bash --norc -e -l -c 'ls'",
         "whoami; date; uname -a; df; du -sh src; nproc",
