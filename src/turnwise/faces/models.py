@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -9,6 +10,20 @@ import msgspec
 from turnwise.drivers.endpoints import Endpoint, find_key
 from turnwise.errors import CallerError, UnknownModel
 from turnwise.wire.profiles import Profile, builtin_profiles
+
+# How people call a provider by its models: the beginning of a model's name, and the profile that serves it.
+_KNOWN_BY = {
+    "claude": "anthropic",
+    "gpt": "openai",
+    "chatgpt": "openai",
+    "o1": "openai",
+    "o3": "openai",
+    "o4": "openai",
+    "gemini": "google",
+    "grok": "xai",
+    "mistral": "mistral",
+    "deepseek": "deepseek",
+}
 
 
 class ModelName(msgspec.Struct, frozen=True):
@@ -25,6 +40,8 @@ def read_model(text: str, *, profiles: Mapping[str, Profile] | None = None) -> M
     """
     known = builtin_profiles() if profiles is None else profiles
     provider, colon, name = text.partition(":")
+    if not colon and (maker := _maker_of(provider)) in known:
+        raise UnknownModel(f"`{text}` names no provider: did you mean `{maker}:{text}`?")
     if not colon or not provider or not name:
         raise UnknownModel(
             f"`{text}` is no model: write PROVIDER:NAME, for example `openai:gpt-5` or `ollama:qwen3:8b` "
@@ -39,8 +56,16 @@ def find_profile(name: str, *, profiles: Mapping[str, Profile] | None = None) ->
     if name in known:
         return known[name]
     near = difflib.get_close_matches(name, known, n=3)
+    if (maker := _maker_of(name)) in known:
+        near = [f"{maker}:"]
     hint = f"did you mean {' or '.join(f'`{word}`' for word in near)}?" if near else f"Known are: {', '.join(known)}"
     raise UnknownModel(f"`{name}` is no provider or API family that turnwise knows. {hint}")
+
+
+def _maker_of(text: str) -> str:
+    """The profile that serves models of such a name; empty where nobody knows."""
+    beginning = re.split(r"[^a-z0-9]", text.lower(), maxsplit=1)[0]
+    return _KNOWN_BY.get(beginning, "")
 
 
 class Ways(msgspec.Struct, frozen=True):

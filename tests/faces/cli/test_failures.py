@@ -26,7 +26,10 @@ each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_response
         (["run", "  ", *PLAIN], "the prompt is empty"),
         (["run", "hi", "there", *PLAIN], "the PROMPT has come as 2 words: put it in quotes"),
         (["run", "hi"], "no model: give --model PROVIDER:NAME (for example openai:gpt-5), or set TURNWISE_MODEL"),
-        (["run", "hi", "-m", "gpt-5"], "`gpt-5` is no model: write PROVIDER:NAME"),
+        (["run", "hi", "-m", "gpt-5"], "`gpt-5` names no provider: did you mean `openai:gpt-5`?"),
+        (["run", "hi", "-m", "claude-sonnet-4-5"], "did you mean `anthropic:claude-sonnet-4-5`?"),
+        (["run", "hi", "-m", "claude:sonnet"], "did you mean `anthropic:`?"),
+        (["run", "hi", "-m", "llama3"], "`llama3` is no model: write PROVIDER:NAME"),
         (["run", "hi", "-m", "opnai:gpt-5"], "`opnai` is no provider or API family that turnwise knows. "),
         (
             ["run", "hi", "-m", "openai:gpt-5"],
