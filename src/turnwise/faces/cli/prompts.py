@@ -12,10 +12,12 @@ import msgspec
 
 from turnwise.errors import CallerError
 from turnwise.faces.cli.text import clean
+from turnwise.vocab import Text
 
 MAX_INPUT_BYTES = 4 * 1024 * 1024  # of what comes on standard input, and of an output schema
 PATIENCE_S = 3.0  # with a pipe in which nothing comes
 STDIN = "-"
+NOTE = "standard input"  # what the message says of such a text, which is not the person's own words
 GO_ON = "Go on where you left off."  # the model is told, where nobody says anything
 _PIECE = 64 * 1024
 
@@ -27,11 +29,11 @@ class Prompt(msgspec.Struct, frozen=True):
     """What the model is asked: `typed` by a person, or taken from elsewhere whole (`given`)."""
 
     typed: str = ""
-    given: tuple[str, ...] = ()
+    given: tuple[Text, ...] = ()
 
     @property
     def texts(self) -> list[str]:
-        return [text for text in (self.typed, *self.given) if text]
+        return [text for text in (self.typed, *[part.text for part in self.given]) if text]
 
 
 def read_prompt(
@@ -57,8 +59,8 @@ def read_prompt(
         text = _text_of(_read_all())
         if not text.strip():
             raise CallerError("the prompt on standard input is empty: write what the model shall do")
-        return Prompt(given=(text,))
-    said = Prompt(given=(GO_ON,)) if prompt is None else Prompt(typed=prompt)
+        return Prompt(given=(Text(text),))
+    said = Prompt(given=(Text(GO_ON),)) if prompt is None else Prompt(typed=prompt)
     if wanted == "none":
         return said
     given = _read_all() if waits else read_piped(sys.stdin, patience_s=PATIENCE_S, tell=tell)
@@ -67,7 +69,8 @@ def read_prompt(
     text = _text_of(given)
     size = f"{len(given):,} bytes"
     tell(f"standard input goes with the prompt: {size} (-n leaves it alone)")
-    return msgspec.structs.replace(said, given=(*said.given, f"From standard input ({size}):\n\n{text}"))
+    piped = Text(f"\n\nFrom standard input ({size}):\n\n{text}", note=NOTE)
+    return msgspec.structs.replace(said, given=(*said.given, piped))
 
 
 def _prompt_of(words: Sequence[str]) -> str | None:
