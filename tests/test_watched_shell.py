@@ -230,6 +230,7 @@ def test_no_system_call_is_overlooked(name: str, seen: dict[str, list[str]]) -> 
         "grep -r needle tree",
         "echo tree/deep/*/*; realpath src/*/*",
         "cat none.env",
+        "grep -n x notes.txt /no-such/file",
         "env -i rg needle src",
         "sort notes.txt src/*.py | true",
         "timeout 5 cat /dev/zero | true",

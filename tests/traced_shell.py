@@ -245,6 +245,8 @@ class Watcher:
             return f"reads the secret {path}" if secret else ""
         if is_inside(path, folder=self.top):
             return f"reads {path} outside"
+        if call.result == "ENOENT" and not os.path.lexists(f"/{path.split('/')[1]}"):
+            return ""  # text that begins with `/`
         if _LIBRARIES.fullmatch(path) or (_USERS.fullmatch(path) and (not program or program in _LOOK_UP)):
             return ""
         return f"reads {path} outside"

@@ -133,6 +133,7 @@ def test_a_word_that_may_come_to_a_glob_is_asked_about_where_nothing_is_done_wit
         "x=$Y*",
         "sh -c ls a b",
         "for x in src/*.py a{b,c}; do ls; done",
+        "[ -f src/a.py -a x = y ]",
     ],
 )
 def test_a_word_that_stays_one_is_judged_as_before(command: str, project: Path) -> None:

@@ -29,6 +29,8 @@ BASH_ONLY = [
     "ls |& cat",
     "uniq notes.txt 10>/dev/null",
     "cat 12</dev/null",
+    "ls .?",
+    "cat src/.*",
     "wc -l 10<notes.txt 123<notes.txt",
 ]
 
@@ -57,6 +59,7 @@ def test_what_a_plain_shell_reads_otherwise_is_asked_about(script: str, shell: s
         "sh -c 'ls src && cat notes.txt 2>&1 | wc -l'",
         "sh -c '[ -f notes.txt ] && echo yes'",
         "sh -c '{ ls; }; (cat notes.txt)'",
+        "sh -c 'ls notes.* src/*.p?'",
         "sh -c 'ls no_such 2>/dev/null 3</dev/null | head -n 10'",
         "dash -c 'for f in a b; do echo $f; done' >&2",
         "bash -c '[[ -f notes.txt ]]'",

@@ -9,11 +9,20 @@ if TYPE_CHECKING:
 _PLAIN_EXPANSION = re.compile(
     r"\$\{#?(?:\w+|[@*#?$!-])(?:(?::?[-+?=]|##?|%%?|//?|\^\^?|,,?).*|\[[@*0-9]+\])?\}", re.DOTALL
 )
+_COMPARING = frozenset("= == != =~ -a -o".split())
 _KINDS = frozenset({"arithmetic_expansion", "c_style_for_statement", "subscript"})
 
 
 def is_arithmetic(node: "Node") -> bool:
     return node.type in _KINDS or bool(node.children and node.children[0].type == "((")
+
+
+def calculates(node: "Node") -> bool:
+    """Whether the grammar sees an operator of arithmetic in a test. In single brackets that is part of a word (`/{a?}`)."""
+    operators = (
+        [child.type for child in node.children if not child.is_named] if node.type == "binary_expression" else []
+    )
+    return not {*operators} <= _COMPARING or any(calculates(child) for child in node.children if child.is_named)
 
 
 def names_variables(node: "Node") -> bool:

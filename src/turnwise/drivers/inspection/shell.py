@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from turnwise.drivers.inspection import bounds, repositories
+from turnwise.drivers.inspection import arithmetic, bounds, repositories
 from turnwise.drivers.inspection.absences import mark_absences
 from turnwise.drivers.inspection.arguments import (
     NAME,
@@ -19,7 +19,6 @@ from turnwise.drivers.inspection.arguments import (
     set_by,
     suspects,
 )
-from turnwise.drivers.inspection.arithmetic import expands_plainly, is_arithmetic, names_variables, tests_arithmetic
 from turnwise.drivers.inspection.carriers import may_run, supposed
 from turnwise.drivers.inspection.grammar import heredoc_delimiter, heredoc_text, parse
 from turnwise.drivers.inspection.inputs import is_fed, lasts
@@ -124,7 +123,7 @@ class _Walk:
         self.depth -= 1
 
     def _visit(self, node: "Node", *, within: tuple[str, ...]) -> None:
-        if is_arithmetic(node):
+        if arithmetic.is_arithmetic(node):
             self._arithmetic(node, within=within)
         if node.type not in ("command", "redirected_statement", "function_definition") and node.id in self.trailing:
             self._around(node, redirects=self.trailing.pop(node.id), within=within)
@@ -218,7 +217,7 @@ class _Walk:
 
     def _arithmetic(self, node: "Node", *, within: tuple[str, ...]) -> None:
         """Arithmetic evaluates the text of its variables: one that holds `a[$(rm x)]` runs it (bash manual, Shell Arithmetic)."""
-        if node.type == "compound_statement" or any(names_variables(child) for child in node.children):
+        if node.type == "compound_statement" or any(arithmetic.names_variables(child) for child in node.children):
             words = (Word("(("), Word(_text(node), literal=False))
             self._emit(CommandFact(words=words, text=_text(node), within=within))
 
@@ -228,7 +227,7 @@ class _Walk:
             self._emit(
                 CommandFact(words=(), text=text, within=within, opaque="`${..@..}` may run what a variable holds")
             )
-        elif not expands_plainly(text):
+        elif not arithmetic.expands_plainly(text):
             self._emit(CommandFact(words=(Word("(("), Word(text, literal=False)), text=text, within=within))
         if any(child.type in ("=", ":=") for child in node.children):
             name = next((_text(child) for child in node.children if child.type == "variable_name"), "")
@@ -240,14 +239,14 @@ class _Walk:
         variable, and `>` opens a file."""
         text = _text(node)
         single = node.children[0].type == "["
-        if single and re.search(r"[<>;&|()\n]", text):
+        if single and (arithmetic.calculates(node) or re.search(r"[<>;&|()\n]", text)):
             self._doubt("operators in single brackets are not understood")
         for child in node.children:
             self._evaluated(child, within=within)
         if single:
             self._names_shown(words_below(node), text=text, within=within)
         dynamic = single and re.search(r"[$`]", text) is not None
-        if dynamic or tests_arithmetic(text):
+        if dynamic or arithmetic.tests_arithmetic(text):
             words = (Word("[["), Word(_text(node), literal=False))
             self._emit(CommandFact(words=words, text=_text(node), within=within))
         self._children(node, within=within)

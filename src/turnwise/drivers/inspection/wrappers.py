@@ -9,7 +9,7 @@ import msgspec
 
 from turnwise.drivers.inspection.spelling import Spelled, plain, unknown
 from turnwise.rules.git_commands import alias_of, read_git, setting_doubt
-from turnwise.rules.shell_words import FIND_RUNS, RESERVED, SETTING
+from turnwise.rules.shell_words import FIND_RUNS, IN_SHELL, RESERVED, SETTING
 
 Words = tuple[Spelled, ...]
 
@@ -106,12 +106,13 @@ EVALUATING = SETTING | frozenset("test [ compgen complete bind fc wait".split())
 NO_NAMES = RESERVED | {"[[", "]]"}
 MAX_GUESSES = 12
 # What bash reads otherwise than a plain `sh` (dash): `[[ a > b ]]` compares there and opens a file here; `uniq a 10>b` has a
-# descriptor there, and here the word `10`.
+# descriptor there, and here the word `10`; `.?` is never `..` there.
 _PLAIN_SHELLS = frozenset({"sh", "dash", "ash", "busybox", "toybox"})
 _BASH_ONLY = re.compile(
-    r"""\[\[|\[[^\s\]]|\(\(|\{(?!\s)|\$['"\[]|&>|>&(?![0-9-])|\d\d[<>]|\+=|<<<|[<>]\(|\|&|;&|=\(|\b(?:function|select|coproc|time|builtin)\b""",
+    r"""\[\[|\[[^\s\]]|\(\(|\{(?!\s)|\$['"\[]|&>|>&(?![0-9-])|\d\d[<>]|(?<![\w*?\]}])\.[*?\[]|\+=|<<<|[<>]\(|\|&|;&|=\(|\b(?:function|select|coproc|time|builtin)\b""",
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
+_ONLY_IN_SHELL = IN_SHELL | EVALUATING | {"command", "builtin", "exec", "coproc", "type"}
 _STDIN_FILES = ("-", "/dev/stdin", "/dev/fd/", "/proc/")
 _RUNS_FROM = re.compile(
     r"(?:-x|--exec|--upload-pack|--receive-pack|--extcmd|--tree-filter|--index-filter|--msg-filter)(?:=(.*))?", re.S
@@ -194,7 +195,9 @@ def _prefix(name: str, *, rest: Words, prefix: Prefix) -> Carried:
     if not inner:
         # `exec` alone opens files; `env` alone shows the environment; `sudo -s` is a shell.
         return Carried(sets=tuple(sets), carries=name == "exec" and not rest, opaque=_no_command(name, rest=rest))
-    return Carried(commands=(inner,), sets=tuple(sets), carries=prefix.neutral, moves=moves)
+    # behind `|` it is a program, which finds no builtins
+    neutral = prefix.neutral and not (name == "time" and inner[0].text in _ONLY_IN_SHELL)
+    return Carried(commands=(inner,), sets=tuple(sets), carries=neutral, moves=moves)
 
 
 def _no_command(name: str, *, rest: Words) -> str:
@@ -316,7 +319,8 @@ def _trap(rest: Words) -> Carried:
         return NOTHING
     if not rest[0].literal or rest[0].is_glob:
         return Carried(opaque="what it evaluates is known only when it runs")
-    return Carried(scripts=(rest[0].text,) if rest[0].text not in ("-", "") else (), carries=True, moves=True)
+    carries = all(word.text.upper() != "DEBUG" for word in rest[1:])  # for that bash takes over the terminal
+    return Carried(scripts=(rest[0].text,) if rest[0].text not in ("-", "") else (), carries=carries, moves=True)
 
 
 def _source(rest: Words) -> Carried:
