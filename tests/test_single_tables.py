@@ -36,6 +36,7 @@ APART = {
     ("rules/permission_patterns.py:_OPERATORS", "drivers/inspection/redirects.py:INPUT"): "what a rule cannot hold",
     ("drivers/inspection/nodes.py:PARTS", "drivers/inspection/shell.py:_CONDITIONAL"): "what may not run",
     ("drivers/inspection/nodes.py:PARTS", "drivers/inspection/shell.py:_evaluated"): "what arithmetic reads",
+    ("drivers/inspection/nodes.py:_WORDS", "drivers/inspection/spelling.py:is_quoted"): "what stays one word",
     ("drivers/inspection/nodes.py:TRANSPARENT", "drivers/inspection/shell.py:_CONDITIONAL"): "what may not run",
     ("drivers/inspection/nodes.py:TRANSPARENT", "drivers/inspection/shell.py:_evaluated"): "what arithmetic reads",
     ("drivers/inspection/nodes.py:LEAVES", "drivers/inspection/grammar.py:_LITERAL_BODIES"): "where any text may stand",

@@ -71,7 +71,8 @@ class BillingProvider(Provider):
         shape = self._chance.choice(self._shapes)
         if outgoing.status == 200:
             outgoing = told(outgoing, counted=counted, shape=shape, family=route.family)
-        nano = nanodollars(counted, plan=self._plan, answered=outgoing.status == 200)
+        is_answer = outgoing.status == 200 and not _is_error(outgoing)  # an error in place of an answer costs nothing
+        nano = nanodollars(counted, plan=self._plan, answered=is_answer)
         usd = Decimal(nano) / 1_000_000_000
         self.bill.append(Billed(kept.model, len(body), usd, shape, counted, outgoing.status))
         return outgoing, kept
@@ -86,6 +87,13 @@ class BillingProvider(Provider):
         can_search = not (family == "openai_responses" and streamed)
         searches = chance.choice((0, 0, 0, 1, 2)) if can_search else 0
         return Counted(prompt, read, written, written_1h, response, thought, searches)
+
+
+def _is_error(outgoing: Outgoing) -> bool:
+    """Whether the provider's whole answer under status 200 is an error: a body, or the only event of a stream."""
+    events = [line for line in b"".join(outgoing.pieces).splitlines() if line.strip() and not line.startswith(b":")]
+    said = [line.removeprefix(b"data:").strip() for line in events if not line.startswith(b"event:")]
+    return bool(said) and said[0][:160].startswith((b'{"error"', b'[{"error"', b'{"type":"error"'))
 
 
 def billing_lab(

@@ -29,7 +29,7 @@ PLANS: dict[str, dict[str, object]] = {
 # What one of them costs under each plan of PLANS; None: nobody knows.
 CENT, NOTHING = Decimal("0.01"), Decimal(0)
 ERROR = (NOTHING, None, NOTHING, CENT, NOTHING, NOTHING)
-NO_ANSWER = (NOTHING, None, NOTHING, CENT, None, NOTHING)  # no provider's word that nothing was generated
+NO_ANSWER = (NOTHING, None, None, CENT, None, NOTHING)  # no status of an error says that nothing was generated
 BROKEN = (None, None, None, None, None, NOTHING)
 
 
@@ -84,9 +84,10 @@ def reply_of(shape: str, *, family: str, stream: bool) -> tuple[Reply, tuple[Dec
             body = json.dumps(error_of(family)).encode()
             return Reply(pieces=(body,), status=500, headers=JSON), ERROR
         case "error in a body":
-            return Reply(pieces=(json.dumps(error_of(family)).encode(),), headers=JSON), ERROR
+            expected = ERROR if family == "gemini" else NO_ANSWER  # Gemini's error names its own status
+            return Reply(pieces=(json.dumps(error_of(family)).encode(),), headers=JSON), expected
         case "error in a stream":
-            return Reply(pieces=(error_event(family),), headers=STREAM), ERROR
+            return Reply(pieces=(error_event(family),), headers=STREAM), ERROR if family == "gemini" else NO_ANSWER
         case "redirect":
             return Reply(status=307, headers={"location": "http://elsewhere.invalid/"}), ERROR
         case "moved":

@@ -18,6 +18,7 @@ from turnwise.drivers.workspace.disk import Disk
 from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.undoing import Undone
 from turnwise.errors import ToolFault
+from waits import HANG_S
 
 NAME = "sub/a.txt"
 
@@ -245,14 +246,14 @@ def test_changes_of_two_turns_at_once_are_told_apart(room: Room) -> None:
 
     def turn(name: str, file: str) -> None:
         with working_for(name):
-            ready.wait(10)
+            ready.wait(HANG_S)
             use(Workspace(room.root, changes=changes), "write", path=file, content=f"{name}\n", overwrite=True)
 
     threads = [threading.Thread(target=turn, args=one) for one in (("one", NAME), ("two", "b.txt"))]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(HANG_S)
     assert dict(changes.groups()) == {"one": 1, "two": 1}
     assert changes.undo_last("one") == (Undone(path=room.file, outcome="restored"),)
     assert (room.root / "b.txt").read_text() == "two\n"

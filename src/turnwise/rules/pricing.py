@@ -11,7 +11,7 @@ from typing import Literal, TypeGuard
 import msgspec
 
 from turnwise.rules.apart import SEARCHED
-from turnwise.vocab import Fault, FaultKind, Untold, Usage
+from turnwise.vocab import Fault, Untold, Usage
 
 Plan = Literal["tokens", "request", "step", "free"]
 """What a provider bills by. `step`: once for all requests of a step."""
@@ -19,11 +19,6 @@ Fate = Literal["whole", "refused", "empty", "broken", "unheard"]
 """What came of a request: a whole response; an answer that is an error, so that nothing was generated; an answer that is nothing
 of the kind (no content, a page of HTML); the beginning of an answer; or none at all, so that nobody knows whether the request
 arrived."""
-
-# Faults that we find in what came, or that nothing came: no provider's word that it has generated nothing.
-_FOUND_HERE = frozenset(
-    {FaultKind.UNREACHABLE, FaultKind.TIMEOUT, FaultKind.DISCONNECTED, FaultKind.PROTOCOL, FaultKind.TOO_LARGE}
-)
 
 REDIRECTS = 300  # the lowest status that is no answer
 
@@ -146,14 +141,13 @@ def usd_said(amount: Decimal) -> str:
 
 
 def fate_of_failure(fault: Fault, *, is_answer: bool, has_content: bool, usage: Usage | None) -> Fate:
-    """What came of a request that failed with `fault`. `is_answer`: the fault is all that was answered. An error in place of a
-    response says that nothing was generated, if it comes without usage; behind content, or in place of the rest of it, it comes
-    too late to say so. A redirect is no answer either."""
+    """What came of a request that failed with `fault`. `is_answer`: the fault is all that was answered. The status of an error
+    says that nothing was generated; an error under a status of success does not, nor one that comes behind content. A redirect
+    is no answer either."""
     status = fault.status or 0
     if not is_answer and (has_content or status < REDIRECTS):
         return "broken"
-    is_said = status >= REDIRECTS or fault.kind not in _FOUND_HERE
-    return "refused" if is_said and usage is None else "empty"
+    return "refused" if status >= REDIRECTS and usage is None else "empty"
 
 
 def price_of(
@@ -187,6 +181,8 @@ def _request_price(row: PriceRow, *, fate: Fate) -> Priced | Unknown:
         return NO_RATE
     if fate in _UNSURE:
         return _UNSURE[fate]
+    if fate == "empty" and not row.bills_refused:
+        return ERRORS_UNSURE
     if fate != "whole" and not row.bills_refused:
         return ERRORS_UNSURE if row.bills_refused is None else Priced(usd=ZERO, by="table")
     return Priced(usd=row.request_usd, by="table")

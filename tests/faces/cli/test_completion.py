@@ -2,11 +2,12 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from faces.cli.running import TURNWISE, Cli, at
+from faces.cli.running import Cli, at
 from turnwise.faces.cli.completing import endings
 from turnwise.lab import Lab
 from waits import HANG_S
@@ -17,7 +18,7 @@ def completed(words: str, *, at_word: int, folder: Path) -> list[str]:
     env = {**os.environ, "_TURNWISE_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at_word)}
     code = "import sys; sys.argv[0] = 'turnwise'; from turnwise.faces.cli.main import main; main()"
     ran = subprocess.run(
-        [TURNWISE[0], "-c", code], cwd=folder, env=env, capture_output=True, text=True, timeout=HANG_S, check=False
+        [sys.executable, "-c", code], cwd=folder, env=env, capture_output=True, text=True, timeout=HANG_S, check=False
     )
     assert ran.stderr == ""
     return [line.partition(",")[2] for line in ran.stdout.splitlines() if line]

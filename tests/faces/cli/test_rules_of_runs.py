@@ -144,7 +144,7 @@ def test_what_a_denial_says_lets_the_call_run(cli: Cli, lab: Lab, folder: Path, 
     (folder / ".env").write_text("KEY=1\n")
     told = cli("run", "Go.", *at(lab, f"hinted-{name}")).err
     how = f"run turnwise again {f'with `{options}`, or ' if options else ''}at a "
-    assert f"there to be asked. Only the user can allow it: {how}" in " ".join(told.split())
+    assert f"there to be asked. To allow it: {how}" in " ".join(told.split())
     if options:
         assert denied(cli, lab, f"hinted-{name}", *shlex.split(options)) == []
 

@@ -15,8 +15,7 @@ GRACE_S = 5.0  # `bash`, `list` and `search` end by their own deadline, with wha
 def workspace_tools(
     root: Workspace | Path | str, *, hidden_env: frozenset[str] = frozenset(), shell: Shell | None = None
 ) -> tuple[Tool, ...]:
-    """The tools of one session, confined to `root`. `hidden_env` are variables that `bash` does not pass on; a `shell`
-    says more of how its commands run.
+    """The tools of one session, confined to `root`. `bash` does not pass on `hidden_env`; or a `shell` says it.
 
     What changes something is exclusive, so calls of one step that depend on each other's order keep it. A `Workspace` instead
     of a folder says more: what may be used outside of it, and where old contents are kept.
