@@ -56,7 +56,7 @@ class Person:
         while self._more():
             assert time.monotonic() < deadline, f"it does not end:\n{self.said[self._read_to :]}"
         assert self.process.wait(timeout=WAIT_S) == code, self.said
-        assert "Traceback" not in self.said
+        assert "Traceback" not in self.said, self.said
         return self.said[self._read_to :]
 
     def hangs_up(self) -> None:
