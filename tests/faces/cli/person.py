@@ -59,6 +59,16 @@ class Person:
         assert "Traceback" not in self.said, self.said
         return self.said[self._read_to :]
 
+    def is_over_before(self, text: str) -> bool:
+        """Wait for the end or for a text that was not waited for before, whichever comes first."""
+        deadline = time.monotonic() + WAIT_S
+        while (at := self.said.find(text, self._read_to)) < 0:
+            assert time.monotonic() < deadline, f"neither its end nor `{text}`:\n{self.said[self._read_to :]}"
+            if not self._more():
+                return True
+        self._read_to = at + len(text)
+        return False
+
     def hangs_up(self) -> None:
         """The window is closed."""
         null = os.open(os.devnull, os.O_RDWR)

@@ -2,19 +2,19 @@
 
 import contextlib
 import os
-import pty
 import re
 import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from faces.cli.forking import TURNWISE, Process, start
-from faces.cli.running import WAIT_S, Cli, Ran, at, begin, end
+from faces.cli.forking import TURNWISE, Process
+from faces.cli.person import at_terminal
+from faces.cli.running import WAIT_S, Cli, Ran, at, begin, end, running_lab, script
 from turnwise.drivers.sandbox.keeper import descendants
 from turnwise.lab import Lab
 
@@ -210,50 +210,43 @@ def test_standard_streams_that_are_closed_or_ascii_do_no_harm(lab: Lab, folder: 
     assert ran.code == 0 and "? read notes.txt" in ran.err
 
 
-def on_a_terminal(*args: str, cwd: Path, env: dict[str, str] | None = None, real: bool = False) -> tuple[int, str]:
-    """Exit code, and everything that was written to the terminal."""
-    leader, follower = pty.openpty()
-    process = start(
-        args,
-        cwd=cwd,
-        env={"TERM": "xterm", **(env or {})},
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-        leads=True,
-        real=real,
-    )
-    os.close(follower)
-    pieces: list[bytes] = []
-    deadline = time.monotonic() + WAIT_S
-    try:
-        while time.monotonic() < deadline:
-            if select.select([leader], [], [], 0.1)[0]:
-                try:
-                    piece = os.read(leader, 65536)
-                except OSError:  # Linux: the other end is closed
-                    break
-                if not piece:
-                    break
-                pieces.append(piece)
-        return process.wait(timeout=WAIT_S), b"".join(pieces).decode()
-    finally:
-        process.kill()
-        process.wait()
-        os.close(leader)
+WAITS = script(
+    "waits",
+    """
+[[steps]]
+text = "I will look at notes.txt first."
+calls = [{ name = "bash", arguments = { command = "until [ -e go.txt ]; do sleep 0.01; done; cat notes.txt" } }]
+
+[[steps]]
+calls = [{ name = "edit", arguments = { path = "notes.txt", old = "status: draft", new = "status: done" } }]
+
+[[steps]]
+text = "Done: notes.txt now says 'status: done'."
+""",
+)
 
 
-def test_on_a_terminal_the_spinner_never_mixes_with_text(lab: Lab, folder: Path) -> None:
-    """What stays on the screen are the whole lines of the model, the calls and the counts, in order."""
-    args = ("run", "Set it.", "--allow", "write", *at(lab, "read-edit-answer"))
-    code, written = on_a_terminal(*args, cwd=folder, real=True)
-    assert code == 0
-    assert "waiting for read-edit-answer" in written and written.count("\x1b[?25l") == written.count("\x1b[?25h")
+@pytest.fixture(scope="module")
+def waiting_lab() -> Iterator[Lab]:
+    with running_lab([WAITS]) as lab:
+        yield lab
+
+
+def test_on_a_terminal_the_spinner_never_mixes_with_text(waiting_lab: Lab, folder: Path) -> None:
+    """What stays on the screen are the whole lines of the model, the calls and the counts, in order. The command ends when the
+    spinner has been seen."""
+    allowed = ("--allow", "bash", "--allow", "write")
+    with at_terminal("run", "Set it.", *allowed, *at(waiting_lab, "waits"), cwd=folder, real=True) as person:
+        person.sees("bash runs")
+        (folder / "go.txt").touch()
+        person.leaves_by(0)
+    written = person.raw
+    assert written.count("\x1b[?25l") == written.count("\x1b[?25h")
     lines = [ESCAPE.sub("", line) for line in remaining(written)]
-    assert lines[:-1] == [
+    assert [line for line in lines[:-1] if not line.startswith("commands run")] == [
         "I will look at notes.txt first.",
-        "→ read notes.txt",
-        "✓ read: 1 status: draft",
+        "→ bash until [ -e go.txt ]; do sleep 0.01; done; cat notes.txt",
+        "✓ bash: status: draft",
         "→ edit notes.txt status: draft status: done",
         "✓ edit: edited `notes.txt`: 1 replacement, the first in line 1",
         "Done: notes.txt now says 'status: done'.",
@@ -282,8 +275,9 @@ def remaining(written: str) -> list[str]:
 @pytest.mark.parametrize("env", [{}, {"COLUMNS": "20"}, {"TERM": "dumb"}, {"NO_COLOR": "1"}], ids=str)
 def test_a_hostile_model_cannot_drive_a_terminal(lab: Lab, folder: Path, env: dict[str, str]) -> None:
     """Only our own colours and the spinner's line are ever sent; none on a dumb terminal, no colour with NO_COLOR."""
-    code, written = on_a_terminal("run", "Go.", *at(lab, "hostile"), cwd=folder, env=env)
-    assert code == 0
+    with at_terminal("run", "Go.", *at(lab, "hostile"), cwd=folder, env=env) as person:
+        person.leaves_by(0)
+    written = person.raw
     left = OURS.sub("", written)
     assert not [
         char for char in left if (char < " " and char not in "\r\n") or "\x7f" <= char <= "\x9f" or char == "\u202e"
