@@ -14,15 +14,26 @@ from turnwise.wire.profiles import Profile, builtin_profiles
 # How people call a provider by its models: the beginning of a model's name, and the profile that serves it.
 _KNOWN_BY = {
     "claude": "anthropic",
+    "fable": "anthropic",
+    "haiku": "anthropic",
+    "opus": "anthropic",
+    "sonnet": "anthropic",
     "gpt": "openai",
     "chatgpt": "openai",
+    "codex": "openai",
     "o1": "openai",
     "o3": "openai",
     "o4": "openai",
     "gemini": "google",
     "grok": "xai",
+    "codestral": "mistral",
+    "devstral": "mistral",
+    "magistral": "mistral",
+    "ministral": "mistral",
     "mistral": "mistral",
     "deepseek": "deepseek",
+    "kimi": "moonshot",
+    "glm": "zai",
 }
 
 
@@ -40,8 +51,8 @@ def read_model(text: str, *, profiles: Mapping[str, Profile] | None = None) -> M
     """
     known = builtin_profiles() if profiles is None else profiles
     provider, colon, name = text.partition(":")
-    if not colon and (maker := _maker_of(provider)) in known:
-        raise UnknownModel(f"`{text}` names no provider: did you mean `{maker}:{text}`?")
+    if not colon and (meant := _with_provider(text, known=known)):
+        raise UnknownModel(f"`{text}` names no provider: did you mean `{meant}`?")
     if not colon or not provider or not name:
         raise UnknownModel(
             f"`{text}` is no model: write PROVIDER:NAME, for example `openai:gpt-5` or `ollama:qwen3:8b` "
@@ -58,14 +69,26 @@ def find_profile(name: str, *, profiles: Mapping[str, Profile] | None = None) ->
     near = difflib.get_close_matches(name, known, n=3)
     if (maker := _maker_of(name)) in known:
         near = [f"{maker}:"]
-    hint = f"did you mean {' or '.join(f'`{word}`' for word in near)}?" if near else f"Known are: {', '.join(known)}"
-    raise UnknownModel(f"`{name}` is no provider or API family that turnwise knows. {hint}")
+    hint = f"did you mean {' or '.join(f'`{word}`' for word in near)}?" if near else f"known are {', '.join(known)}"
+    raise UnknownModel(f"`{name}` is no provider or API family that turnwise knows; {hint}")
+
+
+def _with_provider(text: str, *, known: Mapping[str, Profile]) -> str:
+    """The same model in our words; empty where nobody knows whose it is. Other programs write PROVIDER/NAME. A word alone
+    (`opus`) is no model's whole name."""
+    before, slash, name = text.partition("/")
+    if slash and name:
+        whose = before if before in known else _maker_of(before)
+        return f"{whose}:{name}" if whose in known else ""
+    name = text if re.search(r"[-\d]", text) else "NAME"
+    return f"{maker}:{name}" if (maker := _maker_of(text)) in known else ""
 
 
 def _maker_of(text: str) -> str:
-    """The profile that serves models of such a name; empty where nobody knows."""
+    """The profile that serves models of such a name, with its number right behind it or not (`o3`, `gpt5`); empty where nobody
+    knows."""
     beginning = re.split(r"[^a-z0-9]", text.lower(), maxsplit=1)[0]
-    return _KNOWN_BY.get(beginning, "")
+    return _KNOWN_BY.get(beginning) or _KNOWN_BY.get(re.split(r"\d", beginning, maxsplit=1)[0], "")
 
 
 class Ways(msgspec.Struct, frozen=True):

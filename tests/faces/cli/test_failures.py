@@ -29,8 +29,16 @@ each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_response
         (["run", "hi", "-m", "gpt-5"], "`gpt-5` names no provider: did you mean `openai:gpt-5`?"),
         (["run", "hi", "-m", "claude-sonnet-4-5"], "did you mean `anthropic:claude-sonnet-4-5`?"),
         (["run", "hi", "-m", "claude:sonnet"], "did you mean `anthropic:`?"),
+        (["run", "hi", "-m", "sonnet:4.5"], "did you mean `anthropic:`?"),
+        (["run", "hi", "-m", "opus"], "did you mean `anthropic:NAME`?"),
+        (["run", "hi", "-m", "gpt5-mini"], "did you mean `openai:gpt5-mini`?"),
+        (["run", "hi", "-m", "anthropic/claude-sonnet-4-5"], "did you mean `anthropic:claude-sonnet-4-5`?"),
+        (["run", "hi", "-m", "openrouter/qwen/qwen3-coder"], "did you mean `openrouter:qwen/qwen3-coder`?"),
         (["run", "hi", "-m", "llama3"], "`llama3` is no model: write PROVIDER:NAME"),
-        (["run", "hi", "-m", "opnai:gpt-5"], "`opnai` is no provider or API family that turnwise knows. "),
+        (
+            ["run", "hi", "-m", "opnai:gpt-5"],
+            "`opnai` is no provider or API family that turnwise knows; did you mean `openai`",
+        ),
         (
             ["run", "hi", "-m", "openai:gpt-5"],
             "`openai` wants a key: set `OPENAI_API_KEY`, or give the name of the variable",
