@@ -36,6 +36,10 @@ class PriceTable:
         self._snapshot = DataSnapshot(providers=providers, from_auto_update=False)
         self._found: dict[tuple[str, str], KeptRow] = {}
 
+    def names(self, provider: str) -> list[str]:
+        """The models that the table knows of a provider."""
+        return [model.id for one in self._snapshot.providers if one.id == provider for model in one.models]
+
     def find(self, model: str, *, provider: str, at_s: float) -> KeptRow:
         """What the table says of that time, and how long that holds. Each request asks: what was found is remembered, as going
         through the names of a provider that does not know the model takes 0.4 ms."""

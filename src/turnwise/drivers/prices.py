@@ -90,6 +90,15 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             or self._project_row(model, profile=profile)
         )
 
+    def names(self, *, profile: str) -> list[str]:
+        """The models of the endpoint that have a price here, by the names that stand there; those of files without a provider
+        in front are left out, as nobody says who serves them."""
+        provider = _plans().tables.get(profile)
+        front = f"{profile}:"
+        said = [*self.file, *self.user, *_own_plans(), *self.project]
+        own = [name.removeprefix(front) for name in said if name.startswith(front) and not name.endswith("*")]
+        return list(dict.fromkeys([*own, *([] if provider is None else _table().names(provider))]))
+
     def bills_requests(self, model: str, *, profile: str) -> bool:
         """Whether each request to `model` costs the same, whatever is in it. Does not read the table of token prices: where
         that may know the model, a project's row does not count."""
@@ -313,6 +322,8 @@ def _own_plans() -> dict[str, PriceRow]:
 
 
 class _Table(Protocol):
+    def names(self, provider: str) -> list[str]: ...
+
     def find(self, model: str, *, provider: str, at_s: float) -> KeptRow: ...
 
 

@@ -154,4 +154,15 @@ class Site:
         is_there = is_strict_path(request.path) if self._strict_paths else not has_doubled_version(request.path)
         if not request.path.endswith("/models") or not is_there:
             raise web.HTTPNotFound(text=f"the lab has no endpoint {request.path}; see GET /_lab/scripts\n")
+        refused = self._refuse_key(request, family=_lister(request))
+        if refused is not None:
+            outgoing = refusal(_lister(request), rejected=refused)
+            return web.Response(status=outgoing.status, body=b"".join(outgoing.pieces), content_type=JSON)
         return web.Response(body=model_list(self._provider.scripts), content_type=JSON)
+
+
+def _lister(request: web.Request) -> str:
+    """Whose form a refused list has: all three ask at a path of the same name."""
+    if "anthropic-version" in request.headers:
+        return "anthropic_messages"
+    return "gemini" if "/v1beta/" in request.path else "openai_chat"

@@ -4,11 +4,16 @@ from collections.abc import Mapping
 
 import msgspec
 
+from turnwise.drivers.local_servers import moved_address
 from turnwise.drivers.settings import RunSettings
 from turnwise.errors import CallerError
 from turnwise.faces.models import ON_THE_COMMAND_LINE, open_endpoint, read_model
 from turnwise.turn.config import TurnConfig
 from turnwise.wire.profiles import builtin_profiles
+
+
+class NoModel(CallerError):
+    """Nobody has named a model: neither the command line nor a session, a variable or a file."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +35,7 @@ def choose(
 ) -> Choice:
     """Model, address and key variable of a session go together: with another `--model` none of them is kept.
 
-    Raises CallerError where no model is named, it has no address or key, or the session's address cannot be told.
+    Raises NoModel where none is named, CallerError where it has no address or key, or the session's address cannot be told.
     """
     chosen = _chosen(given, base_url=base_url, api_key_env=api_key_env, last=last, env=env, settings=settings)
     open_endpoint(  # what is wrong is said in the words of the command line
@@ -64,8 +69,14 @@ def _chosen(
         )
     model = given or env.get("TURNWISE_MODEL") or settings.model
     if not model:
-        raise CallerError("no model: give --model PROVIDER:NAME (for example openai:gpt-5), or set TURNWISE_MODEL")
-    return Choice(model=model, base_url=base_url or env.get("TURNWISE_BASE_URL") or None, api_key_env=api_key_env)
+        raise NoModel("no model: give --model PROVIDER:NAME (for example openai:gpt-5), or set TURNWISE_MODEL")
+    address = base_url or address_in(env, provider=model.partition(":")[0])
+    return Choice(model=model, base_url=address, api_key_env=api_key_env)
+
+
+def address_in(env: Mapping[str, str], *, provider: str) -> str | None:
+    """Where the environment sends requests to the provider; None: to its own address. Raises CallerError."""
+    return env.get("TURNWISE_BASE_URL") or moved_address(provider, env=env)
 
 
 def key_variables(choice: Choice) -> frozenset[str]:

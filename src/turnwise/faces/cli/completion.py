@@ -53,6 +53,15 @@ def complete_models(context: click.Context, parameter: click.Parameter, incomple
     return [f"{provider}:{name}" for name in sorted({name.rstrip("*") for name in names}) if name.startswith(begun)]
 
 
+def complete_providers(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Their names; behind a colon, models."""
+    from turnwise.wire.profiles import builtin_profiles
+
+    if ":" in incomplete:
+        return complete_models(context, parameter, incomplete)
+    return [name for name in builtin_profiles() if name.startswith(incomplete)]
+
+
 def complete_sessions(context: click.Context, parameter: click.Parameter, incomplete: str) -> "list[CompletionItem]":
     """The last ones, by the end of their id, with their titles. Without a journal none; none is made."""
     from click.shell_completion import CompletionItem

@@ -22,6 +22,7 @@ COMMANDS = {
     "undo": ("turnwise.faces.cli.undo", "Take back what the last turn changed in files."),
     "sessions": ("turnwise.faces.cli.sessions", "List and show the sessions kept so far."),
     "usage": ("turnwise.faces.cli.usage", "Show how many requests were sent, what for, and what they cost."),
+    "models": ("turnwise.faces.cli.models_command", "List models: limits, prices, and what a server offers."),
     "compare": ("turnwise.faces.cli.compare", "Give a prompt to several models, side by side."),
     "lab": ("turnwise.faces.cli.lab", "Serve a scripted provider on this machine."),
     "completion": ("turnwise.faces.cli.completion", "Print what a shell needs to complete turnwise's words by Tab."),
@@ -31,6 +32,7 @@ COMMANDS = {
 EPILOG = """\b
 Examples:
   turnwise demo
+  turnwise models anthropic
   turnwise -m openai:gpt-5
   turnwise run -m openai:gpt-5 "what does this project do?"
   turnwise run -m anthropic:claude-sonnet-4-5 --allow write "fix the typo in README.md"
