@@ -188,7 +188,7 @@ def read_layers(folder: Path, *, env: Mapping[str, str]) -> tuple[Layer, ...]:
     of its repository (where `.git` is); outside of one `folder` alone is looked at. Raises CallerError in one line, with
     the file and what to do.
     """
-    own = _user_file(env)
+    own = user_file(env)
     layers: list[Layer] = []
     if (table := _read_own(own, must_be=bool(env.get("TURNWISE_CONFIG")))) is not None:
         layers.append(Layer(source="user", table=table, path=own))
@@ -207,7 +207,8 @@ def is_table(value: object) -> TypeGuard[dict[str, object]]:
     return isinstance(value, dict)
 
 
-def _user_file(env: Mapping[str, str]) -> Path:
+def user_file(env: Mapping[str, str]) -> Path:
+    """The user's own file of settings, whether it is there or not."""
     if named := env.get("TURNWISE_CONFIG"):
         return Path(named).expanduser()
     return user_folder(env) / FILE

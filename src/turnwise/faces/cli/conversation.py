@@ -13,6 +13,7 @@ from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.errors import CallerError, ToolFault
+from turnwise.faces.cli.choice import NoModel
 from turnwise.faces.cli.completing import completer
 from turnwise.faces.cli.failures import complain
 from turnwise.faces.cli.last_exchange import exchange_lines, last_exchange
@@ -60,7 +61,13 @@ def converse(given: Given) -> None:
     clock = SystemClock()
     path = journal_path(os.environ)
     with Journal.open(path, clock=clock) as journal:
-        chat = Chat(given, journal=journal, clock=clock, history=path.parent / "prompts")
+        try:
+            chat = Chat(given, journal=journal, clock=clock, history=path.parent / "prompts")
+        except NoModel:
+            from turnwise.faces.cli.first_start import first_choice
+
+            given = first_choice(given, asks=True)
+            chat = Chat(given, journal=journal, clock=clock, history=path.parent / "prompts")
         run_to_end(chat.run())
 
 

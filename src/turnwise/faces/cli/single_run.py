@@ -14,6 +14,7 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.own_loop import quickest_loop, run_to_end
 from turnwise.errors import CallerError
+from turnwise.faces.cli.choice import NoModel
 from turnwise.faces.cli.events import Denied, JsonLines
 from turnwise.faces.cli.last_exchange import exchange_line, last_exchange
 from turnwise.faces.cli.options import Given
@@ -63,7 +64,13 @@ def run_prompt(
     attended = not unattended and is_attended()
     clock = SystemClock()
     with Journal.open(journal_path(os.environ), clock=clock) as journal:
-        place = furnish(given, journal=journal, clock=clock, attended=attended, output_type=output_type)
+        try:
+            place = furnish(given, journal=journal, clock=clock, attended=attended, output_type=output_type)
+        except NoModel:
+            from turnwise.faces.cli.first_start import first_choice
+
+            given = first_choice(given, asks=attended and not as_json)
+            place = furnish(given, journal=journal, clock=clock, attended=attended, output_type=output_type)
         options: RunOptions = {}
         pending = NOTHING
         if place.before is not None:

@@ -1,0 +1,113 @@
+"""What there is to begin with: keys in the environment (their names), and model servers on this machine."""
+
+import asyncio
+from collections.abc import Mapping
+
+import msgspec
+
+from turnwise.drivers.local_servers import Answer, LocalServer, find_servers, local_servers
+from turnwise.drivers.own_loop import run_to_end
+from turnwise.faces.cli.text import visible_line
+from turnwise.faces.saying import many
+from turnwise.wire.profiles import Profile, builtin_profiles
+
+MOST_OF_A_SERVER = 5  # models that are offered to choose from
+MOST_NAMED = 3  # in one line
+# A model to begin with, where a provider's key is there. Each has known limits and a known price.
+SUGGESTED = {
+    "anthropic": "claude-sonnet-4-5",
+    "openai": "gpt-5",
+    "google": "gemini-2.5-pro",
+    "xai": "grok-4",
+    "mistral": "mistral-large-latest",
+    "deepseek": "deepseek-chat",
+    "groq": "llama-3.3-70b-versatile",
+    "openrouter": "anthropic/claude-sonnet-4.5",
+}
+# Models that a server lists and that answer nobody.
+_NO_CHAT = ("embed", "rerank", "whisper")
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """A variable that is set, and whose key it holds. Never the key."""
+
+    variable: str
+    profile: Profile
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    keys: tuple[Key, ...]
+    servers: tuple[Answer, ...]
+    looked_for: tuple[LocalServer, ...]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Models to choose from: the suggested one of each provider whose key is there, then those of the servers."""
+        names = {key.profile.name for key in self.keys}
+        suggested = [f"{name}:{model}" for name, model in SUGGESTED.items() if name in names]
+        served = [
+            f"{answer.server.profile.name}:{name}"
+            for answer in self.servers
+            for name in [model.name for model in answer.models if _may_be_chosen(model.name)][:MOST_OF_A_SERVER]
+        ]
+        return (*suggested, *served)
+
+
+def look_around(env: Mapping[str, str]) -> Found:
+    """At the environment and at this machine's ports, which takes a second at most. Raises CallerError for a variable that
+    cannot be read."""
+    servers = local_servers(env)
+    answers = run_to_end(find_servers(servers), new_loop=asyncio.new_event_loop) if servers else ()
+    return Found(keys=keys_in(env), servers=answers, looked_for=servers)
+
+
+def keys_in(env: Mapping[str, str]) -> tuple[Key, ...]:
+    """One for each variable that is set. Where several profiles read it, the provider's plain name; where a provider reads
+    several, the first."""
+    found: dict[str, Key] = {}
+    for profile in builtin_profiles().values():
+        variable = next((name for name in profile.api_key_env if env.get(name, "").strip()), None)
+        if variable is None or not profile.key_required:
+            continue
+        before = found.get(variable)
+        if before is None or len(profile.name) < len(before.profile.name):
+            found[variable] = Key(variable=variable, profile=profile)
+    return tuple(found.values())
+
+
+def key_line(key: Key) -> str:
+    """`OPENAI_API_KEY is set: OpenAI`."""
+    base = key.profile.base_url
+    needs = "" if base and "{" not in base else "; it needs --base-url"
+    return f"{key.variable} is set: {key.profile.title or key.profile.name} (`{key.profile.name}`){needs}"
+
+
+def server_line(answer: Answer) -> str:
+    """What one of this machine's servers says, with the names of a few models."""
+    server = answer.server
+    where = f"{server.profile.title} on port {server.port}"
+    match answer.state:
+        case "silent":
+            return f"{where}: something listens there and does not answer"
+        case "wants_key":
+            return f"{where}: it wants a key, {' or '.join(server.profile.api_key_env)}"
+        case "lists" if not answer.models:
+            return f"{where}: it has no model yet"
+        case "lists":
+            names = [visible_line(model.name) for model in answer.models]
+            more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+            return f"{where}: {many(len(names), 'model')}, {', '.join(names[:MOST_NAMED])}{more}"
+
+
+def absent_line(found: Found) -> str:
+    """Where nothing answers; empty where all do, or none was looked for."""
+    there = {answer.server.profile.name for answer in found.servers}
+    absent = [
+        f"{server.profile.title} ({server.port})" for server in found.looked_for if server.profile.name not in there
+    ]
+    return f"no server on the ports of {', '.join(absent)}" if absent else ""
+
+
+def _may_be_chosen(name: str) -> bool:
+    """It looks as it is, so that the person takes what they see, and is no model for something else than words."""
+    return visible_line(name) == name and name == name.strip() and not any(word in name.lower() for word in _NO_CHAT)
