@@ -24,6 +24,7 @@ COMMANDS = {
     "usage": ("turnwise.faces.cli.usage", "Show how many requests were sent, what for, and what they cost."),
     "models": ("turnwise.faces.cli.models_command", "List models: limits, prices, and what a server offers."),
     "compare": ("turnwise.faces.cli.compare", "Give a prompt to several models, side by side."),
+    "doctor": ("turnwise.faces.cli.doctor", "Check what a run needs, and say what to do."),
     "lab": ("turnwise.faces.cli.lab", "Serve a scripted provider on this machine."),
     "completion": ("turnwise.faces.cli.completion", "Print what a shell needs to complete turnwise's words by Tab."),
     "demo": ("turnwise.faces.cli.demo", "Show the five incidents turnwise comes from, without any key."),
@@ -32,6 +33,7 @@ COMMANDS = {
 EPILOG = """\b
 Examples:
   turnwise demo
+  turnwise doctor
   turnwise models anthropic
   turnwise -m openai:gpt-5
   turnwise run -m openai:gpt-5 "what does this project do?"

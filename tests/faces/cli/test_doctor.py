@@ -1,0 +1,117 @@
+"""`turnwise doctor` says of each thing that a run needs how it is and what to do; its exit code says whether a run can begin."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faces.cli.running import Cli, Ran, at, running_lab
+from turnwise.faces.cli.checks import Check, show_checks
+from turnwise.lab import Lab
+
+KEY = "sk-test-1234567890abcdef"
+
+
+def checks(ran: Ran) -> dict[str, dict[str, Any]]:
+    told = json.loads(ran.out)
+    assert told["ok"] is (ran.code == 0)
+    return {check["name"]: check for check in told["checks"]}
+
+
+def test_all_is_well_where_a_run_can_begin(cli: Cli, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything of the issue is looked at, keys by their names; nothing is written or billed."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    ran = cli("doctor", "--json", *at(lab, "plain-answer"))
+    found = checks(ran)
+    assert list(found) == [
+        "Python", "settings", "keys", "model", "endpoint", "sandbox", "ripgrep", "git", "state", "disk",
+    ]  # fmt: skip
+    assert ran.code == 0 and "stops" not in {check["status"] for check in found.values()}
+    assert "OPENAI_API_KEY is set: OpenAI" in found["keys"]["found"] and KEY not in ran.out + ran.err
+    assert "answers in " in found["endpoint"]["found"] and "offers the model" in found["endpoint"]["found"]
+    assert lab.count() == 0 and not Path(os.environ["TURNWISE_STATE_DIR"]).exists()
+
+
+def test_without_a_model_it_says_which_to_choose(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROQ_API_KEY", KEY)
+    ran = cli("doctor")
+    assert ran.code == 1 and "✗ model     none is chosen\n            → for example -m groq:" in ran.out
+    assert ran.out.splitlines()[-1] == "1 thing to mend before a run can begin" and ran.err == ""
+
+
+def test_a_missing_key_stops_a_run(cli: Cli) -> None:
+    model = checks(cli("doctor", "-m", "openai:gpt-5", "--json"))["model"]
+    assert model["status"] == "stops" and "OPENAI_API_KEY" in model["found"]
+
+
+@pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "MY_KEY"])
+def test_a_refused_key_stops_a_run_and_is_not_shown(cli: Cli, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    """The advice names the variable that the key came from."""
+    monkeypatch.setenv(variable, KEY)
+    named = ["--api-key-env", variable] if variable == "MY_KEY" else []
+    with running_lab(key="another") as lab:
+        ran = cli("doctor", "-m", "openai:gpt-5", "--base-url", f"{lab.url}/v1", "--json", *named)
+    endpoint = checks(ran)["endpoint"]
+    assert endpoint["status"] == "stops" and "HTTP 401" in endpoint["found"] and KEY not in ran.out
+    assert endpoint["advice"] == f"put a key that holds into {variable}"
+
+
+def test_an_endpoint_that_is_not_there_stops_a_run(cli: Cli) -> None:
+    endpoint = checks(cli("doctor", "-m", "ollama:x", "--base-url", "http://127.0.0.1:1/v1", "--json"))["endpoint"]
+    assert endpoint["status"] == "stops" and endpoint["advice"].startswith("start the server")
+
+
+def test_an_unlisted_model_and_a_missing_version_are_notes(cli: Cli) -> None:
+    """Gateways answer to names that they do not list. The path that is missing is named."""
+    with running_lab(strict_paths=True) as lab:
+        unlisted = checks(cli("doctor", *at(lab, "no-such-model"), "--json"))["endpoint"]
+        pathless = checks(cli("doctor", "-m", "openai_chat:x", "--base-url", lab.url, "--json"))["endpoint"]
+        path = f"try `{lab.url}/v1`"
+    assert unlisted["status"] == "note" and "without `no-such-model`" in unlisted["found"]
+    assert pathless["status"] == "note" and path in pathless["found"] and "correct the base URL" in pathless["advice"]
+
+
+def test_offline_nothing_is_asked(cli: Cli) -> None:
+    ran = cli("doctor", "-m", "ollama:x", "--base-url", "http://127.0.0.1:1/v1", "--offline", "--json")
+    assert ran.code == 0 and checks(ran)["endpoint"]["found"].endswith("not asked: --offline")
+
+
+def test_a_broken_file_of_settings_stops_a_run(cli: Cli, folder: Path) -> None:
+    (folder / "turnwise.toml").write_text("modle = 'x:y'\n")
+    found = checks(cli("doctor", "--offline", "--json"))["settings"]
+    assert found["status"] == "stops" and "did you mean `model`?" in found["found"]
+
+
+def test_missing_programs_are_notes_that_name_them(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that lies in the folder is not one to run."""
+    for name in ("rg", "git", "bwrap"):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    found = checks(cli("doctor", "--offline", "--json"))
+    assert found["ripgrep"]["status"] == found["git"]["status"] == "note"
+    assert found["ripgrep"]["advice"].startswith("install ripgrep: ")
+
+
+def test_a_state_folder_that_cannot_be_is_said(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TURNWISE_STATE_DIR", str(tmp_path / "file" / "state"))
+    state = checks(cli("doctor", "--offline", "--json"))["state"]
+    assert state["status"] == "stops" and "TURNWISE_STATE_DIR" in state["advice"]
+
+
+def test_a_damaged_journal_stops_a_run(cli: Cli, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "journal.db").write_bytes(b"no database at all" * 100)
+    assert checks(cli("doctor", "--offline", "--json"))["state"]["status"] == "stops"
+
+
+def test_what_was_found_does_not_drive_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """A server's words and a folder's name come through; JSON escapes them."""
+    hostile = [Check(name="endpoint", status="note", found="a\x1b[2J\nb\u202e", advice="c\x9b")]
+    assert show_checks(hostile, as_json=False) == 0 and show_checks(hostile, as_json=True) == 0
+    said = capsys.readouterr().out
+    assert not {"\x1b", "\u202e", "\x9b"} & set(said) and len(said.splitlines()) == 4
