@@ -19,8 +19,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from emulator import Emulator  # noqa: E402
-from faces.cli.person import CTRL_C, Person, at_terminal  # noqa: E402
+from faces.cli.person import CTRL_C, CTRL_D, ENTER, Person, at_terminal  # noqa: E402
 from faces.cli.running import at, running_lab, script  # noqa: E402
+from turnwise.faces.cli.found import keys_in  # noqa: E402
 
 PAGE = ROOT / "docs" / "screens.md"
 DRAWN = "<!-- drawn by scripts/draw_screens.py from runs; change the scenes, not this file -->"
@@ -29,6 +30,10 @@ EVENED = (
     (re.compile(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] "), "⠋ "),
     (re.compile(r"session [0-9a-f]{8}"), "session 4f70a1c2"),
     (re.compile(r"\b\d+\.\d s\b"), "4.2 s"),
+    (re.compile(r"Ollama on port \d+"), "Ollama on port 11434"),
+    (re.compile(r"turnwise \d+\.\d+\S*(?=[:,])"), "turnwise 0.1"),
+    (re.compile(r"\(\d+ s, then no\)"), "(300 s, then no)"),
+    (re.compile(r"just now, \d\d:\d\d"), "just now, 14:07"),
 )
 Frame = tuple[str, str]  # what it shows, and the screen
 
@@ -41,6 +46,8 @@ class Scene(NamedTuple):
     play: Callable[[Person], Iterator[Frame]]
     chunk_delay_s: float = 0.0
     files: tuple[tuple[str, str], ...] = ()
+    before: tuple[str, ...] = ()  # a command line of an earlier process
+    is_first: bool = False  # nobody has named a model; the lab is found in Ollama's place, with this script alone
 
 
 def screen_of(person: Person) -> str:
@@ -99,9 +106,73 @@ def wait(person: Person) -> Iterator[Frame]:
     yield "After Ctrl-C.", screen_of(person)
 
 
+FIRST = """
+[[steps]]
+text = "This folder holds one file, notes.txt."
+"""
+
+
+def first_start(person: Person) -> Iterator[Frame]:
+    person.sees("model [1]:")
+    yield "A key is set, a server of this machine answers, and no model is chosen.", screen_of(person)
+    person.types("2" + ENTER)
+    person.sees("\n>")
+    person.types("What is in here?" + ENTER)
+    person.sees("one file, notes.txt.")
+    person.sees("\n>")
+    yield "The second is taken and remembered. The next start asks nothing.", screen_of(person)
+    person.types(CTRL_D)
+    person.leaves_by(0)
+
+
+ASK = """
+[[steps]]
+calls = [{ name = "read", arguments = { path = "notes.txt" } }]
+
+[[steps]]
+calls = [{ name = "edit", arguments = { path = "notes.txt", old = "status: draft", new = "status: done" } }]
+
+[[steps]]
+text = "The status is done."
+"""
+
+
+def ask(person: Person) -> Iterator[Frame]:
+    person.sees(", then no):")
+    yield "The model wants to change a file. The seconds run down; then it is denied.", screen_of(person)
+    person.types("y" + ENTER)
+    person.leaves_by(0)
+    yield "After `y`.", screen_of(person)
+
+
+CONTINUED = """
+[[steps]]
+text = "notes.txt says `status: draft`; nothing else is in this folder."
+"""
+
+
+def continued(person: Person) -> Iterator[Frame]:
+    person.sees("\n>")
+    yield "`turnwise --continue` begins with the last exchange.", screen_of(person)
+    person.types(CTRL_D)
+    person.leaves_by(0)
+
+
+NOTES = (("notes.txt", "title: a plan\nstatus: draft\n"),)
 SCENES = (
+    Scene("qwen3:8b", "The first start", FIRST, (), first_start, files=NOTES, is_first=True),
     Scene("table", "A streamed answer with a table", TABLE, ("run", "What is in here?"), answer_with_a_table, 0.05),
+    Scene("ask", "An ask", ASK, ("run", "Set the status to done."), ask, files=NOTES),
     Scene("wait", "A wait", WAIT, ("run", "Build it.", "--allow", "bash"), wait),
+    Scene(
+        "guide",
+        "A continued session",
+        CONTINUED,
+        ("--continue",),
+        continued,
+        files=NOTES,
+        before=("run", "What do the notes say?", "-n"),
+    ),
 )
 
 
@@ -114,14 +185,22 @@ def frames_of(scene: Scene) -> Iterator[Frame]:
         for path, text in scene.files:
             (folder / path).write_text(text, encoding="utf-8")
         env = {"HOME": name, "TURNWISE_STATE_DIR": f"{name}/state", "XDG_CONFIG_HOME": f"{name}/config"}
-        os.environ.pop("TURNWISE_MODEL", None)
-        with (
-            running_lab([script(scene.name, scene.script)], chunk_delay_s=scene.chunk_delay_s) as lab,
-            at_terminal(*scene.args, *at(lab, scene.name), cwd=folder, env=env) as person,
-        ):
-            person.resizes(columns=COLUMNS, lines=LINES)
-            for said, screen in scene.play(person):
-                yield said, evened(screen, home=home)
+        for variable in ("TURNWISE_MODEL", *[key.variable for key in keys_in(os.environ)]):
+            os.environ.pop(variable, None)
+        with running_lab([script(scene.name, scene.script)], chunk_delay_s=scene.chunk_delay_s) as lab:
+            if scene.is_first:
+                kept = lab.provider.scripts[scene.name]
+                lab.provider.scripts.clear()
+                lab.provider.scripts[scene.name] = kept
+                env |= {"TURNWISE_LOCAL_PORTS": f"ollama={lab.url.rpartition(':')[2]}", "ANTHROPIC_API_KEY": "none"}
+            where = [] if scene.is_first or scene.before else at(lab, scene.name)
+            if scene.before:
+                with at_terminal(*scene.before, *at(lab, scene.name), cwd=folder, env=env) as person:
+                    person.leaves_by(0)
+            with at_terminal(*scene.args, *where, cwd=folder, env=env) as person:
+                person.resizes(columns=COLUMNS, lines=LINES)
+                for said, screen in scene.play(person):
+                    yield said, evened(screen, home=home)
 
 
 def evened(screen: str, *, home: Path) -> str:
