@@ -145,4 +145,5 @@ def test_a_run_loads_what_its_first_request_needs(tmp_path: Path) -> None:
         "pydantic_monty",
     }
     assert not strangers(found) & heavy
+    assert not found & {"turnwise.drivers.local_servers", "turnwise.wire.model_lists", "turnwise.faces.cli.first_start"}
     assert not [name for name in found if re.match(r"turnwise\.wire\.(openai_chat|anthropic|gemini)", name)]

@@ -30,6 +30,9 @@ def completed(words: str, *, at_word: int, folder: Path) -> list[str]:
         ("turnwise se", 1, "sessions"),
         ("turnwise run --no-st", 2, "--no-stream"),
         ("turnwise run -m anthr", 3, "anthropic:"),
+        ("turnwise doc", 1, "doctor"),
+        ("turnwise models anthr", 2, "anthropic"),
+        ("turnwise models anthropic:claude-so", 2, "anthropic:claude-sonnet-4"),
         ("turnwise compare -m anthropic:claude-so", 3, "anthropic:claude-sonnet-4"),
     ],
 )

@@ -73,6 +73,16 @@ def test_an_unlisted_model_and_a_missing_version_are_notes(cli: Cli) -> None:
     assert pathless["status"] == "note" and path in pathless["found"] and "correct the base URL" in pathless["advice"]
 
 
+def test_the_query_of_an_address_is_not_shown(cli: Cli, lab: Lab) -> None:
+    """It may hold a key; `turnwise models` leaves it out, too."""
+    where = ["--base-url", f"{lab.url}/v1?key=secret"]
+    ran, listed = cli("doctor", "-m", "openai_chat:plain-answer", *where), cli("models", "openai_chat", *where)
+    assert f"{lab.url}/v1 answers in " in ran.out and listed.code == 0
+    gone = cli("doctor", "-m", "openai_chat:x", "--base-url", "http://127.0.0.1:1/v1?key=secret")
+    assert gone.code == 1
+    assert "secret" not in ran.out + ran.err + listed.out + listed.err + gone.out + gone.err
+
+
 def test_offline_nothing_is_asked(cli: Cli) -> None:
     ran = cli("doctor", "-m", "ollama:x", "--base-url", "http://127.0.0.1:1/v1", "--offline", "--json")
     assert ran.code == 0 and checks(ran)["endpoint"]["found"].endswith("not asked: --offline")

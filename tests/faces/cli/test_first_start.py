@@ -65,9 +65,9 @@ def test_an_address_without_a_model_is_not_mixed_with_what_was_found(
 ) -> None:
     """The key of a provider does not go to another address by a suggestion."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    ran = cli("run", "Hi.", "--base-url", f"{lab.url}/v1")
+    ran = cli("run", "Hi.", "--base-url", f"{lab.url}/v1?key=secret")
     assert ran.code == 2 and "openai:gpt-5" not in ran.err
-    assert f"`turnwise models openai_chat --base-url {lab.url}/v1` lists them" in ran.err
+    assert "`turnwise models openai_chat --base-url URL` lists them" in ran.err and "secret" not in ran.err
 
 
 def test_each_key_is_named_once_by_its_provider_and_never_shown() -> None:
@@ -115,7 +115,7 @@ def test_silent_and_locked_servers_are_told() -> None:
 def test_with_nothing_found_the_screen_says_what_to_set_and_offers_the_demo() -> None:
     said = "\n".join(greeting(found()))
     assert "no provider's key in the environment" in said and "export ANTHROPIC_API_KEY=" in said
-    assert "turnwise -m openai_chat:NAME --base-url URL" in said and "\n  d  the demo" in said
+    assert "turnwise -m openai_chat:NAME --base-url URL" in said and "\n  d  `turnwise demo`" in said
 
 
 def test_a_person_chooses_once_and_is_not_asked_again(folder: Path, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_person_chooses_once_and_is_not_asked_again(folder: Path, tmp_path: Pa
             person.types("claude:sonnet" + ENTER)
             person.sees("did you mean `anthropic:`?")
             person.types("ollama:aardvark" + ENTER)
-            person.sees("turnwise/turnwise.toml; -m or TURNWISE_MODEL takes another")
+            person.sees("turnwise/turnwise.toml; change it there")
             person.sees("ollama:aardvark in ")
             person.sees("\n>")
             person.types("Hello." + ENTER)
@@ -143,11 +143,12 @@ def test_a_person_chooses_once_and_is_not_asked_again(folder: Path, tmp_path: Pa
             person.sees("\n>")
             person.types(CTRL_D)
             person.leaves_by(0)
+            assert KEY not in person.said and "^[" not in person.said
         assert file.read_text() == 'model = "ollama:aardvark"\n# mine\nmax_steps = 9\n'
         with at_terminal("run", "Hello.", cwd=folder, env=env) as person:
             person.sees("Good day.")
             assert "model [1]" not in person.leaves_by(0)
-        assert KEY not in person.said
+        assert KEY not in person.said and "^[" not in person.said
 
 
 @pytest.mark.parametrize("typed", ["q" + ENTER, CTRL_C, CTRL_D])

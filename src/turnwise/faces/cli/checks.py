@@ -128,7 +128,7 @@ def _what_to_choose(*, offline: bool) -> str:
 def _endpoint(choice: Choice, *, offline: bool) -> Check:
     named = read_model(choice.model)
     endpoint = open_endpoint(named, base_url=choice.base_url, api_key_env=choice.api_key_env, ways=ON_THE_COMMAND_LINE)
-    url = endpoint.base_url
+    url = _shown(endpoint)
     if offline:
         return Check(name="endpoint", status="ok", found=f"{url}, not asked: --offline")
     clock = SystemClock()
@@ -151,13 +151,18 @@ def _endpoint(choice: Choice, *, offline: bool) -> Check:
     )
 
 
+def _shown(endpoint: Endpoint) -> str:
+    """Its address without the query, which may hold a key."""
+    return endpoint.scrub(endpoint.base_url.partition("?")[0])
+
+
 async def _asked(endpoint: Endpoint) -> tuple[OfferedModel, ...]:
     async with AiohttpTransport() as transport:
         return await ask_for_models(endpoint, transport=transport)
 
 
 def _failed(error: ProviderFault, *, endpoint: Endpoint, variable: str | None) -> Check:
-    kind, found = error.fault.kind, f"{endpoint.base_url}: {error}"
+    kind, found = error.fault.kind, f"{_shown(endpoint)}: {error}"
     if kind is FaultKind.AUTH:
         names = variable or " or ".join(endpoint.profile.api_key_env) or "a variable, and name it with --api-key-env"
         return Check(name="endpoint", status="stops", found=found, advice=f"put a key that holds into {names}")

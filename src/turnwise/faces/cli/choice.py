@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from turnwise.drivers.local_servers import moved_address
 from turnwise.drivers.settings import RunSettings
 from turnwise.errors import CallerError
 from turnwise.faces.models import ON_THE_COMMAND_LINE, open_endpoint, read_model
@@ -76,7 +75,13 @@ def _chosen(
 
 def address_in(env: Mapping[str, str], *, provider: str) -> str | None:
     """Where the environment sends requests to the provider; None: to its own address. Raises CallerError."""
-    return env.get("TURNWISE_BASE_URL") or moved_address(provider, env=env)
+    if said := env.get("TURNWISE_BASE_URL"):
+        return said
+    if "TURNWISE_LOCAL_PORTS" not in env:
+        return None
+    from turnwise.drivers.local_servers import moved_address  # most runs have no need of it
+
+    return moved_address(provider, env=env)
 
 
 def key_variables(choice: Choice) -> frozenset[str]:

@@ -1,7 +1,6 @@
 """What happens where nobody has named a model: what was found is shown, and at a terminal one is chosen and remembered."""
 
 import os
-import sys
 
 from turnwise._version import __version__
 from turnwise.drivers.own_loop import run_to_end
@@ -13,7 +12,7 @@ from turnwise.faces.cli.found import Found, absent_line, key_line, look_around, 
 from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
-from turnwise.faces.cli.text import clean, style
+from turnwise.faces.cli.text import clean
 from turnwise.faces.models import ON_THE_COMMAND_LINE, open_endpoint, read_model
 from turnwise.faces.saying import many
 
@@ -35,8 +34,8 @@ def first_choice(given: Given, *, asks: bool) -> Given:
     base_url = given["base_url"] or os.environ.get("TURNWISE_BASE_URL")
     if base_url:  # what was found elsewhere is no model of that endpoint, and its key is none of theirs
         raise CallerError(
-            f"no model: give -m openai_chat:NAME (or another family) for `{base_url}`; "
-            f"`turnwise models openai_chat --base-url {base_url}` lists them"
+            "no model: give -m openai_chat:NAME (or another family) for the address in --base-url or TURNWISE_BASE_URL; "
+            "`turnwise models openai_chat --base-url URL` lists them"
         )
     found = look_around(os.environ)
     if not asks:
@@ -50,7 +49,7 @@ def first_choice(given: Given, *, asks: bool) -> Given:
     except CallerError as error:
         terminal.say(clean(f"not remembered: {error}"))
     else:
-        terminal.say(clean(f"remembered in {_from_home(str(path))}; -m or TURNWISE_MODEL takes another"))
+        terminal.say(clean(f"remembered in {_from_home(str(path))}; change it there, or take another with -m"))
     return {**given, "model": model}
 
 
@@ -81,14 +80,15 @@ def greeting(found: Found) -> list[str]:
         lines += NOTHING.split("\n")
     lines.append("Choose:")
     lines += [f"  {number}  {option}" for number, option in enumerate(found.options, start=1)]
-    lines += [f"  {DEMO}  the demo: what turnwise is for, without a key", f"  {LEAVE}  leave", ""]
-    lines.append("or type any PROVIDER:NAME; `turnwise models` lists providers, `turnwise doctor` checks this machine")
+    lines += [f"  {DEMO}  `turnwise demo`: what it is for, without a key", f"  {LEAVE}  leave", ""]
+    lines.append("or type any PROVIDER:NAME; `turnwise models` lists providers, `turnwise doctor` checks this machine.")
+    lines.append("Without this question: `turnwise -m PROVIDER:NAME`, or `export TURNWISE_MODEL=PROVIDER:NAME`.")
     return lines
 
 
 def _asked(found: Found, *, terminal: Terminal, api_key_env: str | None) -> str:
     """The model that was chosen, which can be asked: its address and key are there. Raises SystemExit."""
-    prompt = style("model [1]: " if found.options else "model: ", "bold", stream=sys.stderr)
+    prompt = "model [1]: " if found.options else "model: "
     while True:
         try:
             typed = run_to_end(terminal.line(lambda: prompt)).strip()

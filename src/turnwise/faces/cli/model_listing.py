@@ -77,10 +77,9 @@ def list_models(
 
 
 def _ask(profile: Profile, *, base_url: str | None, api_key_env: str | None, offline: bool) -> Server:
-    address = base_url or address_in(os.environ, provider=profile.name)
-    url = address or profile.base_url or ""
     if offline:
-        return Server(url=url, why="--offline")
+        return Server(url=profile.base_url or "", why="--offline")
+    address = base_url or address_in(os.environ, provider=profile.name)
     try:
         endpoint = open_endpoint(
             ModelName(profile, "*"), base_url=address, api_key_env=api_key_env, ways=ON_THE_COMMAND_LINE
@@ -88,13 +87,14 @@ def _ask(profile: Profile, *, base_url: str | None, api_key_env: str | None, off
     except CallerError as error:
         if base_url or api_key_env:
             raise
-        return Server(url=url, why=str(error))
+        return Server(url=profile.base_url or "", why=str(error))
+    url = endpoint.scrub(endpoint.base_url.partition("?")[0])  # a query may hold a key
     try:
-        return Server(url=endpoint.base_url, models=run_to_end(_asked(endpoint)))
+        return Server(url=url, models=run_to_end(_asked(endpoint)))
     except CallerError as error:
-        return Server(url=endpoint.base_url, why=str(error))
+        return Server(url=url, why=str(error))
     except ProviderFault as error:
-        return Server(url=endpoint.base_url, why=str(error), failed=True)
+        return Server(url=url, why=str(error), failed=True)
 
 
 async def _asked(endpoint: Endpoint) -> tuple[OfferedModel, ...]:
