@@ -284,13 +284,13 @@ class Agent:
         for runner in tuple(self._running):
             runner.interrupt(kind)
 
-    def say(self, text: str) -> bool:
+    def say(self, text: str | Sequence[str | Text | File]) -> bool:
         """Give the runs at hand a word in between: their next request carries it. False: none is running any more.
 
         To be called in the event loop's thread.
         """
-        _check_text(text, what="the message")
-        said = [runner.say(Message("user", (Text(text),))) for runner in tuple(self._running)]
+        message = _message_of(text, what="the message")
+        said = [runner.say(message) for runner in tuple(self._running)]
         return any(said)
 
     async def _run(
@@ -581,20 +581,28 @@ def _input_of(
         case None:
             pass
         case Message():
-            messages += _results_apart(prompt)
-        case str():
-            messages.append(Message("user", (Text(prompt),)))
+            messages += _results_apart(_checked_message(prompt, what="the prompt"))
         case _:
-            messages.append(Message("user", tuple(Text(part) if isinstance(part, str) else part for part in prompt)))
+            messages.append(_message_of(prompt, what="the prompt"))
     if not messages:
         raise CallerError("there is nothing to send: give a prompt, or `results` for pending calls")
     if not any(not isinstance(part, Text) or part.text.strip() for message in messages for part in message.parts):
         raise CallerError("the prompt is empty: give the model something to answer")
-    for message in messages:
-        for part in message.parts:
-            if isinstance(part, Text):
-                _check_text(part.text, what="the prompt")
     return tuple(messages)
+
+
+def _message_of(said: str | Sequence[str | Text | File], *, what: str) -> Message:
+    parts = (said,) if isinstance(said, str) else said
+    return _checked_message(
+        Message("user", tuple([Text(part) if isinstance(part, str) else part for part in parts])), what=what
+    )
+
+
+def _checked_message(message: Message, *, what: str) -> Message:
+    for part in message.parts:
+        if isinstance(part, Text):
+            _check_text(part.text, what=what)
+    return message
 
 
 def _checked(prepare_step: StepPreparer) -> Callable[[PrepareStep], Awaitable[StepPrepared | None]]:

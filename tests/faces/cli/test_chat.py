@@ -114,7 +114,7 @@ def test_asks_come_in_place_and_always_holds_for_the_session(lab: Lab, folder: P
 
 @pytest.mark.parametrize("slowly", [False, True])
 def test_a_word_typed_in_mid_turn_is_in_the_next_request(lab: Lab, folder: Path, slowly: bool) -> None:
-    """Pasted as a line, or key by key with a prompt of its own, which the screen waits for."""
+    """Pasted as a line, or key by key with a prompt of its own, which the screen waits for. A file that it names goes with it."""
     with at_terminal("--allow", "bash", *at(lab, "waits"), cwd=folder) as person:
         prompt(person)
         person.types("Go.\r")
@@ -122,14 +122,18 @@ def test_a_word_typed_in_mid_turn_is_in_the_next_request(lab: Lab, folder: Path,
         if slowly:
             person.types("in ")
             person.sees("»")
-            person.types("French, please\r")
+            person.types("French, see @todo.txt\r")
         else:
-            person.types("in French, please\r")
-        person.sees("» in French, please\n")
+            person.types("in French, see @todo.txt\r")
+        person.sees("» in French, see @todo.txt\n")
+        person.sees("put in: todo.txt")
         (folder / "go.txt").touch()
         person.sees("Done.")
         leave(person)
-    assert "in French, please" in last_request(lab) and lab.count() == 2
+    sent = last_request(lab)
+    assert (
+        "in French, see @todo.txt" in sent and "The file `todo.txt`" in sent and "nothing" in sent and lab.count() == 2
+    )
 
 
 def test_what_was_typed_too_late_stands_at_the_next_prompt(lab: Lab, folder: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import difflib
+import functools
 import os
 import signal
 from collections.abc import Callable, Coroutine, Generator
@@ -20,7 +21,7 @@ from turnwise.faces.cli.last_exchange import exchange_lines, last_exchange
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import pending_of
 from turnwise.faces.cli.prompts import Prompt
-from turnwise.faces.cli.running import run_turn
+from turnwise.faces.cli.running import run_turn, typed_parts
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.single_run import is_attended, show_end
 from turnwise.faces.cli.spent import Spent
@@ -124,7 +125,12 @@ class Chat:
         """Run one turn; gives what was typed while it ran and not taken up. Without a text it is about the calls that wait."""
         options: RunOptions = {"session": self._session} if self._session else {}
         asks, self._asks = (self._asks, ()) if text is None else ((), self._asks)
-        words = Words(self._terminal, agent=self._place.agent, screen=self._screen)
+        words = Words(
+            self._terminal,
+            agent=self._place.agent,
+            screen=self._screen,
+            parts=functools.partial(typed_parts, place=self._place, policy=self._policy),
+        )
         began, left = self._clock.monotonic(), ""
         try:
             with words.heeded():

@@ -164,16 +164,14 @@ async def run_turn(
 
 async def _parts_of(prompt: Prompt, *, place: Workplace, policy: Policy | None, face: Face) -> list[Part]:
     """The prompt with the files that it names, then what was piped in."""
-    typed: list[Part] = []
-    if prompt.typed:
-        typed = await with_files(
-            prompt.typed,
-            workspace=place.workspace,
-            inspect=place.inspect,
-            policy=place.policy if policy is None else policy,
-            tell=face.tell,
-        )
+    judge = place.policy if policy is None else policy
+    typed = await typed_parts(prompt.typed, place=place, policy=judge, tell=face.tell) if prompt.typed else []
     return [*typed, *prompt.given]
+
+
+async def typed_parts(typed: str, *, place: Workplace, policy: Policy, tell: Callable[[str], object]) -> list[Part]:
+    """What a person typed, with the files that it names. `tell` is given what was put in, what not, and why."""
+    return await with_files(typed, workspace=place.workspace, inspect=place.inspect, policy=policy, tell=tell)
 
 
 @contextmanager

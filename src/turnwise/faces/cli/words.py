@@ -3,25 +3,38 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import Protocol
 
+from turnwise.errors import CallerError
 from turnwise.faces.agent import Agent
+from turnwise.faces.cli.mentions import Part
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
 
 PROMPT = "» "
+
+
+class PartsOf(Protocol):
+    def __call__(self, typed: str, *, tell: Callable[[str], object]) -> Awaitable[Sequence[Part]]: ...
+
+
 # What arrow and function keys send, and every other control character: nobody has typed a word by them.
 _NO_WORDS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?|[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 class Words:
-    """The first key opens a prompt, and the screen waits until it is closed. A line that comes as a whole is taken at once."""
+    """The first key opens a prompt, and the screen waits until it is closed. A line that comes as a whole is taken at once.
+    `parts` puts in the files that a line names."""
 
-    def __init__(self, terminal: Terminal, *, agent: Agent, screen: Screen) -> None:
+    def __init__(self, terminal: Terminal, *, agent: Agent, screen: Screen, parts: PartsOf) -> None:
         self._terminal = terminal
         self._agent = agent
         self._screen = screen
+        self._parts = parts
         self._begun = ""  # typed before its prompt was there
+        self._heard: list[str] = []  # lines that are not said yet, in order
+        self._saying: asyncio.Task[None] | None = None
         self._unsent: list[str] = []
         self._typing: asyncio.Task[None] | None = None
 
@@ -32,6 +45,10 @@ class Words:
 
     async def ended(self) -> str:
         """The turn has ended: what was typed for it and not taken up. To be awaited while still `heeded`."""
+        if self._saying is not None and not self._saying.done():
+            self._saying.cancel()
+            await asyncio.wait([self._saying])
+        self._unsent += self._heard
         if self._typing is not None and not self._typing.done():
             self._unsent.append(self._terminal.typed or self._begun)
             self._typing.cancel()
@@ -63,7 +80,22 @@ class Words:
     def _say(self, line: str) -> None:
         if not line.strip():
             return
-        if self._agent.say(line):
-            self._screen.tell(f"{PROMPT}{line}")
-        else:
-            self._unsent.append(line)
+        self._heard.append(line)
+        if self._saying is None or self._saying.done():
+            self._saying = asyncio.create_task(self._say_heard(), name="say in mid-turn")
+
+    async def _say_heard(self) -> None:
+        while self._heard:
+            line = self._heard[0]
+            notes: list[str] = []
+            parts = await self._parts(line, tell=notes.append)
+            try:
+                if self._agent.say(parts):
+                    notes.insert(0, f"{PROMPT}{line}")
+                else:
+                    self._unsent.append(line)
+            except CallerError as error:
+                notes.append(str(error))
+            del self._heard[0]
+            for note in notes:
+                self._screen.tell(note)
