@@ -14,7 +14,7 @@ from drivers.test_ledger import DELEGATES, ROOM, parts
 from drivers.test_never_left import Shaky
 from lab.failing import settled
 from lab.test_fault_schedules import drawn_script
-from turnwise import Agent, Journal, MaxRequests, ModelLimits, Prices, RunResult, read_prices
+from turnwise import Agent, Journal, MaxCost, MaxRequests, ModelLimits, Prices, RunResult, read_prices
 from turnwise.drivers.ledger import LedgerEntry
 from turnwise.drivers.ledger_queries import Span
 from turnwise.drivers.transport import Transport
@@ -72,7 +72,9 @@ async def test_each_price_is_the_labs_or_unknown(family: str, plan: Plan) -> Non
                 tools=tools(["note"]),
                 deadlines=DEADLINES,
                 stream=chance.random() < 0.6,
-                limits=chance.choice((None, None, MaxRequests(chance.randint(1, 6)))),
+                limits=chance.choice(
+                    (None, MaxRequests(chance.randint(1, 6)), MaxCost(chance.randint(1, 80) * Decimal("0.001")))
+                ),
                 retry=RetryPolicy(attempts=chance.randint(1, 5)),
                 fallbacks=chance.choice(((), ("other",))),
                 prices=prices_of(plan),

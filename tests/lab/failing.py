@@ -1,8 +1,9 @@
 """Turns against a lab without a network, by a clock that jumps to whatever is waited for: no fault costs real time."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
@@ -21,8 +22,10 @@ from turnwise.turn.config import Deadlines, ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Message, Text, ToolSpec
 from turnwise.wire.profiles import builtin_profiles
+from waits import HANG_S
 
 Value = TypeVar("Value")
+Given = ParamSpec("Given")
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 WAYS = [(family, stream) for family in FAMILIES for stream in (True, False)]
@@ -42,9 +45,20 @@ class Ended(NamedTuple):
     ledger: tuple[LedgerEntry, ...]
 
 
+class AtOnce(ThreadPoolExecutor):
+    """Its work is done when `submit` returns. A thread takes its time by the machine's clock: by a clock that jumps a turn that
+    waits for one (the prices of a limit of cost) looks as if it waited for nothing, or its timers fire too early."""
+
+    def submit(self, fn: Callable[Given, Value], /, *args: Given.args, **kwargs: Given.kwargs) -> Future[Value]:
+        future = super().submit(fn, *args, **kwargs)
+        wait([future], timeout=HANG_S)
+        return future
+
+
 async def settled(coroutine: Coroutine[object, object, Value], *, clock: FakeClock) -> Value:
     """The result of `coroutine`; where it waits for the clock, this moves on. Raises AssertionError where it waits for
-    anything else, or too long."""
+    anything else, or too long. What `asyncio.to_thread` does takes no time."""
+    asyncio.get_running_loop().set_default_executor(AtOnce())
     task = asyncio.ensure_future(coroutine)
     while not task.done():
         for _ in range(ROUNDS):
