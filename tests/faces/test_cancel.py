@@ -3,10 +3,11 @@
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 
 import pytest
 
-from turnwise import Agent, RunResult, StopReason, tool
+from turnwise import Agent, MaxCost, Prices, RunResult, StopReason, read_prices, tool
 from turnwise.drivers.approvals import Asking
 from turnwise.drivers.hooks import Hook, Looks, Says
 from turnwise.drivers.watching import FrameSeen, RequestFinished, RequestStarted, Seen
@@ -15,7 +16,7 @@ from turnwise.lab.script import parse_script
 from turnwise.rules.permissions import Policy
 from turnwise.testing import FakeClock
 from turnwise.turn.approvals import Approval
-from turnwise.vocab import ToolResult, calls_of
+from turnwise.vocab import Message, Text, ToolResult, calls_of
 from waits import HANG_S
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
@@ -222,3 +223,30 @@ async def test_while_a_person_or_a_hook_is_waited_for(family: str, state: str) -
         over.set()
     await goes_on(lab, result, family=family)
     assert result.requests == 1
+
+
+@pytest.mark.parametrize("waits_for", ["prices", "opening"])
+async def test_a_run_is_cancelled_before_its_turn_begins(waits_for: str) -> None:
+    """Proves that nothing is sent after an interrupt while a limit of cost reads its prices, or while the opening is written:
+    the interrupt was lost, and the turn went on to its end (issue 14, found beside its line 4)."""
+    lab, written = Lab(), asyncio.Event()
+
+    async def opening(messages: Sequence[Message]) -> list[Text]:
+        await written.wait()
+        return [Text("Where you are.")]
+
+    agent = Agent(
+        "openai_chat:plain-answer",
+        base_url="http://lab.invalid",
+        transport=lab.transport(),
+        prices=Prices(user=read_prices({"*": {"request": "0.01"}}, named="the test", source="the test")),
+        limits=MaxCost(Decimal(1)) if waits_for == "prices" else None,
+        opening=opening if waits_for == "opening" else None,
+    )
+    task = asyncio.create_task(agent.run("Go."))
+    await asyncio.sleep(0)
+    agent.interrupt()
+    written.set()
+    result = await asyncio.wait_for(task, HANG_S)
+    assert (result.stop_reason, result.requests, lab.count()) == (StopReason.CANCELLED, 0, 0)
+    assert (await asyncio.wait_for(agent.run("Go."), HANG_S)).stop_reason is StopReason.ANSWERED

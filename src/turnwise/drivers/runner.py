@@ -169,9 +169,15 @@ class Runner:
         self.ledger: Ledger | None = ledger  # of the last turn
 
     async def run(
-        self, started: TurnStarted, *, earlier: Sequence[Message] | Carried = (), journal: TurnJournal | None = None
+        self,
+        started: TurnStarted,
+        *,
+        earlier: Sequence[Message] | Carried = (),
+        journal: TurnJournal | None = None,
+        ends: InterruptKind | None = None,
     ) -> TurnResult:
-        """Run one turn to its end. `earlier` are the messages of the session's earlier turns, or what these carry on.
+        """Run one turn to its end. `earlier` are the messages of the session's earlier turns, or what these carry on. With
+        `ends` the turn was interrupted before it began: it sends nothing.
 
         A provider's failure is in the result, and so is a journal that cannot be written any more. Raises CallerError for a
         configuration that cannot work or a journal that takes no beginning of the turn, and what `prepare_step` raises. If the
@@ -181,6 +187,8 @@ class Runner:
             raise CallerError("this runner is in the middle of a turn: await it, or make another runner")
         running = self._running = _Running(self._means, config=started.config, journal=journal)
         self.ledger = running.books.ledger
+        if ends is not None:
+            running.interrupt(ends)
         try:
             return await running.run(started, earlier=earlier)
         finally:

@@ -176,7 +176,7 @@ class Agent:
         self._given_transport = transport
         self._transport: Transport | None = None
         self._open = contextlib.AsyncExitStack()
-        self._running: set[Runner] = set()
+        self._running, self._beginning = set[Runner](), set[_Beginning]()
         profile = self._model.profile
         config = TurnConfig(
             session_id="",
@@ -283,6 +283,8 @@ class Agent:
         """End the runs at hand soon; their results say so. To be called in the event loop's thread."""
         for runner in tuple(self._running):
             runner.interrupt(kind)
+        for run in self._beginning:
+            run.ends = run.ends or kind
 
     def say(self, text: str | Sequence[str | Text | File]) -> bool:
         """Give the runs at hand a word in between: their next request carries it. False: none is running any more.
@@ -328,9 +330,10 @@ class Agent:
         )
         only_decides = prompt is None and options.get("approvals") and not options.get("results")
         given = () if only_decides else _input_of(prompt, results=options.get("results") or None, earlier=earlier)
+        config, given, ends = await self._begun(config, given=given, earlier=earlier)
         started = TurnStarted(
-            config=await self._priced(config),
-            input=await self._opened(given, earlier=earlier),
+            config=config,
+            input=given,
             approvals=tuple(options.get("approvals", ())),
             keeps_waiting=True,
             # with a journal, messages that came from elsewhere are kept in it
@@ -371,7 +374,8 @@ class Agent:
         self._running.add(runner)
         try:
             with working_for(started.config.turn_id):
-                result = await runner.run(started, earlier=() if started.history else before.carried, journal=pen)
+                carried = () if started.history else before.carried
+                result = await runner.run(started, earlier=carried, journal=pen, ends=ends)
         except asyncio.CancelledError:
             if cancelled is not None and runner.result is not None:
                 cancelled(run_result(runner.result, output=output, before=before, session=kept, ledger=runner.ledger))
@@ -431,6 +435,18 @@ class Agent:
                 settle_s=minder.settle_s,
             )
             return await minder.run(runner, runner.run(started, journal=pen))
+
+    async def _begun(
+        self, config: TurnConfig, *, given: tuple[Message, ...], earlier: Sequence[Message]
+    ) -> tuple[TurnConfig, tuple[Message, ...], InterruptKind | None]:
+        """The configuration with its prices, the input with its opening, and the interrupt that came meanwhile."""
+        beginning = _Beginning()
+        self._beginning.add(beginning)
+        try:
+            config, given = await self._priced(config), await self._opened(given, earlier=earlier)
+        finally:
+            self._beginning.discard(beginning)
+        return config, given, beginning.ends
 
     async def _opened(self, given: tuple[Message, ...], *, earlier: Sequence[Message]) -> tuple[Message, ...]:
         """A turn's input with what stands in front of its user message."""
@@ -542,6 +558,12 @@ class Agent:
         from turnwise.drivers.aiohttp_transport import AiohttpTransport
 
         return await stack.enter_async_context(AiohttpTransport())
+
+
+class _Beginning:
+    """A run whose turn has not begun: its prices are read, its opening is written. An interrupt meanwhile is kept for it."""
+
+    ends: InterruptKind | None = None
 
 
 def _at_endpoint(config: TurnConfig, *, profile: Profile) -> TurnConfig:
