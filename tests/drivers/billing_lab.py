@@ -18,15 +18,17 @@ from turnwise.lab.received import Received
 from turnwise.lab.routes import Route
 from turnwise.lab.script import Script
 
-Plan = Literal["tokens", "request"]
+Plan = Literal["tokens", "request", "step"]
 Shape = Literal["whole", "null", "empty", "nulls", "zeros", "no prompt", "no response", "a null", "a zero", "a misfit"]
 # As the rows of the runtime have them, in dollars for a million tokens, and as this lab bills, in nanodollars for one.
 ROWS: dict[Plan, dict[str, object]] = {
     "tokens": {"input": 2, "output": 8, "cache_read": "0.5", "cache_write": "2.5", "cache_write_1h": 4},
     "request": {"request": "0.01", "bills_errors": True},
+    "step": {"step": "0.02"},
 }
 NANO_INPUT, NANO_READ, NANO_WRITE, NANO_WRITE_1H, NANO_OUTPUT = 2_000, 500, 2_500, 4_000, 8_000
 NANO_REQUEST = NANO_SEARCH = 10_000_000
+NANO_STEP = 20_000_000
 USAGE_KEYS = {"gemini": "usageMetadata"}
 
 
@@ -43,21 +45,35 @@ class Counted(NamedTuple):
 
 
 class Billed(NamedTuple):
+    """`step` is by the lab's own count of the model's responses in the conversation that it was sent."""
+
     model: str
     sent_bytes: int
     usd: Decimal
     shape: Shape
     counted: Counted
     status: int
+    step: object
 
 
 class BillingProvider(Provider):
-    """Tells each answer's usage in a shape that it draws, and bills what it counted."""
+    """Tells each answer's usage in a shape that it draws, and bills what it counted. `turns` says whether all that comes is one
+    turn, or each model's requests are (sub-agents)."""
 
     def __init__(
-        self, *, scripts: Sequence[Script], plan: Plan, shapes: Sequence[Shape], chance: random.Random
+        self,
+        *,
+        scripts: Sequence[Script],
+        plan: Plan,
+        shapes: Sequence[Shape],
+        chance: random.Random,
+        turns: Literal["one", "each model"] = "one",
     ) -> None:
         super().__init__(scripts={one.name: one for one in scripts})
+        self._turns = turns
+        self._billed_steps: set[object] = set()
+        self._before: dict[str, tuple[Received, object]] = {}  # the last request of each turn, and its step
+        self._steps = 0
         self._plan: Plan = plan
         self._shapes = shapes
         self._chance = chance
@@ -66,16 +82,45 @@ class BillingProvider(Provider):
     def answer(self, route: Route, *, target: str, body: bytes, number: int) -> tuple[Outgoing, Received]:
         outgoing, kept = super().answer(route, target=target, body=body, number=number)
         counted = self._count(body, family=route.family, streamed=kept.streamed)
-        if kept.usage is not None and not kept.usage.output_tokens:
+        if is_silent(kept):
             counted = counted._replace(response=0, thought=0)  # it said nothing
         shape = self._chance.choice(self._shapes)
         if outgoing.status == 200:
             outgoing = told(outgoing, counted=counted, shape=shape, family=route.family)
         is_answer = outgoing.status == 200 and not _is_error(outgoing)  # an error in place of an answer costs nothing
         nano = nanodollars(counted, plan=self._plan, answered=is_answer)
+        step = self._step_of(kept)
+        if self._plan == "step":
+            nano = NANO_STEP if self._bills_step(kept, is_answer=is_answer) and step not in self._billed_steps else 0
+            self._billed_steps |= {step} if nano else set()
         usd = Decimal(nano) / 1_000_000_000
-        self.bill.append(Billed(kept.model, len(body), usd, shape, counted, outgoing.status))
+        self.bill.append(Billed(kept.model, len(body), usd, shape, counted, outgoing.status, step))
         return outgoing, kept
+
+    def _step_of(self, kept: Received) -> object:
+        """By the conversation that was sent, which begins with the only words of the user's.
+
+        It is the step before where a new message follows an answer (what a limit cut goes on), and where no call was allowed and
+        the turn goes on all the same (the model had called a tool). It is the next one where it shows one response more, and
+        where the one before said nothing."""
+        turn = kept.model if self._turns == "each model" else ""
+        before, step = self._before.get(turn, (None, None))
+        goes_on = kept.turn != 1
+        was_last = before is not None and before.turn == 1 and not allows_calls(before)
+        is_next = before is None or (before.turn, before.step) != (1, kept.step) or is_silent(before)
+        if is_next and not goes_on and not was_last:
+            self._steps += 1
+            step = (turn, self._steps)
+        self._before[turn] = (kept, step)
+        return step
+
+    def _bills_step(self, kept: Received, *, is_answer: bool) -> bool:
+        """Whether this one bills its step, if none did before. Of an answer that breaks off providers say both."""
+        is_empty = kept.fault == "eof" and kept.fault_at in ("headers", "start")
+        if not is_answer or is_empty or kept.fault in ("html", "random-bytes"):
+            return False
+        is_whole = kept.fault in (None, "invalid-utf8", "sent-twice", "torn-event") or kept.fault_at == "finish"
+        return is_whole or self._chance.random() < 0.5
 
     def _count(self, body: bytes, *, family: str, streamed: bool) -> Counted:
         chance, prompt = self._chance, len(body) // 4
@@ -89,6 +134,15 @@ class BillingProvider(Provider):
         return Counted(prompt, read, written, written_1h, response, thought, searches)
 
 
+def allows_calls(one: Received) -> bool:
+    return one.request is None or (one.request.tool_choice != "none" and bool(one.request.tools))
+
+
+def is_silent(one: Received) -> bool:
+    """Whether it was answered whole, with nothing."""
+    return one.usage is not None and not one.usage.output_tokens
+
+
 def _is_error(outgoing: Outgoing) -> bool:
     """Whether the provider's whole answer under status 200 is an error: a body, or the only event of a stream."""
     events = [line for line in b"".join(outgoing.pieces).splitlines() if line.strip() and not line.startswith(b":")]
@@ -97,10 +151,16 @@ def _is_error(outgoing: Outgoing) -> bool:
 
 
 def billing_lab(
-    scripts: Sequence[Script], *, plan: Plan, shapes: Sequence[Shape], chance: random.Random
+    scripts: Sequence[Script],
+    *,
+    plan: Plan,
+    shapes: Sequence[Shape],
+    chance: random.Random,
+    turns: Literal["one", "each model"] = "one",
 ) -> tuple[MemoryTransport, BillingProvider, list[Received]]:
     """The transport to a lab, its bill, and what it received."""
-    provider, received = BillingProvider(scripts=scripts, plan=plan, shapes=shapes, chance=chance), list[Received]()
+    provider = BillingProvider(scripts=scripts, plan=plan, shapes=shapes, chance=chance, turns=turns)
+    received = list[Received]()
     return MemoryTransport(provider, requests=received), provider, received
 
 

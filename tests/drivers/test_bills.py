@@ -31,7 +31,34 @@ def prices_of(plan: Plan) -> Prices:
     return Prices(user=read_prices({"*": ROWS[plan]}, named="test", source="test"))
 
 
-def assert_billed(result: RunResult, bill: Sequence[Billed], *, seed: object) -> int:
+def assert_steps_billed(result: RunResult, bill: Sequence[Billed], *, seed: object) -> int:
+    """Each step of the lab's own count costs what it billed for it, or less by what is unknown. How many prices are known."""
+    of_model: defaultdict[str, list[LedgerEntry]] = defaultdict(list)
+    for entry in result.ledger:
+        of_model[entry.model].append(entry)
+    steps: defaultdict[object, list[tuple[LedgerEntry, Billed]]] = defaultdict(list)
+    for one in bill:
+        assert of_model[one.model], (seed, one)
+        entry = of_model[one.model].pop(0)
+        assert entry.sent_bytes == one.sent_bytes, (seed, entry, one)
+        steps[one.step].append((entry, one))
+    assert not any(of_model.values()), seed
+    for pairs in steps.values():
+        ours = [entry.usd for entry, _ in pairs]
+        known, theirs = [usd for usd in ours if usd is not None], sum([one.usd for _, one in pairs], Decimal(0))
+        told = [(entry.usd, entry.outcome, entry.discarded, entry.step, one.usd, one.step) for entry, one in pairs]
+        assert sum(known, Decimal(0)) == theirs or (None in ours and not any(known)), (seed, told)
+        assert sum([usd > 0 for usd in known]) <= 1, (seed, told)
+    return sum([entry.usd is not None for entry in result.ledger])
+
+
+def assert_billed(result: RunResult, bill: Sequence[Billed], *, plan: Plan, seed: object) -> int:
+    """As `assert_steps_billed` or `assert_requests_billed`, by the plan."""
+    judge = assert_steps_billed if plan == "step" else assert_requests_billed
+    return judge(result, bill, seed=seed)
+
+
+def assert_requests_billed(result: RunResult, bill: Sequence[Billed], *, seed: object) -> int:
     """Each row is one that the lab billed, at its price or an unknown one; and so is the sum. How many prices are known."""
     ours: defaultdict[tuple[str, int], list[LedgerEntry]] = defaultdict(list)
     theirs: defaultdict[tuple[str, int], Counter[Decimal]] = defaultdict(Counter)
@@ -84,7 +111,7 @@ async def test_each_price_is_the_labs_or_unknown(family: str, plan: Plan) -> Non
                 clock.call_later(chance.choice((0.1, 1, 5, 15)), agent.interrupt)
             result = await settled(agent.run("Please."), clock=clock)
             assert len(result.ledger) == len(received) == result.requests, seed
-            known += assert_billed(result, provider.bill, seed=seed)
+            known += assert_billed(result, provider.bill, plan=plan, seed=seed)
             rows += len(provider.bill)
             assert journal.ledger.entries(Span()) == list(result.ledger), seed
     assert known > rows / 6, (known, rows)  # or nothing would be proven
@@ -97,15 +124,20 @@ def agent_of(family: str, name: str, *, transport: Transport, **options: object)
 
 @pytest.mark.promise("bill:wire", "bill:plans")
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("name", ["writer-file", "writer-answer", "empty-answer", "cut-call", "plain-answer"])
-async def test_continuations_and_further_answers_are_billed_as_the_lab_bills_them(family: str, name: str) -> None:
+@pytest.mark.parametrize("plan", ["tokens", "step"])
+@pytest.mark.parametrize(
+    "name", ["writer-file", "writer-answer", "empty-answer", "cut-call", "retry-after-split", "plain-answer"]
+)
+async def test_continuations_and_further_answers_are_billed_as_the_lab_bills_them(
+    family: str, name: str, plan: Plan
+) -> None:
     """Requests that go on with what a limit cut, and those that ask for the answer again."""
     script = builtin_scripts().get(name)
     if script is None or not script.speaks(family):
         return
     for seed in range(6):
         chance = random.Random(f"{family} {name} {seed}")
-        transport, provider, _ = billing_lab([script], plan="tokens", shapes=SHAPES, chance=chance)
+        transport, provider, _ = billing_lab([script], plan=plan, shapes=SHAPES, chance=chance)
         clock = FakeClock(now=1_700_000_000)
         settings = Settings(max_output_tokens=4_000) if script.writer else Settings()
         agent = agent_of(
@@ -116,21 +148,25 @@ async def test_continuations_and_further_answers_are_billed_as_the_lab_bills_the
             settings=settings,
             max_steps=20,
             stream=seed % 2 == 0,
+            prices=prices_of(plan),
         )
-        assert_billed(await settled(agent.run("Please."), clock=clock), provider.bill, seed=(family, name, seed))
+        result = await settled(agent.run("Please."), clock=clock)
+        assert_billed(result, provider.bill, plan=plan, seed=(family, name, seed))
 
 
 @pytest.mark.promise("bill:wire", "bill:plans")
+@pytest.mark.parametrize("plan", ["tokens", "step"])
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_sub_agents_are_billed_as_the_lab_bills_them(family: str) -> None:
+async def test_sub_agents_are_billed_as_the_lab_bills_them(family: str, plan: Plan) -> None:
     """In the root's ledger, with the retry of one of them."""
     scripts = [DELEGATES, *[builtin_scripts()[name] for name in ("plain-answer", "fault-once-503")]]
     for seed in range(20):
         chance = random.Random(f"{family} {seed}")
-        transport, provider, _ = billing_lab(scripts, plan="tokens", shapes=SHAPES, chance=chance)
+        transport, provider, _ = billing_lab(scripts, plan=plan, shapes=SHAPES, chance=chance, turns="each model")
         clock = FakeClock(now=1_700_000_000)
         one, two = [
-            agent_of(family, name, transport=transport, clock=clock) for name in ("plain-answer", "fault-once-503")
+            agent_of(family, name, transport=transport, clock=clock, prices=prices_of(plan))
+            for name in ("plain-answer", "fault-once-503")
         ]
         root = agent_of(
             family,
@@ -139,10 +175,11 @@ async def test_sub_agents_are_billed_as_the_lab_bills_them(family: str) -> None:
             clock=clock,
             tools=[],
             agents={"one": one, "two": two},
+            prices=prices_of(plan),
         )
         result = await settled(root.run("Go."), clock=clock)
         assert len(result.ledger) >= 5
-        assert_billed(result, provider.bill, seed=(family, seed))
+        assert_billed(result, provider.bill, plan=plan, seed=(family, seed))
 
 
 @pytest.mark.promise("bill:wire", "bill:plans")
@@ -161,4 +198,23 @@ async def test_summaries_are_billed_as_the_lab_bills_them(shapes: tuple[Shape, .
     )
     result = await agent.run("My cat is called Maunz. Begin with part-001.txt and read on.")
     assert sum(one.is_summary for one in received) > 0
-    assert assert_billed(result, provider.bill, seed=shapes) > 10
+    assert assert_billed(result, provider.bill, plan="tokens", seed=shapes) > 10
+
+
+@pytest.mark.promise("bill:wire", "bill:plans")
+async def test_by_step_a_summary_is_billed_with_the_step_that_it_makes_room_for() -> None:
+    """Each request of that session is answered, so it costs one step for each response that is no summary."""
+    transport, _, received = billing_lab(ROOM, plan="step", shapes=("whole",), chance=random.Random(1))
+    agent = agent_of(
+        "openai_chat",
+        "remembers",
+        transport=transport,
+        tools=[parts()],
+        max_steps=150,
+        model_limits=ModelLimits(context_window_tokens=32_000, max_output_tokens=4_000),
+        prices=prices_of("step"),
+    )
+    result = await agent.run("My cat is called Maunz. Begin with part-001.txt and read on.")
+    summaries = sum(one.is_summary for one in received)
+    assert summaries > 0 and {one.status for one in received} == {200}
+    assert result.cost_usd == (len(received) - summaries) * Decimal("0.02")

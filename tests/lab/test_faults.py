@@ -252,3 +252,16 @@ async def test_a_wrong_key_does_not_go_to_a_fallback() -> None:
     models = (Fallback(model="second"),)
     ended = await turn(Lab([first, second]), first, family="openai_chat", stream=True, fallbacks=models)
     assert (ended.result.requests, ended.result.stop_reason) == (1, StopReason.PROVIDER_FAILED)
+
+
+@pytest.mark.parametrize(("family", "stream"), WAYS)
+async def test_a_call_with_bytes_that_are_no_utf8_stays_a_response(family: str, stream: bool) -> None:
+    """The byte hits the call's first argument where there is no text: it stood between all bytes of such a response, which was
+    no JSON then and no response, though the script says that a byte of it is broken."""
+    fault = ScriptedFault(kind="invalid-utf8", calls=(ScriptedCall(name="note", arguments={"text": LOST}),))
+    script = Script(name="fails", title="", steps=(Step(text=KEPT, faults=(fault,)),))
+    lab = Lab([script])
+    ended = await turn(lab, script, family=family, stream=stream)
+    assert (ended.result.stop_reason, ended.received) == (StopReason.ANSWERED, 2)
+    assert ended.noted == [], "a call with a damaged argument does not run"
+    assert (lab.requests[0].fault, lab.requests[0].fault_at) == ("invalid-utf8", None)

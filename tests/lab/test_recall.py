@@ -10,6 +10,7 @@ from turnwise.drivers.decoding import read_body
 from turnwise.lab import load_scripts
 from turnwise.lab.reading import Conversation, Said
 from turnwise.lab.recall import summary_of
+from turnwise.lab.received import listing
 from turnwise.lab.script import ScriptError, parse_script
 from turnwise.vocab import FinishReason, Message, Request, Settings, Text, text_of
 from turnwise.wire.profiles import builtin_profiles
@@ -84,3 +85,21 @@ def test_a_script_of_questions_only_is_refused() -> None:
     """What to say in every other turn has to be there."""
     with pytest.raises(ScriptError, match="steps for questions only"):
         parse_script('title = "t"\n[[steps]]\nasked = "x"\ntext = "y"\n', name="s")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_listing_tells_the_turn_that_a_request_is_for(family: str) -> None:
+    """What a judge needs that bills by step: the user's turn, counted in the conversation that came, beside its step."""
+    speaks = find_family(family)
+    for turns in (1, 2, 3):
+        messages = [
+            Message("user", (Text("Go."),)),
+            *[Message("assistant", (Text("Yes."),)), Message("user", (Text("And?"),))] * (turns - 1),
+        ]
+        request = Request(
+            model="remembers", messages=tuple(messages), stream=False, settings=Settings(max_output_tokens=900)
+        )
+        body = speaks.encode_request(request, builtin_profiles()[family]).body
+        _, received = ask(path_of(family, model="remembers", stream=False), body, scripts=SCRIPTS)
+        (told,) = json.loads(listing([received]))["requests"]
+        assert (told["turn"], told["step"], told["fault"]) == (turns, 1, None)

@@ -52,8 +52,8 @@ def bend(
     text: str,
     before: tuple[bytes, ...] | None = None,
 ) -> Outgoing:
-    """`healthy` with the fault in it. `text` is what the response says, for the faults that hit it; `before` are the pieces
-    of a stream that go out before it, where the fault has a place."""
+    """`healthy` with the fault in it. `text` is what the response says, or its call, for the faults that hit it; `before` are
+    the pieces of a stream that go out before it, where the fault has a place."""
     replace = msgspec.structs.replace
     if fault.at is not None and fault.kind in ("error-in-stream", "reset", "eof", "stall", "pings"):
         return broken_at(healthy, fault=fault, family=family, streamed=streamed, before=before)
@@ -83,6 +83,8 @@ def bend(
             return replace(healthy, pieces=torn(healthy.pieces, before=before))
         case "invalid-utf8":
             word = text[:4].encode()
+            if not word:
+                return healthy  # there is nothing to hit
             return replace(healthy, pieces=tuple([piece.replace(word, BROKEN_BYTE + word) for piece in healthy.pieces]))
 
 

@@ -1,6 +1,7 @@
 """The provider itself, without a network: a request's path and body in, a reply's pieces out."""
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Mapping
 
@@ -12,7 +13,7 @@ from turnwise.lab.raw import Raw, dump, parse, table, text
 from turnwise.lab.reading import Conversation, read
 from turnwise.lab.received import Received
 from turnwise.lab.replay import Recording, Unexpected, find
-from turnwise.lab.replies import Reply, next_reply, tokens
+from turnwise.lab.replies import Reply, next_reply, tokens, turns_in
 from turnwise.lab.routes import Route
 from turnwise.lab.script import Script
 from turnwise.lab.strict import ModelRules, Rejected
@@ -20,13 +21,14 @@ from turnwise.lab.window import check_room
 from turnwise.lab.wire import stream_of, unsaid_end
 from turnwise.lab.writer import room_of, writer_reply
 from turnwise.testing.frames import frames_of
-from turnwise.vocab import Frame, Request, Response, Usage, UsageReported, text_of
+from turnwise.vocab import Frame, Request, Response, Usage, UsageReported, calls_of, text_of
 from turnwise.wire.family import BadRequest, Family
 from turnwise.wire.limits import Limits
 from turnwise.wire.registry import family as find_family
 from turnwise.wire.sse import SseParser
 
 CREATED = 1760000000  # a fixed moment: the lab has no clock
+FIRST_TEXT = re.compile(r'":\s*"([^"\\]+)')  # in JSON
 CREATED_AT = "2025-10-09T08:53:20Z"  # the same
 
 
@@ -108,8 +110,16 @@ class Provider:
         outgoing = encoded(family, reply=reply, request=request, streamed=kept.streamed)
         if family.name == "gemini" and kept.streamed and "alt=sse" not in target and not reply.fault:
             outgoing = as_array(outgoing)
-        usage = reply.response.usage if reply.fault is None else None
-        return outgoing, msgspec.structs.replace(kept, step=reply.step, usage=usage, is_summary=reply.is_summary)
+        fault = reply.fault
+        return outgoing, msgspec.structs.replace(
+            kept,
+            turn=turns_in(conversation.said, script=script),
+            step=reply.step,
+            usage=reply.response.usage if fault is None else None,
+            is_summary=reply.is_summary,
+            fault=None if fault is None else fault.kind,
+            fault_at=None if fault is None else fault.at,
+        )
 
     def _script(self, kept: Received, *, raw: Raw) -> Script:
         """The script that the model's name asks for; the judge looks first where there is none, as the APIs do."""
@@ -201,8 +211,14 @@ def encoded(family: Family, *, reply: Reply, request: Request, streamed: bool) -
         outgoing = Outgoing(status=200, content_type=EVENT_STREAM, pieces=tuple([piece for piece in written if piece]))
     if reply.fault is None:
         return outgoing
-    said = text_of(response.message)
+    said = text_of(response.message) or called_with(response)
     return bend(outgoing, fault=reply.fault, family=family.name, streamed=streamed, text=said, before=before)
+
+
+def called_with(response: Response) -> str:
+    """The first text among the arguments of its calls."""
+    found = [FIRST_TEXT.search(call.arguments or "") for call in calls_of(response.message)]
+    return next((one[1] for one in found if one is not None), "")
 
 
 def streamed_frames(family: str, *, response: Response, piece: int) -> list[Frame]:

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.lab.raw import dump
+from turnwise.lab.script import FaultName, Point
 from turnwise.vocab import Request, Usage
 
 
 class Received(msgspec.Struct, frozen=True, kw_only=True):
     """One request. `request` is the body as turnwise reads it (None if it cannot), for information only: no reply depends
-    on it being right. `refused` is why the lab answered 400 or the like; `step` counts the script's steps from 1; `usage`
-    is what the answer said, `is_summary` that it was one."""
+    on it being right. `refused` is why the lab answered 400 or the like; `step` counts the script's steps from 1, `turn` the
+    user's turns in the conversation that was sent; `usage` is what the answer said, `is_summary` that it was one; `fault` is
+    what went wrong with the answer on purpose, and `fault_at` where."""
 
     number: int
     family: str
@@ -23,9 +25,12 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     request: Request | None = None
     refused: str | None = None
+    turn: int | None = None
     step: int | None = None
     usage: Usage | None = None
     is_summary: bool = False
+    fault: FaultName | None = None
+    fault_at: Point | None = None
 
 
 def counted(
@@ -52,9 +57,12 @@ def listing(requests: Sequence[Received]) -> bytes:
             "streamed": one.streamed,
             "status": one.status,
             "refused": one.refused,
+            "turn": one.turn,
             "step": one.step,
             "usage": one.usage,
             "is_summary": one.is_summary,
+            "fault": one.fault,
+            "fault_at": one.fault_at,
             "body": readable(one.body),
         }
         for one in requests

@@ -97,16 +97,26 @@ def next_reply(
 def this_turn(said: tuple[Said, ...], *, script: Script) -> tuple[Said, ...]:
     """From the user's last message that begins a turn. One that follows results, or a text that the script goes on from,
     is an instruction within the turn."""
-    start = 0
+    return said[max(_beginnings(said, script=script), default=0) :]
+
+
+def turns_in(said: tuple[Said, ...], *, script: Script) -> int:
+    """How many turns of the user's the conversation shows: what was summarised or left out is not seen."""
+    return 1 + len(_beginnings(said, script=script))
+
+
+def _beginnings(said: tuple[Said, ...], *, script: Script) -> list[int]:
+    """Where each turn after the first begins."""
+    found: list[int] = []
     before: Said | None = None
     going_on = {fill(step.text, values=script.parameters) for step in script.steps if step.continues}
     for position, one in enumerate(said):
         if one.role == "system":
             continue
         if one.role == "user" and before is not None and before.role == "assistant" and not before.calls:
-            start = start if "".join(before.texts) in going_on else position
+            found += [position] if "".join(before.texts) not in going_on else []
         before = one
-    return said[start:]
+    return found
 
 
 def responses_in(turn: tuple[Said, ...], *, script: Script) -> int:
