@@ -21,8 +21,10 @@ from turnwise.drivers.aiohttp_transport import LARGE_BYTES, AiohttpTransport
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.ledger_queries import Span
 from turnwise.drivers.transport import HttpReply, HttpRequest, Transport
+from turnwise.drivers.watching import ChildSeen, RequestFinished, RequestStarted, Seen
 from turnwise.errors import ProviderFault
 from turnwise.lab import Lab
+from turnwise.lab.script import parse_script
 from turnwise.rules.retries import NO_RETRY, RetryPolicy
 from turnwise.testing import FakeClock
 from turnwise.turn.commands import FinishTurn
@@ -267,10 +269,13 @@ class Shaky:
 class NeverLeaves:
     has_left = False
 
-    def __init__(self, *, hangs: bool) -> None:
+    def __init__(self, *, hangs: bool, raises: Exception | None = None) -> None:
         self._hangs = hangs
+        self._raises = raises
 
     async def __aenter__(self) -> HttpReply:
+        if self._raises is not None:
+            raise self._raises
         if self._hangs:
             await asyncio.Event().wait()
         raise ProviderFault(Fault(kind=FaultKind.UNREACHABLE, message="no connection"))
@@ -322,3 +327,57 @@ async def test_ledger_is_what_the_lab_received_beside_refused_and_hanging_connec
             assert not isinstance(limits, MaxRequests) or result.requests <= limits.requests, seed
         refused += shaky.refused
     assert refused > 100
+
+
+HANDS_OUT = parse_script(
+    """
+title = "hands out a task"
+[[steps]]
+calls = [{ name = "task", arguments = { agent = "one", prompt = "work" } }]
+[[steps]]
+text = "Done."
+""",
+    name="hands-out",
+)
+
+
+class NoWay:
+    """A transport whose connections never come up: they hang, or something in it raises what is no fault of a provider."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def send(self, request: HttpRequest, /) -> NeverLeaves:
+        return NeverLeaves(hangs=True, raises=RuntimeError("x") if self._kind == "raises" else None)
+
+
+@pytest.mark.promise("bill:wire")
+@pytest.mark.parametrize("kind", ["raises", "interrupted", "overdue"])
+async def test_a_sub_agent_whose_connect_was_cut_off_has_made_no_request(kind: str) -> None:
+    """Proves: its report, the ledger, the lab and whoever watches count the same, also where the sub-agent has no result of its
+    own: what was told as started counted there as sent."""
+    lab, clock, seen = Lab([HANDS_OUT]), FakeClock(now=1_700_000_000), list[Seen]()
+    child = Agent(
+        "openai_chat:plain-answer",
+        base_url="http://lab.invalid",
+        transport=NoWay(kind),
+        clock=clock,
+        deadlines=DEADLINES,
+        retry=NO_RETRY,
+    )
+    root = Agent(
+        "openai_chat:hands-out",
+        base_url="http://lab.invalid",
+        transport=lab.transport(),
+        clock=clock,
+        agents={"one": child},
+        deadlines=DEADLINES,
+    )
+    if kind == "interrupted":
+        clock.call_later(5, root.interrupt)
+    result = await settled(root.run("Go.", watch=seen.append), clock=clock)
+    assert [one.requests for one in result.children] == [0]
+    assert len(result.ledger) == lab.count() == result.requests
+    below = [one.seen for one in seen if isinstance(one, ChildSeen)]
+    counted = sum(isinstance(one, RequestStarted) for one in below)
+    assert counted == sum(isinstance(one, RequestFinished) and not one.sent for one in below) == 1

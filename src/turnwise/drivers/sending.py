@@ -86,7 +86,8 @@ class Sender:
         try:
             event = await exchange.run(request)
         except BaseException:
-            self._books.settle(entry, exchange, event=None)
+            if self._books.settle(entry, exchange, event=None) is None:
+                self._tell_cut_off(number, seconds=self._clock.monotonic() - began)
             raise
         ended = self._books.settle(entry, exchange, event=event)
         self.exchange = None
@@ -120,6 +121,10 @@ class Sender:
             case RequestFailed(number=number, fault=fault, sent=sent):
                 seen = RequestFinished(number=number, response=None, fault=fault, seconds=seconds, sent=sent, usd=usd)
         self._watchers.tell(seen)
+
+    def _tell_cut_off(self, number: int, *, seconds: float) -> None:
+        """The request that was told as started did not leave: who counts requests takes it back."""
+        self._watchers.tell(RequestFinished(number=number, response=None, fault=None, seconds=seconds, sent=False))
 
     def _jitter(self) -> float:
         return round(self._draw(), 6)

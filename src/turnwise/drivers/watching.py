@@ -33,8 +33,8 @@ class FrameSeen(msgspec.Struct, frozen=True, tag="frame_seen", gc=False):
 
 class RequestFinished(msgspec.Struct, frozen=True, tag="request_finished"):
     """`response` is the whole one; `fault` says why there is none, or what the provider reported inside it. A request that
-    was never `sent` (no connection) does not count; the next one has its number. `usd` is what it cost, None if its price is not
-    known."""
+    was never `sent` (no connection) does not count; the next one has its number. If it was cut off before it left (the turn was
+    cancelled), it has neither. `usd` is what it cost, None if its price is not known."""
 
     number: int
     response: Response | None
