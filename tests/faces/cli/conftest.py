@@ -64,6 +64,18 @@ program = "print(task(agent='general', prompt='The same.'))"
 text = "It printed: {result}"
 """,
 )
+SEARCHES = script(
+    "searches",
+    """
+[[steps]]
+text = "Found."
+
+[[steps.items]]
+family = "openai_responses"
+kind = "web_search_call"
+json = '{"type":"web_search_call","id":"ws_1","status":"completed"}'
+""",
+)
 KEY = "sk-test-1234567890abcdef"
 LEAKY = script("leaky", f'[[steps]]\nfault = {{ kind = "status", status = 401, message = "wrong key {KEY} for you" }}')
 
@@ -76,7 +88,7 @@ def _fork_server_ends() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shared_lab() -> Iterator[Lab]:
-    with running_lab([HOSTILE, SLOW_BASH, STUBBORN, TELL_ENV, LEAKY, DELEGATES_BY_PROGRAM]) as lab:
+    with running_lab([HOSTILE, SLOW_BASH, STUBBORN, TELL_ENV, LEAKY, DELEGATES_BY_PROGRAM, SEARCHES]) as lab:
         yield lab
 
 

@@ -75,6 +75,18 @@ def test_the_table_and_the_lines_show_unknown_prices_as_such(cli: Cli, lab: Lab)
     assert {row["free"] for row in rows} == {"0"}
 
 
+@pytest.mark.promise("bill:plans")
+def test_a_search_that_only_the_response_tells_of_has_no_known_price(cli: Cli, lab: Lab) -> None:
+    """Proves: by tokens unknown, as the ledger of such a run has it; by request and by step it is in the price. The ledger's
+    entry does not tell of the search where no price by tokens is known, so the plan said a price that was too low."""
+    plans = ["--plan", "tokens=3/15", "--plan", "request=0.01", "--plan", "step=0.05"]
+    models = against(lab, "searches", "plain-answer", family="openai_responses")
+    searched, plain = runs_of(cli("compare", "Look.", "--json", *plans, *models).out)
+    assert (searched["requests"], searched["text"]) == (1, "Found.")
+    assert searched["plans"] == {"tokens=3/15": None, "request=0.01": "0.01", "step=0.05": "0.05"}
+    assert plain["plans"]["tokens=3/15"] is not None
+
+
 def test_models_may_read_the_folder_and_change_nothing(cli: Cli, lab: Lab, folder: Path) -> None:
     """Neither tools that write nor commands nor sub-agents are on offer, also where the user's rules would allow them."""
     (folder / "turnwise.toml").write_text("[permissions]\nrules = [{ allow = 'bash' }]\n")

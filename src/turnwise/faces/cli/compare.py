@@ -8,7 +8,7 @@ import csv
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import TextIO, TypedDict, Unpack
@@ -25,7 +25,7 @@ from turnwise.drivers.ledger import OK, LedgerEntry, cost_of
 from turnwise.drivers.own_loop import quickest_loop, run_to_end
 from turnwise.drivers.prices import read_prices
 from turnwise.drivers.tools import Tool
-from turnwise.drivers.watching import FrameSeen, RequestStarted, Seen
+from turnwise.drivers.watching import FrameSeen, RequestFinished, RequestStarted, Seen
 from turnwise.drivers.workspace import workspace_tools
 from turnwise.errors import CallerError
 from turnwise.faces.cli.completion import complete_models
@@ -39,6 +39,7 @@ from turnwise.faces.cli.usage import short_cost
 from turnwise.faces.cli.workplace import Workplace, furnish
 from turnwise.faces.results import RunResult
 from turnwise.faces.saying import UNKNOWN, many, usd_said
+from turnwise.rules.apart import billed_apart
 from turnwise.rules.pricing import Cost, Fate, Priced, PriceRow, price_of, sum_of
 from turnwise.rules.stop import exit_code
 from turnwise.turn.config import Recover
@@ -273,6 +274,7 @@ async def run_one(
         result,
         model=place.choice.model,
         plans=plans,
+        apart=watch.apart,
         first_token_s=watch.first_token_s,
         seconds=clock.monotonic() - began,
     )
@@ -290,7 +292,13 @@ def read_only(place: Workplace) -> tuple[Tool, ...]:
 
 
 def run_of(
-    result: RunResult, *, model: str, plans: dict[str, PriceRow], first_token_s: float | None, seconds: float
+    result: RunResult,
+    *,
+    model: str,
+    plans: dict[str, PriceRow],
+    first_token_s: float | None,
+    seconds: float,
+    apart: Mapping[int, str],
 ) -> Run:
     usage = result.usage
     return Run(
@@ -305,7 +313,7 @@ def run_of(
         cached_tokens=usage.cache_read_tokens,
         output_tokens=usage.output_tokens,
         cost=cost_of(result.ledger),
-        plans={name: cost_under(row, entries=result.ledger).exact_usd for name, row in plans.items()},
+        plans={name: cost_under(row, entries=result.ledger, apart=apart).exact_usd for name, row in plans.items()},
         first_token_s=first_token_s,
         seconds=seconds,
         session=result.session,
@@ -325,14 +333,17 @@ def _fate_of(entry: LedgerEntry) -> Fate:
     return "unheard" if is_silent else "refused"
 
 
-def cost_under(row: PriceRow, *, entries: Sequence[LedgerEntry]) -> Cost:
-    """What these requests would have cost at other prices."""
+def cost_under(row: PriceRow, *, entries: Sequence[LedgerEntry], apart: Mapping[int, str]) -> Cost:
+    """What these requests would have cost at other prices. `apart` says what the responses show that costs more than tokens, by
+    the number of the request."""
     prices: list[Decimal | None] = []
     billed: dict[tuple[str, int], int] = {}
     for entry in entries:
         fate = _fate_of(entry)
         step = entry.turn, entry.step
-        price = price_of(entry.usage, row=row, fate=fate, billed_in_step=billed.get(step, 0))
+        price = price_of(
+            entry.usage, row=row, fate=fate, billed_in_step=billed.get(step, 0), apart=apart.get(entry.number, "")
+        )
         prices.append(price.usd if isinstance(price, Priced) else None)
         billed[step] = billed.get(step, 0) + bool(isinstance(price, Priced) and price.usd)
     return sum_of(prices)
@@ -346,6 +357,8 @@ class _Watch:
         self._head = head
         self._sent: float | None = None
         self.first_token_s: float | None = None
+        self.apart: dict[int, str] = {}  # what a response shows of tools that its provider ran, by request
+        self._models: dict[int, str] = {}
         console = Console(stderr=True, highlight=False, markup=False, emoji=False)
         self._status = console.status(head) if sys.stderr.isatty() else None
         if self._status is not None:
@@ -353,7 +366,10 @@ class _Watch:
 
     def __call__(self, seen: Seen) -> None:
         match seen:
-            case RequestStarted(number=number):
+            case RequestFinished(number=number, response=response) if response is not None:
+                self.apart[number] = billed_apart(response, model=self._models.get(number, ""))
+            case RequestStarted(number=number, model=model):
+                self._models[number] = model
                 self._sent = self._clock.monotonic() if self._sent is None else self._sent
                 if self._status is not None:
                     self._status.update(f"{self._head}: request {number}")
