@@ -52,6 +52,10 @@ async def outcomes(folder: Path, *rows: object) -> tuple[HookOutcome, ...]:
             HookOutcome(by="check", call_id="a", arguments='{"command":"ls -l"}'),
         ),
         (
+            r"import sys; sys.stdout.buffer.write(b'no \xff'); sys.exit(2)",
+            HookOutcome(by="check", call_id="a", denied="no \\xff"),
+        ),
+        (
             "import sys; sys.stderr.write('not here'); sys.exit(2)",
             HookOutcome(by="check", call_id="a", denied="not here"),
         ),
@@ -73,6 +77,10 @@ async def test_a_command_reads_the_call_and_says_what_to_do(
         (hook("print('{\"deny\": null}')"), "it gave no reason"),
         (hook("print('{\"deny\": false}')"), "something else than the JSON"),
         (hook("print('{\"arguments\": null}')"), "something else than the JSON"),
+        (
+            hook('import sys; sys.stdout.buffer.write(b\'{"arguments": {"path": "a\\xff"}}\')'),
+            "something else than the JSON",
+        ),
         (hook("import threading; threading.Event().wait()", timeout_s=0.3), "did not answer within 0.3 s"),
         ({"point": "before_tool", "command": ["/no/such/program"]}, "cannot be started"),
     ],

@@ -99,6 +99,13 @@ async def test_bash_runs_in_the_folder(shell: Shell, monkeypatch: pytest.MonkeyP
     assert "NUL" in await refused(shell, "a\0b")
 
 
+async def test_bytes_that_are_no_utf8_are_told(shell: Shell) -> None:
+    """Shown as U+FFFD and counted in a note, as `read` does; a character that is one is none of them, and nothing failed."""
+    told = "[bytes that are no UTF-8: 2, shown as \ufffd]"
+    assert await run(shell, r"printf 'a\377b\300c\357\277\275\n'") == f"a\ufffdb\ufffdc\ufffd\n{told}"
+    assert await refused(shell, r"printf 'a\377\300'; exit 3") == f"a\ufffd\ufffd\n[exit code 3]\n{told}"
+
+
 async def test_command_has_only_its_own(shell: Shell) -> None:
     """No further file, no terminal, no child that it did not start; the signals are as usual; `wait` waits for its own only."""
     assert await run(shell, "ls /proc/self/fd | wc -l; wait; jobs; echo $#") == "4\n0\n"
@@ -229,6 +236,14 @@ def test_tape_keeps_both_ends_of_any_stream(chunks: list[bytes]) -> None:
     note = f"\n[... {len(whole) - 16} bytes left out ...]\n".encode()
     expected = whole if len(whole) <= 16 else whole[:8] + note + whole[-8:]
     assert tape.text() == expected.decode("utf-8", "replace")
+
+
+@given(text=st.text(alphabet="a\xe9\u20ac\U0001f600\ufffd", max_size=30))
+def test_a_character_that_the_cut_goes_through_is_no_broken_byte(text: str) -> None:
+    """Whatever falls out between head and tail: a text that is UTF-8 has no bytes that are none."""
+    tape = Tape(kept_bytes=8)
+    tape.write(text.encode())
+    assert tape.broken == 0
 
 
 @given(chunks=st.lists(st.binary(max_size=12), max_size=12))

@@ -117,3 +117,13 @@ def test_counts_and_indexes_of_another_type_are_read(one: object) -> None:
     other = chunk({"content": "no"})
     other["choices"][0]["index"] = one
     assert streamed(chunk({"content": "hi"}), other).message == answered().message
+
+
+def test_half_of_a_character_in_an_id_is_written_out() -> None:
+    """`call_\\ud800` and `call_\\ud801` became `call_?`, one id for two calls; names and ids of the response likewise."""
+    calls = [
+        {"id": f"call_{half}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        for half in ("\ud800", "\ud801")
+    ]
+    found = whole({"content": None, "tool_calls": calls}, "tool_calls")
+    assert [call.id for call in calls_of(found.message)] == ["call_\\ud800", "call_\\ud801"]

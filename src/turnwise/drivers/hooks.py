@@ -16,6 +16,7 @@ from typing import Literal, assert_never, cast, get_args
 import msgspec
 
 from turnwise.drivers.clock import Clock, wait_for_task
+from turnwise.drivers.exact_json import NotExact, exact_json
 from turnwise.drivers.threads import in_thread, is_async
 from turnwise.drivers.tool_output import journalable, result_of, words_of
 from turnwise.errors import CallerError
@@ -187,7 +188,11 @@ class Hooks:
                     break
                 case ChangeArguments(arguments=changed):
                     try:
-                        arguments = msgspec.json.encode(dict(changed)).decode()
+                        arguments = exact_json(dict(changed))
+                    except NotExact as error:
+                        fault = f"the changed arguments are no JSON: {error}"
+                        outcomes.append(msgspec.structs.replace(outcome, denied=journalable(fault)))
+                        break
                     except Exception as error:  # noqa: BLE001 (values of the user's, which may be anything)
                         fault = f"the changed arguments are no JSON: {type(error).__name__}"
                         outcomes.append(msgspec.structs.replace(outcome, denied=fault))

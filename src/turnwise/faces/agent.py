@@ -16,6 +16,7 @@ from turnwise.drivers.children import Minder, as_child, idle_s_of
 from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.endpoints import Endpoint
+from turnwise.drivers.exact_json import NotExact, exact_json
 from turnwise.drivers.first_reply import WithFirstReply
 from turnwise.drivers.grants import working_for
 from turnwise.drivers.hooks import Hook, Hooks
@@ -32,7 +33,7 @@ from turnwise.faces.children import MAX_DEPTH, Child, RunChild, task_tool
 from turnwise.faces.models import ModelName, open_endpoint, read_model
 from turnwise.faces.policies import check_approver, check_tools_of_hooks, check_tools_of_rules, known_tools, read_policy
 from turnwise.faces.results import RunInterrupted, RunResult, run_result
-from turnwise.faces.run_options import RunOptions, check_options, read_settings, settings_over
+from turnwise.faces.run_options import RunOptions, check_choice, check_options, read_settings, settings_over
 from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.scripts import check_script_limits, with_script
 from turnwise.faces.tools import BATCH_HINT, ToolLike, read_tools
@@ -467,6 +468,7 @@ class Agent:
         config = self._config
         parallel = options.get("parallel_tool_calls", config.parallel_tool_calls)
         hints = self._batch_hint and bool(tools) and parallel is not False
+        check_choice(options.get("tool_choice", config.tool_choice), tools=tools)
         return msgspec.structs.replace(
             config,
             system=(*config.system, Text(BATCH_HINT)) if hints else config.system,
@@ -664,8 +666,8 @@ def _fallback(name: str, *, profile: str) -> Fallback:
 
 def _json_of(extra: Mapping[str, object]) -> str:
     try:
-        return msgspec.json.encode(extra).decode()
-    except (TypeError, ValueError) as error:
+        return exact_json(extra)
+    except NotExact as error:
         raise CallerError(f"`extra` holds what JSON cannot carry: {error}") from error
 
 

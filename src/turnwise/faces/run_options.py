@@ -9,6 +9,7 @@ import msgspec
 
 from turnwise.drivers.approvals import Approver
 from turnwise.drivers.runner import StepPreparer
+from turnwise.drivers.tools import Tool
 from turnwise.drivers.watching import Watch
 from turnwise.errors import CallerError, UnknownOption
 from turnwise.faces.tools import ToolLike
@@ -56,6 +57,14 @@ def check_options(options: Mapping[str, object]) -> None:
             raise UnknownOption(f"`{name}` is no option of a run. {hint}")
     if "settings" in options:
         read_settings(options["settings"], what="`settings` of the run")
+
+
+def check_choice(choice: ToolChoice, *, tools: Sequence[Tool]) -> None:
+    """Raise CallerError for a choice that forces a call where no step can have a tool: it would become `auto`."""
+    if choice == "required" and not tools:
+        raise CallerError(
+            '`tool_choice="required"` forces a call of a tool, and there is no tool: give `tools`, or leave it out'
+        )
 
 
 def read_settings(settings: object, *, what: str = "`settings`") -> Settings:

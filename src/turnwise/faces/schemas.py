@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
+from turnwise.drivers.exact_json import NotExact, exact_json, place_without_word
 from turnwise.errors import BadTool, CallerError
 from turnwise.rules.schema import fault_of_schema
 from turnwise.vocab import OutputSchema
@@ -55,14 +56,19 @@ def read_signature(function: Callable[..., object], *, name: str) -> Signature:
         default = ... if parameter.default is parameter.empty else parameter.default
         field = pydantic.Field(default, description=described.get(parameter.name))
         fields[parameter.name] = (hints[parameter.name], field)
-    config = pydantic.ConfigDict(extra=extra, arbitrary_types_allowed=False, protected_namespaces=())
+    config = pydantic.ConfigDict(
+        extra=extra, arbitrary_types_allowed=False, protected_namespaces=(), ser_json_inf_nan="constants"
+    )
     try:
         model: type[BaseModel] = pydantic.create_model(name, __config__=config, **fields)
         schema = _without_titles(model.model_json_schema())
     except (pydantic.errors.PydanticUserError, NameError) as error:
         raise BadTool(f"tool `{name}`: {str(error).splitlines()[0]}") from error
     schema.setdefault("properties", {})
-    return Signature(summary, msgspec.json.encode(schema).decode(), model, tuple(positional))
+    try:
+        return Signature(summary, exact_json(schema), model, tuple(positional))
+    except NotExact as error:
+        raise BadTool(f"tool `{name}`: its schema holds what JSON cannot carry: {error}") from error
 
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:
@@ -150,7 +156,11 @@ def read_output_type(wanted: object) -> OutputType:
 
 
 def _from_schema(schema: Mapping[str, object]) -> OutputType:
-    if fault := fault_of_schema(msgspec.json.encode(schema).decode()):
+    try:
+        fault = fault_of_schema(exact_json(schema))
+    except NotExact as error:
+        fault = str(error)
+    if fault:
         raise CallerError(f"the output schema is no usable JSON Schema: {fault}")
     name = schema.get("title")
     return OutputType(
@@ -172,13 +182,16 @@ def problems_of(error: Exception) -> tuple[str, ...]:
 
 
 def _shown(text: str) -> str:
-    text = text.encode("utf-8", "replace").decode()
+    text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= PROBLEM_CHARACTERS else text[:PROBLEM_CHARACTERS] + " ..."
 
 
 def _output_schema(schema: dict[str, object], *, name: str) -> OutputSchema:
     safe = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name)[:64] or "answer"
-    return OutputSchema(schema=msgspec.json.encode(schema).decode(), name=safe, strict=is_strict_ready(schema))
+    try:
+        return OutputSchema(schema=exact_json(schema), name=safe, strict=is_strict_ready(schema))
+    except NotExact as error:
+        raise CallerError(f"`output_type`: its schema holds what JSON cannot carry: {error}") from error
 
 
 # What a provider's strict mode knows; a schema with anything else goes out without it.
@@ -214,11 +227,12 @@ def _is_closed(node: object) -> bool:
 
 
 def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
-    """pydantic's automatic `title`s cost tokens and say nothing. A property called `title` stays."""
+    """pydantic's automatic `title`s cost tokens and say nothing. A property called `title` stays. A default that JSON has no word
+    for (`nan`) is left out: an argument that is left out has it all the same."""
     return {
         key: _tidied(value, names=key in ("properties", "$defs", "patternProperties"))
         for key, value in schema.items()
-        if key != "title"
+        if key != "title" and not (key == "default" and place_without_word(value))
     }
 
 

@@ -70,6 +70,16 @@ class Tape:
         note = f"\n[... {left_out:,} bytes left out{self._where()} ...]\n".encode() if left_out else b""
         return (bytes(self._head) + note + tail).decode("utf-8", "replace")
 
+    @property
+    def broken(self) -> int:
+        """How many bytes of it are no UTF-8, as far as `text` shows them. A character that the cut goes through is none."""
+        if self._total == len(self._head) + self._tail_bytes:
+            return _broken(bytes(self._head) + b"".join(self._tail))
+        head, tail = bytes(self._head), b"".join(self._tail)[-self._kept :]
+        start = next((at for at, byte in enumerate(tail[:4]) if byte & 0xC0 != 0x80), 0)
+        end = next((at for at in range(1, min(4, len(head) + 1)) if head[-at] & 0xC0 == 0xC0), 0)
+        return _broken(head[: len(head) - end]) + _broken(tail[start:])
+
     def _where(self) -> str:
         if self._spill is None:
             return ""
@@ -89,3 +99,12 @@ class Tape:
             with contextlib.suppress(OSError):
                 self._spill.unlink(missing_ok=True)
             self._spill = None
+
+
+def _broken(content: bytes) -> int:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        shown = content.decode("utf-8", "surrogateescape")
+        return sum(["\udc80" <= character <= "\udcff" for character in shown])
+    return 0

@@ -133,6 +133,8 @@ class Shell:
         notes += [f"[{one}]" for done in git for one in done.told]
         if changed := [path for done in git for path in done.changed]:
             notes.append(f"[{', '.join(changed)}: put back as before; a command may not change what git executes]")
+        if broken := tape.broken:
+            notes.append(f"[bytes that are no UTF-8: {broken:,}, shown as \ufffd]")
         text = (_with_break(tape.text()) if notes else tape.text()) + "\n".join(notes)
         if failed:
             raise ToolFault(text)

@@ -214,7 +214,7 @@ def question_of(back: TurnBack) -> str:
 
 def path_said(path: Path, *, folder: Path) -> str:
     shown = path.relative_to(folder) if path.is_relative_to(folder) else path
-    return visible_line(str(shown).encode("utf-8", "replace").decode())
+    return visible_line(str(shown).encode("utf-8", "backslashreplace").decode())
 
 
 def _why(file: Undone) -> str:

@@ -60,10 +60,10 @@ async def is_confirmed(terminal: Terminal, back: TurnBack) -> bool:
 def _write_json(back: TurnBack, *, happened: bool) -> None:
     files = [
         {
-            "path": os.fsencode(file.path).decode("utf-8", "replace"),
+            "path": _name(file.path),
             "outcome": file.outcome,
             "why": file.why,
-            "saved": None if file.saved is None else str(file.saved),
+            "saved": None if file.saved is None else _name(file.saved),
         }
         for file in back.undoing.files
     ]
@@ -77,3 +77,8 @@ def _write_json(back: TurnBack, *, happened: bool) -> None:
         "files": files,
     }
     sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+
+
+def _name(path: Path) -> str:
+    """Bytes that are no UTF-8 are written out as `\\udcff`: JSON cannot carry them, and another sign would be another name."""
+    return str(path).encode("utf-8", "backslashreplace").decode()

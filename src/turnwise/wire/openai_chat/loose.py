@@ -190,9 +190,9 @@ def _object(value: object) -> dict[str, object]:
 
 
 def _text(value: object) -> str | None:
-    """A name or an id. A lone surrogate in it could never be written again."""
+    """A name or an id. A lone surrogate in it could never be written again: it is written out, as `\\ud800`."""
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
