@@ -77,6 +77,24 @@ def beginning(family: str) -> bytes:
     return b"".join([f"data: {json.dumps(one)}\n\n".encode() for one in events])
 
 
+def opening(family: str) -> bytes:
+    """The first event of a stream, which has nothing of the response but its name: the model is at work."""
+    match family:
+        case "anthropic_messages":
+            usage = {"input_tokens": 10, "output_tokens": 1}
+            message = {"id": "m", "type": "message", "role": "assistant", "content": [], "model": "m", "usage": usage}
+            event: dict[str, object] = {"type": "message_start", "message": message}
+        case "openai_responses":
+            event = {"type": "response.created", "response": {"id": "r", "status": "in_progress", "model": "m"}}
+        case "gemini":
+            content = {"role": "model", "parts": [{"text": ""}]}
+            event = {"candidates": [{"index": 0, "content": content}], "modelVersion": "m", "responseId": "r"}
+        case _:
+            delta = {"role": "assistant", "content": ""}
+            event = {"id": "x", "model": "m", "choices": [{"index": 0, "delta": delta}]}
+    return f"data: {json.dumps(event)}\n\n".encode()
+
+
 def reply_of(shape: str, *, family: str, stream: bool) -> tuple[Reply, tuple[Decimal | None, ...]]:
     usual = STREAM if stream else JSON
     match shape:
@@ -94,6 +112,8 @@ def reply_of(shape: str, *, family: str, stream: bool) -> tuple[Reply, tuple[Dec
             return Reply(pieces=(b"<html>",), status=301, headers={**HTML, "location": "http://x.invalid/"}), ERROR
         case "not modified":
             return Reply(status=304, headers={}), ERROR
+        case "error behind an opening":
+            return Reply(pieces=(opening(family), error_event(family)), headers=STREAM), BROKEN
         case "html":
             return Reply(pieces=(b"<html><body>hi</body></html>",), headers=HTML), NO_ANSWER
         case "html said to be ours":
@@ -114,7 +134,7 @@ def reply_of(shape: str, *, family: str, stream: bool) -> tuple[Reply, tuple[Dec
             return Reply(pieces=(beginning(family), error_event(family)), headers=STREAM), BROKEN
 
 
-STREAMED_ONLY = ("error in a stream", "error behind text")
+STREAMED_ONLY = ("error in a stream", "error behind text", "error behind an opening")
 SHAPES = (
     "error 500",
     "error in a body",

@@ -337,7 +337,9 @@ class Exchange:
         # Nothing at all is an answer only where its end has come. What lost an event or was too much may have been a response.
         could_be_more = {FaultKind.TOO_LARGE} if in_order else {FaultKind.TOO_LARGE, FaultKind.DISCONNECTED}
         is_answer = not (response.lost and self._reader is not None) and response.fault.kind not in could_be_more
-        return self._failed(response.fault, partial=response, is_answer=is_answer)
+        # An error behind the opening of a response (its id, its model, the count of its prompt) ends one that had begun.
+        has_begun = response.id is not None or response.model is not None or response.usage is not None
+        return self._failed(response.fault, partial=response, is_answer=is_answer and not has_begun)
 
     def _broken(self, fault: Fault) -> ResponseReceived | RequestFailed:
         """The connection broke or fell silent."""
