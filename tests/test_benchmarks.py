@@ -16,7 +16,7 @@ from waits import HANG_S
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 PAGE = BENCHMARKS.parent / "docs" / "performance.md"
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they read /proc")
+pytestmark = [pytest.mark.wide, pytest.mark.skipif(sys.platform != "linux", reason="they read /proc")]
 # Of what is around a loop: `tests/test_edge_benchmarks.py`.
 NAMES = ("decode", "growing_call", "loops", "encoding", "import_time")
 

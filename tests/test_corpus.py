@@ -15,6 +15,8 @@ from recordings import EXCEPTIONS, FAMILIES, decode, differences, rows
 from turnwise.testing.splits import byte_by_byte, random_splits
 from turnwise.vocab import Response
 
+pytestmark = pytest.mark.wide
+
 BYTE_BY_BYTE_LIMIT = 40_000  # larger recordings are only sampled byte by byte
 SPLITS = 20
 WINDOW = 8_000  # of a larger recording, each of the splits cuts another part this long

@@ -13,6 +13,8 @@ import pytest
 
 from waits import HANG_S
 
+pytestmark = pytest.mark.wide
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 QUICK = "tool call, async"
 

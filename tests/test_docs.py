@@ -93,6 +93,6 @@ def test_links_between_the_documents_lead_somewhere(page: Path) -> None:
 
 def test_the_readme_names_the_two_commands_that_ci_and_users_run() -> None:
     """The first lane of CI calls the README's own test command."""
-    readme, ci = (ROOT / "README.md").read_text(), (ROOT / ".ci" / "check").read_text()
+    readme, ci = (ROOT / "README.md").read_text(), (ROOT / ".ci" / "lanes.toml").read_text()
     assert "```sh\n. scripts/start\n```" in readme
     assert "\nbash scripts/check\n" in readme and "bash scripts/check" in ci

@@ -9,6 +9,8 @@ import pytest
 
 from waits import HANG_S
 
+pytestmark = pytest.mark.wide
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SYSTEMS = {
     "journal_append": {"turnwise", "bare SQLite"},

@@ -164,6 +164,15 @@ def test_the_lanes_of_the_project_stay_below_an_hour() -> None:
     lines = [line for line in LANES.read_text().splitlines() if line and not line.startswith("#")]
     assert len(lines) == len(lanes) == len(tomllib.loads(LANES.read_text()))
     assert sum([lane.minutes for lane in lanes]) < 60
-    assert (lanes[0].name, lanes[0].command) == ("check", "bash .ci/check")
-    assert "\nbash scripts/check 2>&1 | tee" in (ROOT / ".ci" / "check").read_text()
+    assert (lanes[0].name, lanes[0].command) == ("check", "bash scripts/check")
+    assert "\nbash scripts/check\n" in (ROOT / "README.md").read_text()
+
+
+def test_every_test_is_in_one_of_two_lanes() -> None:
+    """What the first command leaves out, the lane of wide tests runs: both take all of `tests/`, and share it by one marker."""
+    command = (ROOT / "scripts" / "check").read_text()
+    chosen = re.findall(r"-m pytest .*--dist worksteal -m (\S+|\"[^\"]+\") \"\$@\"$", command, re.MULTILINE)
+    assert chosen == ["wide", '"not wide"'] and command.count("-m pytest") == 2
+    assert "\nbash scripts/check --wide 2>&1 | tee" in (ROOT / ".ci" / "wide").read_text()
+    assert ("wide tests", "bash .ci/wide") in [(lane.name, lane.command) for lane in it.read_lanes(LANES)]
     assert (ROOT / ".ci" / "run").read_text().endswith("scripts/lanes.py .ci/lanes.toml\n")

@@ -33,6 +33,8 @@ from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family
 
+pytestmark = pytest.mark.wide
+
 
 def texts(name: str, *, piece: str, size: int, last: str = "") -> Iterator[bytes]:
     said = text_event(name, piece)

@@ -15,6 +15,8 @@ from turnwise.vocab import calls_of, reasoning_of, text_of
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family
 
+pytestmark = pytest.mark.wide
+
 SIZE = MiB
 WRITINGS = {
     "an escape at its beginning": "\\n" + "x" * SIZE,

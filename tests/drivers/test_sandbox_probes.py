@@ -18,6 +18,8 @@ from turnwise.drivers.workspace.shell import BashArguments, Shell
 from turnwise.errors import ToolFault
 from waits import HANG_S
 
+pytestmark = pytest.mark.wide
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sandbox.md"
 HEADER = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), Path("/usr/include/asm-generic/unistd.h")
 

@@ -14,6 +14,8 @@ from turnwise.lab import Lab
 from turnwise.lab.received import Received
 from turnwise.lab.script import load_scripts
 
+pytestmark = pytest.mark.wide
+
 SMALL = ModelLimits(context_window_tokens=32_000, max_output_tokens=4_000)
 BASES = {"openai_chat": "/v1", "openai_responses": "/v1", "anthropic_messages": "", "gemini": "/v1beta"}
 SCRIPTS = list(load_scripts(Path(__file__).parents[1] / "lab" / "room").values())

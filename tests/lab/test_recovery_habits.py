@@ -9,6 +9,8 @@ from turnwise.lab.script import Habit, Writer
 from turnwise.lab.writer import file_text
 from turnwise.vocab import StopReason
 
+pytestmark = pytest.mark.wide
+
 SIZE = 40_000
 PIECE = 96  # characters at a time: fewer events, other tests are about the pieces
 JOINED: tuple[tuple[Habit, ...], ...] = (

@@ -15,6 +15,8 @@ from turnwise.lab.writer import Room, file_text, writer_reply
 from turnwise.vocab import Request, StopReason
 from turnwise.wire.registry import family as find_family
 
+pytestmark = pytest.mark.wide
+
 MATRIX = cells()
 
 

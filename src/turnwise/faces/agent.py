@@ -16,7 +16,6 @@ from turnwise.drivers.children import Minder, as_child, idle_s_of
 from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.endpoints import Endpoint
-from turnwise.drivers.exact_json import NotExact, exact_json
 from turnwise.drivers.first_reply import WithFirstReply
 from turnwise.drivers.grants import working_for
 from turnwise.drivers.hooks import Hook, Hooks
@@ -30,6 +29,7 @@ from turnwise.drivers.transport import Transport
 from turnwise.drivers.watching import Backlog, Feed, Seen, TurnFinished
 from turnwise.errors import CallerError
 from turnwise.faces.children import MAX_DEPTH, Child, RunChild, task_tool
+from turnwise.faces.given import Prompt, check_text, input_of, json_of, message_of, system_of, title_of
 from turnwise.faces.models import ModelName, open_endpoint, read_model
 from turnwise.faces.policies import check_approver, check_tools_of_hooks, check_tools_of_rules, known_tools, read_policy
 from turnwise.faces.results import RunInterrupted, RunResult, run_result
@@ -38,7 +38,7 @@ from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.scripts import check_script_limits, with_script
 from turnwise.faces.tools import BATCH_HINT, ToolLike, read_tools
 from turnwise.rules.budget import ModelLimits
-from turnwise.rules.history import check_input, open_calls
+from turnwise.rules.history import check_input
 from turnwise.rules.limits import Limit, counts_cost, no_price
 from turnwise.rules.permissions import Policy
 from turnwise.rules.pricing import PriceRow
@@ -53,14 +53,10 @@ from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, Fallback, Recover
 from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.turn.resuming import asked_ids, listed_digests
 from turnwise.turn.snapshot import SessionSoFar, fold_session
-from turnwise.vocab import File, Message, Settings, StopReason, Text, ToolChoice, ToolResult, own_text_of
+from turnwise.vocab import File, Message, Settings, StopReason, Text, ToolChoice
 from turnwise.wire.profiles import Profile
 
-Prompt = str | Sequence[str | Text | File] | Message
-"""What a run begins with: a text, texts and files in order, or a whole message."""
-
 ALL_EFFECTS: tuple[Effect, ...] = get_args(Effect)
-TITLE_CHARACTERS = 80
 
 
 class RunFinished(msgspec.Struct, frozen=True, tag="run_finished"):
@@ -183,11 +179,11 @@ class Agent:
             session_id="",
             turn_id="",
             model=self._model.name,
-            system=_system_of(instructions),
+            system=system_of(instructions),
             tool_choice=tool_choice,
             parallel_tool_calls=parallel_tool_calls,
             settings=read_settings(settings),
-            extra=_json_of(extra) if extra else "",
+            extra=json_of(extra) if extra else "",
             stream=stream,
             max_steps=max_steps,
             limits=limits,
@@ -292,7 +288,7 @@ class Agent:
 
         To be called in the event loop's thread.
         """
-        message = _message_of(text, what="the message")
+        message = message_of(text, what="the message")
         said = [runner.say(message) for runner in tuple(self._running)]
         return any(said)
 
@@ -330,7 +326,7 @@ class Agent:
             options, tools=tools, output=output, prepares=prepare_step is not None, session_id=session_id
         )
         only_decides = prompt is None and options.get("approvals") and not options.get("results")
-        given = () if only_decides else _input_of(prompt, results=options.get("results") or None, earlier=earlier)
+        given = () if only_decides else input_of(prompt, results=options.get("results") or None, earlier=earlier)
         config, given, ends = await self._begun(config, given=given, earlier=earlier)
         started = TurnStarted(
             config=config,
@@ -369,7 +365,10 @@ class Agent:
         pen = None
         if self._journal is not None:
             pen = self._journal.begin_turn(
-                turn_id=started.config.turn_id, session_id=session_id, folder=self._folder, title=_title(started.input)
+                turn_id=started.config.turn_id,
+                session_id=session_id,
+                folder=self._folder,
+                title=title_of(started.input),
             )
         kept = session_id if self._journal is not None else ""
         self._running.add(runner)
@@ -390,7 +389,7 @@ class Agent:
 
     async def run_child(self, order: ChildOrder, prompt: str, *, name: str) -> str:
         """Run one turn as a child of another: the tool `task` does. Raises ToolFault where there is no answer."""
-        _check_text(prompt, what="the prompt")
+        check_text(prompt, what="the prompt")
         session_id = self._ids.new()
         minder = Minder(
             order,
@@ -409,7 +408,7 @@ class Agent:
         pen = None
         # whoever reads the parent's journal finds what was spent there
         if (journal := self._journal or order.journal) is not None:
-            title = f"{'/'.join(minder.path)}: {_title(started.input)}"
+            title = f"{'/'.join(minder.path)}: {title_of(started.input)}"
             pen = journal.begin_turn(
                 turn_id=config.turn_id,
                 session_id=session_id,
@@ -595,40 +594,6 @@ def read_session(journal: Journal, session: Session) -> SessionSoFar:
     return fold_session(journal.events(turn.id) for turn in session.turns)
 
 
-def _input_of(
-    prompt: Prompt | None, *, results: Mapping[str, object] | None, earlier: Sequence[Message]
-) -> tuple[Message, ...]:
-    messages: list[Message] = []
-    if results is not None:
-        messages.append(_results_message(results, earlier=earlier))
-    match prompt:
-        case None:
-            pass
-        case Message():
-            messages += _results_apart(_checked_message(prompt, what="the prompt"))
-        case _:
-            messages.append(_message_of(prompt, what="the prompt"))
-    if not messages:
-        raise CallerError("there is nothing to send: give a prompt, or `results` for pending calls")
-    if not any(not isinstance(part, Text) or part.text.strip() for message in messages for part in message.parts):
-        raise CallerError("the prompt is empty: give the model something to answer")
-    return tuple(messages)
-
-
-def _message_of(said: str | Sequence[str | Text | File], *, what: str) -> Message:
-    parts = (said,) if isinstance(said, str) else said
-    return _checked_message(
-        Message("user", tuple([Text(part) if isinstance(part, str) else part for part in parts])), what=what
-    )
-
-
-def _checked_message(message: Message, *, what: str) -> Message:
-    for part in message.parts:
-        if isinstance(part, Text):
-            _check_text(part.text, what=what)
-    return message
-
-
 def _checked(prepare_step: StepPreparer) -> Callable[[PrepareStep], Awaitable[StepPrepared | None]]:
     """The user's `prepare_step`, its answer checked: what it got wrong is a CallerError."""
 
@@ -653,53 +618,5 @@ def _check_plain(value: TurnStarted | StepPrepared, *, what: str) -> None:
         raise CallerError(f"{what}: {error}") from error
 
 
-def _system_of(instructions: str | Sequence[str]) -> tuple[Text, ...]:
-    texts = (instructions,) if isinstance(instructions, str) else tuple(instructions)
-    for text in texts:
-        _check_text(text, what="`instructions`")
-    return tuple([Text(text) for text in texts if text.strip()])
-
-
 def _fallback(name: str, *, profile: str) -> Fallback:
     return Fallback(model=name, limits=limits_over(find_limits(name, profile=profile), None))
-
-
-def _json_of(extra: Mapping[str, object]) -> str:
-    try:
-        return exact_json(extra)
-    except NotExact as error:
-        raise CallerError(f"`extra` holds what JSON cannot carry: {error}") from error
-
-
-def _check_text(text: str, *, what: str) -> None:
-    """Raise CallerError for half a surrogate pair: what an argument of the command line holds that is no UTF-8, too."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise CallerError(
-            f"{what} holds something that is no character, at position {error.start}: send UTF-8"
-        ) from None
-
-
-def _results_message(results: Mapping[str, object], *, earlier: Sequence[Message]) -> Message:
-    """The handed-in values as results, in call order; the rules say what is missing or unknown."""
-    from turnwise.drivers.tool_output import result_of
-
-    pending = {call.id: call for call in open_calls(earlier)}
-    known = [result_of(pending[id], results[id]) for id in pending if id in results]
-    unknown = [ToolResult(call_id=id, name="") for id in results if id not in pending]
-    return Message("tool", (*known, *unknown))
-
-
-def _results_apart(message: Message) -> tuple[Message, ...]:
-    """A user's message that holds results, as the message of results that it means and what else it says."""
-    results = tuple([part for part in message.parts if isinstance(part, ToolResult)])
-    if message.role != "user" or not results:
-        return (message,)
-    others = tuple([part for part in message.parts if not isinstance(part, ToolResult)])
-    return (Message("tool", results), *([Message("user", others)] if others else []))
-
-
-def _title(input: Sequence[Message]) -> str:
-    text = " ".join("".join(map(own_text_of, input)).split())
-    return text[:TITLE_CHARACTERS]
