@@ -1,11 +1,12 @@
 """A loop that ends: what ignores its cancellation is left behind, everything else is tidied up."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,30 @@ def test_exceptions_go_through() -> None:
 
     with pytest.raises(KeyError):
         run_to_end(main())
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, quickest_loop])
+def test_ctrl_c_in_the_middle_of_a_task_shows_no_traceback(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Python raises the second Ctrl-C wherever it is: the caller gets it, and the task that it went through says nothing more.
+    Other exceptions that nobody caught are logged as ever."""
+
+    async def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    async def broken() -> None:
+        raise ValueError("nobody caught me")
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(broken()), asyncio.create_task(interrupted())]
+        await asyncio.get_running_loop().create_future()
+        del tasks
+
+    with pytest.raises(KeyboardInterrupt):
+        run_to_end(main(), new_loop=new_loop)
+    gc.collect()
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["nobody caught me"]
 
 
 def test_our_own_programs_use_uvloop_where_it_is() -> None:

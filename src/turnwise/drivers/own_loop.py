@@ -30,6 +30,7 @@ def run_to_end(
     # With a factory, `Runner` leaves the thread's current loop alone, so there is nothing of it to undo.
     runner = asyncio.Runner(loop_factory=new_loop)
     loop = runner.get_loop()
+    loop.set_exception_handler(_report)
     try:
         return runner.run(main)
     finally:
@@ -37,6 +38,13 @@ def run_to_end(
             loop.run_until_complete(_settle(settle_s))
         finally:
             loop.close()  # does not wait for the threads; `Runner.close` would
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """What nobody caught, as asyncio logs it; but not what the loop has raised in its caller already, as it does with Ctrl-C in
+    the middle of a task: the task that keeps it, too, would show a traceback where it is thrown away."""
+    if not isinstance(context.get("exception"), KeyboardInterrupt | SystemExit):
+        loop.default_exception_handler(context)
 
 
 async def _settle(settle_s: float) -> None:
