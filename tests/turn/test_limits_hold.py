@@ -106,6 +106,22 @@ def test_no_limit_is_overshot_and_the_answer_is_the_models(
     assert game.result.origin == "model" or was_silent(game, world=world, limit=limit), game.result.text
 
 
+@pytest.mark.promise("end:budget")
+@pytest.mark.parametrize("seconds", [0.0, 30.0])
+@pytest.mark.parametrize("trouble", [("busy",), ("busy", "busy"), ("busy",) * 4])
+@pytest.mark.parametrize("limit_s", [10.0, 10.3, 12.0, 14.5])
+def test_a_cut_call_leaves_the_answer_its_time_under_a_limit_of_both(
+    limit_s: float, trouble: tuple[Trouble, ...], seconds: float
+) -> None:
+    """Proves: its continuation is sent again only while the step and the answer after it fit, the waits counted. The answer was
+    counted as part of the step, so `MaxSteps(1) & MaxWallTime(10)` ended with ours (a draw of the test above)."""
+    moves = [Move("reads", size=50), Move("cut call", size=50, seconds=seconds)]
+    limit = MaxSteps(1) & MaxWallTime(limit_s)
+    game, world = played(moves, limits=limit, window=8_000, summary="", trouble=trouble)
+    assert not is_over(limit, spent=spent(game.result, elapsed_s=world.now_s - REQUEST_S)), game.result
+    assert game.result.origin == "model" or was_silent(game, world=world, limit=limit), game.result.text
+
+
 def was_silent(game: Played, *, world: World, limit: Limit) -> bool:
     """Whether no request could have carried an answer: the last one failed or brought nothing, and either it was the second
     in a row that did so, or the limit has no room for another one like it, with our words and the result of a call that may

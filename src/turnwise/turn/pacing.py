@@ -157,18 +157,21 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         spent: Spent,
         prompt_tokens: int,
         answers: bool,
+        within: bool = False,
+        after_s: float = 0.0,
         price: PriceRow | None = None,
         is_billed: bool = False,
     ) -> bool:
-        """Whether one request more within the step is possible: one that `answers`, or one that leaves an answer."""
+        """Whether one request more within the step is possible, after so long a wait: one that `answers`, or one that leaves an
+        answer, `within` the step or in the next one (after calls)."""
         if config.limits is None:
             return True
         coming = self._forecast(prompt_tokens, price=price, is_billed=is_billed)
         more = coming.answer if answers else coming.step + coming.answer_after
         # It is part of the step at hand. The driver bounds the time of an answer; another request and the answer after it may
         # take as long as the longest so far, or that answer is cut off.
-        elapsed_s = 0.0 if answers else 2 * self.longest_request_s
-        more = replace(more, steps=1 if answers else 0, elapsed_s=elapsed_s)
+        elapsed_s = after_s + (0.0 if answers else 2 * self.longest_request_s)
+        more = replace(more, steps=1 if answers or within else 2, elapsed_s=elapsed_s)
         return not is_over(config.limits, spent=spent + more)
 
     def most_prompt_tokens(

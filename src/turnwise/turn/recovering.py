@@ -169,7 +169,7 @@ class Recovering(Requesting, kw_only=True):
         room for that only; what a summary was to make room for has its note and its purpose still."""
         is_plain = self.room.planned is None
         pacing = self.pacing
-        if not self._affords(answers=self._is_forced):
+        if not self._affords(answers=self._is_forced, within=True):
             pacing = self._judged()
             if not is_plain or pacing.pace != "answer":
                 return None

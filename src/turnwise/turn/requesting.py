@@ -92,9 +92,10 @@ class Requesting(Finishing, kw_only=True):
             is_billed=self.purse.is_billed(self.step),
         )
 
-    def _affords(self, *, answers: bool, model: str = "") -> bool:
-        """Whether the limits allow one request more in this step: one that `answers`, or one before the answer; of the model at
-        hand, or of another `model`."""
+    def _affords(self, *, answers: bool, within: bool = False, after_s: float = 0.0, model: str = "") -> bool:
+        """Whether the limits allow one request more in this step, so many seconds from now: one that `answers`, or one before the
+        answer, which may come `within` the step (after a summary), or in the next one; of the model at hand, or of another
+        `model`."""
         if self.config.limits is None:
             return True
         return self.pacing.affords(
@@ -102,6 +103,8 @@ class Requesting(Finishing, kw_only=True):
             spent=self._spent,
             prompt_tokens=self._prompt_tokens,
             answers=answers,
+            within=within,
+            after_s=after_s,
             price=self.config.prices.get(model) if model else self._price,
             is_billed=self.purse.is_billed(self.step),
         )
@@ -246,7 +249,7 @@ class Requesting(Finishing, kw_only=True):
     def _ask(self, prepared: StepPrepared, *, disobeyed: bool = False) -> SendRequest | FinishTurn:
         self._read_inbox()
         self.prepared = prepared
-        may_ask = not disobeyed and self._affords(answers=False)
+        may_ask = not disobeyed and self._affords(answers=False, within=True)
         if self.room.make_room(
             self.messages, prepared=prepared, config=self.config, paused=self.paused, may_ask=may_ask
         ):

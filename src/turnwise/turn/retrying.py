@@ -151,7 +151,7 @@ class Retrying(Recovering, kw_only=True):
                     return self._fall_back(why)
                 self.gave_up = "The limits leave no room for another request."
             case WaitThenRetry(seconds=seconds, why=why):
-                if self._affords_again or (self._is_plain and self._fit_limits()):
+                if self._affords_again(seconds) or (self._is_plain and self._fit_limits()):
                     self.trying = trying
                     return Wait(number=self.requests, seconds=seconds, why=why)
                 self.gave_up = "The limits leave no room for another request."
@@ -207,7 +207,8 @@ class Retrying(Recovering, kw_only=True):
             return msgspec.structs.replace(command, retry_of=of)
         return command
 
-    @property
-    def _affords_again(self) -> bool:
-        """A plain request may use the last one that the limits allow, as the answer; another must leave that."""
-        return self._affords(answers=self._writes_answer)
+    def _affords_again(self, wait_s: float) -> bool:
+        """A plain request may use the last one that the limits allow, as the answer; another must leave that, also after its
+        wait: nothing else can be done about it then."""
+        after_s = 0.0 if self._is_plain else wait_s
+        return self._affords(answers=self._writes_answer, within=self.room.planned is not None, after_s=after_s)
