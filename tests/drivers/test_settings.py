@@ -178,6 +178,7 @@ def test_a_project_may_lower_what_the_user_caps_and_never_raise_it() -> None:
 # What a file may say that bounds nothing of what a run may spend. Every other setting is a limit.
 NO_LIMITS = {
     "model": "the address and the key are the user's own",
+    "base_url": "a project's file cannot have it",
     "model_limits": "facts of a model: what it takes, not what it may spend",
     "environment": "what the model is told of the folder",
 }
@@ -219,6 +220,24 @@ def test_a_project_may_switch_off_and_not_on_again(key: str) -> None:
     assert holding(("user", False), ("project", True), ("command line", True)) is True
 
 
+MODEL_AND_ADDRESS = {"model": "openai_chat:m", "base_url": "http://h/v1"}
+
+
+def test_an_address_is_that_of_its_model_alone() -> None:
+    """A project that names another model gets it without the user's address; it cannot bring one of its own, beside a model or
+    not."""
+    user = check_layer(Layer(source="user", table=MODEL_AND_ADDRESS))
+    same, other = [
+        check_layer(Layer(source="project", table={"model": name})) for name in ("openai_chat:m", "openai:m")
+    ]
+    assert merge(user).settings == merge(user, same).settings == msgspec.convert(MODEL_AND_ADDRESS, RunSettings)
+    assert merge(user, other).settings == RunSettings(model="openai:m")
+    assert merge(user, other).origins == {"model": "project"}
+    for table in (MODEL_AND_ADDRESS, {"base_url": "http://evil"}):
+        with pytest.raises(CallerError, match="a project's file cannot say where your key goes: give --base-url"):
+            check_layer(Layer(source="project", table=table))
+
+
 def test_every_cap_is_a_setting() -> None:
     """And every limit a cap; the settings that are none say why."""
     assert sorted(CAPS) == LIMITS and NO_LIMITS.keys() <= {field.name for field in msgspec.structs.fields(RunSettings)}
@@ -228,12 +247,15 @@ def test_every_cap_is_a_setting() -> None:
     ("table", "said"),
     [
         ({"modle": "a:b"}, "`modle`: no such setting; did you mean `model`?"),
-        ({"x": 1}, "`x`: no such setting; there are `model`, `max_steps`, `max_requests`, "),
+        ({"x": 1}, "`x`: no such setting; there are `model`, `base_url`, `max_steps`, "),
         ({"max_steps": 0}, "`max_steps`: Expected `int` >= 1; correct it, or take it out"),
         ({"max_time": float("inf")}, "`max_time`: Expected `float` <= 1000000000000.0; correct it, or take it out"),
         ({"max_tokens": 10**30}, "`max_tokens`: "),
         ({"max_time": "1"}, "`max_time`: Expected `float | null`, got `str`; correct it, or take it out"),
-        ({"base_url": "http://evil"}, "`base_url`: a file cannot say where your key goes: give --base-url"),
+        (
+            {"base_url": "http://x"},
+            "`base_url` is the address of `model`, which is missing: write both, or take it out",
+        ),
         ({"api_key_env": "X"}, "`api_key_env`: a file cannot say whose key is sent: give --api-key-env"),
         ({"api_key": "sk-1"}, "`api_key`: keys do not belong into files"),
         ({"permissions": {}}, "`permissions`: no such setting; there are"),

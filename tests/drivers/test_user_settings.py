@@ -44,6 +44,27 @@ def test_what_stands_in_the_file_stays_byte_for_byte(tmp_path: Path, ends: str) 
     assert path.is_symlink() and stat.S_IMODE(real.stat().st_mode) == 0o644
 
 
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_an_address_stands_below_its_model(tmp_path: Path, ends: str) -> None:
+    """And the next run reads both."""
+    path = tmp_path / "turnwise" / "turnwise.toml"
+    path.parent.mkdir()
+    path.write_bytes(OWN.replace("\n", ends).encode())
+    remember_model("openai_chat:m", base_url="http://h:1/v1", env=env_in(tmp_path))
+    first = f'model = "openai_chat:m"{ends}base_url = "http://h:1/v1"{ends}'
+    assert path.read_bytes() == (first + OWN.replace("\n", ends)).encode()
+    (layer,) = read_layers(tmp_path, env=env_in(tmp_path))
+    settings = check_layer(layer).settings
+    assert (settings.model, settings.base_url) == ("openai_chat:m", "http://h:1/v1")
+
+
+def test_an_address_with_a_query_is_not_written(tmp_path: Path) -> None:
+    """It may hold a key; the model alone would be sent elsewhere."""
+    with pytest.raises(CallerError, match="has a query, which may hold a key") as raised:
+        remember_model("openai_chat:m", base_url="http://h/v1?key=secret", env=env_in(tmp_path))
+    assert "secret" not in str(raised.value) and not list(tmp_path.iterdir())
+
+
 @given(name=st.text(min_size=1, max_size=30))
 def test_any_name_is_read_back_as_it_is_or_refused(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     """Property; TOML cannot hold half characters, and a text of JSON is not always one of TOML."""
@@ -63,6 +84,7 @@ def test_any_name_is_read_back_as_it_is_or_refused(tmp_path_factory: pytest.Temp
     ("content", "said"),
     [
         (b'model = ""\n', "has a `model` already: change it there"),
+        (b'base_url = ""\n', "has a `base_url` already: change it there"),
         (b"max_steps =\n", "correct it there"),
         (b"\xff\n", "is not UTF-8"),
         (b"#" * (1024 * 1024 + 1), "has 1048577 bytes"),

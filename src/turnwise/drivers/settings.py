@@ -38,9 +38,13 @@ CAPS = frozenset(
 )
 # What a project may switch off and not on: it must not have told what the user does not tell.
 SWITCHES = frozenset({"environment"})
+# A project must not say where the user's key and words go.
+NOT_IN_A_PROJECT = {
+    "base_url": "a project's file cannot say where your key goes: give --base-url, set TURNWISE_BASE_URL, or write it below "
+    "`model` in your own turnwise.toml",
+}
 # What people may look for in a file, and why it is not there.
 NOT_IN_A_FILE = {
-    "base_url": "a file cannot say where your key goes: give --base-url, or set TURNWISE_BASE_URL",
     "api_key_env": "a file cannot say whose key is sent: give --api-key-env",
     "api_key": "keys do not belong into files: set the provider's variable, or name another with --api-key-env",
     "allow": "what is allowed is said anew for each run: give --allow",
@@ -72,9 +76,11 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one source says of a run; None is not said. `max_time` is in seconds, `max_cost` in US dollars,
     `max_tokens` counts all requests of a turn, `max_output_tokens` one response; `max_subagents` and
-    `max_subagent_requests` are those of a turn's whole tree; `environment`: the model is told where it works."""
+    `max_subagent_requests` are those of a turn's whole tree; `environment`: the model is told where it works; `base_url` is the
+    address of `model`, and of no other."""
 
     model: str | None = None
+    base_url: str | None = None
     max_steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)] | None = None
     max_requests: Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None = None
@@ -106,7 +112,7 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
 def merge(*sources: Said) -> Merged:
     """The settings of all sources, the weakest first: the later word holds, key by key, and of a row of model limits figure
     by figure. Only a project's CAPS are no higher than the user's, where the user's file has them, and its SWITCHES not on
-    where the user's are off."""
+    where the user's are off. With another model the address of the one before is gone."""
     values: dict[str, object] = {}
     rows: dict[str, LimitRow] = {}
     origins: dict[str, str] = {}
@@ -117,6 +123,9 @@ def merge(*sources: Said) -> Merged:
             is_on_again = key in SWITCHES and before is False
             if said.source == "project" and (is_on_again or (key in CAPS and is_raised)):
                 continue
+            if key == "model" and value != before:
+                values.pop("base_url", None)
+                origins.pop("base_url", None)
             values[key], origins[key] = value, said.origin
         rows = rows_over(rows, said.settings.model_limits)
         origins |= {f"model_limits.{name}": said.origin for name in said.settings.model_limits}
@@ -134,6 +143,8 @@ def check_layer(layer: Layer, *, also: Collection[str] = ()) -> Said:
     for key, value in layer.table.items():
         if key in also:
             continue
+        if layer.source == "project" and key in NOT_IN_A_PROJECT:
+            raise CallerError(f"{layer.named(key)}: {NOT_IN_A_PROJECT[key]}")
         if key not in kinds:
             raise CallerError(f"{layer.named(key)}: {_why_not(key, known=[*kinds, *also])}")
         if key == "model_limits":
@@ -143,6 +154,10 @@ def check_layer(layer: Layer, *, also: Collection[str] = ()) -> Said:
             values[key] = read_usd(value) if key == "max_cost" else msgspec.convert(value, kinds[key])
         except (msgspec.ValidationError, ValueError) as error:
             raise CallerError(f"{layer.named(key)}: {error}; correct it, or take it out") from None
+    if "base_url" in values and "model" not in values:
+        raise CallerError(
+            f"{layer.named('base_url')} is the address of `model`, which is missing: write both, or take it out"
+        )
     settings = msgspec.structs.replace(RunSettings(), **values)
     return Said(source=layer.source, origin=str(layer.path or layer.source), settings=settings)
 

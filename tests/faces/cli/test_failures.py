@@ -100,7 +100,7 @@ def test_wrong_use_is_one_line_on_standard_error_and_exit_code_2(
         (
             "turnwise.toml",
             b"base_url = 'http://x'",
-            "turnwise.toml`: `base_url`: a file cannot say where your key goes",
+            "turnwise.toml`: `base_url`: a project's file cannot say where your key goes",
         ),
         ("turnwise.toml", b"model_limits.a.window = 0", "`model_limits`, `a`: a limit is a number of tokens above 0"),
         ("pyproject.toml", b"[tool.turnwise]\nx = 1", "pyproject.toml`: `tool.turnwise.x`: no such setting; there are"),

@@ -69,7 +69,10 @@ def _chosen(
     model = given or env.get("TURNWISE_MODEL") or settings.model
     if not model:
         raise NoModel("no model: give --model PROVIDER:NAME (for example openai:gpt-5), or set TURNWISE_MODEL")
-    address = base_url or address_in(env, provider=model.partition(":")[0])
+    remembered = settings.base_url if model == settings.model else None
+    address = (
+        base_url or env.get("TURNWISE_BASE_URL") or remembered or address_in(env, provider=model.partition(":")[0])
+    )
     return Choice(model=model, base_url=address, api_key_env=api_key_env)
 
 

@@ -1,0 +1,28 @@
+"""Which model a run takes, and where: an address that is remembered beside a model goes with that model alone."""
+
+import pytest
+
+from turnwise.drivers.settings import RunSettings
+from turnwise.faces.cli.choice import Choice, choose
+
+KEY = "sk-test-1234567890abcdef"
+THERE = "http://127.0.0.1:18321/v1"
+REMEMBERED = RunSettings(model="openai_chat:m", base_url=THERE)
+
+
+def chosen(given: str | None = None, *, base_url: str | None = None, **env: str) -> Choice:
+    keys = {"OPENAI_API_KEY": KEY, "VLLM_API_KEY": KEY}
+    return choose(given, base_url=base_url, api_key_env=None, last=None, env={**keys, **env}, settings=REMEMBERED)
+
+
+def test_the_remembered_address_is_used_with_the_remembered_model() -> None:
+    """However the model is named; the command line and the environment say another address over it."""
+    assert chosen() == Choice(model="openai_chat:m", base_url=THERE)
+    assert chosen("openai_chat:m") == chosen(TURNWISE_MODEL="openai_chat:m") == chosen()
+    assert chosen(base_url="http://h/v1").base_url == "http://h/v1"
+    assert chosen(TURNWISE_BASE_URL="http://h/v1").base_url == "http://h/v1"
+
+
+@pytest.mark.parametrize("other", ["openai:gpt-5", "vllm:m", "openai:m"])
+def test_no_other_model_and_no_other_key_goes_to_the_remembered_address(other: str) -> None:
+    assert chosen(other) == Choice(model=other) == chosen(TURNWISE_MODEL=other)
