@@ -26,6 +26,8 @@ NEEDS_TOOLS_FOR_HISTORY = frozenset({"anthropic_messages"})
 # What a local answer shows: enough to be of use, short enough to read.
 MAX_RESULTS_SHOWN = 10
 MAX_RESULT_CHARACTERS = 500
+HAD_SAID = "\n\nThe model had said:\n"
+HAD_RETURNED = "\n\nWhat the tools had returned:\n"
 
 
 class Forbidden(msgspec.Struct, frozen=True):
@@ -52,25 +54,52 @@ def tools_of_history(messages: Sequence[Message]) -> tuple[ToolSpec, ...]:
     )
 
 
+class LocalAnswer(msgspec.Struct, frozen=True):
+    """An answer of ours in its parts: why there is none from the model, what it had said, and the results of this turn."""
+
+    why: str
+    said: str = ""
+    results: tuple[ToolResult, ...] = ()
+
+    @property
+    def text(self) -> str:
+        said = f"{HAD_SAID}{self.said.strip()}" if says_something(self.said) else ""
+        return f"{self.why}{said}{results_said(self.results)}"
+
+
 def local_answer(why: str, *, said: str, messages: Sequence[Message], left_out: Collection[str] = ()) -> str:
     """An answer of ours: why there is none from the model, what it had said, and the last results of this turn, but for
     those whose whole text is `left_out`."""
-    lines = [why]
-    if says_something(said):
-        lines += ["", "The model had said:", said.strip()]
-    results = [
-        part
-        for message in messages
-        for part in message.parts
-        if isinstance(part, ToolResult)
-        and "".join([one.text for one in part.content if isinstance(one, Text)]) not in left_out
-    ]
-    if results:
-        lines += ["", "What the tools had returned:"]
-        lines += [f"- {result.name}: {_show(result)}" for result in results[-MAX_RESULTS_SHOWN:]]
-        if len(results) > MAX_RESULTS_SHOWN:
-            lines.append(f"(the last {MAX_RESULTS_SHOWN} of {len(results)} results)")
-    return "\n".join(lines)
+    return LocalAnswer(why, said, _results_of(messages, left_out=left_out)).text
+
+
+def read_local_answer(text: str, *, messages: Sequence[Message], left_out: Collection[str] = ()) -> LocalAnswer:
+    """The parts of what `local_answer` has made out of the same messages."""
+    results = _results_of(messages, left_out=left_out)
+    why, _, said = text.removesuffix(results_said(results)).partition(HAD_SAID)
+    return LocalAnswer(why, said, results)
+
+
+def results_said(results: Sequence[ToolResult]) -> str:
+    """The last of them, with a heading; empty where there are none."""
+    if not results:
+        return ""
+    lines = [f"- {result.name}: {_show(result)}" for result in results[-MAX_RESULTS_SHOWN:]]
+    if len(results) > MAX_RESULTS_SHOWN:
+        lines.append(f"(the last {MAX_RESULTS_SHOWN} of {len(results)} results)")
+    return HAD_RETURNED + "\n".join(lines)
+
+
+def _results_of(messages: Sequence[Message], *, left_out: Collection[str]) -> tuple[ToolResult, ...]:
+    return tuple(
+        [
+            part
+            for message in messages
+            for part in message.parts
+            if isinstance(part, ToolResult)
+            and "".join([one.text for one in part.content if isinstance(one, Text)]) not in left_out
+        ]
+    )
 
 
 def _show(result: ToolResult) -> str:

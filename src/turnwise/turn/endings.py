@@ -70,6 +70,7 @@ SAY_NOTHING = frozenset({NOT_RUN_LAST_STEP, NOT_RUN_REFUSED, NOT_RUN_FAULT, NOT_
 
 
 NOT_RECORDED = "not_recorded"
+HAD_ARRIVED = "\n\nWhat had arrived: "  # of an answer that was filtered
 
 
 class Checking(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +145,7 @@ def refused_text(response: Response, *, refusal: str, text: str) -> tuple[str, b
     if response.finish is FinishReason.CONTENT_FILTER:
         word = f" (`{response.provider_finish}`)" if response.provider_finish else ""
         own = f"The provider's content filter stopped the answer{word}."
-        return f"{own}\n\nWhat had arrived: {said}" if said else own, True
+        return f"{own}{HAD_ARRIVED}{said}" if said else own, True
     if said:
         return said, False
     return "The model refused to answer and gave no reason.", True

@@ -133,7 +133,7 @@ def test_ctrl_c_ends_a_run_with_130_and_nothing_is_left(lab: Lab, folder: Path, 
         below = descendants(person.process.pid)
         person.types(CTRL_C)
         assert "cancelled (" in person.leaves_by(130)
-        assert person.is_cooked()
+        assert person.is_cooked() and "had said" not in person.said
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
     assert bool(below) == ("tool" in state)
     assert cli("run", "And?", "--continue", *at(lab, "plain-answer")).code == 0

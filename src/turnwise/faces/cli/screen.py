@@ -23,8 +23,10 @@ from turnwise.drivers.watching import (
     ToolStarted,
     TurnFinished,
 )
+from turnwise.faces.cli.rows import Rows
 from turnwise.faces.cli.status_line import StatusLine, terminal_size
 from turnwise.faces.cli.text import clean, clean_answer, has_colour, shortened, style
+from turnwise.faces.cli.unseen import Shown, unseen
 from turnwise.faces.cli.waiting import Bounds, Waiting
 from turnwise.faces.results import RunResult
 from turnwise.faces.saying import cost_said, many
@@ -97,6 +99,8 @@ class Screen:
                 self._notes, clock=self._clock, size=self._size, show=self._waits_for, row=self._row_at_hand
             )
         self._shown: list[str] = []  # of the response at hand
+        self._shown_before: list[str] = []  # of the turn's responses before it
+        self._shown_results: set[str] = set()  # ids of calls whose result stands on the screen whole
         self._shown_s = -math.inf  # when something of it was shown
         self._at_line_start = True
         self._goes_on = False  # the response at hand is the rest of a cut one: JSON, or a text that overlaps
@@ -108,6 +112,8 @@ class Screen:
     def begin(self, bounds: Bounds) -> None:
         """A turn is about to run within these."""
         self._waiting = Waiting(bounds)
+        self._shown_before.clear()
+        self._shown_results.clear()
 
     def __call__(self, seen: Seen) -> None:
         if self._status is not None:
@@ -131,6 +137,7 @@ class Screen:
             case RequestStarted():
                 self._goes_on = False
                 self._close_answer()
+                self._shown_before += self._shown
                 self._shown.clear()
                 self._wait()
             case RequestFinished(response=response):
@@ -270,23 +277,47 @@ class Screen:
 
     def _note_result(self, result: ToolResult) -> None:
         self._note(self._result_line(result, name=self._names.pop(result.call_id, None)))
+        if self._notes.isatty() and is_shown_whole(result):
+            self._shown_results.add(result.call_id)
 
     def _finish(self, result: TurnResult) -> None:
         self._wait_no_more()
-        shown = "".join(self._shown) if self._live else ""
-        if shown != result.text:
-            goes_on = self._goes_on and shown and result.text.startswith(shown)
-            if not goes_on:
-                self._close_answer()
-                self._end_line()
-            self._write_answer(
-                clean_answer(
-                    result.text[len(shown) :] if goes_on else result.text, before=shown[-1:] if goes_on else ""
-                )
-            )
+        if self._live:
+            self._write_unseen(result)
+        else:
+            self._write_answer(clean_answer(result.text))
         self._close_answer()
         self._end_line()
         sys.stdout.flush()
+
+    def _write_unseen(self, result: TurnResult) -> None:
+        shown = "".join(self._shown)
+        if shown == result.text:
+            return
+        if self._goes_on and shown and result.text.startswith(shown):
+            self._write_answer(clean_answer(result.text[len(shown) :], before=shown[-1:]))
+            return
+        before = "".join(self._shown_before)
+        left = unseen(
+            result,
+            shown=Shown(at_hand=shown, before=before, results=self._shown_results, notes=self._notes.isatty()),
+        )
+        if left.rest:
+            self._write_answer(clean_answer(left.rest, before=shown[-1:]))
+        self._close_answer()
+        self._end_line()
+        if left.answer:
+            self._write_answer(clean_answer(left.answer))
+        if left.own:
+            self._write_own(clean_answer(left.own))
+
+    def _write_own(self, text: str) -> None:
+        """What is not the model's is no Markdown: it stands as it is, in whole words."""
+        if self._renders:
+            rows = Rows(width=max(1, self._size().columns - 1))
+            text = f"{rows.write(text)}{rows.flush()}"
+        sys.stdout.write(text)
+        self._at_line_start = text.endswith("\n")
 
     def _note(self, line: str) -> None:
         self._clear_status()
@@ -368,6 +399,15 @@ def describe_result(result: ToolResult, *, stream: TextIO | None = None) -> str:
     else:
         shown = shortened(text, limit=LINE) if lines == 1 else f"{lines} lines, {len(text)} characters"
     return style(f"{shown or 'nothing'}{notes}", "dim", stream=stream)
+
+
+def is_shown_whole(result: ToolResult) -> bool:
+    """Whether the line of `describe_result` leaves nothing of it out."""
+    texts = [part.text for part in result.content if isinstance(part, Text) and not part.note]
+    text = for_people("".join(texts))
+    limit = ERROR_LINE if result.is_error else LINE
+    is_one_line = result.is_error or "\n" not in text.removesuffix("\n")
+    return len(texts) == len(result.content) and is_one_line and len(" ".join(clean(text).split())) <= limit
 
 
 def describe_fault(fault: Fault) -> str:
