@@ -209,6 +209,40 @@ def test_an_answer_of_the_wrong_kind_is_the_callers_mistake_and_loses_nothing(by
 
 
 @by_either
+@pytest.mark.parametrize("answers", ["approved", "denied", "some", "both kinds"])
+@pytest.mark.promise("wait:ask", "step:client-tools")
+def test_no_repair_tells_of_a_result_that_an_answered_call_did_get(answers: str, by: str, tmp_path: Path) -> None:
+    """Issue 15: `orphan_call` said that a call has no result, and the provider received the one that it gave. Also where an
+    answer is missing still: such a call waits, and nothing says that it has no result."""
+    house = House(
+        [[call("publish", page="a"), call("phone"), call("publish", page="b")], "Done."], by=by, folder=tmp_path
+    )
+    house.run("Go.")
+    a, phone, b = house.ids()
+    runs: dict[str, list[dict[str, Any]]] = {
+        "approved": [{"approvals": yes(a, b), "results": {phone: "ok"}}],
+        "denied": [{"approvals": no(a, b), "results": {phone: "ok"}}],
+        "some": [{"approvals": yes(b)}, {"approvals": no(a)}, {"results": {phone: "ok"}}],
+        "both kinds": [{"results": {phone: "ok"}}, {"approvals": [*yes(a), *no(b)]}],
+    }
+    repairs = [repair for options in runs[answers] for repair in house.run(**options).repairs]
+    assert [repair for repair in repairs if repair.kind == "orphan_call"] == []
+    assert house.last is not None and house.last.text == "Done."
+    assert "There is no result" not in str(said(house.model.asked[-1].messages))
+
+
+@by_either
+@pytest.mark.promise("wait:ask", "step:history-healed")
+def test_the_repair_is_told_where_a_call_stays_without_a_result(by: str, tmp_path: Path) -> None:
+    """Whoever goes on with a word instead of an answer reads of each call that got no result."""
+    house = House([[call("publish", page="a"), call("phone")], "As you like."], by=by, folder=tmp_path)
+    house.run("Go.")
+    waiting = house.ids()
+    repairs = house.run("Never mind.").repairs
+    assert [(repair.kind, repair.where) for repair in repairs] == [("orphan_call", f"call {id}") for id in waiting]
+
+
+@by_either
 @pytest.mark.promise("wait:ask")
 def test_of_two_answers_for_one_ask_the_denial_counts(by: str, tmp_path: Path) -> None:
     """Doubled answers, equal or not, decide one call and leave the others."""

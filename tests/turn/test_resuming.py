@@ -67,6 +67,7 @@ def test_an_approval_follows_a_call_whose_id_was_mended() -> None:
     played = play([says("Done.")], config=config, input=(), earlier=earlier, approvals=(yes,))
     ((plan,),) = played.ran
     assert plan.call.id.startswith("x_1_") and plan.call.name == READ.spec.name
+    assert [repair.kind for repair in played.result.repairs] == ["call_id"]
     assert pairing_faults(played.requests[0].request, family="anthropic_messages") == ()
 
 

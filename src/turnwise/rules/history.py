@@ -57,6 +57,7 @@ NOT_DECIDED = (
 )
 BEGINNING_MISSING = "(The beginning of this conversation is not at hand.)"
 NO_OUTPUT = "(no output)"
+ORPHAN_CALL = "orphan_call"
 
 
 class Healed(msgspec.Struct, frozen=True):
@@ -261,13 +262,13 @@ def _answers(
         end += 1
     for call, given, answer in zip(calls, calls_of(messages[index]), found, strict=True):
         if answer is None:
-            repairs.append(Repair("orphan_call", f"call {call.id}", "added a result that says that there is none"))
+            repairs.append(Repair(ORPHAN_CALL, place_of(call), "added a result that says that there is none"))
         elif answer.result.call_id != given.id:
             repairs.append(
-                Repair("result_id", f"call {call.id}", f"took the result of `{answer.result.call_id}` for its own")
+                Repair("result_id", place_of(call), f"took the result of `{answer.result.call_id}` for its own")
             )
         elif not index < answer.index < end:
-            repairs.append(Repair("result_moved", f"call {call.id}", "moved the result behind its call"))
+            repairs.append(Repair("result_moved", place_of(call), "moved the result behind its call"))
     places = [answer.place for answer in found if answer is not None]
     if places != sorted(places):
         repairs.append(Repair("result_order", f"message {index}", "put the results into the order of the calls"))
@@ -280,6 +281,11 @@ def _answers(
     answered = Message("tool", tuple(results))
     # The same object where nothing changed, so that whatever is cached by message stays good.
     return messages[index + 1] if end > index + 1 and messages[index + 1] == answered else answered
+
+
+def place_of(call: ToolCall) -> str:
+    """Where a repair says that it was made. Healed calls of a history have an id each."""
+    return f"call {call.id}"
 
 
 def _begin_with_user(messages: list[Message], *, repairs: list[Repair]) -> None:
@@ -331,13 +337,13 @@ def fit_call(call: ToolCall, *, tool_names: Collection[str]) -> tuple[ToolCall, 
     if not is_sound:
         if not call.free_form:
             changes["arguments"] = "{}"
-            repairs.append(Repair("arguments_emptied", f"call {call.id}", f"{call.state}: goes back as {{}}"))
+            repairs.append(Repair("arguments_emptied", place_of(call), f"{call.state}: goes back as {{}}"))
         changes |= {"state": ArgumentsState.COMPLETE, "reason": None, "alternatives": ()}
     elif call.alternatives:
         changes["alternatives"] = ()
     if call.name not in tool_names and not TOOL_NAME.fullmatch(call.name):
         changes["name"] = re.sub(r"[^A-Za-z0-9_-]", "_", call.name)[:64] or "unknown_tool"
-        repairs.append(Repair("call_name", f"call {call.id}", f"goes back as `{changes['name']}`"))
+        repairs.append(Repair("call_name", place_of(call), f"goes back as `{changes['name']}`"))
     return (msgspec.structs.replace(call, **changes) if changes else call), tuple(repairs)
 
 

@@ -51,7 +51,7 @@ from turnwise.turn.events import (
     TurnStarted,
     WaitOver,
 )
-from turnwise.turn.resuming import reopened, taken_up, under_healed_ids
+from turnwise.turn.resuming import reopened, repairs_but_reopened, taken_up, under_healed_ids
 from turnwise.turn.room import with_own_tools
 from turnwise.turn.scripting import Scripting
 from turnwise.turn.transitions import State, check_legal, state_after
@@ -101,7 +101,7 @@ class Turn(Scripting, kw_only=True):
             call_ids=set(healed.call_ids),
             offers={offer.spec.name: offer for offer in config.tools},
             specs=tuple([offer.spec for offer in config.tools]),
-            repairs=list(healed.repairs),
+            repairs=repairs_but_reopened(healed.repairs, calls=resumed.calls),
             calls=resumed.calls,
             approved=resumed.approvals,
             keeps_waiting=started.keeps_waiting,

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from turnwise.rules.history import open_calls, waiting_calls
+from turnwise.rules.history import ORPHAN_CALL, open_calls, place_of, waiting_calls
 from turnwise.turn.approvals import Approval, OneAsk, settled
 from turnwise.turn.config import ToolOffer
 from turnwise.turn.events import TurnStarted
-from turnwise.vocab import Message, Part, ToolCall, ToolResult, calls_of
+from turnwise.vocab import Message, Part, Repair, ToolCall, ToolResult, calls_of
 
 
 class Resumed(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,6 +166,12 @@ def reopened(messages: Sequence[Message], *, calls: Sequence[ToolCall]) -> list[
         if kept:
             opened.append(last if len(kept) == len(last.parts) else Message("tool", kept))
     return opened
+
+
+def repairs_but_reopened(repairs: Sequence[Repair], *, calls: Sequence[ToolCall]) -> list[Repair]:
+    """What healing repaired, without the results that it gave these calls and `reopened` took away: their own come."""
+    places = {place_of(call) for call in calls}
+    return [repair for repair in repairs if repair.kind != ORPHAN_CALL or repair.where not in places]
 
 
 def joined_results(first: Message, second: Message, *, asked: Message) -> Message:

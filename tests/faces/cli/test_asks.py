@@ -404,6 +404,7 @@ def test_a_call_left_for_later_waits_and_is_approved_by_id(lab: Lab, folder: Pat
     ran = cli("run", "--continue", "--approve", "all", "--json")
     last = ran.events()[-1]
     assert (ran.code, last["stop_reason"], last["asks"], last["denied"]) == (0, "answered", [], [])
+    assert last["repairs"] == []
     assert made(folder) == "ran\n" and lab.count() == 2
     assert cli("run", "--continue", "--approve", "all").code == 2
 

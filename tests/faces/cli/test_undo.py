@@ -309,3 +309,16 @@ def test_the_command_asks_at_a_terminal(cli: Cli, lab: Lab, folder: Path) -> Non
         person.sees("take 1 file back? [y/N]")
         person.types("yes\r")
         assert "notes.txt: restored" in person.leaves_by(0)
+
+
+@pytest.mark.promise("wait:ask")
+def test_a_turn_that_only_approves_is_told_by_the_prompt_that_it_works_for(cli: Cli, lab: Lab, folder: Path) -> None:
+    """Issue 15: its `prompt` was empty, as nobody said anything in it, and a repair told of a call without a result."""
+    with at_terminal("run", "write notes.txt now", *at(lab, "one-file"), cwd=folder) as person:
+        person.sees("then no)")
+        person.types("l\r")
+        person.leaves_by(4)
+    ran = cli("run", "--continue", "--approve", "all", "--json")
+    assert (ran.code, ran.events()[-1]["repairs"]) == (0, [])
+    (told,) = cli("undo", "--yes", "--json").events()
+    assert told["prompt"] == "write notes.txt now"

@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -76,7 +76,8 @@ def find_turn_back(
         raise CallerError(f"a turn of session {name} is running: wait for its end, then take its changes back")
     stores = _Stores(session, folder=folder, env=env)
     later = 0
-    for turn in reversed(session.turns):
+    for place in range(len(session.turns) - 1, -1, -1):
+        turn = session.turns[place]
         done = _done_in(journal, turn.id)
         found = stores.of(turn.id)
         if found is None and not done.changes:
@@ -90,11 +91,10 @@ def find_turn_back(
             continue  # it was taken back already
         if undoing is None or count < done.changes:
             raise CallerError(_gone(journal, session, turn=turn, some=bool(count), folder=stores.folder, now_s=now_s))
-        started = started_of(journal.events(turn.id))
         return TurnBack(
             session=session,
             turn=turn,
-            prompt="" if started is None else prompt_of(started),
+            prompt=_asked_for(journal, session.turns[: place + 1]),
             folder=folder,
             store=changes,
             undoing=undoing,
@@ -106,6 +106,15 @@ def find_turn_back(
     raise CallerError(
         f"nothing to take back: no turn of session {name} has changed a file that is not back already{ran}"
     )
+
+
+def _asked_for(journal: Journal, turns: Sequence[TurnRow]) -> str:
+    """The prompt that the last of these turns worked for: a turn that only approves has none, and goes on with one before."""
+    for turn in reversed(turns):
+        started = started_of(journal.events(turn.id))
+        if started is not None and (said := prompt_of(started)):
+            return said
+    return ""
 
 
 def _gone(journal: Journal, session: Session, *, turn: TurnRow, some: bool, folder: Path, now_s: float) -> str:
