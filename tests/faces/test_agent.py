@@ -332,6 +332,7 @@ async def test_a_provider_that_fails_is_a_result_with_what_there_is() -> None:
             assert result.stop_reason == StopReason.PROVIDER_FAILED
             assert result.text.strip() and not result.complete
             assert result.fault is not None and result.fault.kind == kind
+            assert kind in result.why_incomplete and result.fault.message in result.why_incomplete
 
 
 def test_a_wrong_set_up_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,6 +173,7 @@ class Judged:
         result, turn, config = self.result, self.turn, self.started.config
         assert result.text.strip() or result.stop_reason is StopReason.WAITING
         assert (result.stop_reason, result.complete) in {(row.stop_reason, row.complete) for row in OUTCOMES}
+        assert bool(result.why_incomplete) is not result.complete
         assert result.steps <= turn.config.max_steps
         assert result.messages == tuple(turn.added)
         pending = [call.id for call in result.pending]

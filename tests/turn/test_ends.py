@@ -7,6 +7,7 @@ from turn.playing import ASK, CONFIG, READ, WRITE, call, cut, play, results_in, 
 from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP, SYNTHESIS
 from turnwise.rules.retries import NO_RETRY
 from turnwise.turn.config import TurnConfig
+from turnwise.turn.endings import why_incomplete
 from turnwise.turn.events import Interrupted, RequestFailed, StepPrepared, ToolsFinished
 from turnwise.vocab import (
     Fault,
@@ -434,3 +435,13 @@ def test_an_answer_that_lost_something_on_the_way_is_not_complete() -> None:
     for lost in (True, False):
         played = play([replace(mended, lost=lost)], config=replace(CONFIG, retry=NO_RETRY))
         assert (played.result.text, played.result.complete) == ("Done.", not lost)
+
+
+@pytest.mark.parametrize("stop_reason", list(StopReason))
+def test_every_end_without_a_complete_answer_says_why(stop_reason: StopReason) -> None:
+    """Issue 15: `why_incomplete` was empty for each but `answered`. What the answer lacks is said beside it."""
+    said = why_incomplete(stop_reason, lacks="", fault=None)
+    assert said and why_incomplete(stop_reason, lacks="the end", fault=None).endswith("the end")
+    assert (DOWN.message in why_incomplete(stop_reason, lacks="", fault=DOWN)) is (
+        stop_reason is StopReason.PROVIDER_FAILED
+    )

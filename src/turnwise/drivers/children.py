@@ -242,7 +242,9 @@ def _ended(result: TurnResult) -> str:
     if result.stop_reason is StopReason.WAITING:
         names = ", ".join(sorted({f"`{call.name}`" for call in result.pending}))
         return f"it waits for {names}, which nobody can answer for it"
-    return result.why_incomplete or f"stop reason: {result.stop_reason}"
+    if result.stop_reason is StopReason.ANSWERED and result.why_incomplete:
+        return result.why_incomplete
+    return f"stop reason: {result.stop_reason}"
 
 
 def _result_of(task: "asyncio.Future[TurnResult]") -> TurnResult | None:

@@ -19,7 +19,7 @@ from turnwise.vocab import Fault, Message, Repair, StopReason, ToolCall, Usage
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended. `text` is never empty (unless it waits); `complete` is false where the answer rests on less than the
-    model wanted to know. Where the stop reason is `answered` all the same, `why_incomplete` says what the answer lacks.
+    model wanted to know, and `why_incomplete` says why in words. `fault` is how the provider failed: `kind`, `status`, `message`.
 
     `output` is the parsed value where an `output_type` was asked for and met, else None. `history` is what the next run goes
     on from: pass it on. It is all that was said, until a run makes room: then summaries and shortened results stand in it

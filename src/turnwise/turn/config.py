@@ -191,7 +191,7 @@ class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     recovery_usage: Usage = NO_USAGE  # the part of `usage` that went into requests of purpose `continue` and `retry`
     fault: Fault | None = None
     origin: Literal["model", "local"] = "model"
-    why_incomplete: str = ""  # of an answer that is not complete though nothing stopped the turn, in words
+    why_incomplete: str = ""  # in words; empty for a complete answer
     prefix_changes: tuple[str, ...] = ()  # "request 3: tools": it does not begin as the one before (PREFIX_EXCEPTIONS)
     requests_by_purpose: dict[str, int] = {}  # of `requests`: {"step": 12, "compact": 2}
     # what the next turn goes on from, where room was made in this one: with summaries and shortened results. None where it

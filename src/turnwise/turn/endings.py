@@ -35,6 +35,19 @@ LOST_A_PIECE = "a piece of the answer was lost on the way"
 NO_OUTPUT = "the answer does not fit the output type"
 NOT_ITS_OWN = "the model gave no answer of its own"
 MADE_TO_ANSWER = "the model was made to answer before it had done its work"
+# Why a turn that ended so has no complete answer. A provider's failure says it in its own words.
+WHY_INCOMPLETE = {
+    StopReason.ANSWERED: NOT_ITS_OWN,
+    StopReason.STEP_LIMIT: "the step limit was reached",
+    StopReason.BUDGET: "a limit of the run was reached",
+    StopReason.TIME_LIMIT: "the time was up",
+    StopReason.LOOP: "the model repeated itself",
+    StopReason.WAITING: "calls wait for an answer",
+    StopReason.REFUSED: "the model or its provider refused",
+    StopReason.PROVIDER_FAILED: "the provider failed",
+    StopReason.JOURNAL_FAILED: "the turn could not be recorded",
+    StopReason.CANCELLED: "the turn was cancelled",
+}
 REFUSED = frozenset({FinishReason.REFUSAL, FinishReason.CONTENT_FILTER})
 
 NOT_REPORTED = "No result was reported for this call. The tool may or may not have run."
@@ -118,6 +131,15 @@ def why_failed(fault: Fault) -> str:
     return f"The provider failed{status}, {fault.kind}: {fault.message or 'it did not say why'}"
 
 
+def why_incomplete(stop_reason: StopReason, *, lacks: str, fault: Fault | None) -> str:
+    """Why there is no complete answer: what ended the turn, and what the answer lacks, if that is known."""
+    if stop_reason is StopReason.PROVIDER_FAILED and fault is not None:
+        return why_failed(fault)
+    if stop_reason is StopReason.ANSWERED and lacks:
+        return lacks
+    return ": ".join([WHY_INCOMPLETE[stop_reason], *([lacks] if lacks else [])])
+
+
 def why_interrupted(event: Interrupted) -> tuple[StopReason, str]:
     """The stop reason, and a sentence for the answer."""
     stop_reason, said = ENDED[event.kind]
@@ -132,7 +154,7 @@ def unrecorded(result: TurnResult, *, why: str) -> TurnResult:
         text=result.text if says_something(result.text) else f"The turn could not be recorded: {why}.",
         stop_reason=StopReason.JOURNAL_FAILED,
         complete=False,
-        why_incomplete="",
+        why_incomplete=f"{WHY_INCOMPLETE[StopReason.JOURNAL_FAILED]}: {why}",
         pending=(),
         asks=(),
         repairs=(*result.repairs, Repair(NOT_RECORDED, "journal", why)),

@@ -9,7 +9,7 @@ from turnwise.turn.approvals import OneAsk
 from turnwise.turn.books import Books
 from turnwise.turn.commands import FinishTurn
 from turnwise.turn.config import TurnResult
-from turnwise.turn.endings import NO_OUTPUT, NOT_ITS_OWN, SAY_NOTHING, why_failed
+from turnwise.turn.endings import NO_OUTPUT, SAY_NOTHING, why_failed, why_incomplete
 from turnwise.vocab import Fault, Response, StopReason, ToolCall, text_of
 from turnwise.vocab.hidden_characters import says_something
 
@@ -90,7 +90,7 @@ class Finishing(Books, kw_only=True):
             children=self.children,
             fault=fault,
             origin="local" if local else "model",
-            why_incomplete=(lacks or NOT_ITS_OWN) if stop_reason is StopReason.ANSWERED and not complete else "",
+            why_incomplete="" if complete else why_incomplete(stop_reason, lacks=lacks, fault=fault),
             prefix_changes=tuple(self.prefix_changes),
             requests_by_purpose=dict(self.purposes),
             history=tuple(self.messages) if self.room.gave_way else None,

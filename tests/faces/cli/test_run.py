@@ -15,8 +15,8 @@ each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_response
 each_way = pytest.mark.parametrize("way", [(), ("--no-stream",)], ids=["streamed", "whole"])
 
 RESULT_KEYS = (
-    "event text stop_reason complete steps requests requests_by_purpose usage recovery_usage cost_usd repairs asks denied "
-    "children session"
+    "event text stop_reason complete why_incomplete fault steps requests requests_by_purpose usage recovery_usage "
+    "cost_usd repairs asks denied children session"
 ).split()
 USAGE_KEYS = "input_tokens output_tokens reasoning_tokens cache_read_tokens cache_write_tokens".split()
 
@@ -98,6 +98,14 @@ def test_the_exit_code_follows_the_stop_reason(cli: Cli, lab: Lab, name: str, co
     ran = cli("run", "Go.", "--json", "--max-steps", "2", *at(lab, name))
     assert (ran.code, ran.events()[-1]["stop_reason"]) == (code, stop_reason)
     assert cli("run", "Go.", "--max-steps", "2", "--retries", "1", *at(lab, name)).code == code
+
+
+def test_the_result_line_names_the_fault_of_a_provider_that_failed(cli: Cli, lab: Lab) -> None:
+    """Issue 15: kind, status and message stood in no field of the last line; a script had to look for them in the text."""
+    last = cli("run", "Go.", "--json", *at(lab, "fault-401")).events()[-1]
+    assert (last["stop_reason"], last["fault"]["kind"], last["fault"]["status"]) == ("provider_failed", "auth", 401)
+    assert last["fault"]["message"] in last["why_incomplete"] and "401" in last["why_incomplete"]
+    assert cli("run", "Go.", "--json", *at(lab, "plain-answer")).events()[-1]["fault"] is None
 
 
 @each_family

@@ -115,6 +115,8 @@ class JsonLines:
                 "text": result.text,
                 "stop_reason": result.stop_reason,
                 "complete": result.complete,
+                "why_incomplete": result.why_incomplete,
+                "fault": result.fault,
                 "steps": result.steps,
                 "requests": result.requests,
                 "requests_by_purpose": result.requests_by_purpose,
