@@ -70,6 +70,20 @@ def test_a_folder_and_a_file_that_is_no_text_are_told(cli: Cli, lab: Lab, folder
     assert ran.code == 0 and ran.err.count("not put in: ") == 2 and len(sent(lab)) == 1
 
 
+@pytest.mark.parametrize(
+    ("content", "byte"),
+    [(bytes(range(1, 256)) * 3, 127), ("Grün\n".encode("latin-1"), 2), (b"\xef\xbb\xbfgr\xc3\xbc\xff", 7)],
+)
+def test_a_file_that_is_not_utf_8_is_left_out_as_it_is_on_standard_input(
+    cli: Cli, lab: Lab, folder: Path, content: bytes, byte: int
+) -> None:
+    """Issue 15: bytes without a NUL went in as U+FFFD, and turnwise said `put in`. The place is that of the first such byte."""
+    (folder / "bin.dat").write_bytes(content)
+    ran = cli("run", "What is in @bin.dat?", *at(lab, "plain-answer"))
+    assert f"not put in: `bin.dat` is not UTF-8 (byte {byte} of {len(content)})" in ran.err
+    assert ran.code == 0 and len(sent(lab)) == 1 and "\ufffd" not in sent(lab)[0]["text"]
+
+
 def test_more_files_than_a_prompt_takes_are_told(cli: Cli, lab: Lab, folder: Path) -> None:
     names = [f"f{number}" for number in range(MAX_FILES + 3)]
     for name in names:

@@ -65,6 +65,14 @@ class FileText(msgspec.Struct, frozen=True, kw_only=True):
             return 0
         return sum("\udc80" <= character <= "\udcff" for character in self.text)
 
+    @property
+    def first_broken(self) -> int | None:
+        """The place of the first byte of its file that is not of its encoding."""
+        if not self.broken:
+            return None
+        whole = next(at for at, character in enumerate(self.text) if "\udc80" <= character <= "\udcff")
+        return len(self.mark) + len(self.text[:whole].encode())
+
     def with_text(self, text: str) -> bytes:
         """The file's bytes with this text. Raises ToolFault where the encoding has no way to write it."""
         try:

@@ -27,7 +27,8 @@ class ReadArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     limit: Annotated[int, Meta(ge=1, le=MAX_LINES, description="How many lines to read")] = MAX_LINES
 
 
-def read(workspace: Workspace, given: ReadArguments) -> str | list[Text | File]:
+def read(workspace: Workspace, given: ReadArguments, *, whole: bool = False) -> str | list[Text | File]:
+    """`whole` refuses a text with bytes that are no UTF-8; otherwise a note counts them, and each is shown as U+FFFD."""
     found = workspace.find(given.path, to_read=True)
     media_type, text = image_type(found.content), text_of(found.content)
     if media_type is not None:
@@ -36,11 +37,13 @@ def read(workspace: Workspace, given: ReadArguments) -> str | list[Text | File]:
         return image
     if text is None:
         raise ToolFault(f"`{given.path}` is {kind_of(found.content)} ({len(found.content):,} bytes)")
+    if whole and (place := text.first_broken) is not None:
+        raise ToolFault(f"`{given.path}` is not UTF-8 (byte {place} of {len(found.content):,})")
     lines = printable(text.text).replace("\r\n", "\n").split("\n")
     if lines[-1] == "":
         lines.pop()
-    told, whole = _numbered(text, lines=lines, given=given)
-    workspace.seen.keep_lines(found.path, found.content, shown=whole, total=len(lines))
+    told, seen = _numbered(text, lines=lines, given=given)
+    workspace.seen.keep_lines(found.path, found.content, shown=seen, total=len(lines))
     return told
 
 

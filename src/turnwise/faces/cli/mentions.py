@@ -42,7 +42,7 @@ async def with_files(
             tell(f"not put in: {shown} ({why}); the model may ask to read it")
             continue
         try:
-            content = await asyncio.to_thread(read, workspace, ReadArguments(path=name))
+            content = await asyncio.to_thread(read, workspace, ReadArguments(path=name), whole=True)
         except ToolFault as fault:
             tell(f"not put in: {clean(str(fault))}")
             continue
