@@ -315,3 +315,16 @@ def test_sums_are_exact_and_say_what_they_do_not_know() -> None:
     partly = sum_of([Decimal(1), None, Decimal(2), None])
     assert partly == Cost(usd=Decimal(3), requests=4, unknown=2)
     assert partly.exact_usd is None and sum_of([]).exact_usd == 0
+
+
+def test_a_cost_that_nobody_knows_does_not_read_as_nothing_spent() -> None:
+    """Issue 15: `Cost(usd=Decimal('0'), requests=1, unknown=1)`. The field stays a Decimal; what is shown says it."""
+    assert (
+        repr(Cost(requests=1, unknown=1))
+        == str(Cost(requests=1, unknown=1))
+        == "Cost(usd=unknown, requests=1, unknown=1)"
+    )
+    assert repr(Cost(usd=Decimal("0.02"), requests=3, unknown=1)) == "Cost(usd=at least 0.02, requests=3, unknown=1)"
+    assert repr(Cost(usd=Decimal("0.02"), requests=3)) == "Cost(usd=Decimal('0.02'), requests=3, unknown=0)"
+    assert repr(Cost()) == "Cost(usd=Decimal('0'), requests=0, unknown=0)"
+    assert Cost(requests=1, unknown=1).usd == 0

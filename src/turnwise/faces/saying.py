@@ -14,7 +14,7 @@ def cost_said(cost: Cost) -> str:
     """`$0.0123`, `unknown`, or `at least $0.0123, 2 requests unknown`."""
     if not cost.unknown:
         return usd_said(cost.usd)
-    if cost.unknown == cost.requests:
+    if cost.is_unknown:
         return UNKNOWN
     return f"at least {usd_said(cost.usd)}, {many(cost.unknown, 'request')} unknown"
 

@@ -105,6 +105,16 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
         """The whole sum; None where a part of it is not known."""
         return None if self.unknown else self.usd
 
+    @property
+    def is_unknown(self) -> bool:
+        """No price of any request is known: `usd` is 0 and says nothing."""
+        return self.requests != 0 and self.unknown == self.requests
+
+    def __repr__(self) -> str:
+        """A sum that nobody knows does not read as 0."""
+        usd = "unknown" if self.is_unknown else f"at least {self.usd}" if self.unknown else repr(self.usd)
+        return f"Cost(usd={usd}, requests={self.requests}, unknown={self.unknown})"
+
 
 def sum_of(prices: Iterable[Decimal | None]) -> Cost:
     """Exact, whatever the number of parts."""

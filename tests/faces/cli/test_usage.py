@@ -62,6 +62,17 @@ def test_usage_is_what_the_lab_received(lab: Lab, priced: Path, cli: Cli) -> Non
     assert "\x1b" not in shown
 
 
+def test_a_sum_that_nobody_knows_is_null_in_json(lab: Lab, folder: Path, cli: Cli) -> None:
+    """Issue 15: `{"usd":"0","requests":87,"unknown":87}` read as nothing spent; `run --json` says null, and so does this."""
+    models = ["-m", "openai_chat:plain-answer", "-m", "openai_chat:cut-text", "--base-url", f"{lab.url}/v1"]
+    compared = json.loads(cli("compare", "Go.", *models, "--json").out)
+    assert all(run["cost"]["usd"] is None and run["cost"]["unknown"] for run in compared["runs"])
+    report = json.loads(cli("usage", "--json").out)
+    count = lab.count()
+    assert report["total"]["cost"] == {"usd": None, "requests": count, "unknown": count}
+    assert [row["cost"]["usd"] for row in report["rows"]] == [None, None]
+
+
 CHECK = 'if grep -q "return a + b$" calc.py; then echo "3 passed"; else echo "1 failed: add(1, 2) is not 3"; fi\n'
 
 

@@ -29,6 +29,7 @@ from turnwise.drivers.watching import FrameSeen, RequestFinished, RequestStarted
 from turnwise.drivers.workspace import workspace_tools
 from turnwise.errors import CallerError
 from turnwise.faces.cli.completion import complete_models
+from turnwise.faces.cli.costs import json_of
 from turnwise.faces.cli.failures import USAGE, as_one_line
 from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.options import OF_LIMITS, Given
@@ -208,7 +209,7 @@ def command(
             comparing = compare(places, asked.texts, plans=rows, tools=not no_tools, clock=clock)
             compared = run_to_end(comparing, new_loop=quickest_loop)
         if as_json:
-            sys.stdout.buffer.write(msgspec.json.encode(compared) + b"\n")
+            sys.stdout.buffer.write(msgspec.json.encode(json_of(compared)) + b"\n")
         elif as_csv:
             write_csv(compared.runs, plans=rows, stream=sys.stdout)
         else:

@@ -17,6 +17,7 @@ from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.ledger_queries import By, Span, Total, TurnBill, sum_of_totals
 from turnwise.errors import CallerError
 from turnwise.faces.cli.completion import complete_sessions
+from turnwise.faces.cli.costs import json_of
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.tables import Column, fitting, lines_of_table, width_of
 from turnwise.faces.cli.text import shortened
@@ -105,7 +106,7 @@ def command(
                 since=began, by=by, session=span.session, rows=rows, total=sum_of_totals(rows), by_request=bills
             )
             if as_json:
-                sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+                sys.stdout.buffer.write(msgspec.json.encode(json_of(report)) + b"\n")
                 return
             count = len(bills) if turns is None or len(bills) < turns else reader.count_turns_by_request(span)
             shown = [row.key for row in shown_of(rows, by=by, limit=lines)] if by == "session" else []
@@ -166,7 +167,7 @@ def write_csv(rows: Sequence[Total], *, by: By, stream: TextIO) -> None:
 
 
 def known(cost: Cost) -> str:
-    return "" if cost.requests and cost.unknown == cost.requests else f"{cost.usd:f}"
+    return "" if cost.is_unknown else f"{cost.usd:f}"
 
 
 def show(report: Report, *, titles: dict[str, str], turns: int, limit: int | None, stream: TextIO) -> None:
@@ -233,7 +234,7 @@ def table_of(rows: Sequence[Total], *, by: By, titles: dict[str, str], width: in
 
 def short_cost(cost: Cost) -> str:
     """With a `+` where a part is not known."""
-    if cost.requests and cost.unknown == cost.requests:
+    if cost.is_unknown:
         return UNKNOWN
     return usd_said(cost.usd) + ("+" if cost.unknown else "")
 

@@ -1,0 +1,24 @@
+"""Costs in JSON: null where nobody knows any of a sum."""
+
+from typing import cast
+
+import msgspec
+
+from turnwise.rules.pricing import Cost
+
+
+def json_of(value: object) -> object:
+    """What `msgspec` is to encode for it: with `usd` null where the price of no request is known, as 0 would be a price."""
+    match value:
+        case Cost():
+            return {
+                "usd": None if value.is_unknown else value.usd,
+                "requests": value.requests,
+                "unknown": value.unknown,
+            }
+        case msgspec.Struct():
+            return {name: json_of(getattr(value, name)) for name in value.__struct_encode_fields__}
+        case list():
+            return [json_of(one) for one in cast("list[object]", value)]
+        case _:
+            return value
