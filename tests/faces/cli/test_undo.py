@@ -322,3 +322,21 @@ def test_a_turn_that_only_approves_is_told_by_the_prompt_that_it_works_for(cli: 
     assert (ran.code, ran.events()[-1]["repairs"]) == (0, [])
     (told,) = cli("undo", "--yes", "--json").events()
     assert told["prompt"] == "write notes.txt now"
+
+
+def test_the_session_that_has_something_to_take_back_is_named(cli: Cli, lab: Lab, folder: Path) -> None:
+    """Issue 15: after a later run that failed the edit of the session before could not be found again. Also as JSON."""
+    before = files(folder)
+    session_of(cli, lab, "one-file", prompt="write older.txt now")
+    newer = session_of(cli, lab, "one-file", prompt="write newer.txt now")
+    taken = session_of(cli, lab, "one-file", prompt="write taken.txt now")
+    assert cli("undo", "--yes", taken).code == 0
+    assert cli("run", "Go.", *at(lab, "fault-401")).code == 6
+    ran = cli("undo", "--yes", "--json")
+    (told,) = ran.events()
+    assert (ran.code, told["taken_back"], told["files"]) == (2, False, [])
+    assert f"`turnwise undo {newer[-8:]}`" in told["error"] and told["error"] in ran.complaints()[0]
+    assert cli("undo", "--yes", newer[-8:]).code == 0
+    assert cli("undo", "--yes", cli("undo", "--yes").complaints()[0].rpartition("undo ")[2].strip("`")).code == 0
+    assert files(folder) == before
+    assert cli("undo", "--yes").complaints()[0].endswith("that is not back already")

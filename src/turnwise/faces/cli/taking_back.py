@@ -23,6 +23,7 @@ from turnwise.vocab import calls_of
 
 COMMAND = "bash"
 MOST_SESSIONS = 1_000_000
+SEARCHED_SESSIONS = 500  # the latest, for another one with changes: a month of work
 SHOWN_LINES = 40  # of the diffs of all files together; of a longer one the counts are told
 # What happens to a file, and what has happened to it.
 VERBS: dict[Outcome, str] = {
@@ -105,7 +106,24 @@ def find_turn_back(
     ran = f"; {_later_said(later)}" if later else ""
     raise CallerError(
         f"nothing to take back: no turn of session {name} has changed a file that is not back already{ran}"
+        f"{_elsewhere(journal, session, folder=folder, stores=stores, now_s=now_s)}"
     )
+
+
+def _elsewhere(journal: Journal, session: Session, *, folder: Path, stores: "_Stores", now_s: float) -> str:
+    """The newest other session of the folder that has something to take back, and how; empty where there is none."""
+    for row in journal.sessions(limit=SEARCHED_SESSIONS):
+        if row.id == session.row.id or row.folder not in (session.row.folder, str(folder)):
+            continue
+        turns = journal.find_session(row.id).turns
+        if any(turn.status == "running" for turn in turns):
+            continue
+        for turn in turns:
+            found = stores.of(turn.id)
+            if found is not None and FileChanges(found[0]).undoing(turn.id) is not None:
+                when = when_said(row.updated, now_s=now_s)
+                return f"; session {row.id[-8:]} of {when} has something: `turnwise undo {row.id[-8:]}`"
+    return ""
 
 
 def _asked_for(journal: Journal, turns: Sequence[TurnRow]) -> str:

@@ -24,10 +24,15 @@ NEEDS_YES = "nothing was taken back, as nobody can be asked here: add --yes"
 def undo(session: str | None, *, folder: Path, yes: bool, as_json: bool) -> int:
     """The exit code. Raises CallerError, and ToolFault where the disk refuses; nothing is changed then."""
     clock = SystemClock()
-    with Journal.open(journal_path(os.environ), clock=clock) as journal:
-        found = find_session(journal, folder=folder, go_on=session is None, session=session)
-        assert found is not None, "one of both was wanted"
-        back = find_turn_back(journal, found, folder=folder, env=os.environ, now_s=clock.now())
+    try:
+        with Journal.open(journal_path(os.environ), clock=clock) as journal:
+            found = find_session(journal, folder=folder, go_on=session is None, session=session)
+            assert found is not None, "one of both was wanted"
+            back = find_turn_back(journal, found, folder=folder, env=os.environ, now_s=clock.now())
+    except CallerError as error:
+        if as_json:
+            _write_line({"taken_back": False, "files": [], "error": str(error)})
+        raise
     is_asked = not yes and not back.is_done
     if not as_json or is_asked:
         for line in lines_of(back, now_s=clock.now()):
@@ -67,7 +72,7 @@ def _write_json(back: TurnBack, *, happened: bool) -> None:
         }
         for file in back.undoing.files
     ]
-    told = {
+    told: dict[str, object] = {
         "session": back.session.row.id,
         "turn": back.turn.id,
         "began": back.turn.created,
@@ -76,6 +81,10 @@ def _write_json(back: TurnBack, *, happened: bool) -> None:
         "taken_back": happened,
         "files": files,
     }
+    _write_line(told)
+
+
+def _write_line(told: dict[str, object]) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
 
 
