@@ -67,7 +67,7 @@ def find_profile(name: str, *, profiles: Mapping[str, Profile] | None = None) ->
     if name in known:
         return known[name]
     near = difflib.get_close_matches(name, known, n=3)
-    if (maker := _maker_of(name)) in known:
+    if (maker := maker_of(name)) in known:
         near = [f"{maker}:"]
     hint = f"did you mean {' or '.join(f'`{word}`' for word in near)}?" if near else f"known are {', '.join(known)}"
     raise UnknownModel(f"`{name}` is no provider or API family that turnwise knows; {hint}")
@@ -78,13 +78,13 @@ def _with_provider(text: str, *, known: Mapping[str, Profile]) -> str:
     (`opus`) is no model's whole name."""
     before, slash, name = text.partition("/")
     if slash and name:
-        whose = before if before in known else _maker_of(before)
+        whose = before if before in known else maker_of(before)
         return f"{whose}:{name}" if whose in known else ""
     name = text if re.search(r"[-\d]", text) else "NAME"
-    return f"{maker}:{name}" if (maker := _maker_of(text)) in known else ""
+    return f"{maker}:{name}" if (maker := maker_of(text)) in known else ""
 
 
-def _maker_of(text: str) -> str:
+def maker_of(text: str) -> str:
     """The profile that serves models of such a name, with its number right behind it or not (`o3`, `gpt5`); empty where nobody
     knows."""
     beginning = re.split(r"[^a-z0-9]", text.lower(), maxsplit=1)[0]

@@ -151,11 +151,49 @@ def test_a_person_chooses_once_and_is_not_asked_again(folder: Path, tmp_path: Pa
         assert KEY not in person.said and "^[" not in person.said
 
 
-@pytest.mark.parametrize("typed", ["q" + ENTER, CTRL_C, CTRL_D])
-def test_a_person_may_leave_without_choosing(folder: Path, tmp_path: Path, typed: str) -> None:
-    """`turnwise run` asks at a terminal, too; nothing is remembered."""
+def test_an_own_endpoint_is_chosen_and_remembered_with_its_address(folder: Path, tmp_path: Path) -> None:
+    """A URL is asked for its models, a number of its list is taken; the next start goes there, too, and says nothing of it."""
+    with running_lab([script("aardvark", '[[steps]]\ntext = "Good day."')]) as lab:
+        kept = lab.provider.scripts["aardvark"]
+        lab.provider.scripts.clear()
+        lab.provider.scripts["aardvark"] = kept
+        url = f"{lab.url}/v1"
+        with at_terminal(cwd=folder) as person:
+            person.sees("model:")
+            person.types(url + ENTER)
+            person.sees(f"{url}: 1 model\n  1  aardvark\n")
+            person.sees("model [1]:")
+            person.types(ENTER)
+            person.sees("openai_chat:aardvark in ")
+            person.sees("\n>")
+            person.types(CTRL_D)
+            person.leaves_by(0)
+        file = tmp_path / "config" / "turnwise" / "turnwise.toml"
+        assert file.read_text() == f'model = "openai_chat:aardvark"\nbase_url = "{url}"\n'
+        with at_terminal("run", "Hello.", cwd=folder) as person:
+            person.sees("Good day.")
+            person.leaves_by(0)
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "said"),
+    [
+        ("q" + ENTER, 2, "no model was chosen"),
+        ("exit" + ENTER, 2, "no model was chosen"),
+        (CTRL_D, 2, "no model was chosen"),
+        (CTRL_C, 130, ""),
+    ],
+)
+def test_a_person_may_leave_without_choosing(folder: Path, tmp_path: Path, typed: str, code: int, said: str) -> None:
+    """`turnwise run` asks at a terminal, too; Enter alone and `?` say what can be typed; nothing is remembered."""
     with at_terminal("run", "Hello.", cwd=folder) as person:
         person.sees("model:")
+        person.types(ENTER)
+        person.sees("q leaves")
+        person.sees("model:")
+        person.types("?" + ENTER)
+        person.sees("so do exit, quit and Ctrl-D")
+        person.sees("model:")
         person.types(typed)
-        person.leaves_by(130)
+        assert said in person.leaves_by(code)
     assert not (tmp_path / "config").exists()

@@ -13,12 +13,10 @@ import click
 import msgspec
 
 from turnwise._version import __version__
-from turnwise.drivers.aiohttp_transport import AiohttpTransport
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.endpoints import Endpoint
 from turnwise.drivers.hook_commands import read_hooks
 from turnwise.drivers.journal import Journal, journal_path
-from turnwise.drivers.model_lists import ask_for_models
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.prices import prices_of_layers
 from turnwise.drivers.programs import Programs
@@ -28,13 +26,12 @@ from turnwise.errors import CallerError, MissingKey, ProviderFault
 from turnwise.faces.cli.choice import Choice, NoModel, choose
 from turnwise.faces.cli.failures import FAILED
 from turnwise.faces.cli.folder import settings_of_run
-from turnwise.faces.cli.found import key_line, keys_in, look_around
+from turnwise.faces.cli.found import key_line, keys_in, look_around, offered_by
 from turnwise.faces.cli.permissions import policy_of_run
 from turnwise.faces.cli.text import clean, style
 from turnwise.faces.models import ON_THE_COMMAND_LINE, open_endpoint, read_model
 from turnwise.faces.saying import many
 from turnwise.vocab import FaultKind
-from turnwise.wire.model_lists import OfferedModel
 
 LITTLE_BYTES = 1024**3
 TOO_LITTLE_BYTES = 16 * 1024**2
@@ -134,7 +131,7 @@ def _endpoint(choice: Choice, *, offline: bool) -> Check:
     clock = SystemClock()
     began_s = clock.monotonic()
     try:
-        models = run_to_end(_asked(endpoint))
+        models = run_to_end(offered_by(endpoint))
     except CallerError as error:
         return Check(name="endpoint", status="ok", found=f"{url}, not asked: {error}")
     except ProviderFault as error:
@@ -154,11 +151,6 @@ def _endpoint(choice: Choice, *, offline: bool) -> Check:
 def _shown(endpoint: Endpoint) -> str:
     """Its address without the query, which may hold a key."""
     return endpoint.scrub(endpoint.base_url.partition("?")[0])
-
-
-async def _asked(endpoint: Endpoint) -> tuple[OfferedModel, ...]:
-    async with AiohttpTransport() as transport:
-        return await ask_for_models(endpoint, transport=transport)
 
 
 def _failed(error: ProviderFault, *, endpoint: Endpoint, variable: str | None) -> Check:

@@ -1,8 +1,9 @@
-"""What Tab completes in a session: `/` commands at the beginning of a line, and paths behind `@`."""
+"""What Tab completes in a session: `/` commands at the beginning of a line, models behind `/model`, and paths behind `@`.
+At the first start: models."""
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,3 +56,17 @@ def completer(*, commands: Collection[str], folder: Path) -> "Completer":
                 yield Completion(text, start_position=-replaced, display=visible_line(text))
 
     return Typed()
+
+
+def model_completer(begun: Callable[[str], Iterable[str]]) -> "Completer":
+    """Where a model alone is typed: `begun` gives those that begin so."""
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
+
+    class TypedModel(Completer):
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+            line = document.text_before_cursor
+            for name in [] if " " in line else list(begun(line))[:MAX_SHOWN]:
+                yield Completion(name, start_position=-len(line), display=visible_line(name))
+
+    return TypedModel()

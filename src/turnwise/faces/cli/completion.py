@@ -42,15 +42,9 @@ def command(shell: str | None) -> None:
 
 def complete_models(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Providers first; behind the colon, the models that the table of limits knows."""
-    from turnwise.drivers.catalogue import builtin_catalogue
-    from turnwise.wire.profiles import builtin_profiles
+    from turnwise.faces.cli.model_names import models_begun
 
-    provider, colon, begun = incomplete.partition(":")
-    if not colon:
-        return [f"{name}:" for name in builtin_profiles() if name.startswith(provider)]
-    catalogue = builtin_catalogue()
-    names = {*catalogue.makers, *catalogue.hosts.get(provider, {})} if provider in builtin_profiles() else set[str]()
-    return [f"{provider}:{name}" for name in sorted({name.rstrip("*") for name in names}) if name.startswith(begun)]
+    return models_begun(incomplete)
 
 
 def complete_providers(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -109,6 +109,15 @@ class Chat:
                     typed = await self._turn(text)
         if self._session:
             self._terminal.say(f"session {self._session[-8:]}; `turnwise --continue` goes on with it")
+            self._say_how_to_keep()
+
+    def _say_how_to_keep(self) -> None:
+        """At the end of the first session that there is, if the model has said anything."""
+        if self._spent.usage.output_tokens and len(self._journal.sessions(limit=2)) == 1:
+            from turnwise.faces.cli.first_start import keeping_line
+
+            if line := keeping_line(self._place.choice, settings=self._place.settings, env=os.environ):
+                self._terminal.say(clean(line))
 
     async def _next(self, typed: str) -> str | None:
         """What is typed next; None: the person leaves, or the program is told to."""

@@ -1,27 +1,45 @@
 """What happens where nobody has named a model: what was found is shown, and at a terminal one is chosen and remembered."""
 
 import os
+from collections.abc import Mapping
 
 from turnwise._version import __version__
 from turnwise.drivers.own_loop import run_to_end
-from turnwise.drivers.user_settings import remember_model
+from turnwise.drivers.settings import RunSettings, user_file
+from turnwise.drivers.user_settings import lines_of, remember_model
 from turnwise.errors import CallerError
-from turnwise.faces.cli.choice import address_in
-from turnwise.faces.cli.failures import complain
+from turnwise.faces.cli.choice import Choice
+from turnwise.faces.cli.failures import Failure, complain
 from turnwise.faces.cli.found import Found, absent_line, key_line, look_around, server_line
 from turnwise.faces.cli.main import CANCELLED
+from turnwise.faces.cli.model_names import beginning_with
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
 from turnwise.faces.cli.text import clean
-from turnwise.faces.models import ON_THE_COMMAND_LINE, open_endpoint, read_model
+from turnwise.faces.cli.typed_model import Listed, at_listed, check, list_at, read_typed
 from turnwise.faces.saying import many
 
 MOST_TOLD = 3  # models that the one line names
+MOST_LISTED = 15  # of a server that was asked: with the question they fit a terminal of 24 lines
 DEMO, LEAVE = "d", "q"
+EMPTY = "type a number, PROVIDER:NAME or a URL; ? shows all that can be typed, q leaves"
+HELP = (
+    "  1, 2, ...      a model of the list",
+    "  PROVIDER:NAME  anthropic:claude-sonnet-4-5, ollama:qwen3:8b; Tab completes it",
+    "  URL            http://127.0.0.1:8000/v1: that server is asked for its models",
+    "  MODEL --base-url URL      both, or a whole line with `turnwise -m`",
+    "  MODEL --api-key-env NAME  if the key is in another variable than the usual one",
+    f"  {DEMO}              `turnwise demo`: what it is for, without a key",
+    f"  {LEAVE}              leave; so do exit, quit and Ctrl-D",
+)
+LEFT = (
+    "no model was chosen: start again to choose, or give one: `turnwise -m PROVIDER:NAME` (`turnwise doctor` says what is "
+    "missing)"
+)
 NOTHING = """To begin, do one of these:
-  export ANTHROPIC_API_KEY=...                  a provider's key; `turnwise models` names the variable of each
-  ollama serve                                  or LM Studio, llama.cpp, vLLM: a model on this machine
-  turnwise -m openai_chat:NAME --base-url URL   any other endpoint
+  export ANTHROPIC_API_KEY=...  a provider's key; `turnwise models` names them all
+  ollama serve                  or LM Studio, llama.cpp, vLLM: on this machine
+  turnwise -m openai_chat:NAME --base-url URL       any other endpoint
 """
 
 
@@ -29,7 +47,8 @@ def first_choice(given: Given, *, asks: bool) -> Given:
     """The same options with the model that the person chooses; it is remembered in their file of settings. `asks`: they are at
     a terminal.
 
-    Raises CallerError in one line, with what was found and what to do, where nobody can be asked; SystemExit where they leave.
+    Raises CallerError in one line, with what was found and what to do, where nobody can be asked; Failure where they leave;
+    SystemExit for Ctrl-C.
     """
     base_url = given["base_url"] or os.environ.get("TURNWISE_BASE_URL")
     if base_url:  # what was found elsewhere is no model of that endpoint, and its key is none of theirs
@@ -43,14 +62,18 @@ def first_choice(given: Given, *, asks: bool) -> Given:
     terminal = Terminal()
     for line in greeting(found):
         terminal.say(clean(line))
-    model = _asked(found, terminal=terminal, api_key_env=given["api_key_env"])
+    chosen = _Asking(found, given=given, terminal=terminal).chosen()
+    model = chosen["model"]
+    assert model is not None, "a choice has a model"
     try:
-        path = remember_model(model, env=os.environ)
+        path = remember_model(model, base_url=chosen["base_url"], env=os.environ)
     except CallerError as error:
         terminal.say(clean(f"not remembered: {error}"))
     else:
         terminal.say(clean(f"remembered in {_from_home(str(path))}; change it there, or take another with -m"))
-    return {**given, "model": model}
+    if chosen["api_key_env"]:
+        terminal.say(clean(f"not remembered: --api-key-env {chosen['api_key_env']}; give it each time"))
+    return chosen
 
 
 def no_model_line(found: Found) -> str:
@@ -81,48 +104,105 @@ def greeting(found: Found) -> list[str]:
     lines.append("Choose:")
     lines += [f"  {number}  {option}" for number, option in enumerate(found.options, start=1)]
     lines += [f"  {DEMO}  `turnwise demo`: what it is for, without a key", f"  {LEAVE}  leave", ""]
-    lines.append("or type any PROVIDER:NAME; `turnwise models` lists providers, `turnwise doctor` checks this machine.")
-    lines.append("Without this question: `turnwise -m PROVIDER:NAME`, or `export TURNWISE_MODEL=PROVIDER:NAME`.")
+    lines.append("or type any PROVIDER:NAME, or the URL of a server; ? shows what else.")
+    lines.append("`turnwise models` lists providers, `turnwise doctor` checks this machine.")
+    lines.append("Without this question: `turnwise -m PROVIDER:NAME`, or set TURNWISE_MODEL.")
     return lines
 
 
-def _asked(found: Found, *, terminal: Terminal, api_key_env: str | None) -> str:
-    """The model that was chosen, which can be asked: its address and key are there. Raises SystemExit."""
-    prompt = "model [1]: " if found.options else "model: "
-    while True:
+class _Asking:
+    """The question which model it shall be, until one is chosen whose address and key are there. A URL is asked for its models,
+    and its list takes the place of what was found before."""
+
+    def __init__(self, found: Found, *, given: Given, terminal: Terminal) -> None:
+        self._given = given
+        self._terminal = terminal
+        self._options = found.options
+        self._listed: Listed | None = None
+
+    def chosen(self) -> Given:
+        """The options with it. Raises Failure where the person leaves, SystemExit for Ctrl-C and after the demo."""
+        while True:
+            try:
+                if (given := self._take(self._typed())) is not None:
+                    return given
+            except CallerError as error:
+                complain(str(error))
+
+    def _typed(self) -> str:
+        from turnwise.faces.cli.completing import model_completer
+
+        question = "model [1]: " if self._options else "model: " if self._listed is None else "the model's name there: "
+        completer = model_completer(lambda begun: beginning_with(begun, offered=self._options))
         try:
-            typed = run_to_end(terminal.line(lambda: prompt)).strip()
-        except (Left, Stopped):
+            return run_to_end(self._terminal.line(lambda: question, completer=completer)).strip()
+        except Stopped:
             raise SystemExit(CANCELLED) from None
-        match typed or ("1" if found.options else LEAVE):
-            case "q" | "quit" | "exit":
-                raise SystemExit(CANCELLED)
+        except Left:
+            return LEAVE
+
+    def _take(self, typed: str) -> Given | None:
+        """None: it is asked again. Raises CallerError for what is no choice, Failure where they leave."""
+        match typed or ("1" if self._options else ""):
+            case "":
+                self._say(EMPTY)
+            case "q" | "quit" | "exit" | "/quit" | "/exit":
+                raise Failure(LEFT)
+            case "?" | "help" | "/help":
+                self._say(*HELP)
             case "d" | "demo":
                 from turnwise.faces.cli.demo import command as demo
 
                 demo.main([], prog_name="turnwise demo", standalone_mode=False)
                 raise SystemExit(0)
             case number if number.isdecimal():
-                if 0 < int(number) <= len(found.options):
-                    typed = found.options[int(number) - 1]
-                else:
-                    complain(f"there is no `{number}`: {many(len(found.options), 'model')} to choose from")
-                    continue
+                return self._checked(self._numbered(number))
             case _:
-                pass
-        try:
-            check(typed, api_key_env=api_key_env)
-        except CallerError as error:
-            complain(str(error))
-        else:
-            return typed
+                given = read_typed(typed, given=self._given)
+                if given["model"]:
+                    return self._checked(given if self._listed is None else at_listed(given, listed=self._listed))
+                self._list(given)
+        return None
+
+    def _numbered(self, number: str) -> Given:
+        if not 0 < int(number[:9]) <= len(self._options):
+            raise CallerError(f"there is no `{number[:9]}`: {many(len(self._options), 'model')} to choose from")
+        given = self._given.copy()
+        given["model"] = self._options[int(number) - 1]
+        return given if self._listed is None else at_listed(given, listed=self._listed)
+
+    def _checked(self, given: Given) -> Given:
+        check(given, env=os.environ)
+        return given
+
+    def _list(self, given: Given) -> None:
+        listed = list_at(given["base_url"] or "", api_key_env=given["api_key_env"], env=os.environ)
+        given["base_url"] = None
+        self._given, self._listed, self._options = given, listed, listed.names
+        self._say(*listed_lines(listed))
+
+    def _say(self, *lines: str) -> None:
+        for line in lines:
+            self._terminal.say(clean(line))
 
 
-def check(model: str, *, api_key_env: str | None) -> None:
-    """Raises CallerError where it is no model, or its address or key is missing."""
-    named = read_model(model)
-    address = address_in(os.environ, provider=named.profile.name)
-    open_endpoint(named, base_url=address, api_key_env=api_key_env, ways=ON_THE_COMMAND_LINE)
+def listed_lines(listed: Listed) -> list[str]:
+    """What a server offers, by number; or why it has no list, and what to do then."""
+    where = listed.base_url.partition("?")[0]
+    if not listed.names:
+        return [f"{where}: {listed.why}", "type the name of a model there, or something else; ? shows what, q leaves"]
+    lines = [f"{where}: {many(len(listed.names), 'model')}"]
+    lines += [f"  {number}  {name}" for number, name in enumerate(listed.names[:MOST_LISTED], start=1)]
+    more = len(listed.names) - MOST_LISTED
+    return [*lines, f"  and {more} more: type a name, Tab completes it"] if more > 0 else lines
+
+
+def keeping_line(choice: Choice, *, settings: RunSettings, env: Mapping[str, str]) -> str:
+    """How a model that worked is had without `-m` the next time; empty where one is remembered, or its address may hold a key."""
+    if settings.model or env.get("TURNWISE_MODEL") or "?" in (choice.base_url or ""):
+        return ""
+    lines = " and ".join([f"`{line}`" for line in lines_of(choice.model, base_url=choice.base_url)])
+    return f"to start with this model without -m: {lines} in {_from_home(str(user_file(env)))}"
 
 
 def _place(line: str) -> str:

@@ -5,10 +5,14 @@ from collections.abc import Mapping
 
 import msgspec
 
+from turnwise.drivers.aiohttp_transport import AiohttpTransport
+from turnwise.drivers.endpoints import Endpoint
 from turnwise.drivers.local_servers import Answer, LocalServer, find_servers, local_servers
+from turnwise.drivers.model_lists import ASK_S, ask_for_models
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.faces.cli.text import visible_line
 from turnwise.faces.saying import many
+from turnwise.wire.model_lists import OfferedModel
 from turnwise.wire.profiles import Profile, builtin_profiles
 
 MOST_OF_A_SERVER = 5  # models that are offered to choose from
@@ -48,7 +52,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         served = [
             f"{answer.server.profile.name}:{name}"
             for answer in self.servers
-            for name in [model.name for model in answer.models if _may_be_chosen(model.name)][:MOST_OF_A_SERVER]
+            for name in [model.name for model in answer.models if may_be_chosen(model.name)][:MOST_OF_A_SERVER]
         ]
         return (*suggested, *served)
 
@@ -59,6 +63,12 @@ def look_around(env: Mapping[str, str]) -> Found:
     servers = local_servers(env)
     answers = run_to_end(find_servers(servers), new_loop=asyncio.new_event_loop) if servers else ()
     return Found(keys=keys_in(env), servers=answers, looked_for=servers)
+
+
+async def offered_by(endpoint: Endpoint, *, within_s: float = ASK_S) -> tuple[OfferedModel, ...]:
+    """The models that it offers now. Raises CallerError where it has no list, ProviderFault where it gives none."""
+    async with AiohttpTransport() as transport:
+        return await ask_for_models(endpoint, transport=transport, within_s=within_s)
 
 
 def keys_in(env: Mapping[str, str]) -> tuple[Key, ...]:
@@ -108,6 +118,6 @@ def absent_line(found: Found) -> str:
     return f"no server on the ports of {', '.join(absent)}" if absent else ""
 
 
-def _may_be_chosen(name: str) -> bool:
+def may_be_chosen(name: str) -> bool:
     """It looks as it is, so that the person takes what they see, and is no model for something else than words."""
     return visible_line(name) == name and name == name.strip() and not any(word in name.lower() for word in _NO_CHAT)

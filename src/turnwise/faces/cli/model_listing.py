@@ -10,11 +10,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from turnwise.drivers.aiohttp_transport import AiohttpTransport
 from turnwise.drivers.catalogue import LimitRow, builtin_catalogue, find_limits
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.endpoints import Endpoint
-from turnwise.drivers.model_lists import ask_for_models
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.prices import Prices, prices_of_layers
 from turnwise.drivers.settings import FILE, RunSettings, read_layers
@@ -22,6 +19,7 @@ from turnwise.errors import CallerError, ProviderFault
 from turnwise.faces.cli.choice import address_in
 from turnwise.faces.cli.failures import FAILED, complain
 from turnwise.faces.cli.folder import settings_of_run
+from turnwise.faces.cli.found import offered_by
 from turnwise.faces.cli.tables import Column, fitting, lines_of_table, width_of
 from turnwise.faces.cli.text import clean, visible_line
 from turnwise.faces.models import ON_THE_COMMAND_LINE, ModelName, find_profile, open_endpoint
@@ -90,16 +88,11 @@ def _ask(profile: Profile, *, base_url: str | None, api_key_env: str | None, off
         return Server(url=profile.base_url or "", why=str(error))
     url = endpoint.scrub(endpoint.base_url.partition("?")[0])  # a query may hold a key
     try:
-        return Server(url=url, models=run_to_end(_asked(endpoint)))
+        return Server(url=url, models=run_to_end(offered_by(endpoint)))
     except CallerError as error:
         return Server(url=url, why=str(error))
     except ProviderFault as error:
         return Server(url=url, why=str(error), failed=True)
-
-
-async def _asked(endpoint: Endpoint) -> tuple[OfferedModel, ...]:
-    async with AiohttpTransport() as transport:
-        return await ask_for_models(endpoint, transport=transport)
 
 
 def _known(profile: Profile, *, server: Server, prices: Prices, own_limits: Mapping[str, LimitRow]) -> list[Known]:

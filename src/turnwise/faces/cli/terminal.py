@@ -98,10 +98,16 @@ class Terminal:
             self._screen.tell(line)
 
     async def line(
-        self, message: Callable[[], str], *, default: str = "", ticks: bool = False, fresh: bool = False
+        self,
+        message: Callable[[], str],
+        *,
+        default: str = "",
+        ticks: bool = False,
+        fresh: bool = False,
+        completer: "Completer | None" = None,
     ) -> str:
-        """One line. `ticks`: the message is made anew each second; `fresh`: nothing that was typed before it was there counts.
-        Raises Stopped, Left."""
+        """One line. `ticks`: the message is made anew each second; `fresh`: nothing that was typed before it was there counts;
+        `completer`: what Tab does. Raises Stopped, Left."""
         from prompt_toolkit import PromptSession
 
         input, output = self._ends()
@@ -109,6 +115,8 @@ class Terminal:
             message,
             input=input,
             output=output,
+            completer=completer,
+            complete_while_typing=False,
             refresh_interval=1.0 if ticks else 0,
             interrupt_exception=Stopped,
             eof_exception=Left,
