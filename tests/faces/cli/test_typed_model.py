@@ -18,7 +18,7 @@ from turnwise.faces.cli.typed_model import Listed, at_listed, check, list_at, pr
 
 URL = "http://127.0.0.1:18321/v1"
 KEY = "sk-test-1234567890abcdef"
-NOTHING: Given = chat.make_context("turnwise", []).params  # pyright: ignore[reportAssignmentType]
+NOTHING: Given = chat.make_context("turnwise", [], help_option_names=["-h", "--help"]).params  # pyright: ignore[reportAssignmentType]
 LISTED = Listed(base_url=URL, provider="openai_chat", names=("m", "mistral:7b"))
 
 

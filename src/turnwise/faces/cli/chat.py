@@ -5,6 +5,7 @@ from typing import Unpack
 import click
 
 from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.hints import TakesPrompts
 from turnwise.faces.cli.options import Given, shared_options
 
 EPILOG = """\b
@@ -17,7 +18,7 @@ Examples:
 `turnwise` alone is `turnwise chat`. Inside: /help."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=TakesPrompts, epilog=EPILOG)
 @shared_options
 def command(**given: Unpack[Given]) -> None:
     """Talk with a model that works in this folder, at a terminal: prompt after prompt, with history.

@@ -13,6 +13,7 @@ import click
 
 from turnwise._version import __version__
 from turnwise.faces.cli.failures import BUG, FAILED, USAGE, Failure, bug_line, complain
+from turnwise.faces.cli.hints import PROMPT_OPTIONS
 from turnwise.faces.cli.main import CANCELLED
 
 COMMANDS = {
@@ -45,6 +46,12 @@ Exit codes of `run`: 0 answered and complete, 2 usage, 3 answered but not comple
 6 provider failed, 7 journal failed, 130 cancelled."""
 
 
+NEAR, ALIKE = (
+    0.6,
+    0.8,
+)  # how alike a word must be to a command, alone and before others: `what does this do` is a prompt
+
+
 class LazyGroup(click.Group):
     """Knows its commands by name; imports one when it runs or shows its own help."""
 
@@ -55,6 +62,8 @@ class LazyGroup(click.Group):
         return super().parse_args(ctx, args)
 
     def _is_of_chat(self, word: str, *, ctx: click.Context) -> bool:
+        if word.partition("=")[0] in PROMPT_OPTIONS or word[:2] in PROMPT_OPTIONS:
+            return True
         if not word.startswith("-") or word in ("-h", "--help", "-V", "--version"):
             return False
         chat = self.get_command(ctx, "chat")
@@ -77,14 +86,22 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
         if args and name not in COMMANDS and not name.startswith("-"):
-            near = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = (
-                f"did you mean `{near[0]}`?"
-                if near
-                else f"to give a prompt: turnwise run {click.format_filename(name)!r}"
-            )
-            ctx.fail(f"no command `{name}`; {hint}")
+            ctx.fail(self._no_command(args, ctx=ctx))
         return super().resolve_command(ctx, args)
+
+    def _no_command(self, args: list[str], *, ctx: click.Context) -> str:
+        """What is said of a word that is no command: it is misspelt, or the first of a prompt."""
+        from turnwise.faces.cli.hints import hint
+
+        run = self.get_command(ctx, "run")
+        assert run is not None
+        word = args[0]
+        slips = [name for name in COMMANDS if sorted(name) == sorted(word)]
+        if near := slips or difflib.get_close_matches(word, COMMANDS, n=1, cutoff=ALIKE):
+            return f"no command `{word}`; did you mean `{near[0]}`?"
+        near = [] if args[1:] else difflib.get_close_matches(word, COMMANDS, n=1)
+        meant = f"did you mean `{near[0]}`? Or, " if near else ""
+        return f"no command `{word}`; {meant}{hint(run, args)}"
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -6,6 +6,7 @@ from typing import Unpack
 import click
 
 from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.hints import TakesPrompts
 from turnwise.faces.cli.options import Given, shared_options
 
 EPILOG = """\b
@@ -24,7 +25,7 @@ Exit codes: 0 answered and complete; 2 usage; 3 answered but not complete (step_
 4 waiting; 5 refused; 6 provider failed; 130 cancelled. Ctrl-C once ends with what is there, twice at once."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=TakesPrompts, epilog=EPILOG)
 @click.argument("words", metavar="[PROMPT]", nargs=-1)
 @shared_options
 @click.option("-n", "--no-stdin", is_flag=True, help="Leave standard input alone, as `ssh -n` does.")

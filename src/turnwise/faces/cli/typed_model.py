@@ -76,7 +76,7 @@ def _without_program(words: Sequence[str]) -> list[str]:
 
 def _options_in(words: Sequence[str]) -> dict[str, object]:
     try:
-        context = chat.make_context("turnwise", list(words))
+        context = chat.make_context("turnwise", list(words), help_option_names=["-h", "--help"])
     except click.exceptions.Exit:  # --help has been shown
         raise CallerError("here MODEL, URL or `MODEL --base-url URL` is read") from None
     except click.ClickException as error:
