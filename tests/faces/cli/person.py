@@ -99,7 +99,12 @@ class Person:
 
 @contextlib.contextmanager
 def at_terminal(
-    *args: str, cwd: Path, env: Mapping[str, str] | None = None, stdin: bool = True, real: bool = False
+    *args: str,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    stdin: bool = True,
+    stdout: bool = True,
+    real: bool = False,
 ) -> Iterator[Person]:
     """`turnwise ARGS` with a terminal of its own, which it controls, so that Ctrl-C is a signal to it. What is left of it at
     the end is ended. A `real` process is started by the system."""
@@ -109,7 +114,7 @@ def at_terminal(
         cwd=cwd,
         env={"TERM": "xterm", **(env or {})},
         stdin=theirs if stdin else subprocess.DEVNULL,
-        stdout=theirs,
+        stdout=theirs if stdout else subprocess.DEVNULL,
         stderr=theirs,
         leads=True,
         controls=0 if stdin else 2,

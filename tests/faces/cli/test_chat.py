@@ -74,6 +74,7 @@ def test_two_turns_with_usage_and_undo(lab: Lab, folder: Path, cli: Cli) -> None
         person.types("/usage\r")
         person.sees("2 turns, 6 requests: 6 step\n")
         person.sees("tokens in")
+        person.sees("cost unknown")
         prompt(person)
         person.types("/undo\r")
         person.sees("take 1 file back? [y/N]")
@@ -153,6 +154,27 @@ def test_what_was_typed_too_late_stands_at_the_next_prompt(lab: Lab, folder: Pat
     assert "and then stop" in last_request(lab)
 
 
+@pytest.mark.parametrize("slowly", [False, True])
+def test_commands_in_mid_turn_are_no_words_for_the_model(lab: Lab, folder: Path, slowly: bool) -> None:
+    """They wait for the end of the turn; `exit` ends it, and leaves. Nothing of them is sent."""
+    with at_terminal("--allow", "bash", *at(lab, "waits"), cwd=folder) as person:
+        prompt(person)
+        person.types("Go.\r")
+        wait_for_tool(person, folder)
+        person.types("/usage\r")
+        person.sees("`/usage` waits for the end of the turn")
+        if slowly:
+            person.types("ex")
+            person.sees("»")
+            person.types("it\r")
+        else:
+            person.types("exit\r")
+        person.sees("cancelled (")
+        person.sees("1 turn, 1 request: 1 step")
+        assert "`turnwise --continue` goes on with it" in person.leaves_by(0)
+    assert lab.count() == 1
+
+
 def wait_for_tool(person: Person, folder: Path) -> None:
     person.sees("bash runs")
     wait_until((folder / "begun.txt").exists)
@@ -198,13 +220,20 @@ def test_commands_tell_and_unknown_ones_suggest(lab: Lab, folder: Path) -> None:
             ("/model nobody:gpt", "`nobody` is no provider"),
             ("/sessions", "no sessions of this folder yet"),
             ("/permissions", "allow bash(git push *) [--allow bash(git push *)]"),
-            ("/usage", "0 turns, 0 requests"),
+            ("/cost", "0 turns, 0 requests"),
             ("/undo", "nothing to take back"),
-            ("/new", "a new session"),
+            ("/clear", "a new session"),
+            ("/resume", "`turnwise --continue` goes on"),
+            ("?", "Enter sends;"),
+            ("help", "Enter sends;"),
         ):
             prompt(person)
             person.types(f"{typed}\r")
             person.sees(said)
+        person.types("/\t")
+        person.sees("/quit ")  # below the other seven
+        person.sees("leave; so do")
+        person.types("\x03")
         prompt(person)
         person.types("/quit\r")
         person.leaves_by(0)
@@ -240,3 +269,10 @@ def test_without_a_terminal_a_session_says_what_to_use(cli: Cli) -> None:
     for args in (["chat"], ["--model", "openai:gpt-5"]):
         ran = cli(*args)
         assert (ran.code, ran.out) == (2, "") and "give the prompt to `turnwise run` instead" in ran.err
+
+
+def test_a_session_whose_answers_go_elsewhere_says_what_to_use(folder: Path) -> None:
+    """`turnwise | cat`: the prompt of the next turn would stand before the answer."""
+    with at_terminal("--model", "openai:gpt-5", cwd=folder, stdout=False) as person:
+        said = person.leaves_by(2)
+    assert said.count("\n") == 1 and "for its answers too: give the prompt to `turnwise run` instead" in said

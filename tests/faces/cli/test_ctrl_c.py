@@ -11,6 +11,7 @@ from faces.cli.person import CTRL_C, Person, at_terminal
 from faces.cli.running import WAIT_S, Cli, at, running_lab, script
 from faces.cli.test_processes import wait_until
 from turnwise.drivers.sandbox.keeper import descendants
+from turnwise.faces.cli.conversation import LEAVES_SAID
 from turnwise.lab import Lab
 
 SLEEPS = script(
@@ -156,6 +157,7 @@ def test_ctrl_c_in_a_session_ends_the_turn_and_the_next_one_goes_on(lab: Lab, fo
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
         person.types(f"half a line{CTRL_C}")
         person.sees("\n>")
+        assert LEAVES_SAID not in person.said
         person.types("/model plain-answer\r")
         person.sees("going on with openai_chat:plain-answer")
         person.types("And?\r")
@@ -170,7 +172,7 @@ def test_ctrl_c_in_a_session_ends_the_turn_and_the_next_one_goes_on(lab: Lab, fo
 @pytest.mark.promise("wait:cancel")
 def test_ctrl_c_twice_in_a_session_ends_it_at_once(lab: Lab, folder: Path) -> None:
     """Exit code 130, no traceback, no process left. A turn stops within a second: where the second Ctrl-C finds the prompt
-    again, it clears the line, and the person begins anew."""
+    again, it says how to leave, and the person begins anew."""
     below: list[int] = []
     begun = folder / "begun.txt"
     with at_terminal(*at(lab, "stubborn"), cwd=folder, real=True) as person:
@@ -186,10 +188,31 @@ def test_ctrl_c_twice_in_a_session_ends_it_at_once(lab: Lab, folder: Path) -> No
             person.types(CTRL_C)
             if person.is_over_before("\n>"):
                 break
+            person.types("/new\r")
+            person.sees("a new session")
             begun.unlink()
         person.leaves_by(130)
         assert person.is_cooked() and below
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
+
+
+@pytest.mark.promise("wait:cancel")
+def test_ctrl_c_twice_at_an_empty_prompt_leaves(lab: Lab, folder: Path) -> None:
+    """Words between the two keep the session; exit code 0 and how to go on, as with Ctrl-D."""
+    with at_terminal(*at(lab, "plain-answer"), cwd=folder) as person:
+        person.sees("\n>")
+        person.types("Go.\r")
+        person.sees("Hello from the lab.")
+        person.sees("\n>")
+        person.types(CTRL_C)
+        person.sees(f"{LEAVES_SAID}\n>")
+        person.types(f"half{CTRL_C}")
+        person.sees("\n>")
+        person.types(CTRL_C)
+        person.sees(f"{LEAVES_SAID}\n>")
+        person.types(CTRL_C)
+        assert "`turnwise --continue` goes on with it" in person.leaves_by(0)
+        assert person.is_cooked()
 
 
 @pytest.mark.promise("wait:cancel")

@@ -3,7 +3,7 @@ At the first start: models."""
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +17,14 @@ _MENTION = re.compile(r"""(?<![\w@./\\-])@((?:\\.|[^\s"'`,;()\[\]{}<>|\\])*)$"""
 _BLANKS = re.compile(r"""([\s"'`,;()\[\]{}<>|\\])""")
 
 
-def endings(line: str, *, commands: Collection[str], folder: Path) -> list[tuple[str, int]]:
-    """What may stand in place of the end of `line`, and how many of its characters that replaces."""
+def endings(
+    line: str, *, commands: Collection[str], folder: Path, others: Collection[str] = ()
+) -> list[tuple[str, int]]:
+    """What may stand in place of the end of `line`, and how many of its characters that replaces. `others` are other names of
+    `commands`, for who knows only them."""
     if line.startswith("/") and " " not in line:
-        return [(name, len(line)) for name in commands if name.startswith(line)]
+        found = [name for name in commands if name.startswith(line)]
+        return [(name, len(line)) for name in found or [other for other in others if other.startswith(line)]]
     mention = _MENTION.search(line)
     return [] if mention is None else [(name, len(mention[1])) for name in _paths(mention[1], folder=folder)]
 
@@ -45,15 +49,17 @@ def _paths(begun: str, *, folder: Path) -> Iterator[str]:
             yield _BLANKS.sub(r"\\\1", head + path)
 
 
-def completer(*, commands: Collection[str], folder: Path) -> "Completer":
+def completer(*, commands: Mapping[str, str], others: Mapping[str, str], folder: Path) -> "Completer":
+    """Of `commands` with what each is for; `others` says which command another name stands for."""
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
     from prompt_toolkit.document import Document
 
     class Typed(Completer):
         def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
             line = document.current_line_before_cursor
-            for text, replaced in endings(line, commands=commands, folder=folder):
-                yield Completion(text, start_position=-replaced, display=visible_line(text))
+            for text, replaced in endings(line, commands=commands, others=others, folder=folder):
+                meaning = commands.get(others.get(text, text))
+                yield Completion(text, start_position=-replaced, display=visible_line(text), display_meta=meaning)
 
     return Typed()
 

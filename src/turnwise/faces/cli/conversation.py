@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-import difflib
 import functools
 import os
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Generator
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.errors import CallerError, ToolFault
 from turnwise.faces.cli.choice import NoModel
+from turnwise.faces.cli.commands import COMMANDS, OTHER_NAMES, command_of, unknown_said
 from turnwise.faces.cli.completing import completer
 from turnwise.faces.cli.failures import complain
 from turnwise.faces.cli.last_exchange import exchange_lines, last_exchange
@@ -27,7 +28,7 @@ from turnwise.faces.cli.single_run import is_attended, show_end
 from turnwise.faces.cli.spent import Spent
 from turnwise.faces.cli.taking_back import find_turn_back, lines_of, results_of, take_back
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
-from turnwise.faces.cli.text import clean, shortened, visible
+from turnwise.faces.cli.text import clean, shortened
 from turnwise.faces.cli.undoing import is_confirmed
 from turnwise.faces.cli.words import Words
 from turnwise.faces.cli.workplace import furnish
@@ -39,26 +40,23 @@ from turnwise.vocab import text_of
 PROMPT = "> "
 SHOWN_SESSIONS = 10
 
-COMMANDS = {
-    "/help": "show this",
-    "/usage": "what the session has used: tokens, requests by purpose",
-    "/undo": "take back what the last turn changed in files, after a look; again for the turn before",
-    "/model": "show the model; `/model NAME` goes on with another one",
-    "/new": "begin a new session",
-    "/sessions": "the last sessions of this folder",
-    "/permissions": "the rules that hold, in their order",
-    "/quit": "leave; so do `exit`, `quit` and Ctrl-D",
-}
-KEYS = """Enter sends; Esc-Enter, or a backslash at the end of a line, makes a new line. Tab completes `/` commands and `@file`,
-which puts the file in. What you type while the model works
-is given to it before its next request. Ctrl-C ends the turn with what is there, twice the program; `turnwise --continue`
-goes on."""
+LEAVES_SAID = "Ctrl-C again or Ctrl-D leaves"
+KEYS = """`/cost` is `/usage`, `/clear` is `/new`, `?` is `/help`.
+Enter sends; Esc-Enter, or a backslash at the end of a line, makes a new line.
+Tab completes `/` commands and `@file`, which puts the file in.
+What you type while the model works is given to it before its next request; a
+command waits for the end of the turn, and `exit` ends the turn.
+Ctrl-C ends the turn with what is there; once more before it has ended ends the
+program. At the prompt it clears the line; twice on an empty line, it leaves.
+`turnwise --continue` goes on."""
 
 
 def converse(given: Given) -> None:
     """Hold one person's session until they leave. Raises CallerError."""
     if not is_attended():
         raise CallerError("a session needs a terminal: give the prompt to `turnwise run` instead")
+    if not sys.stdout.isatty():
+        raise CallerError("a session needs a terminal for its answers too: give the prompt to `turnwise run` instead")
     clock = SystemClock()
     path = journal_path(os.environ)
     with Journal.open(path, clock=clock) as journal:
@@ -83,9 +81,11 @@ class Chat:
         self._terminal = Terminal(
             screen=self._screen,
             history=history,
-            completer=lambda: completer(commands=COMMANDS, folder=self._place.folder),
+            completer=lambda: completer(commands=COMMANDS, others=OTHER_NAMES, folder=self._place.folder),
+            completed=len(COMMANDS),
         )
         self._spent = Spent()
+        self._leaves = False
         self._place = furnish(given, journal=journal, clock=clock, attended=True)
         self._policy = self._place.policy
         before = self._place.before
@@ -96,17 +96,12 @@ class Chat:
         """Until the person leaves. Raises what makes going on impossible."""
         self._greet()
         typed = await self._turn(None) if self._asks else ""
-        while (text := await self._next(typed)) is not None:
+        while not self._leaves and (text := await self._next(typed)) is not None:
             typed = ""
-            match text.strip():
-                case "":
-                    pass
-                case "/quit" | "/exit" | "exit" | "quit":
-                    break
-                case line if line.startswith("/"):
-                    await self._obey(line)
-                case _:
-                    typed = await self._turn(text)
+            if command_of(text) is not None:
+                await self._obey(text)
+            elif text.strip():
+                typed = await self._turn(text)
         if self._session:
             self._terminal.say(f"session {self._session[-8:]}; `turnwise --continue` goes on with it")
             self._say_how_to_keep()
@@ -121,25 +116,38 @@ class Chat:
 
     async def _next(self, typed: str) -> str | None:
         """What is typed next; None: the person leaves, or the program is told to."""
+        is_told = False
         with _cancelling():
             while True:
                 try:
                     return await self._terminal.text(PROMPT, default=typed)
-                except Stopped:  # Ctrl-C clears the line
-                    typed = ""
+                except Stopped as stopped:  # Ctrl-C clears the line
+                    typed, is_empty = "", not stopped.typed.strip()
+                    if is_empty and is_told:
+                        return None
+                    if is_empty:
+                        self._terminal.say(LEAVES_SAID)
+                    is_told = is_empty
                 except (Left, asyncio.CancelledError):
                     return None
 
     async def _turn(self, text: str | None) -> str:
-        """Run one turn; gives what was typed while it ran and not taken up. Without a text it is about the calls that wait."""
-        options: RunOptions = {"session": self._session} if self._session else {}
-        asks, self._asks = (self._asks, ()) if text is None else ((), self._asks)
+        """Run one turn, and obey what was typed for the session meanwhile; gives what was typed and not taken up. Without a text
+        it is about the calls that wait."""
         words = Words(
             self._terminal,
             agent=self._place.agent,
             screen=self._screen,
             parts=functools.partial(typed_parts, place=self._place, policy=self._policy),
         )
+        left = await self._run(text, words=words)
+        for line in words.commands:
+            await self._obey(line)
+        return left
+
+    async def _run(self, text: str | None, *, words: Words) -> str:
+        options: RunOptions = {"session": self._session} if self._session else {}
+        asks, self._asks = (self._asks, ()) if text is None else ((), self._asks)
         began, left = self._clock.monotonic(), ""
         try:
             with words.heeded():
@@ -176,7 +184,6 @@ class Chat:
                 self._screen.tell(line)
 
     async def _obey(self, line: str) -> None:
-        name, _, rest = line.partition(" ")
         commands: dict[str, Callable[[str], Coroutine[None, None, None] | None]] = {
             "/help": self._help,
             "/usage": self._usage,
@@ -185,17 +192,20 @@ class Chat:
             "/new": self._new,
             "/sessions": self._sessions,
             "/permissions": self._permissions,
+            "/quit": self._quit,
         }
+        name, rest = command_of(line) or ("", "")
         if name not in commands:
-            near = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else "there are " + ", ".join(COMMANDS)
-            self._terminal.say(f"no command `{visible(name)[:40]}`; {hint}")
+            self._terminal.say(unknown_said(name))
             return
         try:
-            if (asking := commands[name](rest.strip())) is not None:
+            if (asking := commands[name](rest)) is not None:
                 await asking
         except (CallerError, ToolFault) as error:
             complain(str(error))
+
+    def _quit(self, _: str) -> None:
+        self._leaves = True
 
     def _help(self, _: str) -> None:
         for name, summary in COMMANDS.items():

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.faces.results import RunResult
-from turnwise.faces.saying import many
+from turnwise.faces.saying import cost_said, many
+from turnwise.rules.pricing import Cost, add
 from turnwise.turn.config import ChildReport
 from turnwise.vocab import NO_USAGE, Usage
 
@@ -16,11 +17,17 @@ class Spent(msgspec.Struct, kw_only=True):
 
     turns: int = 0
     usage: Usage = NO_USAGE
+    cost: Cost = Cost()
     purposes: Counter[str] = msgspec.field(default_factory=Counter[str])
 
     def add(self, result: RunResult) -> None:
         self.turns += 1
         self.usage += result.usage
+        self.cost = Cost(
+            usd=add(self.cost.usd, result.cost.usd),
+            requests=self.cost.requests + result.cost.requests,
+            unknown=self.cost.unknown + result.cost.unknown,
+        )
         self.purposes.update(result.requests_by_purpose)
         self._add_children(result.children)
 
@@ -37,4 +44,5 @@ class Spent(msgspec.Struct, kw_only=True):
             f"{many(self.turns, 'turn')}, {many(requests, 'request')}{f': {parts}' if parts else ''}",
             f"{usage.input_tokens:,} tokens in ({usage.cache_read_tokens:,} of them from the cache), "
             f"{usage.output_tokens:,} out ({usage.reasoning_tokens:,} of them reasoning)",
+            *([f"cost {cost_said(self.cost)}"] if self.cost.requests else []),
         ]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import sys
 import termios
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
@@ -25,7 +26,9 @@ MAX_TYPED_BYTES = 64 * 1024  # of what is typed at once while a turn runs
 
 
 class Stopped(Exception):
-    """Ctrl-C at a prompt: whoever reads along decides what it ends."""
+    """Ctrl-C at a prompt: whoever reads along decides what it ends. `typed` is the line that it clears."""
+
+    typed = ""
 
 
 class Left(Exception):
@@ -51,10 +54,12 @@ class Terminal:
         screen: Holdable | None = None,
         history: Path | None = None,
         completer: "Callable[[], Completer] | None" = None,
+        completed: int = 0,
     ) -> None:
         self._screen = screen
         self._history = history
         self._completer = completer
+        self._completed = completed  # completions that are shown at once, where there is room
         self._turn = asyncio.Lock()
         self._input: Input | None = None
         self._output: Output | None = None
@@ -139,6 +144,7 @@ class Terminal:
         Raises Stopped, Left."""
         session = self._main or self._main_prompt()
         session.message = message
+        session.reserve_space_for_menu = min(1 + self._completed, shutil.get_terminal_size().lines - 1)
         return await self._answer(session, default=default)
 
     async def _answer(self, session: "PromptSession[str]", *, default: str) -> str:
@@ -148,6 +154,9 @@ class Terminal:
             return await session.prompt_async(default=default, handle_sigint=False, set_exception_handler=False)
         except EOFError:
             raise Left from None
+        except Stopped as stopped:
+            stopped.typed = session.default_buffer.text
+            raise
         finally:
             self._open = None
 

@@ -8,9 +8,11 @@ from typing import Protocol
 
 from turnwise.errors import CallerError
 from turnwise.faces.agent import Agent
+from turnwise.faces.cli.commands import command_of, is_command_in_passing
 from turnwise.faces.cli.mentions import Part
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
+from turnwise.faces.cli.text import visible_line
 
 PROMPT = "» "
 
@@ -37,6 +39,7 @@ class Words:
         self._saying: asyncio.Task[None] | None = None
         self._unsent: list[str] = []
         self._typing: asyncio.Task[None] | None = None
+        self.commands: list[str] = []  # typed for the session: they wait for the end of the turn
 
     @contextlib.contextmanager
     def heeded(self) -> Generator[None]:
@@ -59,8 +62,12 @@ class Words:
 
     def _typed(self, given: str) -> None:
         *lines, rest = (self._begun + _NO_WORDS.sub("", given.replace("\r", "\n"))).split("\n")
-        for line in lines:
-            self._say(line)
+        said = [line for line in lines if line.strip()]
+        for line in said:
+            if len(said) == 1:
+                self._take(line)
+            else:  # pasted: all of it is meant for the model
+                self._say(line)
         self._begun = rest
         if rest and (self._typing is None or self._typing.done()):
             self._typing = asyncio.create_task(self._type(), name="word in mid-turn")
@@ -75,7 +82,20 @@ class Words:
         except Left:
             return
         else:
-            self._say(text)
+            self._take(text)
+
+    def _take(self, line: str) -> None:
+        """A line that somebody typed: words for the model, or a command, which waits for the end of the turn."""
+        if not is_command_in_passing(line):
+            self._say(line)
+            return
+        self.commands.append(line)
+        command, _ = command_of(line) or ("", "")
+        if command == "/quit":
+            self._agent.interrupt("cancel")
+            self._screen.tell("leaving: the turn ends with what is there")
+        else:
+            self._screen.tell(f"`{visible_line(line.strip())}` waits for the end of the turn")
 
     def _say(self, line: str) -> None:
         if not line.strip():

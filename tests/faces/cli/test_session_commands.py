@@ -1,0 +1,73 @@
+"""What is a command in a session, and what is words for the model; what `/usage` says (issue 15)."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import to_plain_text
+
+from turnwise.faces.cli.commands import COMMANDS, OTHER_NAMES, command_of, is_command_in_passing, unknown_said
+from turnwise.faces.cli.completing import completer
+from turnwise.faces.cli.spent import Spent
+from turnwise.rules.pricing import Cost
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("/usage", ("/usage", "")),
+        (" /model gpt-5 ", ("/model", "gpt-5")),
+        ("/cost", ("/usage", "")),
+        ("/clear", ("/new", "")),
+        ("?", ("/help", "")),
+        ("help", ("/help", "")),
+        ("exit", ("/quit", "")),
+        ("/exit now", ("/quit", "now")),
+        ("help me with this", None),
+        ("? why", None),
+        ("quit smoking", None),
+        ("Go on.", None),
+        ("", None),
+    ],
+)
+def test_a_line_is_a_command_or_words(line: str, command: tuple[str, str] | None) -> None:
+    """Proves: a word alone may be a command, a sentence that begins with it is none."""
+    assert command_of(line) == command
+    assert is_command_in_passing(line) == (command is not None)
+
+
+@pytest.mark.parametrize("line", ["/etc/hosts is wrong", "// a comment", "/* one */", "/", "/quit\nsmoking"])
+def test_what_may_be_pasted_in_mid_turn_is_no_command_then(line: str) -> None:
+    """Proves: a path, a comment or several lines end no turn."""
+    assert not is_command_in_passing(line)
+
+
+def test_every_other_name_stands_for_a_command() -> None:
+    """Proves: names that other programs taught lead somewhere; `/resume` says how."""
+    assert set(OTHER_NAMES.values()) <= set(COMMANDS)
+    assert "turnwise --continue" in unknown_said("/resume") and "--session" in unknown_said("/resume")
+    assert "did you mean `/cost`?" in unknown_said("/cots")
+
+
+def test_tab_shows_every_command_with_its_meaning(tmp_path: Path) -> None:
+    """Proves: also what a name of another program means here."""
+    typed = completer(commands=COMMANDS, others=OTHER_NAMES, folder=tmp_path)
+    for begun, wanted in (("/", COMMANDS), ("/cl", {"/clear": COMMANDS["/new"]})):
+        found = [*typed.get_completions(Document(begun), CompleteEvent())]
+        assert {one.text: to_plain_text(one.display_meta) for one in found} == wanted
+
+
+@pytest.mark.parametrize(
+    ("cost", "said"),
+    [
+        (Cost(usd=Decimal("0.02"), requests=2), ["cost $0.0200"]),
+        (Cost(usd=Decimal("0.02"), requests=2, unknown=1), ["cost at least $0.0200, 1 request unknown"]),
+        (Cost(requests=1, unknown=1), ["cost unknown"]),
+        (Cost(), []),
+    ],
+)
+def test_usage_says_what_it_cost(cost: Cost, said: list[str]) -> None:
+    """Proves: in the words of the line under each answer and of `turnwise usage`."""
+    assert Spent(cost=cost).lines()[2:] == said
