@@ -102,22 +102,22 @@ def at_terminal(
     *args: str,
     cwd: Path,
     env: Mapping[str, str] | None = None,
-    stdin: bool = True,
+    stdin: bool | int = True,
     stdout: bool = True,
     real: bool = False,
 ) -> Iterator[Person]:
     """`turnwise ARGS` with a terminal of its own, which it controls, so that Ctrl-C is a signal to it. What is left of it at
-    the end is ended. A `real` process is started by the system."""
+    the end is ended. `stdin` may be the end of a pipe in its place. A `real` process is started by the system."""
     end, theirs = pty.openpty()
     process = start(
         args,
         cwd=cwd,
         env={"TERM": "xterm", **(env or {})},
-        stdin=theirs if stdin else subprocess.DEVNULL,
+        stdin=theirs if stdin is True else stdin or subprocess.DEVNULL,
         stdout=theirs if stdout else subprocess.DEVNULL,
         stderr=theirs,
         leads=True,
-        controls=0 if stdin else 2,
+        controls=0 if stdin is True else 2,
         real=real,
     )
     os.close(theirs)

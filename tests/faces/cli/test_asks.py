@@ -451,6 +451,20 @@ def test_unattended_asks_nobody_though_there_is_a_terminal(lab: Lab, folder: Pat
     assert made(folder) is None
 
 
+def test_a_pipe_in_the_place_of_the_person_is_named(lab: Lab, folder: Path) -> None:
+    """Issue 15: `cat app.log | turnwise run "fix"` at a terminal was told to run at a terminal."""
+    read, write = os.pipe()
+    os.write(write, b"a log")
+    os.close(write)
+    try:
+        with at_terminal("run", "Go.", *at(lab, "touches"), cwd=folder, stdin=read) as person:
+            said = " ".join(person.leaves_by(0).split())
+    finally:
+        os.close(read)
+    assert "not run, as standard input is a pipe, so nobody can be asked: bash" in said
+    assert "or at a terminal" not in said and b"standard input is a pipe" in lab.requests[-1].body
+
+
 def test_the_lines_of_a_child_say_which_one_they_are_of(lab: Lab, folder: Path, cli: Cli) -> None:
     """With --json each has the path and the call of its parent; the children's spending is in the result."""
     events = cli("run", "Go.", "--json", "--allow", "bash(echo child)", *at(lab, "delegates")).events()

@@ -1,6 +1,7 @@
 """The commands as a whole: help, the demo, the lab's list, and `docs/cli.md`, which names every option."""
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,6 +48,17 @@ def test_every_exit_code_stands_in_the_docs() -> None:
     for outcome in OUTCOMES:
         complete = "yes" if outcome.complete else "no"
         assert f"| {outcome.exit_code} | `{outcome.stop_reason}` | {complete} |" in PAGE
+
+
+def test_a_pipe_into_nothing_is_told_in_one_line_how_it_is_read(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 15: `echo hi | turnwise` printed the whole help."""
+    (tmp_path / "hi.txt").write_text("hi")
+    with (tmp_path / "hi.txt").open() as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        ran = cli()
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1) and "`turnwise run -`" in ran.err
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if name != "turnwise"])

@@ -14,6 +14,7 @@ from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.errors import CallerError, ToolFault
+from turnwise.faces.cli.attendance import is_attended
 from turnwise.faces.cli.choice import NoModel
 from turnwise.faces.cli.commands import COMMANDS, OTHER_NAMES, command_of, unknown_said
 from turnwise.faces.cli.completing import completer
@@ -24,7 +25,7 @@ from turnwise.faces.cli.pending import pending_of
 from turnwise.faces.cli.prompts import Prompt
 from turnwise.faces.cli.running import run_turn, typed_parts
 from turnwise.faces.cli.screen import Screen
-from turnwise.faces.cli.single_run import is_attended, show_end
+from turnwise.faces.cli.single_run import show_end
 from turnwise.faces.cli.spent import Spent
 from turnwise.faces.cli.taking_back import find_turn_back, lines_of, results_of, take_back
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal

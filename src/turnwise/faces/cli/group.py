@@ -57,6 +57,8 @@ class LazyGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """At a terminal no command is `chat`, and options without one are its own."""
+        if not args and (piped := _piped()):
+            ctx.fail(f"standard input is {piped}: `turnwise run -` takes it as the prompt")
         if self._is_of_chat(args[0], ctx=ctx) if args else _is_terminal():
             args = ["chat", *args]
         return super().parse_args(ctx, args)
@@ -106,6 +108,12 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+def _piped() -> str:
+    from turnwise.faces.cli.attendance import what_is_piped
+
+    return what_is_piped(sys.stdin)
 
 
 def _is_terminal() -> bool:

@@ -14,6 +14,7 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.own_loop import quickest_loop, run_to_end
 from turnwise.errors import CallerError
+from turnwise.faces.cli.attendance import is_attended, why_nobody
 from turnwise.faces.cli.choice import NoModel
 from turnwise.faces.cli.events import Denied, JsonLines
 from turnwise.faces.cli.last_exchange import exchange_line, last_exchange
@@ -108,13 +109,8 @@ def run_prompt(
                 misfit = output_type is not None and result.output is None and not result.pending
                 show_end(result, seconds=clock.monotonic() - began, misfit=misfit)
             if not attended:
-                note_denied(ran.denied)
+                note_denied(ran.denied, why=why_nobody(unattended=unattended))
     return exit_code(result.stop_reason, complete=result.complete)
-
-
-def is_attended() -> bool:
-    """Somebody can read the question and type the answer."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def terminal_for(face: Face) -> Terminal:
@@ -150,13 +146,13 @@ def results_line(calls: Sequence[ToolCall]) -> str:
     )
 
 
-def note_denied(denied: Sequence[Denied]) -> None:
+def note_denied(denied: Sequence[Denied], *, why: str) -> None:
     if denied:
         names = Counter([" › ".join([*one.path, one.name]) for one in denied])
         calls = ", ".join(
             [clean(name) if count == 1 else f"{clean(name)} ({count} times)" for name, count in names.items()]
         )
-        note(style(f"not run, as nobody is there to be asked: {calls}", "yellow", stream=sys.stderr))
+        note(style(f"not run, as {why}: {calls}", "yellow", stream=sys.stderr))
 
 
 def read_schema(file: str | None) -> object:

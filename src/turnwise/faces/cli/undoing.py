@@ -11,8 +11,8 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.errors import CallerError
+from turnwise.faces.cli.attendance import is_attended
 from turnwise.faces.cli.main import CANCELLED
-from turnwise.faces.cli.single_run import is_attended
 from turnwise.faces.cli.taking_back import TurnBack, find_turn_back, lines_of, question_of, results_of, take_back
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
 from turnwise.faces.cli.workplace import find_session

@@ -27,6 +27,7 @@ from turnwise.drivers.workspace.shell import Shell
 from turnwise.errors import CallerError
 from turnwise.faces.agent import Agent, Opening
 from turnwise.faces.children import MAX_DEPTH
+from turnwise.faces.cli.attendance import allow_hint
 from turnwise.faces.cli.choice import Choice, choose, key_variables
 from turnwise.faces.cli.folder import read_agents_md, settings_of_run
 from turnwise.faces.cli.opening import opening_of
@@ -43,7 +44,6 @@ from turnwise.turn.config import MAX_STEPS, Deadlines, ToolOffer, TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Settings, ToolSpec
 
-ALLOW_HINT = "run turnwise again [with `{options}`, or ]at a terminal, where it can ask"
 CHILD = "general"
 CHILD_DESCRIPTION = (
     "an agent like you, with the same tools, in the same folder: for work that can be told in one prompt and whose details "
@@ -233,7 +233,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
             recover=given["recover"] or (last.recover if last else "continue"),
             retry=retry_of(given["retries"], last=last),
             fallbacks=given["fallback"] or fallbacks_of(last, model=given["model"]),
-            allow_hint=ALLOW_HINT,
+            allow_hint=allow_hint(),
             stream=not given["no_stream"],
             deadlines=deadlines_of(given),
             policy=self.policy,
