@@ -450,6 +450,12 @@ class Journal:
         with self._file.statement() as connection:
             return [_session_row(row) for row in connection.execute(f"{_ROOTS} limit ?", (limit,))]
 
+    def count_sessions(self) -> int:
+        """Without those of sub-agents."""
+        with self._file.statement() as connection:
+            (count,) = connection.execute("select count(*) from session where parent_turn is null").fetchone()
+        return count
+
     def children(self, turn_id: str) -> list[tuple[str, Session]]:
         """The sessions of the sub-agents that a turn started, each with the call that it belongs to, in order."""
         with self._file.statement() as connection:

@@ -1,11 +1,14 @@
 """Sessions: listed, shown, and gone on with."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from faces.cli.running import Cli, at
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.journal import Journal, journal_path
 from turnwise.lab import Lab
 
 
@@ -40,6 +43,17 @@ def test_without_sessions_the_list_says_how_to_begin(cli: Cli) -> None:
     """Nothing on standard output, so that a script sees an empty list."""
     assert cli("sessions", "list") == (0, "", "no sessions yet: `turnwise run` makes one\n")
     assert cli("sessions", "list", "--json") == (0, "", "")
+
+
+def test_no_session_is_left_out_in_silence(cli: Cli, folder: Path) -> None:
+    """Issue 15: `--json` stopped at 20. It has all; the table says how many there are. `--limit` holds for both."""
+    with Journal.open(journal_path(os.environ), clock=SystemClock()) as journal:
+        for number in range(23):
+            journal.begin_turn(turn_id=f"turn{number}", session_id=f"{number:08}", folder=folder, title="Go.")
+    assert len(ids(cli)) == 23 and len(cli("sessions", "list", "--json", "--limit", "2").events()) == 2
+    *rows, last = cli("sessions", "list").out.splitlines()
+    assert (len(rows), last) == (20, "20 of 23 sessions; --limit N shows more")
+    assert len(cli("sessions", "list", "--limit", "23").out.splitlines()) == 23
 
 
 def test_continue_keeps_model_address_and_key_variable(cli: Cli, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

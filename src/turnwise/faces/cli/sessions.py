@@ -21,6 +21,9 @@ from turnwise.faces.cli.text import clean, clean_answer, shortened, style
 from turnwise.faces.saying import many
 from turnwise.vocab import File, Message, Reasoning, Refusal, Text, ToolCall, ToolResult
 
+SHOWN = 20  # of the list, unless told otherwise
+MOST = 100_000
+
 EPILOG = """\b
 Examples:
   turnwise sessions list
@@ -38,13 +41,16 @@ def command() -> None:
 
 @command.command("list")
 @click.option(
-    "-n", "--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, help="How many, latest first."
+    "-n",
+    "--limit",
+    type=click.IntRange(1, MOST),
+    help=f"How many, latest first. Default: {SHOWN}, and all with --json.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a session, on one line each.")
-def list_sessions(limit: int, as_json: bool) -> None:
+def list_sessions(limit: int | None, as_json: bool) -> None:
     """List sessions, the latest first."""
     with as_one_line(), opened() as journal:
-        rows = journal.sessions(limit=limit)
+        rows = journal.sessions(limit=limit or (MOST if as_json else SHOWN))
         if as_json:
             for row in rows:
                 _write_json(row)
@@ -56,6 +62,8 @@ def list_sessions(limit: int, as_json: bool) -> None:
                 f"{style(row.id[-8:], 'bold')}  {_time(row.updated)}  {many(row.turns, 'turn'):<9} {_state(row):<27} "
                 f"{shortened(row.title, limit=60)}  {style(clean(row.folder), 'dim')}"
             )
+        if (count := journal.count_sessions()) > len(rows):
+            click.echo(style(f"{len(rows)} of {many(count, 'session')}; --limit N shows more", "dim"))
 
 
 @command.command("show")
