@@ -1,6 +1,10 @@
 """Counts and money as people read them: US dollars, and what is not known said so."""
 
+from collections.abc import Sequence
+
+from turnwise.drivers.ledger import LedgerEntry
 from turnwise.rules.pricing import Cost, usd_said
+from turnwise.vocab import Usage
 
 UNKNOWN = "unknown"
 
@@ -17,6 +21,21 @@ def cost_said(cost: Cost) -> str:
     if cost.is_unknown:
         return UNKNOWN
     return f"at least {usd_said(cost.usd)}, {many(cost.unknown, 'request')} unknown"
+
+
+def tokens_said(usage: Usage, *, entries: Sequence[LedgerEntry]) -> str:
+    """`3,542 tokens in, 41 out`, `at least` so many, or `tokens unknown`: what no provider told is no 0."""
+    untold = sum(_is_untold(entry) for entry in entries)
+    if untold and untold == len(entries):
+        return f"tokens {UNKNOWN}"
+    return f"{'at least ' if untold else ''}{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
+
+
+def _is_untold(entry: LedgerEntry) -> bool:
+    """A request that cost nothing has used nothing."""
+    if entry.usage is None:
+        return entry.usd is None or entry.usd != 0
+    return bool({"input_tokens", "output_tokens"} & {*entry.usage.untold})
 
 
 def saved_said(saved: Cost) -> str:

@@ -21,9 +21,10 @@ from turnwise.drivers.ledger import INSERT, LedgerEntry, values_of
 from turnwise.drivers.ledger_queries import Span, Total, TurnBill, sum_of_totals
 from turnwise.errors import CallerError
 from turnwise.faces.cli.usage import lines_of, saving_lines, since_of, table_of
-from turnwise.faces.saying import cost_said, saved_said, usd_said
+from turnwise.faces.saying import cost_said, saved_said, tokens_said, usd_said
 from turnwise.lab import Lab
 from turnwise.rules.pricing import Cost
+from turnwise.vocab import Usage
 
 PRICES = """
 [prices]
@@ -71,6 +72,37 @@ def test_a_sum_that_nobody_knows_is_null_in_json(lab: Lab, folder: Path, cli: Cl
     count = lab.count()
     assert report["total"]["cost"] == {"usd": None, "requests": count, "unknown": count}
     assert [row["cost"]["usd"] for row in report["rows"]] == [None, None]
+
+
+def entry(usage: Usage | None, *, usd: Decimal | None = None) -> LedgerEntry:
+    return LedgerEntry(
+        **dict.fromkeys(("session", "turn", "root_session", "root_turn", "provider", "model"), "s"),
+        number=1,
+        step=1,
+        purpose="step",
+        started=0.0,
+        sent_bytes=1,
+        usage=usage,
+        usd=usd,
+    )
+
+
+def test_tokens_that_nobody_told_are_not_0() -> None:
+    """Issue 15: a request that Ctrl-C broke said `0 tokens in, 0 out`. What cost nothing used nothing."""
+    told, part = (
+        entry(Usage(input_tokens=1200, output_tokens=7)),
+        entry(Usage(input_tokens=5, untold=("output_tokens",))),
+    )
+    usage = Usage(input_tokens=1200, output_tokens=7)
+    assert tokens_said(Usage(), entries=[entry(None)]) == "tokens unknown"
+    assert tokens_said(usage, entries=[told, entry(None)]) == "at least 1,200 tokens in, 7 out"
+    assert tokens_said(usage, entries=[told, part]) == "at least 1,200 tokens in, 7 out"
+    assert tokens_said(usage, entries=[told, entry(None, usd=Decimal(0))]) == "1,200 tokens in, 7 out"
+    assert tokens_said(Usage(), entries=[]) == "0 tokens in, 0 out"
+
+
+def test_a_run_that_broke_says_that_its_tokens_are_unknown(lab: Lab, folder: Path, cli: Cli) -> None:
+    assert "1 request, tokens unknown, cost unknown" in cli("run", "Go.", "--retries", "0", *at(lab, "fault-reset")).err
 
 
 CHECK = 'if grep -q "return a + b$" calc.py; then echo "3 passed"; else echo "1 failed: add(1, 2) is not 3"; fi\n'

@@ -29,7 +29,7 @@ from turnwise.faces.cli.text import clean, clean_answer, has_colour, shortened, 
 from turnwise.faces.cli.unseen import Shown, unseen
 from turnwise.faces.cli.waiting import Bounds, Waiting
 from turnwise.faces.results import RunResult
-from turnwise.faces.saying import cost_said, many
+from turnwise.faces.saying import cost_said, many, tokens_said
 from turnwise.rules.advice import for_people
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import (
@@ -417,13 +417,12 @@ def describe_fault(fault: Fault) -> str:
 
 def outcome_line(result: RunResult, *, seconds: float) -> str:
     """What stands below the answer: how it ended, and what it took."""
-    usage = result.usage
+    tokens = tokens_said(result.usage, entries=[entry for entry in result.ledger if not entry.path])
     below = len(result.ledger) - result.requests
     children = f" (and {below} by sub-agents)" if below > 0 else ""
     cost = f"cost {cost_said(result.cost)}, " if result.ledger else ""
     counts = (
-        f"{many(result.steps, 'step')}, {many(result.requests, 'request')}{children}, "
-        f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out, {cost}{seconds:.1f} s"
+        f"{many(result.steps, 'step')}, {many(result.requests, 'request')}{children}, {tokens}, {cost}{seconds:.1f} s"
     )
     kept = f", session {result.session[-8:]}" if result.session else ""
     if result.complete:
