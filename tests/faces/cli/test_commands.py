@@ -61,6 +61,15 @@ def test_a_pipe_into_nothing_is_told_in_one_line_how_it_is_read(
     assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1) and "`turnwise run -`" in ran.err
 
 
+def test_both_helps_name_every_exit_code_in_the_same_words(cli: Cli) -> None:
+    """Issue 15: `run --help` lacked 1, 7 and 70, and the two lists differed."""
+    tables = [
+        re.findall(r"^ +(\d+)  +(\S.*)$", cli(*args, "--help").out, flags=re.MULTILINE) for args in (("run",), ())
+    ]
+    assert tables[0] == tables[1]
+    assert {int(code) for code, _ in tables[0]} == {1, 2, 70} | {outcome.exit_code for outcome in OUTCOMES}
+
+
 @pytest.mark.parametrize("name", [name for name in EVERY if name != "turnwise"])
 def test_help_is_there_for_every_command(cli: Cli, name: str) -> None:
     """With -h too, on standard output; it ends with exit code 0 and has no line wider than 120."""

@@ -129,6 +129,16 @@ def test_an_output_that_is_full_says_what_was_sent(lab: Lab, folder: Path, cli: 
     assert (ran.code, session["status"], f"{lab.count()} ") == (1, "done", sent[:2])
 
 
+@pytest.mark.promise("bill:wire")
+@pytest.mark.parametrize("args", [(), ("--json",)], ids=["for people", "JSON"])
+def test_an_answer_to_a_closed_output_is_not_exit_code_0(lab: Lab, folder: Path, args: tuple[str, ...]) -> None:
+    """Issue 15: `>&-` lost the answer and said 0. It is as a full disk."""
+    closed = ["/bin/sh", "-c", 'exec "$@" >&-', "sh"]
+    ran = within(closed, "run", "Go.", *args, *at(lab, "plain-answer"), cwd=folder)
+    assert ran.code == 1 and "turnwise: input or output failed: Bad file descriptor" in ran.err
+    assert within(closed, "run", cwd=folder).code == 2
+
+
 @pytest.mark.parametrize(
     ("args", "code"),
     [(("run",), 2), (("sessions", "show", "nobody"), 2), (("nonsense",), 2)],

@@ -12,6 +12,7 @@ from typing import TextIO
 import click
 
 from turnwise._version import __version__
+from turnwise.faces.cli.exit_codes import EXIT_CODES
 from turnwise.faces.cli.failures import BUG, FAILED, USAGE, Failure, bug_line, complain
 from turnwise.faces.cli.hints import PROMPT_OPTIONS
 from turnwise.faces.cli.main import CANCELLED
@@ -31,7 +32,7 @@ COMMANDS = {
     "demo": ("turnwise.faces.cli.demo", "Show the five incidents turnwise comes from, without any key."),
 }
 
-EPILOG = """\b
+EPILOG = f"""\b
 Examples:
   turnwise demo
   turnwise doctor
@@ -42,8 +43,9 @@ Examples:
   turnwise run -m ollama:qwen3:8b --json "list the files" | tail -1
   turnwise decode recorded.sse --family openai_chat
 
-Exit codes of `run`: 0 answered and complete, 2 usage, 3 answered but not complete, 4 waiting, 5 refused,
-6 provider failed, 7 journal failed, 130 cancelled."""
+\b
+Exit codes of `run` (other commands have theirs in their --help):
+{EXIT_CODES}"""
 
 
 NEAR, ALIKE = (
@@ -182,9 +184,10 @@ def _invoke(args: Sequence[str] | None) -> int:
 
 
 def _open_standard_streams() -> None:
-    """A closed one (`>&-`) is None in Python; one that cannot write a character (LANG=C) would raise in mid-answer."""
+    """A closed one (`>&-`) is None in Python; one that cannot write a character (LANG=C) would raise in mid-answer. An answer
+    that is written to a closed output is lost, so it raises OSError, as `echo` complains."""
     sys.stdin = sys.stdin or Path(os.devnull).open()  # noqa: SIM115 (open until the end)
-    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -5,11 +5,12 @@ from typing import Unpack
 
 import click
 
+from turnwise.faces.cli.exit_codes import EXIT_CODES
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.hints import TakesPrompts
 from turnwise.faces.cli.options import Given, shared_options
 
-EPILOG = """\b
+EPILOG = f"""\b
 Examples:
   turnwise run -m openai:gpt-5 "what does this project do?"
   turnwise run -m anthropic:claude-sonnet-4-5 --allow write "fix the typo in README.md"
@@ -17,12 +18,19 @@ Examples:
   turnwise run -m openai_chat:my-model --base-url http://127.0.0.1:8000/v1 "hello"
   git diff | turnwise run -m groq:llama-3.3-70b-versatile "review this change"
   make 2>&1 | turnwise run "why does it fail?" -
+  turnwise run "what does @src/main.py do?"
   turnwise run --continue "and now add a test"
   turnwise run --continue --approve all
   turnwise run --json "list the files" | tail -1
 
-Exit codes: 0 answered and complete; 2 usage; 3 answered but not complete (step_limit, budget, time_limit, loop, partial);
-4 waiting; 5 refused; 6 provider failed; 130 cancelled. Ctrl-C once ends with what is there, twice at once."""
+`@FILE` in the PROMPT puts that file in. --json: the events and the keys of the result are in docs/cli.md, "JSON lines".
+
+\b
+Exit codes:
+{EXIT_CODES}
+
+4 comes of `later` at an ask, or if --approve and --deny leave calls open. Without a terminal nothing is left for later: what
+would be asked is denied, and the result has it as `denied`. Ctrl-C once ends with what is there, twice at once."""
 
 
 @click.command(cls=TakesPrompts, epilog=EPILOG)
