@@ -48,6 +48,19 @@ def test_n_leaves_standard_input_to_others(lab: Lab, folder: Path) -> None:
     assert ran.code == 0 and "".join(asked(lab)).endswith("Explain.") and "standard input" not in ran.err
 
 
+def test_a_large_pipe_says_its_tokens_and_that_it_may_not_fit(lab: Lab, folder: Path) -> None:
+    """Issue 15: 4 MB went out as a million tokens with nothing but their bytes said. Of a small one only the bytes are."""
+    window = ["--context-window", "50000"]
+    ran = piped("run", "Explain.", *window, *at(lab, "plain-answer"), given=b"word " * 40_000, folder=folder)
+    assert "goes with the prompt: 200,000 bytes, about 67,000 tokens at most (-n leaves it alone)" in ran.err
+    assert (
+        "the prompt has about 67,000 tokens at most, and openai_chat:plain-answer takes 50,000: it may not fit"
+        in ran.err
+    )
+    small = piped("run", "Explain.", *window, *at(lab, "plain-answer"), given=b"word", folder=folder)
+    assert "tokens at most" not in small.err
+
+
 def test_a_pipe_that_stays_silent_is_not_waited_for() -> None:
     said: list[str] = []
     end_read, end_write = os.pipe()

@@ -12,9 +12,12 @@ import msgspec
 
 from turnwise.errors import CallerError
 from turnwise.faces.cli.text import clean
+from turnwise.rules.budget import ModelLimits
+from turnwise.rules.limits import BYTES_A_TOKEN
 from turnwise.vocab import Text
 
 MAX_INPUT_BYTES = 4 * 1024 * 1024  # of what comes on standard input, and of an output schema
+LARGE_BYTES = 64 * 1024  # from there on its tokens are said, too
 PATIENCE_S = 3.0  # with a pipe in which nothing comes
 STDIN = "-"
 NOTE = "standard input"  # what the message says of such a text, which is not the person's own words
@@ -68,9 +71,29 @@ def read_prompt(
         return said
     text = _text_of(given)
     size = f"{len(given):,} bytes"
-    tell(f"standard input goes with the prompt: {size} (-n leaves it alone)")
+    weight = f", about {most_tokens(text):,} tokens at most" if len(given) > LARGE_BYTES else ""
+    tell(f"standard input goes with the prompt: {size}{weight} (-n leaves it alone)")
     piped = Text(f"\n\nFrom standard input ({size}):\n\n{text}", note=NOTE)
     return msgspec.structs.replace(said, given=(*said.given, piped))
+
+
+def most_tokens(text: str) -> int:
+    """How many tokens a text has at most, to two digits: nobody can count them without asking the model."""
+    count = len(text.encode()) // BYTES_A_TOKEN
+    unit = 10 ** max(0, len(str(count)) - 2)
+    return -(-count // unit) * unit
+
+
+def beyond_window(prompt: Prompt, *, model: str, limits: ModelLimits) -> str | None:
+    """A line for a prompt that is larger than the model takes, if that is known."""
+    takes = [most for most in (limits.max_input_tokens, limits.context_window_tokens) if most is not None]
+    count = most_tokens("".join(prompt.texts))
+    if not takes or count <= min(takes):
+        return None
+    return (
+        f"the prompt has about {count:,} tokens at most, and {clean(model)} takes {min(takes):,}: it may not fit; give less, "
+        "or put it into a file and let the model search it"
+    )
 
 
 def _prompt_of(words: Sequence[str]) -> str | None:

@@ -20,12 +20,13 @@ from turnwise.faces.cli.events import Denied, JsonLines
 from turnwise.faces.cli.last_exchange import exchange_line, last_exchange
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import NOTHING, decide, pending_of
-from turnwise.faces.cli.prompts import MAX_INPUT_BYTES, Input, read_prompt
+from turnwise.faces.cli.prompts import MAX_INPUT_BYTES, Input, Prompt, beyond_window, read_prompt
 from turnwise.faces.cli.running import Face, run_turn, what_was_sent
 from turnwise.faces.cli.screen import Screen, outcome_line
+from turnwise.faces.cli.spending import model_limits_of
 from turnwise.faces.cli.terminal import Terminal
 from turnwise.faces.cli.text import clean, shortened, style
-from turnwise.faces.cli.workplace import furnish
+from turnwise.faces.cli.workplace import Workplace, furnish
 from turnwise.faces.results import RunResult
 from turnwise.faces.run_options import RunOptions
 from turnwise.faces.saying import many
@@ -93,6 +94,8 @@ def run_prompt(
         exchange = None if place.before is None else last_exchange(journal, place.before)
         if exchange is not None:
             face.tell(exchange_line(exchange, now_s=clock.now()))
+        if asked is not None and (line := _too_much(asked, place=place, given=given)):
+            face.tell(line)
         began = clock.monotonic()
         prompt = None if asks else asked
         terminal = terminal_for(face) if attended else None
@@ -111,6 +114,12 @@ def run_prompt(
             if not attended:
                 note_denied(ran.denied, why=why_nobody(unattended=unattended))
     return exit_code(result.stop_reason, complete=result.complete)
+
+
+def _too_much(prompt: Prompt, *, place: Workplace, given: Given) -> str | None:
+    model = place.choice.model
+    limits = model_limits_of(model, settings=place.settings, context_window=given["context_window"], last=None)
+    return beyond_window(prompt, model=model, limits=limits)
 
 
 def terminal_for(face: Face) -> Terminal:
