@@ -279,13 +279,16 @@ async def test_a_stream_that_stalls_says_so_below_the_text(monkeypatch: pytest.M
         screen.begin(Bounds(max_steps=20, idle_s=90))
         screen(RequestStarted(number=1, step=3, purpose="step", model="m"))
         await clock.advance(1.2)
-        assert tty.text[1:] == " step 3 of 20: waiting for m, 1 s"
+        assert tty.text[1:] == " step 3 of 20: waiting for m, 1 s · Ctrl-C stops"
         screen(FrameSeen(number=1, frame=TextDelta(text="Some **words** and ")))
         await clock.advance(1)
         assert tty.text == "Some **words** and"
         await clock.advance(11.1)
         above, below = tty.text.split("\n")
-        assert (above, below[1:]) == ("Some **words** and", " step 3 of 20: nothing for 12 s, giving up at 90 s")
+        assert (above, below[1:]) == (
+            "Some **words** and",
+            " step 3 of 20: nothing for 12 s, giving up at 90 s · Ctrl-C stops",
+        )
         screen(FrameSeen(number=1, frame=TextDelta(text="more.")))
         screen(TurnFinished(ended("Some **words** and more.")))
     assert tty.text == "Some words and more.\n" and clock.delays == []

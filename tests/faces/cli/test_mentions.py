@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from faces.cli.running import Cli, at
 from turnwise.drivers.workspace.paths import Workspace
-from turnwise.faces.cli.mentions import MAX_FILES, named_files
+from turnwise.faces.cli.mentions import MAX_FILES, MAX_MISSING, missing_files, named_files
 from turnwise.lab import Lab
 
 PNG = base64.b64decode(
@@ -112,10 +112,52 @@ def test_a_name_ends_where_a_reader_would_end_it(tmp_path: Path, typed: str, fou
     assert named_files(typed, workspace=Workspace(tmp_path)) == found
 
 
+@pytest.mark.parametrize(
+    ("typed", "missing"),
+    [
+        ("look at @nope.py", ["nope.py"]),
+        ("see @nope.py, @src/nope.ts! and @./nope", ["nope.py", "src/nope.ts", "./nope"]),
+        ('@"no such.txt" and @no\\ such.md?', ["no such.txt", "no such.md"]),
+        ("@sub/nope @../nope @~/nope_at_home", ["sub/nope", "../nope", "~/nope_at_home"]),
+        ("@a.txt @a.txt. @sub/ @nope.py @nope.py", ["nope.py"]),
+        ("@alice @bob.smith @user.name: and ada@nope.py", []),
+        ('@decorator\n@app.get("/x.py")\n@pytest.mark.parametrize(\n@property\n@x.setter\n@app.md("x")', []),
+        ("@types/node @angular/core/testing @scope/pkg@1.2.3 @types/node@18.0.0.js", []),
+        ("@media @example.com @alice@mastodon.social @/components/Button @/components/button.tsx @", []),
+        ("@https://example.com/nope.py", []),
+    ],
+)
+def test_a_path_that_leads_nowhere_is_known_from_other_words(tmp_path: Path, typed: str, missing: list[str]) -> None:
+    """Proves: people, decorators, packages, addresses and what is there are not complained of."""
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "sub").mkdir()
+    assert missing_files(typed, workspace=Workspace(tmp_path)) == missing
+
+
+def test_a_file_that_is_not_there_is_told_and_goes_as_words(cli: Cli, lab: Lab, folder: Path) -> None:
+    """Proves: the words go to the model all the same; of many, a few are named."""
+    ran = cli("run", "look at @nope.py", *at(lab, "plain-answer"))
+    assert ran.code == 0 and "not put in: nope.py: there is no such file\n" in ran.err and len(sent(lab)) == 1
+    ran = cli("run", " ".join([f"@n{number}.py" for number in range(9)]), *at(lab, "plain-answer"))
+    assert ran.err.count("there is no such file") == MAX_MISSING and "not put in: 4 more that are not there" in ran.err
+
+
+def test_what_does_not_go_whole_says_how_much_goes(cli: Cli, lab: Lab, folder: Path) -> None:
+    """Proves: of a long file its first lines, of a long line its beginning."""
+    (folder / "big.txt").write_text("".join([f"{number}\n" for number in range(3_000)]))
+    (folder / "wide.json").write_text("x" * 5_000 + "\n[lines 1 to 2 of 9; go on with offset=3]\n")
+    ran = cli("run", "See @big.txt, @wide.json and @notes.txt", *at(lab, "plain-answer"))
+    assert "put in: big.txt (only lines 1 to 2,000 of 3,000; the model may read more)\n" in ran.err
+    assert "put in: wide.json (only 1 long line cut at 2,000 characters; the model may read more)\n" in ran.err
+    assert "put in: notes.txt\n" in ran.err
+
+
 @given(st.text(max_size=300))
 def test_whatever_is_typed_is_looked_through(typed: str) -> None:
     """NUL bytes, half surrogates, names that are too long."""
-    assert named_files(f"@{typed} @\x00 @~nobody/x @{'x' * 5_000}", workspace=Workspace("/")) is not None
+    text = f"@{typed} @\x00.py @~nobody/x @{'x' * 5_000}.py @/{typed}"
+    assert named_files(text, workspace=Workspace("/")) is not None
+    assert missing_files(text, workspace=Workspace("/")) is not None
 
 
 def test_a_session_is_named_by_the_persons_own_words(

@@ -15,7 +15,7 @@ from turnwise.drivers.watching import (
     ToolProgress,
     ToolStarted,
 )
-from turnwise.faces.cli.waiting import Bounds, Waiting
+from turnwise.faces.cli.waiting import HOW_TO_STOP, Bounds, Waiting
 from turnwise.vocab import (
     FinishReason,
     Message,
@@ -50,7 +50,26 @@ def line(*told: tuple[float, Seen], at: float, columns: int = 100) -> str:
     waiting = Waiting(Bounds(max_steps=20, first_event_s=120, idle_s=90))
     for now_s, seen in told:
         waiting.saw(seen, now_s=now_s)
-    return waiting.show(now_s=at, columns=columns)
+    return waiting.show(now_s=at, columns=columns).removesuffix(HOW_TO_STOP)
+
+
+def test_the_key_that_stops_is_named_where_there_is_room() -> None:
+    """Proves: it is the first to give way, and is gone once the turn stops."""
+    waiting = Waiting(Bounds(max_steps=20))
+    waiting.saw(started(), now_s=0)
+    assert waiting.show(now_s=4, columns=80) == "step 1 of 20: waiting for m, 4 s · Ctrl-C stops"
+    assert waiting.show(now_s=4, columns=47) == "step 1 of 20: waiting for m, 4 s · Ctrl-C stops"
+    assert waiting.show(now_s=4, columns=46) == "step 1 of 20: waiting for m, 4 s"
+    for seen in (finished(), ToolStarted(BASH), ToolProgress(BASH, "part 1")):
+        waiting.saw(seen, now_s=5)
+    whole = "step 1 of 20: bash runs, 1 s: part 1 · 1 request, 12,345 tokens, $0.0123"
+    assert waiting.show(now_s=6, columns=80) == whole
+    assert waiting.show(now_s=6, columns=100) == f"{whole} · Ctrl-C stops"
+    waiting.stopping(now_s=7)
+    assert waiting.show(now_s=8, columns=100).startswith(
+        "step 1 of 20: stopping (Ctrl-C again ends turnwise at once), 1 s"
+    )
+    assert "Ctrl-C stops" not in waiting.show(now_s=8, columns=200)
 
 
 def test_each_wait_says_what_it_is_and_for_how_long() -> None:

@@ -1,5 +1,6 @@
 """The tool `read`: lines of a text file, numbered; or an image, to be looked at."""
 
+import re
 from itertools import pairwise
 from typing import Annotated
 
@@ -19,6 +20,8 @@ MAX_IMAGE_BYTES = 3_750_000  # 5 MB in base64, the least that a large provider t
 
 DESCRIPTION = """Read a text file: each line as its number, a tab, and its text. At most 2000 lines at a time: use `offset` \
 and `limit` for the rest. An image (PNG, JPEG, GIF, WebP) is shown as it is."""
+
+_REST = re.compile(r"\[lines (\d+) to (\d+) of (\d+); go on with ")  # every line of the file has its number first
 
 
 class ReadArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,6 +88,20 @@ def _numbered(text: FileText, *, lines: list[str], given: ReadArguments) -> tupl
     ends = [given.offset - 1, *cut, last + 1]
     whole = [(before + 1, after - 1) for before, after in pairwise(ends) if before + 1 < after]
     return "\n".join(shown + _oddities(text)), whole
+
+
+def left_out(told: str) -> str:
+    """What a reading of a text file does not show of it, in words; empty: nothing. `told` is what `read` has given."""
+    lines = told.split("\n")
+    parts = [
+        f"lines {int(found[1]):,} to {int(found[2]):,} of {int(found[3]):,}"
+        for found in map(_REST.match, lines)
+        if found
+    ]
+    cut = sum(1 for line in lines if len(line.partition("\t")[2]) > MAX_LINE_CHARACTERS)
+    if cut:
+        parts.append(f"{cut} long {'line' if cut == 1 else 'lines'} cut at {MAX_LINE_CHARACTERS:,} characters")
+    return "; ".join(parts)
 
 
 def _oddities(text: FileText) -> list[str]:

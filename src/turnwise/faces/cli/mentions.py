@@ -9,7 +9,7 @@ import msgspec
 
 from turnwise.drivers.runner import Inspector
 from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.reading import ReadArguments, read
+from turnwise.drivers.workspace.reading import ReadArguments, left_out, read
 from turnwise.errors import ToolFault
 from turnwise.faces.cli.text import clean
 from turnwise.rules.permissions import Policy, judge_permission
@@ -17,10 +17,17 @@ from turnwise.turn.commands import PlannedCall
 from turnwise.vocab import File, Text, ToolCall
 
 MAX_FILES = 20  # of one prompt
+MAX_MISSING = 5  # that are named: a pasted text may hold many
 NOTE = "file"  # what the message says of such a text, which is not the person's own words
 # Not within a word: `ada@example.com` is none. A name with blanks is quoted, or has a backslash before each.
 MENTION = re.compile(r"""(?<![\w@./\\-])@(?:"([^"\n]+)"|'([^'\n]+)'|((?:\\.|[^\s"'`,;()\[\]{}<>|\\])+))""")
 _LAST = ".:!?"  # the end of a sentence rather than of a name
+# By which a word is known as a file that should be there. Decorators have none of them (`@app.get`, `@pytest.fixture`).
+ENDINGS = frozenset(
+    """bash bat bmp c cc cfg conf cpp cs css csv dart diff docx env erl ex exs gif go gql gradle h hpp hs htm html ini ipynb java
+    jpeg jpg js json jsonl jsx kt lock log lua md mjs ml patch pdf php pl png proto ps1 py pyi r rb rs rst scala scss sh sql
+    svelte svg swift tex tf toml ts tsv tsx txt vue webp xlsx xml yaml yml zig zip""".split()
+)
 
 Part = str | Text | File
 
@@ -46,13 +53,19 @@ async def with_files(
         except ToolFault as fault:
             tell(f"not put in: {clean(str(fault))}")
             continue
-        tell(f"put in: {shown}")
+        missing = left_out(content) if isinstance(content, str) else ""
+        tell(f"put in: {shown} (only {missing}; the model may read more)" if missing else f"put in: {shown}")
         if isinstance(content, str):
             parts.append(Text(f"\n\nThe file `{name}`, which the user has put in:\n\n{content}", note=NOTE))
         else:
             parts += [Text(f"\n\n{part.text}", note=NOTE) if isinstance(part, Text) else part for part in content]
     if len(names) > MAX_FILES:
         tell(f"not put in: {len(names) - MAX_FILES} more; a prompt takes {MAX_FILES} files")
+    lost = missing_files(typed, workspace=workspace)
+    for name in lost[:MAX_MISSING]:
+        tell(f"not put in: {clean(name)}: there is no such file")
+    if len(lost) > MAX_MISSING:
+        tell(f"not put in: {len(lost) - MAX_MISSING} more that are not there")
     return parts
 
 
@@ -60,17 +73,48 @@ def named_files(typed: str, *, workspace: Workspace) -> list[str]:
     """The paths behind each `@`, once each, in order. A word that names nothing in the folder (`@decorator`) is no path."""
     found: dict[str, None] = {}
     for match in MENTION.finditer(typed):
-        quoted = match[1] or match[2]
-        bare = re.sub(r"\\(.)", r"\1", match[3] or "")
-        for name in _readings(bare) if quoted is None else [quoted]:
+        for name in _readings(match):
             if _is_there(name, workspace=workspace):
                 found[name] = None
                 break
     return list(found)
 
 
-def _readings(name: str) -> Sequence[str]:
-    """The word itself, and without what may end the sentence."""
+def missing_files(typed: str, *, workspace: Workspace) -> list[str]:
+    """Words behind `@` that look like paths and lead nowhere, once each, in order.
+
+    Many words behind `@` are no paths: people, decorators, packages (`@alice`, `@app.get("/")`, `@types/node`). A word counts
+    that ends as files do, or begins as only paths do, or with a folder that is there.
+    """
+    found: dict[str, None] = {}
+    for match in MENTION.finditer(typed):
+        readings = _readings(match)
+        is_called = typed[match.end() : match.end() + 1] == "("
+        if is_called or any(_is_there(name, workspace=workspace) for name in readings):
+            continue
+        if _looks_like_path(readings[-1], workspace=workspace):
+            found[readings[-1]] = None
+    return list(found)
+
+
+def _looks_like_path(name: str, *, workspace: Workspace) -> bool:
+    if "@" in name or "://" in name:  # a package with its version, an address
+        return False
+    above, _, last = name.rpartition("/")
+    stem, _, ending = last.rpartition(".")
+    if stem and ending.lower() in ENDINGS:
+        return not name.startswith("/") or _is_there(above, workspace=workspace)
+    if name.startswith(("./", "../", "~/")):
+        return True
+    first = name.partition("/")[0]
+    return bool(first) and "/" in name and _is_there(first, workspace=workspace)
+
+
+def _readings(match: re.Match[str]) -> Sequence[str]:
+    """The name itself, and, unless it is quoted, without what may end the sentence."""
+    if quoted := match[1] or match[2]:
+        return [quoted]
+    name = re.sub(r"\\(.)", r"\1", match[3])
     return [reading for reading in dict.fromkeys([name, name.rstrip(_LAST)]) if reading]
 
 

@@ -31,6 +31,7 @@ LONG_S = 10  # a wait that is worth saying when it ends
 MOST_S = 300  # that are shown as seconds
 NAME = 60  # characters of a model's or a tool's name
 SHOWN_OUTPUT = 20  # characters of a command's output: less says nothing
+HOW_TO_STOP = " · Ctrl-C stops"
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +62,7 @@ class Waiting:
         self._written = 0  # characters of the call that is being written
         self._calls: dict[str, _Call] = {}
         self._spent = _Spent()
+        self._is_stopping = False
 
     def saw(self, seen: Seen, *, now_s: float) -> None:
         match seen:
@@ -96,10 +98,11 @@ class Waiting:
 
     def stopping(self, *, now_s: float) -> None:
         self._calls.clear()
+        self._is_stopping = True
         self._do("stopping (Ctrl-C again ends turnwise at once)", now_s=now_s)
 
     def show(self, *, now_s: float, columns: int) -> str:
-        """At most `columns` characters, clean: what it is at, and what it has spent if there is room."""
+        """At most `columns` characters, clean: what it is at; if there is room what it has spent, and how it is stopped."""
         doing, output = self._doing(now_s)
         if not doing:
             return ""
@@ -109,7 +112,10 @@ class Waiting:
         spent = next((one for one in self._spent.said() if len(head) + wanted + len(one) <= columns), "")
         if output and (room := columns - len(head) - len(spent) - 2) >= wanted - 2:
             head = f"{head}: {shortened(output, limit=room)}"
-        return shortened(f"{head}{spent}", limit=max(1, columns))
+        line = f"{head}{spent}"
+        if not self._is_stopping and len(line) + len(HOW_TO_STOP) <= columns:
+            return f"{line}{HOW_TO_STOP}"
+        return shortened(line, limit=max(1, columns))
 
     def _do(self, what: str, *, now_s: float) -> None:
         self._what, self._since_s = what, now_s
