@@ -4,14 +4,17 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from faces.cli.person import CTRL_C, at_terminal
 from faces.cli.running import Cli, at, running_lab, script
+from turnwise.faces.cli.asks import always_said
 from turnwise.lab import Lab, Script
 from turnwise.lab.script import ScriptedCall, Step
+from turnwise.rules.permissions import PermissionRule
 
 TOUCHES = script(
     "touches",
@@ -165,7 +168,9 @@ def test_a_command_that_is_allowed_once_runs_once(lab: Lab, folder: Path) -> Non
     with at_terminal("run", "Go.", *at(lab, "touches"), cwd=folder) as person:
         before = person.sees("? bash wants to run:\n    echo ran >> made.txt\n")
         assert "commands run " in before
-        assert "asked because: to write `made.txt`" in person.sees("[y] yes, once")
+        shown = person.sees("[y] yes, once")
+        assert "asked because: to write `made.txt`" in shown
+        assert "[a] would allow in this session: bash(made.txt)\n" in shown
         assert re.search(r"\((300|299|298) s, then no\)$", person.sees("then no)"))
         person.types("y\r")
         person.leaves_by(0)
@@ -177,7 +182,8 @@ def test_a_command_that_is_allowed_once_runs_once(lab: Lab, folder: Path) -> Non
 def test_a_file_is_shown_as_it_would_change_and_stays_as_it_is_if_denied(lab: Lab, folder: Path) -> None:
     """A diff; with the reason that the person gave, the model is told."""
     with at_terminal("run", "Set it.", *at(lab, "read-edit-answer"), cwd=folder) as person:
-        assert "-status: draft\n  +status: done\n" in person.sees("[y] yes, once")
+        shown = person.sees("[y] yes, once")
+        assert "-status: draft\n  +status: done\n  [a] would allow in this session: edit(notes.txt)\n" in shown
         person.sees("then no)")
         person.types("d\r")
         person.sees("why not")
@@ -187,6 +193,24 @@ def test_a_file_is_shown_as_it_would_change_and_stays_as_it_is_if_denied(lab: La
         )
     assert (folder / "notes.txt").read_text() == "status: draft\n"
     assert "They said: not on a Sunday" in lab.requests[-1].body.decode()
+
+
+def test_always_names_the_rules_that_it_adds() -> None:
+    """Proves: as `--allow` would be given them; words with blanks are quoted, nothing is hidden, a long one keeps its ends."""
+
+    def rule(tool: str, **given: Any) -> PermissionRule:
+        return PermissionRule(verdict="allow", tool=tool, source="session", **given)
+
+    rules = [
+        rule("bash", command=("git", "commit", "-m", "two words")),
+        rule("bash", path="/w/out.txt"),
+        rule("bash", path="/etc/x"),
+    ]
+    assert always_said(rules, workspace="/w") == "bash(git commit -m 'two words'), bash(out.txt), bash(/etc/x)"
+    assert always_said([rule("weather")], workspace="/w") == "weather, whatever it is given"
+    assert always_said([rule("edit", path="a\u202eb\x1b[2J.txt")], workspace="/w") == "edit(a<U+202E>b<U+001B>[2J.txt)"
+    long = always_said([rule("bash", command=("x" * 500, "end"))], workspace="/w")
+    assert len(long) <= 201 and long.startswith("bash(xxx") and long.endswith("xxx end)")
 
 
 @pytest.mark.promise("wait:ask")

@@ -307,3 +307,24 @@ async def test_a_window_that_changed_while_it_waited_loses_nothing(monkeypatch: 
         screen(FrameSeen(number=1, frame=TextDelta(text="d more.\n\n**Next**\n")))
         screen(TurnFinished(ended("Some **words** and more.\n\n**Next**\n")))
     assert tty.text == "Some **words**\nand more.\n\nNext\n"
+
+
+@pytest.mark.parametrize("text", ["see item_100780963 there", "- see item_100780963 there\n- two", "item_100780963"])
+def test_who_types_while_an_answer_comes_divides_no_word(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proves: the word at hand comes whole below what was typed, and nothing of the answer is lost."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    cut = text.index("100")
+    tty = Tty()
+    with redirect_stdout(tty):
+        screen = Screen(notes=tty, size=tty.size, clock=FakeClock())
+        screen(RequestStarted(number=1, step=1, purpose="step", model="m"))
+        screen(FrameSeen(number=1, frame=TextDelta(text=text[:cut])))
+        screen.hold()
+        tty.write("» are you there?\n")
+        screen(FrameSeen(number=1, frame=TextDelta(text=text[cut:])))
+        screen.release()
+        screen(TurnFinished(ended(text)))
+        screen.close()
+    above, _, below = tty.text.partition("» are you there?\n")
+    assert "item_" not in above and "item_100780963" in below
+    assert letters(above + below) == letters(text)

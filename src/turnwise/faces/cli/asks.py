@@ -16,10 +16,11 @@ from turnwise.drivers.runner import Inspector
 from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.previews import shortly, whole_preview
 from turnwise.faces.cli.pager import Pages
+from turnwise.faces.cli.permissions import rule_said
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
 from turnwise.faces.cli.text import style, visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.rules.permissions import Policy, judge_permission, session_rules
+from turnwise.rules.permissions import PermissionRule, Policy, judge_permission, session_rules
 from turnwise.turn.approvals import Approval, OneAsk, digest_of
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
@@ -116,8 +117,8 @@ class TerminalApprover:
         # what is shown is what is there now: of a call that was left for later, not what was there then
         ask = msgspec.structs.replace(ask, digest=digest_of(ask.call.name, arguments=ask.arguments, facts=facts))
         rules = session_rules(facts, policy=self.policy)
-        shown = await self._shown(ask, facts=facts, path=path)
-        has_more = shown.is_cut or _rows(shown.short) + SPARE_ROWS > shutil.get_terminal_size().lines
+        shown = await self._shown(ask, facts=facts, path=path, rules=rules)
+        has_more = shown.is_cut or _rows([*shown.short, *shown.always]) + SPARE_ROWS > shutil.get_terminal_size().lines
         possible = {"always": bool(rules), "later": self._later and ask.can_wait and not path, "all": has_more}
         choices = [name for name in CHOICES if possible.get(name, True)]
         for line in shown.short:
@@ -141,10 +142,12 @@ class TerminalApprover:
         letters = ", ".join([CHOICES[name][1] for name in choices[:-1]]) + f" or {CHOICES[choices[-1]][1]}"
         below, said = _rows(shown.short), None  # rows since the question was said
         while True:
-            if below + SPARE_ROWS > shutil.get_terminal_size().lines:
+            if below + _rows(shown.always) + SPARE_ROWS > shutil.get_terminal_size().lines:
                 self._terminal.say(shown.question)
                 below = _rows([shown.question])
             if said is None:
+                for line in shown.always:
+                    self._terminal.say(line)
                 self._terminal.say("  ".join([CHOICES[name] for name in choices]))
             said = await self._terminal.line(
                 lambda: f"{letters} ({self._left(until)}, then no): ", ticks=True, fresh=True
@@ -198,7 +201,9 @@ class TerminalApprover:
         (facts,) = await self._inspect((PlannedCall(call=ask.call, arguments=ask.arguments, timeout_s=0.0),))
         return facts
 
-    async def _shown(self, ask: OneAsk, *, facts: CallFacts, path: tuple[str, ...]) -> "_Shown":
+    async def _shown(
+        self, ask: OneAsk, *, facts: CallFacts, path: tuple[str, ...], rules: Sequence[PermissionRule]
+    ) -> "_Shown":
         """What is to be decided: the call, and the diff of what a file tool would do, as if it were allowed."""
         arguments = _object_of(ask.arguments)
         with judged_paths([path.resolved for path in facts.paths if path.resolved]):
@@ -210,6 +215,9 @@ class TerminalApprover:
             short=(*heading(ask, path=path, what=what), *[_coloured(line) for line in short]),
             whole=(*what, *changes),
             is_cut=short != changes or len(what) > MAX_SHOWN_LINES,
+            always=(f"  [a] would allow in this session: {always_said(rules, workspace=self.policy.workspace)}",)
+            if rules
+            else (),
         )
 
     def _left(self, until: float) -> str:
@@ -218,12 +226,13 @@ class TerminalApprover:
 
 class _Shown(msgspec.Struct, frozen=True, kw_only=True):
     """One ask on the screen. `short` are its lines as they stand there first, `whole` all of what would run and change; `is_cut`:
-    they differ. `subject` names it on one line."""
+    they differ. `subject` names it on one line; `always` is what `[a]` would allow."""
 
     subject: str
     short: tuple[str, ...]
     whole: tuple[str, ...]
     is_cut: bool
+    always: tuple[str, ...] = ()
 
     @property
     def question(self) -> str:
@@ -266,10 +275,21 @@ def _what(ask: OneAsk, *, previewed: bool = False) -> list[str]:
 
 def _subject(ask: OneAsk, *, path: tuple[str, ...]) -> str:
     who = f"{_path(path)} › " if path else ""
-    subject = visible_line(ask.subject)
-    if len(subject) > MAX_SUBJECT:
-        subject = f"{subject[: MAX_SUBJECT // 2]}…{subject[-MAX_SUBJECT // 2 :]}"
-    return f"{who}{visible_line(ask.call.name)} wants to run: {subject}"
+    return f"{who}{visible_line(ask.call.name)} wants to run: {_ends_of(visible_line(ask.subject))}"
+
+
+def always_said(rules: Sequence[PermissionRule], *, workspace: str) -> str:
+    """The rules that `always` adds, each no broader than what is shown above; a tool without a pattern is allowed whatever it is
+    given."""
+    said = [
+        rule_said(rule, workspace=workspace) if rule.command or rule.path else f"{rule.tool}, whatever it is given"
+        for rule in rules
+    ]
+    return _ends_of(visible_line(", ".join(dict.fromkeys(said))))
+
+
+def _ends_of(line: str) -> str:
+    return line if len(line) <= MAX_SUBJECT else f"{line[: MAX_SUBJECT // 2]}…{line[-MAX_SUBJECT // 2 :]}"
 
 
 def _path(path: tuple[str, ...]) -> str:

@@ -22,6 +22,7 @@ from turnwise.faces.cli.failures import complain
 from turnwise.faces.cli.last_exchange import exchange_lines, last_exchange
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import pending_of
+from turnwise.faces.cli.permissions import rule_said
 from turnwise.faces.cli.prompts import Prompt
 from turnwise.faces.cli.running import run_turn, typed_parts
 from turnwise.faces.cli.screen import Screen
@@ -270,7 +271,7 @@ class Chat:
             "Reading inside the folder is allowed; writing, commands and everything outside are asked about."
         )
         for rule in self._policy.rules:
-            self._terminal.say(f"  {clean(_rule_line(rule))}")
+            self._terminal.say(f"  {clean(_rule_line(rule, workspace=self._policy.workspace))}")
         if self._policy.rules:
             self._terminal.say("The last rule that fits a call decides.")
 
@@ -290,7 +291,6 @@ def _cancelling() -> Generator[None]:
             loop.remove_signal_handler(number)
 
 
-def _rule_line(rule: PermissionRule) -> str:
-    what = f"{rule.tool}({' '.join(rule.command) if rule.command else rule.path or ''})".removesuffix("()")
+def _rule_line(rule: PermissionRule, *, workspace: str) -> str:
     effect = f" that can {rule.effect}" if rule.effect else ""
-    return f"{rule.verdict} {what}{effect} [{rule.where or rule.source}]"
+    return f"{rule.verdict} {rule_said(rule, workspace=workspace)}{effect} [{rule.where or rule.source}]"

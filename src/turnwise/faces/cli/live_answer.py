@@ -53,15 +53,20 @@ class LiveAnswer:
             self._freeze(out)
         self._put(out)
 
-    def pause(self) -> None:
-        """Something else is written now, below. The cursor is at the left afterwards."""
+    def pause(self, *, keeps_word: bool = False) -> None:
+        """Something else is written now, below. The cursor is at the left afterwards. `keeps_word`: a word that may go
+        on comes whole below that."""
         out: list[str] = []
         if self._blocks.kind is not None or self._line:
             self._freeze(out)
-        out.append(self._rows.flush())
+        if not keeps_word:
+            out.append(self._rows.flush())
         if self._rows.row:
             out.append("\n")
-        self._rows.restart(width=self._width)
+        if keeps_word:
+            self._rows.leave_row()
+        else:
+            self._rows.restart(width=self._width)
         self._put(out)
 
     def leave_row(self) -> None:

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from turnwise.drivers.permission_files import parse_rule, policy_of
 from turnwise.drivers.settings import Layer
 from turnwise.errors import CallerError
 from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.permission_paths import escape_pattern
 from turnwise.rules.permissions import PermissionRule, Policy, session_rules
 from turnwise.turn.approvals import settled
 from turnwise.turn.config import Effect
@@ -58,6 +60,13 @@ def allowed_rules(text: str) -> tuple[PermissionRule, ...]:
     if not pattern:
         raise CallerError(f"`{text}`: the pattern is empty; `*` is for all")
     return (parse_rule({"allow": tool, key: pattern}, source="command line", where=where),)
+
+
+def rule_said(rule: PermissionRule, *, workspace: str) -> str:
+    """`edit(notes.txt)`: the calls that a rule is about, as settings files of the workspace and `--allow` write them."""
+    words = [shlex.quote(word) if not word or re.search(r"\s", word) else word for word in rule.command or ()]
+    path = (rule.path or "").removeprefix(f"{escape_pattern(workspace)}/")
+    return f"{rule.tool}({' '.join(words) or path})".removesuffix("()")
 
 
 def remembered_rules(journal: Journal, session: Session, *, workspace: str) -> tuple[PermissionRule, ...]:

@@ -181,7 +181,7 @@ class Screen:
         """Show nothing from now on: somebody is asked, or types."""
         if self._held is None:
             self._stop_status()
-            self._end_line()
+            self._end_line(keeps_word=True)
             self._held = []
 
     def release(self) -> None:
@@ -325,10 +325,10 @@ class Screen:
         self._notes.write(line + "\n")
         self._notes.flush()
 
-    def _end_line(self) -> None:
+    def _end_line(self, *, keeps_word: bool = False) -> None:
         """Whatever is written next begins at the left."""
         if self._answer is not None and self._may_go_on:
-            self._answer.pause()
+            self._answer.pause(keeps_word=keeps_word)
         elif not self._at_line_start:
             sys.stdout.write("\n")
             sys.stdout.flush()
