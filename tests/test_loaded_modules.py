@@ -40,6 +40,22 @@ def imported(*args: str, folder: Path) -> set[str]:
     return set(IMPORTED.findall(told))
 
 
+def test_nothing_but_turnwise_is_loaded_before_ctrl_c_is_heard() -> None:
+    """Issue 15: Ctrl-C at the start ended with a traceback at `import re`, which `typing` brings, outside of the `try`."""
+    code = "import sys; old = {*sys.modules}; import turnwise.faces.cli.main; print(*sorted({*sys.modules} - old))"
+    sources = str(Path(__file__).resolve().parents[1] / "src")
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env={"PYTHONPATH": sources},
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=True,
+    )
+    ours = ["turnwise", "turnwise._version", "turnwise.faces", "turnwise.faces.cli", "turnwise.faces.cli.main"]
+    assert ran.stdout.split() == ours
+
+
 def imported_until_request(args: Sequence[str], *, folder: Path) -> set[str]:
     """The modules that a process has loaded when its first request has wholly arrived: it is killed then."""
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -5,11 +5,10 @@
 The names below are the public ones; each is loaded when it is first used, so importing turnwise costs next to nothing.
 """
 
-import importlib
-from typing import TYPE_CHECKING
-
 from turnwise._version import __version__
 
+# Type checkers take it for true. `typing` itself would be loaded before the command line can hear Ctrl-C (faces/cli/main.py).
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnwise.drivers.approvals import Asking
     from turnwise.drivers.hooks import ChangeArguments, ChangeResult, Deny, Hook
@@ -199,6 +198,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    import importlib
+
     if name not in _PLACES:
         raise AttributeError(f"module `turnwise` has no attribute `{name}`")
     module, inner = _PLACES[name]

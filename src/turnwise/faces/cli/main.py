@@ -1,13 +1,19 @@
-"""The console script. Nothing is imported here before it can be interrupted: Ctrl-C at any moment ends quietly."""
+"""The console script. Nothing is imported here before it can be interrupted: Ctrl-C at any moment ends quietly.
+
+Python's own start and the installer's script come before; Ctrl-C in these few milliseconds is theirs.
+"""
 
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+
+TYPE_CHECKING = False  # as in turnwise/__init__.py: `typing` brings `re`, half of the time until `main`
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
 
 CANCELLED = 130  # what a shell shows for a program that was ended by Ctrl-C
 
 
-def main(args: Sequence[str] | None = None) -> NoReturn:
+def main(args: "Sequence[str] | None" = None) -> "NoReturn":
     """Run `turnwise ARGS` (the process's own where none are given) and exit: at most one line of complaint."""
     try:
         from turnwise.faces.cli.group import run
