@@ -241,3 +241,20 @@ async def test_wrong_use_says_what_to_do() -> None:
         with pytest.raises(CallerError, match=r"port \d+ of 127.0.0.1 cannot be used: "):
             async with Lab(port=int(lab.url.rpartition(":")[2])):
                 pass
+
+
+async def test_a_client_that_leaves_is_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """Issue 15: aiohttp printed one for whoever closed the connection before the head of the answer."""
+    body = json.dumps(body_of("openai_chat", model="plain-answer", stream=True)).encode()
+    path = path_of("openai_chat", model="plain-answer", stream=True)
+    head = f"POST {path} HTTP/1.1\r\nHost: lab\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    async with Lab() as lab:
+        port = int(lab.url.rpartition(":")[2])
+        for _ in range(20):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(head + body)
+            writer.close()
+            await writer.wait_closed()
+        async with aiohttp.ClientSession() as session:
+            status, _, _ = await post(lab, session, "openai_chat", "plain-answer", stream=True)
+    assert status == 200 and [record for record in caplog.records if record.exc_info] == []

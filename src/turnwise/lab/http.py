@@ -65,7 +65,10 @@ class Site:
         body = await request.read()
         outgoing, kept = self._reply(request, found=found, body=body)
         self._requests.append(kept)
-        return await self._send(request, outgoing=outgoing)
+        try:
+            return await self._send(request, outgoing=outgoing)
+        except ConnectionResetError:  # the client has left: aiohttp would print a traceback
+            return web.Response()
 
     def _reply(self, request: web.Request, *, found: Route, body: bytes) -> tuple[Outgoing, Received]:
         number = len(self._requests) + 1
