@@ -72,6 +72,11 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     def family(self) -> Family:
         return find_family(self.profile.family)
 
+    @property
+    def sends_key(self) -> bool:
+        """A key goes with each request, as a header or (for all that is known) in the query of the address."""
+        return (self.key is not None and self.profile.auth != "none") or "?" in self.base_url
+
     def scrub(self, text: str) -> str:
         """The text without the key, also in base64, for messages: providers quote it back."""
         return text if self.key is None else hide_forms(text, forms=forms_of(self.key.reveal()))

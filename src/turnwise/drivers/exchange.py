@@ -387,6 +387,8 @@ class Exchange:
             # By the server's own clock where it shows it: ours may be wrong.
             now_s = date_s(headers.get("date", "")) or self._clock.now()
             fault = msgspec.structs.replace(fault, retry_after_s=max(0.0, fault.retry_at_s - now_s))
+        if fault.kind is FaultKind.AUTH and not self._endpoint.sends_key:
+            fault = msgspec.structs.replace(fault, message=f"{fault.message} (no key was sent)".lstrip())
         if refusal.status == 404:
             place = self._endpoint
             asked = where_asked(scrub(self._url), base_url=scrub(place.base_url), family=place.profile.family)

@@ -193,7 +193,13 @@ def test_a_wrong_key_is_a_401_in_one_line(cli: Cli, folder: Path, monkeypatch: p
     with running_lab(key="another") as strict:
         ran = cli("run", "hi", "--api-key-env", "MY_KEY", *at(strict, "plain-answer"))
     assert (ran.code, ran.out) == (6, "The provider failed (401), auth: Incorrect API key provided.\n")
-    assert "check the key, and that it may use this model" in ran.err and KEY not in ran.err
+    assert (
+        "check the key, and that it may use this model (--api-key-env names its variable)" in ran.err
+        and KEY not in ran.err
+    )
+    with running_lab(key="another") as strict:
+        unsaid = cli("run", "hi", *at(strict, "plain-answer"))
+    assert unsaid.out == "The provider failed (401), auth: Incorrect API key provided. (no key was sent)\n"
 
 
 @each_family
