@@ -35,7 +35,10 @@ ONLY_WIRE = {"importlib", "tomllib", "email", "urllib"}
 MAX_FILE_LINES = 700
 MAX_FUNCTION_LINES = 100
 # The library's face; the other faces (the command line today) may use it, and nothing else of each other.
-LIBRARY = set("agent children given models notebook policies results run_options saying schemas scripts tools".split())
+LIBRARY = set(
+    """agent agent_options children given interrupted models notebook policies results run_options saying schemas
+    scripts tools""".split()
+)
 
 
 def room_of(path: Path) -> str:

@@ -2,17 +2,25 @@
 
 import json
 import math
+import re
 import signal
+import subprocess
+import sys
+from decimal import Decimal
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from turnwise import Agent, CallerError, MissingKey, RunInterrupted, RunResult, Settings
 from turnwise.drivers.watching import FrameSeen, Seen
+from turnwise.errors import UnknownOption
 from turnwise.faces.run_options import RunOptions, settings_over
 from turnwise.lab import Lab
 from turnwise.lab.script import parse_script
+from turnwise.rules.limits import MaxCost
 from turnwise.vocab import Repair
+from waits import HANG_S
 
 SCRIPTS = [
     parse_script('title = "answers"\n[[steps]]\ntext = "The **answer**."\n', name="answers"),
@@ -112,6 +120,110 @@ def test_ctrl_c_out_of_run_sync_carries_the_text_and_the_bill(lab: Lab) -> None:
     assert "1 request made, cost unknown" in str(caught.value)
 
 
+STALLING = """
+import signal
+from turnwise import Agent
+from turnwise.drivers.watching import FrameSeen
+from turnwise.lab import Lab
+from turnwise.lab.script import parse_script
+
+STALLS = 'title = "stalls"\\n[[steps]]\\ntext = "The answer begins here."\\nfault = { kind = "stall", at = "text" }\\n'
+lab = Lab([parse_script(STALLS, name="stalls")])
+
+def interrupt(event):
+    if isinstance(event, FrameSeen) and "answer begins" in repr(event):
+        signal.raise_signal(signal.SIGINT)
+
+agent = Agent("openai_chat:stalls", base_url="http://127.0.0.1:9/v1", transport=lab.transport())
+agent.run_sync("go", watch=interrupt)
+"""
+
+
+def test_an_uncaught_ctrl_c_is_one_traceback_and_exit_code_130() -> None:
+    """Issue 15: 45 lines in three chained tracebacks, and exit code 1: Python gives 130 to KeyboardInterrupt itself only."""
+    ran = subprocess.run([sys.executable, "-c", STALLING], capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert ran.returncode == 130
+    lines = ran.stderr.splitlines()
+    assert ran.stderr.count("Traceback") == 1 and len(lines) < 12
+    assert lines[-1] == "turnwise.faces.results.RunInterrupted: 1 request made, cost unknown"
+
+
+def balance(account: str) -> str:
+    """The balance of an account."""
+    return "3"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("baseurl", "Did you mean `base_url`?"),
+        ("api_base", "Did you mean `base_url`?"),
+        ("instruction", "Did you mean `instructions`?"),
+        ("timeout", "deadlines=Deadlines"),
+        ("tool_s", "Deadlines(tool_s=...)"),
+        ("max_tokens", "settings=Settings(max_output_tokens=...)"),
+        ("temperature", "settings=Settings(temperature=...)"),
+        ("xyz", "The options are: agents, allow_hint"),
+    ],
+)
+def test_an_option_that_an_agent_does_not_have_names_where_it_goes(lab: Lab, name: str, words: str) -> None:
+    """Issue 15: a bare TypeError. A run says the same of names that other libraries have."""
+    with pytest.raises(UnknownOption) as caught:
+        agent_at(lab, **{name: 1})  # pyright: ignore[reportArgumentType]
+    assert f"`{name}` is no option of `Agent`" in str(caught.value) and words in str(caught.value)
+    if name in ("timeout", "max_tokens", "temperature"):
+        with pytest.raises(UnknownOption, match=re.escape(words)):
+            agent_at(lab).run_sync("go", **{name: 1})  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"recover": "yes"}, '`recover` must be "continue", "split" or "off", not \'yes\''),
+        ({"room": "small"}, '"compact", "budget" or "off"'),
+        ({"script": "on"}, '"auto", True or False'),
+        ({"limits": 3}, "`MaxRequests(3)`"),
+        ({"tools": balance}, "`tools=[balance]`"),
+        ({"tools": "balance"}, "`tools=['balance']`"),
+        ({"fallbacks": "gpt-5"}, "`fallbacks=['gpt-5']`"),
+        ({"allowed": "read"}, "`allowed=['read']`"),
+        ({"allowed": ["reed"]}, "must hold"),
+        ({"journal": "x.db"}, "`Journal.open(PATH, clock=SystemClock())`"),
+        ({"folder": "/nope/nowhere"}, "there is no such folder"),
+        ({"deadlines": 30}, "`Deadlines(total_s=...)`"),
+        ({"retry": 3}, "`RetryPolicy(attempts=...)`"),
+        ({"max_steps": "3"}, "must be a whole number, not '3'"),
+        ({"agents": [1]}, "must be a dict"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_raises_with_the_fix(lab: Lab, options: dict[str, object], words: str) -> None:
+    """Issue 15: some raised in words of ours, some were accepted. For a run as for the agent, and nothing is sent."""
+    with pytest.raises(CallerError) as caught:
+        agent_at(lab, **options)  # pyright: ignore[reportArgumentType]
+    assert words in str(caught.value) and str(caught.value).startswith(f"`{next(iter(options))}` ")
+    if options.keys() <= RunOptions.__annotations__.keys():
+        with pytest.raises(CallerError, match="of the run"):
+            agent_at(lab).run_sync("go", **options)  # pyright: ignore[reportArgumentType]
+    assert not lab.requests
+
+
+def test_a_prompt_of_dicts_raises_and_names_the_history(lab: Lab) -> None:
+    """Issue 15: `Object missing required field` for messages as providers write them."""
+    with pytest.raises(CallerError, match=r"the prompt must be a text.*`history=`, each a `Message`"):
+        agent_at(lab).run_sync([{"role": "user", "content": "go"}])  # pyright: ignore[reportArgumentType]
+
+
+def test_a_limit_of_cost_takes_what_says_the_amount_exactly() -> None:
+    assert MaxCost(1) == MaxCost(Decimal(1)) and MaxCost("0.50") == MaxCost(Decimal("0.50"))  # pyright: ignore[reportArgumentType]
+    for given, words in (
+        (0.1, 'give `MaxCost\\("0.1"\\)`'),
+        ("much", "a Decimal, an int"),
+        (True, "a Decimal, an int"),
+    ):
+        with pytest.raises(CallerError, match=words):
+            MaxCost(given)  # pyright: ignore[reportArgumentType]
+
+
 def test_a_missing_key_speaks_of_pythons_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(MissingKey) as caught:
@@ -139,3 +251,14 @@ def test_repairs_are_folded_away_and_nothing_of_a_stranger_is_taken_for_html(lab
     assert "\u202e" not in shown and "<script>" not in shown and "<b>" not in shown
     assert "<details><summary>2 repairs</summary><ul><li>call &lt;x&gt;:" in shown
     assert "not complete · &lt;b&gt;cut" in shown
+
+
+def test_a_result_is_one_short_line_where_it_is_printed(lab: Lab) -> None:
+    """Issue 15: 2,294 characters for an answer of one line. What is out of the ordinary is named, too."""
+    result = agent_at(lab).run_sync("go")
+    assert repr(result) == (
+        "RunResult(text='The **answer**.', stop_reason='answered', complete=True, requests=1, "
+        "cost=Cost(usd=unknown, requests=1, unknown=1))"
+    )
+    long = replace(result, text="word " * 1000, complete=False, why_incomplete="it was cut")
+    assert len(repr(long)) < 300 and "why_incomplete='it was cut'" in repr(long)

@@ -28,11 +28,13 @@ from turnwise.drivers.tools import ChildOrder, Tool
 from turnwise.drivers.transport import Transport
 from turnwise.drivers.watching import Backlog, Feed, Seen, TurnFinished
 from turnwise.errors import CallerError
+from turnwise.faces.agent_options import checking_options
 from turnwise.faces.children import MAX_DEPTH, Child, RunChild, task_tool
 from turnwise.faces.given import Prompt, check_text, input_of, json_of, message_of, system_of, title_of
+from turnwise.faces.interrupted import interrupted
 from turnwise.faces.models import ModelName, open_endpoint, read_model
 from turnwise.faces.policies import check_approver, check_tools_of_hooks, check_tools_of_rules, known_tools, read_policy
-from turnwise.faces.results import RunInterrupted, RunResult, run_result
+from turnwise.faces.results import RunResult, run_result
 from turnwise.faces.run_options import RunOptions, check_choice, check_options, read_settings, settings_over
 from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.scripts import check_script_limits, with_script
@@ -105,6 +107,7 @@ class Agent:
     CallerError where it is set up wrongly.
     """
 
+    @checking_options
     def __init__(
         self,
         model: str,
@@ -250,10 +253,10 @@ class Agent:
         cancelled: list[RunResult] = []
         try:
             return run_to_end(self._run(prompt, options=options, cancelled=cancelled.append))
-        except KeyboardInterrupt as interrupt:
+        except KeyboardInterrupt:
             if not cancelled:
                 raise
-            raise RunInterrupted(cancelled[0]) from interrupt
+            raise interrupted(cancelled[0]) from None
 
     async def stream(self, prompt: Prompt | None = None, **options: Unpack[RunOptions]) -> AsyncGenerator[RunEvent]:
         """Run one turn and give every event as it comes; the last is `RunFinished` with the result.

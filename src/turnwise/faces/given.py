@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from turnwise.drivers.exact_json import NotExact, exact_json
 from turnwise.errors import CallerError
+from turnwise.faces.agent_options import check_parts
 from turnwise.rules.history import open_calls
 from turnwise.vocab import File, Message, Text, ToolResult, own_text_of
 
@@ -34,7 +35,8 @@ def input_of(
 
 
 def message_of(said: str | Sequence[str | Text | File], *, what: str) -> Message:
-    parts = (said,) if isinstance(said, str) else said
+    parts = (said,) if isinstance(said, str) else tuple(said)
+    check_parts(parts, what=what)
     return _checked_message(
         Message("user", tuple([Text(part) if isinstance(part, str) else part for part in parts])), what=what
     )

@@ -16,6 +16,8 @@ from turnwise.turn.resuming import asks_of, with_asks
 from turnwise.turn.snapshot import SessionSoFar
 from turnwise.vocab import Fault, Message, Repair, StopReason, ToolCall, Usage
 
+REPR_CHARACTERS = 80  # of a result's text
+
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended. `text` is never empty (unless it waits); `complete` is false where the answer rests on less than the
@@ -67,9 +69,26 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         """The whole cost; None where the price of a part of it is not known."""
         return self.cost.exact_usd
 
+    def __repr__(self) -> str:
+        """One short line: a whole history is no answer to `print(result)`. The fields have it all."""
+        more = {
+            "why_incomplete": _shortened(self.why_incomplete),
+            "pending": len(self.pending),
+            "repairs": len(self.repairs),
+        }
+        said = "".join([f", {name}={value!r}" for name, value in more.items() if value])
+        return (
+            f"RunResult(text={_shortened(self.text)!r}, stop_reason={self.stop_reason.value!r}, complete={self.complete}{said}, "
+            f"requests={self.requests}, cost={self.cost!r})"
+        )
+
     def _repr_markdown_(self) -> str:
         """How a notebook shows it: the answer, what it took, and the repairs folded away."""
         return markdown_of(self)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= REPR_CHARACTERS else f"{text[:REPR_CHARACTERS]}…"
 
 
 class RunInterrupted(KeyboardInterrupt):

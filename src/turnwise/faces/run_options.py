@@ -1,6 +1,5 @@
 """What one run may choose for itself, and how that goes together with what its agent says."""
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
@@ -11,7 +10,8 @@ from turnwise.drivers.approvals import Approver
 from turnwise.drivers.runner import StepPreparer
 from turnwise.drivers.tools import Tool
 from turnwise.drivers.watching import Watch
-from turnwise.errors import CallerError, UnknownOption
+from turnwise.errors import CallerError
+from turnwise.faces.agent_options import check_names, check_values
 from turnwise.faces.tools import ToolLike
 from turnwise.rules.limits import Limit
 from turnwise.turn.approvals import Approval
@@ -48,13 +48,9 @@ class RunOptions(TypedDict, total=False):
 
 
 def check_options(options: Mapping[str, object]) -> None:
-    """Raise UnknownOption for a name that is no option of a run, and CallerError for settings that cannot be."""
-    known = sorted(RunOptions.__annotations__)
-    for name in options:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"Did you mean `{near[0]}`?" if near else f"The options are: {', '.join(known)}"
-            raise UnknownOption(f"`{name}` is no option of a run. {hint}")
+    """Raise UnknownOption for a name that is no option of a run, and CallerError for values that cannot be."""
+    check_names(options, known=RunOptions.__annotations__, what="a run")
+    check_values(options, of=" of the run")
     if "settings" in options:
         read_settings(options["settings"], what="`settings` of the run")
 

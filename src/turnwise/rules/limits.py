@@ -5,7 +5,7 @@ afforded after it, or cannot be afforded at all (promise end:budget). What a req
 as data, and so is the time; a limit is as exact as they are.
 """
 
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Literal, assert_never, cast
 
 import msgspec
@@ -117,7 +117,8 @@ class MaxWallTime(msgspec.Struct, frozen=True, tag="max_wall_time"):
 class MaxCost(msgspec.Struct, frozen=True, tag="max_cost"):
     """At most so many US dollars over all requests, sub-agents' included. The price of every model has to be known.
 
-    Raises CallerError for what is no Decimal: a float is not the amount that was written.
+    An int and a text (`MaxCost("0.50")`) are taken as they are. Raises CallerError for a float, which is not the amount that was
+    written, and for what is no amount.
     """
 
     usd: Decimal
@@ -126,8 +127,21 @@ class MaxCost(msgspec.Struct, frozen=True, tag="max_cost"):
 
     def __post_init__(self) -> None:
         given = cast("object", self.usd)
-        if not isinstance(given, Decimal):
-            raise CallerError(f'`MaxCost({given!r})`: give the dollars as a Decimal, MaxCost(Decimal("0.50"))')
+        if isinstance(given, Decimal):
+            return
+        if isinstance(given, float):
+            raise CallerError(
+                f'`MaxCost({given!r})`: a float is not exactly what was written; give `MaxCost("{given!r}")` or a Decimal'
+            )
+        try:
+            amount = Decimal(given) if isinstance(given, str | int) and not isinstance(given, bool) else None
+        except InvalidOperation:
+            amount = None
+        if amount is None:
+            raise CallerError(
+                f'`MaxCost({given!r})`: give the dollars as a Decimal, an int or a text, `MaxCost("0.50")`'
+            )
+        msgspec.structs.force_setattr(self, "usd", amount)
 
 
 class AnyOf(msgspec.Struct, frozen=True, tag="any_of"):

@@ -1,0 +1,149 @@
+"""What an agent and a run are set up with: an unknown name, or a value of the wrong kind, raises with the fix in one sentence."""
+
+import difflib
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ParamSpec, cast, get_args
+
+from turnwise.drivers.journal import Journal
+from turnwise.drivers.prices import Prices
+from turnwise.drivers.tools import Tool
+from turnwise.errors import CallerError, UnknownOption
+from turnwise.faces.tools import FunctionTool
+from turnwise.rules.budget import ModelLimits
+from turnwise.rules.limits import Limit
+from turnwise.rules.permissions import Policy
+from turnwise.rules.retries import RetryPolicy
+from turnwise.turn.config import Deadlines, Effect, Recover, Room, ScriptLimits
+from turnwise.vocab import File, Settings, Text, ToolSpec
+
+Given = ParamSpec("Given")
+
+# Where that goes which other libraries know by another name, or in another place.
+ELSEWHERE = {
+    "api_base": "Did you mean `base_url`?",
+    "endpoint": "Did you mean `base_url`?",
+    "url": "Did you mean `base_url`?",
+    "key": "Did you mean `api_key`?",
+    "system": "Did you mean `instructions`?",
+    "system_prompt": "Did you mean `instructions`?",
+    "functions": "Did you mean `tools`?",
+    "response_format": "Did you mean `output_type`?",
+    "max_turns": "Did you mean `max_steps`?",
+    "max_iterations": "Did you mean `max_steps`?",
+    "max_tokens": "Give `settings=Settings(max_output_tokens=...)` for one response, or `limits=MaxTokens(...)` for a run",
+    "timeout": "Give `Agent(deadlines=Deadlines(...))` for one wait, or `limits=MaxWallTime(...)` for a run",
+    "retries": "Give `Agent(retry=RetryPolicy(attempts=...))`",
+    "max_retries": "Give `Agent(retry=RetryPolicy(attempts=...))`",
+    "messages": "Give `history=` to the run",
+}
+
+_CHOICES: dict[str, tuple[object, ...]] = {
+    "recover": get_args(Recover),
+    "room": get_args(Room),
+    "script": ("auto", True, False),
+}
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "limits": (get_args(Limit), "a limit: `MaxRequests(3)`, `MaxTokens(20_000)`"),
+    "retry": ((RetryPolicy,), "`RetryPolicy(attempts=...)`"),
+    "deadlines": ((Deadlines,), "`Deadlines(total_s=...)`"),
+    "model_limits": ((ModelLimits,), "`ModelLimits(context_window_tokens=...)`"),
+    "script_limits": ((ScriptLimits,), "`ScriptLimits(...)`"),
+    "policy": ((Policy,), "`Policy(...)`"),
+    "prices": ((Prices,), "`Prices`"),
+    "journal": ((Journal,), "`Journal.open(PATH, clock=SystemClock())`"),
+    "agents": ((Mapping,), 'a dict, `{"name": Agent(...)}`'),
+}
+_OPTIONAL = frozenset({"limits", "model_limits", "policy", "journal", "agents"})
+_LISTS = frozenset({"tools", "fallbacks", "hooks", "allowed"})
+_COUNTS = frozenset({"max_steps", "max_subagents", "max_subagent_requests", "max_depth"})
+
+
+def checking_options(set_up: Callable[Given, None]) -> Callable[Given, None]:
+    """`set_up` (an `__init__`) with its options looked at first."""
+
+    @functools.wraps(set_up)
+    def checked(*args: Given.args, **options: Given.kwargs) -> None:
+        known = cast("dict[str, Any]", getattr(set_up, "__kwdefaults__", {}))
+        check_names([name for name in options if name != "model"], known=known, what="`Agent`")
+        check_values(options)
+        set_up(*args, **options)
+
+    return checked
+
+
+def check_names(names: Iterable[str], *, known: Collection[str], what: str) -> None:
+    """Raise UnknownOption for a name that is none of these: it says the near one, or where that goes."""
+    for name in names:
+        if name not in known:
+            raise UnknownOption(f"`{name}` is no option of {what}. {_hint(name, known=sorted(known))}")
+
+
+def check_values(options: Mapping[str, object], *, of: str = "") -> None:
+    """Raise CallerError for the first value of the wrong kind. `of` says whose options they are."""
+    for name, value in options.items():
+        if problem := _problem(name, value):
+            raise CallerError(f"`{name}`{of} {problem}")
+
+
+def check_parts(parts: Iterable[object], *, what: str) -> None:
+    """Raise CallerError for what is no part of a user's message."""
+    for part in parts:
+        if not isinstance(part, str | Text | File):
+            hint = ": earlier messages go in `history=`, each a `Message`" if isinstance(part, Mapping) else ""
+            kind = type(cast("object", part)).__name__
+            raise CallerError(f"{what} must be a text, or a list of texts, `Text` and `File`; it holds a {kind}{hint}")
+
+
+def _hint(name: str, *, known: list[str]) -> str:
+    if name in ELSEWHERE:
+        return ELSEWHERE[name]
+    if name in Settings.__struct_fields__:
+        return f"Give `settings=Settings({name}=...)`"
+    if name in Deadlines.__struct_fields__:
+        return f"Give `Agent(deadlines=Deadlines({name}=...))`"
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"Did you mean `{near[0]}`?" if near else f"The options are: {', '.join(known)}"
+
+
+def _problem(name: str, value: object) -> str:
+    """What is wrong with the value; empty where nothing is known against it."""
+    if name in _CHOICES:
+        return _problem_of_choice(value, choices=_CHOICES[name])
+    if name in _LISTS:
+        return _problem_of_list(name, value)
+    if name in _KINDS:
+        kinds, example = _KINDS[name]
+        if isinstance(value, kinds) or (value is None and name in _OPTIONAL):
+            return ""
+        return f"must be {example}, not {_shown(value)}"
+    if name in _COUNTS and value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        return f"must be a whole number, not {_shown(value)}"
+    if name == "folder" and isinstance(value, str | Path) and not Path(value).is_dir():
+        return f"is `{value}`, and there is no such folder: make it first, or leave `folder` out"
+    return ""
+
+
+def _problem_of_choice(value: object, *, choices: tuple[object, ...]) -> str:
+    if any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+        return ""
+    *some, last = [f'"{choice}"' if isinstance(choice, str) else str(choice) for choice in choices]
+    return f"must be {', '.join(some)} or {last}, not {_shown(value)}"
+
+
+def _problem_of_list(name: str, value: object) -> str:
+    is_single = isinstance(value, (str, Tool, ToolSpec, FunctionTool)) or callable(value)
+    if is_single or not isinstance(value, Iterable):
+        given = cast("object", value)
+        shown = repr(given) if isinstance(given, str) else getattr(given, "__name__", None) or _shown(given)
+        return f"must be a list, also of a single one: `{name}=[{shown}]`"
+    effects = get_args(Effect)
+    strange = [one for one in cast("Iterable[object]", value) if one not in effects] if name == "allowed" else []
+    return _problem_of_choice(strange[0], choices=effects).replace("must be", "must hold") if strange else ""
+
+
+def _shown(value: object) -> str:
+    """Short: what it is, and what it says."""
+    said = repr(value)
+    return said if len(said) <= 60 else type(value).__name__
