@@ -10,7 +10,7 @@ from functools import lru_cache
 _HEX = "[0-9a-fA-F]"
 _HIGH, _LOW = f"[dD][89abAB]{_HEX}{{2}}", f"[dD][c-fC-F]{_HEX}{{2}}"
 ESCAPE = re.compile(rf"\\(?:u({_HIGH})\\u({_LOW})|u({_HEX}{{4}})|.)", re.DOTALL)
-_RESPELT = re.compile(rf"\\(?:u{_HIGH}\\u{_LOW}|u{_HEX}{{4}}|[\\/])")  # each other escape stays as it is
+_RESPELT = re.compile(rf"(\\(?:u{_HIGH}\\u{_LOW}|u{_HEX}{{4}}|[\\/]))")  # each other escape stays as it is
 _HALF = re.compile(
     rf"\\(?:u{_HIGH}\\u{_LOW}|(?P<half>(?:u{_HIGH}(?:\\(?:u{_HEX}{{0,3}})?)?|u{_HEX}{{0,3}})?\Z)|u{_HEX}{{4}}|.)",
     re.DOTALL,
@@ -23,7 +23,11 @@ _LONGEST_HALF = len("\\ud83d\\ude0")
 
 def plainly(text: str) -> str:
     """The JSON text with every character as itself where JSON allows that, else by its shortest escape."""
-    return _RESPELT.sub(_plain, text) if "\\u" in text or "\\/" in text else text
+    if "\\u" not in text and "\\/" not in text:
+        return text
+    pieces = _RESPELT.split(text)  # what is between the escapes, and these
+    pieces[1::2] = map(_plain_escape, pieces[1::2])
+    return "".join(pieces)
 
 
 def without_half_escape(text: str) -> str:
@@ -45,10 +49,6 @@ def open_string(text: str) -> int | None:
     """Where the string begins that is open at the end of this beginning of a JSON text; None where there is none."""
     strings = deque(_STRING.finditer(text), maxlen=1)
     return strings[0].start() if strings and not strings[0][1] else None
-
-
-def _plain(found: re.Match[str]) -> str:
-    return _plain_escape(found[0])
 
 
 @lru_cache(maxsize=4096)  # a text has few escapes, and has them often

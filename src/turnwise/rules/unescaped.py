@@ -8,6 +8,7 @@ rule names a sign that it is not, and a doubt costs a refusal.
 
 import json
 import re
+from collections.abc import Callable
 from typing import cast
 
 from turnwise.rules.spelling import open_string, plainly, without_half_escape
@@ -21,6 +22,7 @@ _RUN = re.compile(r"(\\+)(.?)", re.DOTALL)
 _BODY = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
 # A quotation mark, or a line break before anything but a word: commands of LaTeX and folders of Windows begin with a letter.
 _OF_JSON = re.compile(r'\\(?:("|n(?!\w|\Z))|.)', re.DOTALL)
+_decode: Callable[[str], object] = json.JSONDecoder(strict=False).decode
 # Backslashes that the reply should have held, going by the value so far, before their lack says something.
 _EXPECTED = 3
 _ESCAPED_AGAIN = (("\n", "\\n"), ("\t", "\\t"), ('"', '\\"'), ("/", "\\/"))
@@ -103,13 +105,13 @@ def sign_of_translation(known: str, *, added: str, quote: str = '"') -> str | No
 
 def _value(body: str) -> str:
     try:
-        return cast("str", json.loads(f'"{body}"', strict=False))
+        return cast("str", _decode(f'"{body}"'))
     except ValueError:
         return body
 
 
 def _kinds(body: str) -> set[str]:
-    return {kind for kind in _KINDS.findall(plainly(body)) if kind}
+    return set(_KINDS.findall(plainly(body))) - {""}
 
 
 def _has_codes(body: str) -> bool:
@@ -118,7 +120,7 @@ def _has_codes(body: str) -> bool:
 
 def _runs(text: str) -> set[tuple[int, str]]:
     """Every run of backslashes in it, with what kind of character follows."""
-    return {(len(run), _class_of(after)) for run, after in _RUN.findall(text)}
+    return {(len(run), _class_of(after)) for run, after in set(_RUN.findall(text))}
 
 
 def _class_of(character: str) -> str:
