@@ -60,20 +60,27 @@ def test_a_permission_stays_as_narrow_as_it_was_written(pattern: str, path: str)
     assert verdict(pattern, path=path, kind="allow") == "ask"
 
 
+roots = st.sampled_from(["", "", "./", "/", "~/"])
+lists_of_segments = st.lists(NAMES | st.sampled_from(["*", "**", "?", "*.py", "a*", "?b"]), min_size=1, max_size=4)
+noises = st.sampled_from(["", "", "/", "./", "/./", "//"])
+between = st.sampled_from(["x", "x/y"])
+all_below = st.sampled_from(["", "deep", "deep/er.txt"])
+
+
 @st.composite
 def written_paths(draw: st.DrawFn) -> tuple[str, str]:
     """A pattern with noise, and a path that it plainly means: as `normpath` reads it, with something for each wildcard."""
-    root = draw(st.sampled_from(["", "", "./", "/", "~/"]))
-    segments = draw(st.lists(NAMES | st.sampled_from(["*", "**", "?", "*.py", "a*", "?b"]), min_size=1, max_size=4))
+    root = draw(roots)
+    segments = draw(lists_of_segments)
     written, meant = "", ""
     for at, segment in enumerate(segments):
-        noise = draw(st.sampled_from(["", "", "/", "./", "/./", "//"])) if at or root else ""
+        noise = draw(noises) if at or root else ""
         written += noise + segment + "/"
-        filled = segment.replace("**", draw(st.sampled_from(["x", "x/y"])) if segment == "**" else "*")
+        filled = segment.replace("**", draw(between) if segment == "**" else "*")
         meant += filled.replace("*", "z").replace("?", "q") + "/"
     if not draw(st.booleans()):
         written = written.rstrip("/")
-    below = draw(st.sampled_from(["", "deep", "deep/er.txt"]))
+    below = draw(all_below)
     home = {"/": "/", "~/": f"{HOME}/"}.get(root, f"{WORKSPACE}/")
     return root + written, os.path.normpath(home + meant + below)
 

@@ -111,14 +111,19 @@ def _reply(data: st.DataObject, *, number: int, busy: bool) -> Event:
         said = at_work if busy and data.draw(st.integers(0, 4)) else responses
         return ResponseReceived(number=number, response=data.draw(said), at_s=at_s, jitter=jitter)
     sent = data.draw(st.integers(0, 3)) > 0
-    partial = data.draw(st.none() | responses) if sent else None
+    partial = data.draw(responses_or_none) if sent else None
     fault = data.draw(faults)
     return RequestFailed(number=number, fault=fault, partial=partial, at_s=at_s, jitter=jitter, sent=sent)
 
 
+pairs_of_results = st.lists(results, max_size=2)
+responses_or_none = st.none() | responses
+kinds_of_interrupts: st.SearchStrategy[Literal["cancel", "deadline"]] = st.sampled_from(["cancel", "deadline"])
+
+
 def _interrupt(data: st.DataObject, command: Command) -> Interrupted:
-    kind: Literal["cancel", "deadline"] = data.draw(st.sampled_from(["cancel", "deadline"]))
-    given = tuple(data.draw(st.lists(results, max_size=2)))
+    kind: Literal["cancel", "deadline"] = data.draw(kinds_of_interrupts)
+    given = tuple(data.draw(pairs_of_results))
     started = data.draw(st.none() | st.just(()) | st.just(tuple([result.call_id for result in given])))
     children: tuple[ChildReport, ...] = ()
     if isinstance(command, RunTools):
@@ -126,7 +131,7 @@ def _interrupt(data: st.DataObject, command: Command) -> Interrupted:
         given = (*given, *[said_by(plan) for plan in command.calls if data.draw(st.booleans())])
         started = data.draw(st.none() | st.just(tuple([result.call_id for result in given])))
     sent = not isinstance(command, SendRequest) or data.draw(st.integers(0, 3)) > 0
-    partial = data.draw(st.none() | responses) if isinstance(command, SendRequest) and sent else None
+    partial = data.draw(responses_or_none) if isinstance(command, SendRequest) and sent else None
     return Interrupted(kind=kind, results=given, started=started, partial=partial, sent=sent, children=children)
 
 

@@ -270,11 +270,14 @@ def without_gone(value: Json) -> Json:
     return [without_gone(inner) for inner in value if inner != GONE] if isinstance(value, list) else value
 
 
+values_or_gone = values | st.just(GONE)
+
+
 @st.composite
 def damaged(draw: st.DrawFn, value: Json) -> Json:
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.sampled_from(places(value)))
-        value = swapped(value, at, draw(values | st.just(GONE)))
+        value = swapped(value, at, draw(values_or_gone))
     return without_gone(value)
 
 

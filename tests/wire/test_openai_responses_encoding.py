@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -140,42 +141,46 @@ texts = st.text(st.characters(codec="utf-8"), max_size=12)
 citation = Citation(family="openai_responses", raw='{"type":"url_citation","url":"u","title":"t"}', url="u", title="t")
 
 
+@cache  # making and checking the strategies took most of the time of these tests
+def parts_at(n: int) -> st.SearchStrategy[Part]:
+    message = own(id=f"msg_{n // 2}", status="completed", phase="final_answer")
+    return st.one_of(
+        st.builds(Text, texts, st.sampled_from([(), (citation,)]), st.just(message)),
+        st.builds(Refusal, texts.filter(bool), st.just(message)),
+        st.builds(Reasoning, texts, st.just(own(id=f"rs_{n}", encrypted_content="g"))),
+        st.builds(
+            ToolCall,
+            id=st.just(f"call_{n}"),
+            name=st.just("read"),
+            arguments=texts.map(lambda text: json.dumps({"path": text})),
+            opaque=st.just(own(id=f"fc_{n}", status="completed")),
+        ),
+        st.builds(
+            ToolCall,
+            id=st.just(f"call_{n}"),
+            name=st.just("sql"),
+            arguments=texts,
+            free_form=st.just(True),
+            opaque=st.just(own(id=f"ctc_{n}", status="completed")),
+        ),
+        st.just(
+            ProviderItem(
+                "openai_responses",
+                "web_search_call",
+                f'{{"id":"ws_{n}","type":"web_search_call","status":"completed"}}',
+            )
+        ),
+    )
+
+
+usages = st.none() | st.just(
+    Usage(input_tokens=3, output_tokens=2, provider='{"input_tokens":3,"output_tokens":2,"total_tokens":5}')
+)
+
+
 @st.composite
 def responses(draw: st.DrawFn) -> Response:
-    parts: list[Part] = []
-    for n in range(draw(st.integers(0, 4))):
-        message = own(id=f"msg_{n // 2}", status="completed", phase="final_answer")
-        parts.append(
-            draw(
-                st.one_of(
-                    st.builds(Text, texts, st.sampled_from([(), (citation,)]), st.just(message)),
-                    st.builds(Refusal, texts.filter(bool), st.just(message)),
-                    st.builds(Reasoning, texts, st.just(own(id=f"rs_{n}", encrypted_content="g"))),
-                    st.builds(
-                        ToolCall,
-                        id=st.just(f"call_{n}"),
-                        name=st.just("read"),
-                        arguments=texts.map(lambda text: json.dumps({"path": text})),
-                        opaque=st.just(own(id=f"fc_{n}", status="completed")),
-                    ),
-                    st.builds(
-                        ToolCall,
-                        id=st.just(f"call_{n}"),
-                        name=st.just("sql"),
-                        arguments=texts,
-                        free_form=st.just(True),
-                        opaque=st.just(own(id=f"ctc_{n}", status="completed")),
-                    ),
-                    st.just(
-                        ProviderItem(
-                            "openai_responses",
-                            "web_search_call",
-                            f'{{"id":"ws_{n}","type":"web_search_call","status":"completed"}}',
-                        )
-                    ),
-                )
-            )
-        )
+    parts = [draw(parts_at(n)) for n in range(draw(st.integers(0, 4)))]
     has_calls = any(isinstance(part, ToolCall) for part in parts)
     has_refusal = any(isinstance(part, Refusal) for part in parts)
     finish = FinishReason.TOOL_CALLS if has_calls else FinishReason.REFUSAL if has_refusal else FinishReason.STOP
@@ -185,12 +190,7 @@ def responses(draw: st.DrawFn) -> Response:
         message=Message("assistant", tuple(parts)),
         finish=finish,
         provider_finish="completed",
-        usage=draw(
-            st.none()
-            | st.just(
-                Usage(input_tokens=3, output_tokens=2, provider='{"input_tokens":3,"output_tokens":2,"total_tokens":5}')
-            )
-        ),
+        usage=draw(usages),
     )
 
 
