@@ -228,7 +228,7 @@ def test_a_limit_of_cost_is_data_and_a_decimal() -> None:
     assert msgspec.json.decode(msgspec.json.encode(limit), type=Limit) == limit
     assert (counts_cost(limit), most_usd(limit)) == (True, Decimal("0.10"))
     assert (counts_cost(MaxSteps(1) | MaxTokens(2)), counts_cost(None), most_usd(None)) == (False, False, ZERO)
-    with pytest.raises(CallerError, match=r"MaxCost\(Decimal\("):
+    with pytest.raises(CallerError, match=r'give `MaxCost\("0.5"\)`'):
         MaxCost(0.5)  # pyright: ignore[reportArgumentType]
     assert fault_of_limit(usd("0")) == "`MaxCost(usd=Decimal('0'))` allows nothing at all"
     assert fault_of_limit(usd("NaN")) == "`MaxCost(usd=Decimal('NaN'))` is no amount of money"
