@@ -105,10 +105,14 @@ def at_terminal(
     stdin: bool | int = True,
     stdout: bool = True,
     real: bool = False,
+    columns: int | None = None,
 ) -> Iterator[Person]:
     """`turnwise ARGS` with a terminal of its own, which it controls, so that Ctrl-C is a signal to it. What is left of it at
-    the end is ended. `stdin` may be the end of a pipe in its place. A `real` process is started by the system."""
+    the end is ended. `stdin` may be the end of a pipe in its place. A `real` process is started by the system. Without `columns`
+    the terminal does not say how wide it is."""
     end, theirs = pty.openpty()
+    if columns is not None:
+        fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = start(
         args,
         cwd=cwd,

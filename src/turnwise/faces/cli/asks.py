@@ -15,6 +15,7 @@ from turnwise.drivers.grants import judged_paths
 from turnwise.drivers.runner import Inspector
 from turnwise.drivers.workspace.paths import Workspace
 from turnwise.drivers.workspace.previews import shortly, whole_preview
+from turnwise.faces.cli.lines import columns_of, fitted
 from turnwise.faces.cli.pager import Pages
 from turnwise.faces.cli.permissions import rule_said
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
@@ -122,7 +123,7 @@ class TerminalApprover:
         possible = {"always": bool(rules), "later": self._later and ask.can_wait and not path, "all": has_more}
         choices = [name for name in CHOICES if possible.get(name, True)]
         for line in shown.short:
-            self._terminal.say(line)
+            self._terminal.say(line, as_it_is=True)
         match await self._chosen(choices, shown=shown, until=until):
             case "yes":
                 return _answer(ask, verdict="allow")
@@ -144,7 +145,7 @@ class TerminalApprover:
         while True:
             if below + _rows(shown.always) + SPARE_ROWS > shutil.get_terminal_size().lines:
                 self._terminal.say(shown.question)
-                below = _rows([shown.question])
+                below = _rows(_own(shown.question))
             if said is None:
                 for line in shown.always:
                     self._terminal.say(line)
@@ -158,7 +159,7 @@ class TerminalApprover:
                     shown.whole, question=lambda: f"? {shown.subject} ({letters}; {self._left(until)}, then no)"
                 )
                 self._terminal.say(shown.question)
-                below = _rows([shown.question])
+                below = _rows(_own(shown.question))
             elif chosen is not None and chosen in choices:
                 return chosen
             else:
@@ -250,9 +251,15 @@ def heading(ask: OneAsk, *, path: tuple[str, ...], what: Sequence[str] = ()) -> 
     who = f" (asked by {_path(path)})" if path else ""
     if ask.kind == "question":
         return [_style(f"? the model asks{who}:", "bold"), *_block(visible(ask.subject).split("\n"))]
-    lines = [_style(f"? {visible_line(ask.call.name)} wants to run{who}:", "bold"), *_block(what or _what(ask))]
+    lines = [*_own(_style(f"? {visible_line(ask.call.name)} wants to run{who}:", "bold")), *_block(what or _what(ask))]
     why = f"{ask.subject}: {ask.why}" if ask.subject and ask.subject not in ask.why else ask.why
-    return [*lines, f"  asked because: {visible_line(why)}"] if why else lines
+    return [*lines, *_own(f"  asked because: {visible_line(why)}")] if why else lines
+
+
+def _own(line: str) -> list[str]:
+    """A line of ours in rows of whole words. The call's own lines are broken by the terminal alone: no row of them looks like
+    another line of the command."""
+    return fitted(line, columns=columns_of(sys.stderr)).split("\n")
 
 
 def _what(ask: OneAsk, *, previewed: bool = False) -> list[str]:

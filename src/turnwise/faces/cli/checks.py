@@ -27,6 +27,7 @@ from turnwise.faces.cli.choice import Choice, NoModel, choose
 from turnwise.faces.cli.failures import FAILED
 from turnwise.faces.cli.folder import settings_of_run
 from turnwise.faces.cli.found import key_line, keys_in, look_around, offered_by
+from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.permissions import policy_of_run
 from turnwise.faces.cli.text import clean, style
 from turnwise.faces.models import ON_THE_COMMAND_LINE, open_endpoint, read_model
@@ -230,9 +231,9 @@ def show_checks(checks: Sequence[Check], *, as_json: bool) -> int:
     width = max([len(check.name) for check in checks])
     for check in checks:
         mark, colour = MARKS[check.status]
-        click.echo(f"{style(mark, colour)} {check.name.ljust(width)}  {_line(check.found)}")
+        say(f"{style(mark, colour)} {check.name.ljust(width)}  {_line(check.found)}", stream=sys.stdout)
         if check.advice:
-            click.echo(f"{' ' * (width + 4)}→ {_line(check.advice)}")
+            say(f"{' ' * (width + 4)}→ {_line(check.advice)}", stream=sys.stdout)
     end = f"{many(len(stops), 'thing')} to mend before a run can begin" if stops else "a run can begin"
     click.echo(style(end, "red" if stops else "green", "bold"))
     return FAILED if stops else 0

@@ -31,6 +31,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.cli.completion import complete_models
 from turnwise.faces.cli.costs import json_of
 from turnwise.faces.cli.failures import USAGE, as_one_line
+from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.main import CANCELLED
 from turnwise.faces.cli.options import OF_LIMITS, Given
 from turnwise.faces.cli.prompts import read_prompt
@@ -450,4 +451,4 @@ def write_csv(runs: Sequence[Run], *, plans: dict[str, PriceRow], stream: TextIO
 
 
 def note(line: str) -> None:
-    click.echo(line, err=True)
+    say(line)

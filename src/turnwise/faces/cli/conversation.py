@@ -28,7 +28,7 @@ from turnwise.faces.cli.running import run_turn, typed_parts
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.single_run import show_end
 from turnwise.faces.cli.spent import Spent
-from turnwise.faces.cli.taking_back import find_turn_back, lines_of, results_of, take_back
+from turnwise.faces.cli.taking_back import find_turn_back, is_of_diff, lines_of, results_of, take_back
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
 from turnwise.faces.cli.text import clean, shortened
 from turnwise.faces.cli.undoing import is_confirmed
@@ -212,7 +212,7 @@ class Chat:
     def _help(self, _: str) -> None:
         for name, summary in COMMANDS.items():
             self._terminal.say(f"  {name:<13} {summary}")
-        self._terminal.say(KEYS)
+        self._terminal.say(" ".join(KEYS.split()))
 
     def _usage(self, _: str) -> None:
         for line in self._spent.lines():
@@ -226,7 +226,7 @@ class Chat:
             self._journal, session, folder=self._place.folder, env=os.environ, now_s=self._clock.now()
         )
         for line in lines_of(back, now_s=self._clock.now()):
-            self._terminal.say(line)
+            self._terminal.say(line, as_it_is=is_of_diff(line))
         if not back.is_done and not await is_confirmed(self._terminal, back):
             self._terminal.say("nothing was taken back")
             return

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import click
 
 from turnwise.errors import CallerError, TurnwiseBug, TurnwiseError
+from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.text import clean, style
 
 FAILED = 1
@@ -30,7 +31,7 @@ def complain(message: str) -> None:
     """One line on standard error, whoever wrote the text."""
     line = " ".join(clean(message).split())
     with contextlib.suppress(OSError):  # nobody can be told; the exit code still says it
-        print(f"{style('turnwise:', 'red', 'bold', stream=sys.stderr)} {line}", file=sys.stderr, flush=True)
+        say(f"{style('turnwise:', 'red', 'bold', stream=sys.stderr)} {line}")
 
 
 @contextmanager

@@ -2,11 +2,13 @@
 
 import asyncio
 import signal
+import sys
 from pathlib import Path
 
 import click
 
 from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.text import style
 from turnwise.lab import Lab
 
@@ -66,9 +68,10 @@ async def serve(lab: Lab) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     async with lab:
-        click.echo(
-            f"turnwise lab on {lab.url}   (OpenAI families: {lab.url}/v1, Anthropic: {lab.url}, Gemini: {lab.url}/v1beta)"
+        say(
+            f"turnwise lab on {lab.url}   (OpenAI families: {lab.url}/v1, Anthropic: {lab.url}, Gemini: {lab.url}/v1beta)",
+            stream=sys.stdout,
         )
-        click.echo("Ctrl-C ends it; the model's name chooses the script (`turnwise lab --list`)")
+        say("Ctrl-C ends it; the model's name chooses the script (`turnwise lab --list`)", stream=sys.stdout)
         await ended.wait()
     click.echo(f"{lab.count()} requests received")

@@ -20,6 +20,7 @@ from turnwise.faces.cli.choice import address_in
 from turnwise.faces.cli.failures import FAILED, complain
 from turnwise.faces.cli.folder import settings_of_run
 from turnwise.faces.cli.found import offered_by
+from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.tables import Column, fitting, lines_of_table, width_of
 from turnwise.faces.cli.text import clean, visible_line
 from turnwise.faces.models import ON_THE_COMMAND_LINE, ModelName, find_profile, open_endpoint
@@ -141,7 +142,7 @@ def show(profile: Profile, *, server: Server, known: Sequence[Known], begun: str
     click.echo(f"{profile.title or profile.name}{f', {clean(server.url)}' if server.url else ''}")
     if server.models is None:
         if not server.failed:
-            click.echo(f"not asked what it offers: {clean(server.why)}", err=True)
+            say(f"not asked what it offers: {clean(server.why)}")
     else:
         click.echo(f"{many(len(server.models), 'model')} offered now")
     if not known:

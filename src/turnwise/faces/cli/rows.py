@@ -6,16 +6,19 @@ from functools import lru_cache
 
 TAB = 8
 
-# A piece of a word, one wide character (a line may break behind each), blanks, or the end of a line.
+# A colour, a piece of a word, one wide character (a line may break behind each), blanks, or the end of a line.
 _WIDE = "\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef"
-_PIECES = re.compile(rf"\n|[ \t\u00a0]+|[{_WIDE}]|[^\s{_WIDE}]+|\s")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_PIECES = re.compile(rf"{COLOUR.pattern}|\n|[ \t\u00a0]+|[{_WIDE}]|[^\s\x1b{_WIDE}]+|\s|\x1b")
 
 
 class Rows:
-    """What is written below one another at a terminal of `width` columns. The last word is held until it has ended."""
+    """What is written below one another at a terminal of `width` columns. The last word is held until it has ended. A word
+    that is longer than a row is broken where the row ends; where none `folds`, it has a row of its own, which is too long."""
 
-    def __init__(self, *, width: int) -> None:
+    def __init__(self, *, width: int, folds: bool = True) -> None:
         self.width = width
+        self._folds = folds
         self.row = ""  # what stands in the row at hand
         self.count = 0  # rows above it since `restart`
         self._cells = 0
@@ -48,11 +51,13 @@ class Rows:
             elif piece.isspace():
                 self._place(out)
                 self._add_gap(piece)
+            elif COLOUR.fullmatch(piece):
+                self._word += piece
             else:
                 cells = cells_of(piece)
                 if len(piece) == 1 and cells == 2:
                     self._place(out)
-                if self._word_cells + cells <= self.width:
+                if not self._folds or self._word_cells + cells <= self.width:
                     self._word += piece
                     self._word_cells += cells
                 else:

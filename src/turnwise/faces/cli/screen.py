@@ -23,6 +23,7 @@ from turnwise.drivers.watching import (
     ToolStarted,
     TurnFinished,
 )
+from turnwise.faces.cli.lines import columns_of, fitted
 from turnwise.faces.cli.rows import Rows
 from turnwise.faces.cli.status_line import StatusLine, terminal_size
 from turnwise.faces.cli.text import clean, clean_answer, has_colour, shortened, style
@@ -88,6 +89,7 @@ class Screen:
         self._clock = clock or SystemClock()
         is_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
         self._live = follows or sys.stdout.isatty()
+        self._columns = partial(columns_of, self._notes) if size is None else lambda: size().columns
         self._size = size or partial(terminal_size, sys.stdout if is_terminal else self._notes)
         self._renders = is_terminal and not plain and has_colour(sys.stdout)
         self._answer: LiveAnswer | None = None
@@ -322,7 +324,7 @@ class Screen:
     def _note(self, line: str) -> None:
         self._clear_status()
         self._end_line()
-        self._notes.write(line + "\n")
+        self._notes.write(f"{fitted(line, columns=self._columns())}\n")
         self._notes.flush()
 
     def _end_line(self, *, keeps_word: bool = False) -> None:

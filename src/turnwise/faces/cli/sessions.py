@@ -16,6 +16,7 @@ from turnwise.drivers.journal import Journal, Session, SessionRow, journal_path
 from turnwise.faces.agent import read_session
 from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.screen import describe_call, describe_result
 from turnwise.faces.cli.text import clean, clean_answer, shortened, style
 from turnwise.faces.saying import many
@@ -56,11 +57,12 @@ def list_sessions(limit: int | None, as_json: bool) -> None:
                 _write_json(row)
             return
         if not rows:
-            click.echo("no sessions yet: `turnwise run` makes one", err=True)
+            say("no sessions yet: `turnwise run` makes one")
         for row in rows:
-            click.echo(
+            say(
                 f"{style(row.id[-8:], 'bold')}  {_time(row.updated)}  {many(row.turns, 'turn'):<9} {_state(row):<27} "
-                f"{shortened(row.title, limit=60)}  {style(clean(row.folder), 'dim')}"
+                f"{shortened(row.title, limit=60)}  {style(clean(row.folder), 'dim')}",
+                stream=sys.stdout,
             )
         if (count := journal.count_sessions()) > len(rows):
             click.echo(style(f"{len(rows)} of {many(count, 'session')}; --limit N shows more", "dim"))
@@ -118,8 +120,9 @@ def _show(tree: _Tree, *, indent: str = "") -> None:
     row = tree.session.row
     requests = sum([Counter(each) for each in tree.requests.values()], Counter[str]())
 
-    def echo(text: str) -> None:
-        click.echo(textwrap.indent(text, indent, lambda _: True) if indent else text)
+    def echo(text: str, *, as_it_is: bool = False) -> None:
+        indented = textwrap.indent(text, indent, lambda _: True) if indent else text
+        say(indented, stream=sys.stdout, as_it_is=as_it_is)
 
     echo(style(f"session {row.id}", "bold"))
     echo(f"{clean(row.folder)}, {_time(row.created)} to {_time(row.updated)}, {many(row.turns, 'turn')}, {_state(row)}")
@@ -129,7 +132,7 @@ def _show(tree: _Tree, *, indent: str = "") -> None:
         for part in message.parts:
             line = _line(message, part)
             if line:
-                echo(line)
+                echo(line, as_it_is=isinstance(part, Text | Refusal))
             for child in _started_by(part, tree=tree):
                 _show(child, indent=indent + "    ")
 

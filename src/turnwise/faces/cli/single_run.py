@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import click
 import msgspec
 
 from turnwise.drivers.clock import SystemClock
@@ -18,6 +17,7 @@ from turnwise.faces.cli.attendance import is_attended, why_nobody
 from turnwise.faces.cli.choice import NoModel
 from turnwise.faces.cli.events import Denied, JsonLines
 from turnwise.faces.cli.last_exchange import exchange_line, last_exchange
+from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import NOTHING, decide, pending_of
 from turnwise.faces.cli.prompts import MAX_INPUT_BYTES, Input, Prompt, beyond_window, read_prompt
@@ -182,4 +182,4 @@ def read_schema(file: str | None) -> object:
 def note(line: str) -> None:
     """On standard error. Where that cannot be written, the exit code says enough."""
     with contextlib.suppress(OSError):
-        click.echo(line, err=True, color=True)
+        say(line)

@@ -24,6 +24,7 @@ from turnwise.vocab import calls_of
 COMMAND = "bash"
 MOST_SESSIONS = 1_000_000
 SEARCHED_SESSIONS = 500  # the latest, for another one with changes: a month of work
+OF_A_DIFF = "    "  # in front of its lines, and of no others
 SHOWN_LINES = 40  # of the diffs of all files together; of a longer one the counts are told
 # What happens to a file, and what has happened to it.
 VERBS: dict[Outcome, str] = {
@@ -199,6 +200,11 @@ def _refuse_if_other(back: TurnBack, now: Undoing | None) -> None:
         raise CallerError(f"nothing was taken back: {names or 'a file'} changed at this moment; look again")
 
 
+def is_of_diff(line: str) -> bool:
+    """Whether one of `lines_of` is out of a file, and stays as it is however narrow the terminal is."""
+    return line.startswith(OF_A_DIFF)
+
+
 def lines_of(back: TurnBack, *, now_s: float) -> list[str]:
     """What would happen, for a person; all of it safe to print."""
     said = f': "{shortened(back.prompt, limit=60)}"' if back.prompt else ""
@@ -213,7 +219,7 @@ def lines_of(back: TurnBack, *, now_s: float) -> list[str]:
         name = path_said(file.path, folder=back.folder)
         lines.append(f"  {VERBS[file.outcome]:<11} {name}{_why(file)}{_counts(diff)}")
         if 0 < len(diff) <= left and file.outcome != "removed":
-            lines += [f"    {_coloured(line)}" for line in shortly([visible(line) for line in diff[2:]])]
+            lines += [f"{OF_A_DIFF}{_coloured(line)}" for line in shortly([visible(line) for line in diff[2:]])]
             left -= len(diff)
     if back.kept and not back.undoing.changes:
         lines.append("nothing of this turn can be taken back")

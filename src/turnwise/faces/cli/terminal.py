@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from turnwise.faces.cli.lines import columns_of, fitted, say
 from turnwise.faces.cli.text import has_colour
 
 if TYPE_CHECKING:
@@ -91,9 +92,11 @@ class Terminal:
                 if self._screen is not None:
                     self._screen.release()
 
-    def say(self, text: str = "") -> None:
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+    def say(self, text: str = "", *, as_it_is: bool = False) -> None:
+        say(text, as_it_is=as_it_is)
+
+    def fitted(self, text: str) -> str:
+        return fitted(text, columns=columns_of(sys.stderr))
 
     def tell(self, line: str) -> None:
         """Say it once nobody is asked any more: another ask may be on the screen."""
@@ -117,7 +120,7 @@ class Terminal:
 
         input, output = self._ends()
         session: PromptSession[str] = PromptSession(
-            message,
+            lambda: self._fitted_question(message()),
             input=input,
             output=output,
             completer=completer,
@@ -130,6 +133,11 @@ class Terminal:
             self._forget_typed()
         self._forget_typed_ahead()
         return await self._answer(session, default=default)
+
+    def _fitted_question(self, text: str) -> str:
+        """What is typed stands behind the blank at its end."""
+        question = text.rstrip(" ")
+        return self.fitted(question) + text[len(question) :]
 
     async def page(self, lines: Sequence[str], *, question: Callable[[], str]) -> None:
         """Show all of the lines, with the question below them, until the person goes back to it. Raises Stopped."""

@@ -4,7 +4,6 @@ import os
 import sys
 from pathlib import Path
 
-import click
 import msgspec
 
 from turnwise.drivers.clock import SystemClock
@@ -12,8 +11,17 @@ from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import is_attended
+from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.main import CANCELLED
-from turnwise.faces.cli.taking_back import TurnBack, find_turn_back, lines_of, question_of, results_of, take_back
+from turnwise.faces.cli.taking_back import (
+    TurnBack,
+    find_turn_back,
+    is_of_diff,
+    lines_of,
+    question_of,
+    results_of,
+    take_back,
+)
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
 from turnwise.faces.cli.workplace import find_session
 
@@ -36,20 +44,20 @@ def undo(session: str | None, *, folder: Path, yes: bool, as_json: bool) -> int:
     is_asked = not yes and not back.is_done
     if not as_json or is_asked:
         for line in lines_of(back, now_s=clock.now()):
-            click.echo(line, err=True, color=True)
+            say(line, as_it_is=is_of_diff(line))
     if is_asked and not is_attended():
         if as_json:
             _write_json(back, happened=False)
         raise CallerError(NEEDS_YES)
     if is_asked and not run_to_end(is_confirmed(Terminal(), back)):
-        click.echo("nothing was taken back", err=True)
+        say("nothing was taken back")
         return CANCELLED
     take_back(back)
     if as_json:
         _write_json(back, happened=True)
     else:
         for line in results_of(back):
-            click.echo(line)
+            say(line, stream=sys.stdout)
     return NOT_ALL if back.kept else 0
 
 

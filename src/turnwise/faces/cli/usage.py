@@ -19,6 +19,7 @@ from turnwise.errors import CallerError
 from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.costs import json_of
 from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.tables import Column, fitting, lines_of_table, width_of
 from turnwise.faces.cli.text import shortened
 from turnwise.faces.saying import UNKNOWN, cost_said, many, saved_said, usd_said
@@ -174,16 +175,18 @@ def show(report: Report, *, titles: dict[str, str], turns: int, limit: int | Non
     """`turns` on plans by request there were in all; the report may have the last of them only."""
     when = "" if not report.since else f" since {datetime.fromtimestamp(report.since):%Y-%m-%d %H:%M}"
     if report.total is None:
-        print(f"no requests{when}; `turnwise usage --since all` shows all that there were", file=stream)
+        say(f"no requests{when}; `turnwise usage --since all` shows all that there were", stream=stream)
         return
     rows = shown_of(report.rows, by=report.by, limit=limit)
+    table = table_of(rows, by=report.by, titles=titles, width=width_of(stream), stream=stream)
+    stream.write("".join([f"{line}\n" for line in table]))
     lines = [
-        *table_of(rows, by=report.by, titles=titles, width=width_of(stream), stream=stream),
         *more_of(report.rows, by=report.by, shown=len(rows)),
         *lines_of(report.total),
         *saving_lines(report.by_request, titles=titles, turns=turns),
     ]
-    stream.write("".join([f"{line}\n" for line in lines]))
+    for line in lines:
+        say(line, stream=stream)
 
 
 def shown_of(rows: Sequence[Total], *, by: By, limit: int | None) -> Sequence[Total]:
