@@ -23,6 +23,12 @@ def test_the_remembered_address_is_used_with_the_remembered_model() -> None:
     assert chosen(TURNWISE_BASE_URL="http://h/v1").base_url == "http://h/v1"
 
 
+def test_another_model_of_the_same_family_is_asked_for_at_the_remembered_address() -> None:
+    """The family has no address and no key of its own, so nothing else can be meant (from a newcomer's trial)."""
+    assert chosen("openai_chat:other") == Choice(model="openai_chat:other", base_url=THERE)
+    assert chosen("openai_chat:other", base_url="http://h/v1").base_url == "http://h/v1"
+
+
 @pytest.mark.parametrize("other", ["openai:gpt-5", "vllm:m", "openai:m"])
 def test_no_other_model_and_no_other_key_goes_to_the_remembered_address(other: str) -> None:
     assert chosen(other) == Choice(model=other) == chosen(TURNWISE_MODEL=other)

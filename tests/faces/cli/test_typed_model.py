@@ -14,7 +14,7 @@ from turnwise.faces.cli.chat import command as chat
 from turnwise.faces.cli.choice import Choice
 from turnwise.faces.cli.first_start import MOST_LISTED, keeping_line, listed_lines
 from turnwise.faces.cli.options import Given
-from turnwise.faces.cli.typed_model import Listed, at_listed, check, list_at, profile_at, read_typed
+from turnwise.faces.cli.typed_model import Listed, at_listed, check, list_at, profile_at, read_typed, unlisted
 
 URL = "http://127.0.0.1:18321/v1"
 KEY = "sk-test-1234567890abcdef"
@@ -151,3 +151,22 @@ def test_how_to_keep_a_model_is_said_only_where_none_is_kept(tmp_path: Path) -> 
     assert keeping_line(choice, settings=RunSettings(model="a:b"), env=env) == ""
     assert keeping_line(choice, settings=RunSettings(), env={**env, "TURNWISE_MODEL": "a:b"}) == ""
     assert keeping_line(Choice(model="a:b", base_url=f"{URL}?key=x"), settings=RunSettings(), env=env) == ""
+
+
+def test_a_name_that_the_list_does_not_have_is_doubted_once() -> None:
+    """A typo was remembered, and each later start failed (from a newcomer's trial). Another provider's model is none of it."""
+    listed = Listed(base_url=URL, provider="openai_chat", names=("read-edit-answer", "m"))
+
+    def said(text: str) -> str:
+        return unlisted(at_listed(read_typed(text, given=NOTHING), listed=listed), listed=listed)
+
+    assert said("read-edit-anser").startswith("`read-edit-anser` is not in its list: did you mean `read-edit-answer`?")
+    assert said("openai_chat:xyz") == "`xyz` is not in its list; to take it all the same, type it again"
+    assert said("m") == said("openai_chat:m") == said("ollama:qwen3:8b") == said("n --base-url http://h/v1") == ""
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:18733", "localhost:18733/v1", "gpu.local:8000", "[::1]:8000"])
+def test_an_address_without_http_is_told_how_to_be_typed(text: str) -> None:
+    """Forty names of providers were the answer (from a newcomer's trial)."""
+    with pytest.raises(CallerError, match=r"type `http://"):
+        read_typed(text, given=NOTHING)

@@ -339,4 +339,4 @@ def test_the_session_that_has_something_to_take_back_is_named(cli: Cli, lab: Lab
     assert cli("undo", "--yes", newer[-8:]).code == 0
     assert cli("undo", "--yes", cli("undo", "--yes").complaints()[0].rpartition("undo ")[2].strip("`")).code == 0
     assert files(folder) == before
-    assert cli("undo", "--yes").complaints()[0].endswith("that is not back already")
+    assert cli("undo", "--yes").complaints()[0].endswith("has changed no file, or all its changes were taken back")

@@ -69,11 +69,19 @@ def _chosen(
     model = given or env.get("TURNWISE_MODEL") or settings.model
     if not model:
         raise NoModel("no model: give --model PROVIDER:NAME (for example openai:gpt-5), or set TURNWISE_MODEL")
-    remembered = settings.base_url if model == settings.model else None
-    address = (
-        base_url or env.get("TURNWISE_BASE_URL") or remembered or address_in(env, provider=model.partition(":")[0])
-    )
+    provider = model.partition(":")[0]
+    remembered = settings.base_url if model == settings.model else address_of_family(settings, provider=provider)
+    address = base_url or env.get("TURNWISE_BASE_URL") or remembered or address_in(env, provider=provider)
     return Choice(model=model, base_url=address, api_key_env=api_key_env)
+
+
+def address_of_family(settings: RunSettings, *, provider: str) -> str | None:
+    """The address beside the remembered model, where `provider` is its API family (`openai_chat`) and so has no address and no
+    key of its own."""
+    if not settings.model or settings.model.partition(":")[0] != provider:
+        return None
+    family = builtin_profiles().get(provider)
+    return None if family is None or family.base_url or family.api_key_env else settings.base_url
 
 
 def address_in(env: Mapping[str, str], *, provider: str) -> str | None:

@@ -217,6 +217,11 @@ class Chat:
     def _usage(self, _: str) -> None:
         for line in self._spent.lines():
             self._terminal.say(line)
+        before = self._place.before
+        if before is not None and before.row.id == self._session:
+            self._terminal.say(
+                f"since this start; of the whole session: `turnwise usage --session {self._session[-8:]}`"
+            )
 
     async def _undo(self, _: str) -> None:
         if not self._session:

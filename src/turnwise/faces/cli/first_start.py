@@ -16,7 +16,7 @@ from turnwise.faces.cli.model_names import beginning_with
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
 from turnwise.faces.cli.text import clean
-from turnwise.faces.cli.typed_model import Listed, at_listed, check, list_at, read_typed
+from turnwise.faces.cli.typed_model import Listed, at_listed, check, list_at, read_typed, unlisted
 from turnwise.faces.saying import many
 
 MOST_TOLD = 3  # models that the one line names
@@ -119,6 +119,7 @@ class _Asking:
         self._terminal = terminal
         self._options = found.options
         self._listed: Listed | None = None
+        self._doubted = ""  # typed once, and not in the server's list
 
     def chosen(self) -> Given:
         """The options with it. Raises Failure where the person leaves, SystemExit for Ctrl-C and after the demo."""
@@ -160,7 +161,7 @@ class _Asking:
             case _:
                 given = read_typed(typed, given=self._given)
                 if given["model"]:
-                    return self._checked(given if self._listed is None else at_listed(given, listed=self._listed))
+                    return self._checked(given if self._listed is None else self._at_listed(given, listed=self._listed))
                 self._list(given)
         return None
 
@@ -170,6 +171,13 @@ class _Asking:
         given = self._given.copy()
         given["model"] = self._options[int(number) - 1]
         return given if self._listed is None else at_listed(given, listed=self._listed)
+
+    def _at_listed(self, given: Given, *, listed: Listed) -> Given:
+        named = at_listed(given, listed=listed)
+        if (doubt := unlisted(named, listed=listed)) and self._doubted != named["model"]:
+            self._doubted = named["model"] or ""
+            raise CallerError(doubt)
+        return named
 
     def _checked(self, given: Given) -> Given:
         check(given, env=os.environ)

@@ -16,7 +16,7 @@ from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.prices import Prices, prices_of_layers
 from turnwise.drivers.settings import FILE, RunSettings, read_layers
 from turnwise.errors import CallerError, ProviderFault
-from turnwise.faces.cli.choice import address_in
+from turnwise.faces.cli.choice import address_in, address_of_family
 from turnwise.faces.cli.failures import FAILED, complain
 from turnwise.faces.cli.folder import settings_of_run
 from turnwise.faces.cli.found import offered_by
@@ -60,7 +60,8 @@ def list_models(
     settings = settings_of_run(layers, last=None, given=RunSettings()).settings
     # It goes through a whole provider: nothing of that is worth keeping for the next run.
     prices = msgspec.structs.replace(prices_of_layers(layers, env=os.environ), kept=None)
-    server = _ask(profile, base_url=base_url, api_key_env=api_key_env, offline=offline)
+    of_family = address_of_family(settings, provider=profile.name)
+    server = _ask(profile, base_url=base_url, of_family=of_family, api_key_env=api_key_env, offline=offline)
     known = [
         model
         for model in _known(profile, server=server, prices=prices, own_limits=settings.model_limits)
@@ -75,10 +76,12 @@ def list_models(
     return FAILED if server.failed else 0
 
 
-def _ask(profile: Profile, *, base_url: str | None, api_key_env: str | None, offline: bool) -> Server:
+def _ask(
+    profile: Profile, *, base_url: str | None, of_family: str | None, api_key_env: str | None, offline: bool
+) -> Server:
     if offline:
         return Server(url=profile.base_url or "", why="--offline")
-    address = base_url or address_in(os.environ, provider=profile.name)
+    address = base_url or address_in(os.environ, provider=profile.name) or of_family
     try:
         endpoint = open_endpoint(
             ModelName(profile, "*"), base_url=address, api_key_env=api_key_env, ways=ON_THE_COMMAND_LINE

@@ -106,7 +106,7 @@ def find_turn_back(
         )
     ran = f"; {_later_said(later)}" if later else ""
     raise CallerError(
-        f"nothing to take back: no turn of session {name} has changed a file that is not back already{ran}"
+        f"nothing to take back: session {name} has changed no file, or all its changes were taken back{ran}"
         f"{_elsewhere(journal, session, folder=folder, stores=stores, now_s=now_s)}"
     )
 
