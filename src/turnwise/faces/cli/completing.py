@@ -3,9 +3,9 @@ At the first start: models."""
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from turnwise.faces.cli.text import visible_line
 
@@ -14,14 +14,30 @@ if TYPE_CHECKING:
 
 MAX_SHOWN = 200
 _MENTION = re.compile(r"""(?<![\w@./\\-])@((?:\\.|[^\s"'`,;()\[\]{}<>|\\])*)$""")
+_MODEL = re.compile(r"/model +(\S*)")
 _BLANKS = re.compile(r"""([\s"'`,;()\[\]{}<>|\\])""")
 
 
+class Models(Protocol):
+    """Of the session: `ask` for those of the provider at hand, then `begun` gives the names that begin so."""
+
+    async def ask(self) -> None: ...
+
+    def begun(self, begun: str) -> Iterable[str]: ...
+
+
 def endings(
-    line: str, *, commands: Collection[str], folder: Path, others: Collection[str] = ()
+    line: str,
+    *,
+    commands: Collection[str],
+    folder: Path,
+    others: Collection[str] = (),
+    models: Callable[[str], Iterable[str]] = lambda _: (),
 ) -> list[tuple[str, int]]:
     """What may stand in place of the end of `line`, and how many of its characters that replaces. `others` are other names of
-    `commands`, for who knows only them."""
+    `commands`, for those who know only them."""
+    if model := _MODEL.fullmatch(line):
+        return [(name, len(model[1])) for name in list(models(model[1]))[:MAX_SHOWN]]
     if line.startswith("/") and " " not in line:
         found = [name for name in commands if name.startswith(line)]
         return [(name, len(line)) for name in found or [other for other in others if other.startswith(line)]]
@@ -49,7 +65,7 @@ def _paths(begun: str, *, folder: Path) -> Iterator[str]:
             yield _BLANKS.sub(r"\\\1", head + path)
 
 
-def completer(*, commands: Mapping[str, str], others: Mapping[str, str], folder: Path) -> "Completer":
+def completer(*, commands: Mapping[str, str], others: Mapping[str, str], folder: Path, models: Models) -> "Completer":
     """Of `commands` with what each is for; `others` says which command another name stands for."""
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
     from prompt_toolkit.document import Document
@@ -57,9 +73,17 @@ def completer(*, commands: Mapping[str, str], others: Mapping[str, str], folder:
     class Typed(Completer):
         def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
             line = document.current_line_before_cursor
-            for text, replaced in endings(line, commands=commands, others=others, folder=folder):
+            for text, replaced in endings(line, commands=commands, others=others, folder=folder, models=models.begun):
                 meaning = commands.get(others.get(text, text))
                 yield Completion(text, start_position=-replaced, display=visible_line(text), display_meta=meaning)
+
+        async def get_completions_async(
+            self, document: Document, complete_event: CompleteEvent
+        ) -> AsyncGenerator[Completion]:
+            if _MODEL.fullmatch(document.current_line_before_cursor):
+                await models.ask()
+            for completion in self.get_completions(document, complete_event):
+                yield completion
 
     return Typed()
 

@@ -20,6 +20,7 @@ from turnwise.faces.cli.commands import COMMANDS, OTHER_NAMES, command_of, unkno
 from turnwise.faces.cli.completing import completer
 from turnwise.faces.cli.failures import complain
 from turnwise.faces.cli.last_exchange import exchange_lines, last_exchange
+from turnwise.faces.cli.model_names import ModelsAtHand, Offers, another_model
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import pending_of
 from turnwise.faces.cli.permissions import rule_said
@@ -83,9 +84,15 @@ class Chat:
         self._terminal = Terminal(
             screen=self._screen,
             history=history,
-            completer=lambda: completer(commands=COMMANDS, others=OTHER_NAMES, folder=self._place.folder),
+            completer=lambda: completer(
+                commands=COMMANDS,
+                others=OTHER_NAMES,
+                folder=self._place.folder,
+                models=ModelsAtHand(self._offers, choice=lambda: self._place.choice),
+            ),
             completed=len(COMMANDS),
         )
+        self._offers = Offers()
         self._spent = Spent()
         self._leaves = False
         self._place = furnish(given, journal=journal, clock=clock, attended=True)
@@ -239,17 +246,17 @@ class Chat:
         for line in results_of(back):
             self._terminal.say(line)
 
-    def _model(self, name: str) -> None:
-        if not name:
-            self._terminal.say(clean(self._place.choice.model))
-            return
+    async def _model(self, name: str) -> None:
         choice = self._place.choice
-        given: Given = {**self._given, "model": name}
-        if ":" not in name:  # another one of the same provider
-            given["model"] = f"{choice.model.partition(':')[0]}:{name}"
-            given["base_url"], given["api_key_env"] = choice.base_url, choice.api_key_env
+        if not name:
+            await self._offers.ask(choice, again=True)
+            for line in self._offers.lines(choice):
+                self._terminal.say(clean(line))
+            return
+        given = another_model(name, given=self._given, choice=choice, offered=self._offers.names(choice))
         self._move(given, session=self._session)
-        self._terminal.say(f"going on with {clean(self._place.choice.model)}")
+        now = self._place.choice
+        self._terminal.say(clean(f"going on with {now.model}{self._offers.unchecked(now)}"))
 
     def _new(self, _: str) -> None:
         choice = self._place.choice
