@@ -28,7 +28,7 @@ async def test_it_opens_after_so_many_failures_lets_one_through_and_closes_with_
     assert closed is not None
     assert (closed.kind, closed.code, closed.should_retry) == (FaultKind.OVERLOADED, OPEN_CODE, False)
     assert closed.message == (
-        "not asked: 2 requests in a row have failed, the next may go out in 30 s. The last failure: busy"
+        "not asked: 2 attempts in a row have failed, the next may go out in 30 s. The last failure: busy"
     )
     assert circuits.ask(("http://here", "other")) is None
     await clock.advance(30)
@@ -76,7 +76,7 @@ async def test_a_turn_at_an_open_circuit_fails_at_once_without_a_request() -> No
     assert (first[0], first[2:]) == (StopReason.PROVIDER_FAILED, (4, 4))
     second = await run()
     assert (second[0], second[2:]) == (StopReason.PROVIDER_FAILED, (0, 0))
-    assert "not asked: 4 requests in a row have failed" in second[1]
+    assert "not asked: 4 attempts in a row have failed" in second[1]
     assert await run(fallbacks=(Fallback(model="well"),)) == (StopReason.ANSWERED, "Here.", 1, 1)
     await clock.advance(30)
     assert await run() == (StopReason.ANSWERED, "Up.", 1, 1)

@@ -53,7 +53,8 @@ async def _read(reply: HttpReply, *, max_bytes: int) -> bytes:
 
 def _refusal(reply: HttpReply, body: bytes, *, endpoint: Endpoint, url: str) -> Fault:
     fault = endpoint.family.decode_fault(reply.status, reply.headers, body)
-    message = endpoint.scrub(f"HTTP {reply.status}: {fault.message}")
+    status = f"HTTP {reply.status}"
+    message = endpoint.scrub(fault.message if fault.message.startswith(status) else f"{status}: {fault.message}")
     if reply.status == NOT_FOUND:
         asked = where_asked(
             endpoint.scrub(url), base_url=endpoint.scrub(endpoint.base_url), family=endpoint.profile.family

@@ -6,6 +6,9 @@ from turnwise.drivers.ledger import LedgerEntry
 from turnwise.rules.pricing import Cost, usd_said
 from turnwise.vocab import Usage
 
+PRICE_WANTED = (
+    "a price that nobody knows can be given: [prices] in your turnwise.toml; `turnwise usage --help` shows how"
+)
 UNKNOWN = "unknown"
 
 

@@ -42,7 +42,7 @@ def let_through(circuit: Circuit, *, policy: CircuitPolicy, now_s: float) -> Cir
         return msgspec.structs.replace(circuit, probed_at_s=now_s)
     return Fault(
         kind=circuit.last.kind,
-        message=f"not asked: {circuit.failures} requests in a row have failed, the next may go out in {left_s:.0f} s. "
+        message=f"not asked: {circuit.failures} attempts in a row have failed, the next may go out in {left_s:.0f} s. "
         f"The last failure: {circuit.last.message}",
         status=circuit.last.status,
         code=OPEN_CODE,

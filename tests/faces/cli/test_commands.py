@@ -117,6 +117,13 @@ def test_the_demo_is_as_promised(cli: Cli) -> None:
     assert [row["turnwise"]["wrong"] for row in rows] == [None] * 5
 
 
+def test_the_demo_is_as_wide_as_columns_says(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proves: a table in a pipe fits the reader's window where that is known."""
+    monkeypatch.setenv("COLUMNS", "72")
+    table = cli("demo").out.partition("One turn, live")[0]
+    assert max(map(len, table.splitlines())) == 72
+
+
 def test_the_demo_shows_a_turn_on_a_real_file(cli: Cli) -> None:
     """The table, then one turn live, then the verdict."""
     ran = cli("demo")

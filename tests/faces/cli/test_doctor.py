@@ -69,6 +69,8 @@ def test_an_unlisted_model_and_a_missing_version_are_notes(cli: Cli) -> None:
         unlisted = checks(cli("doctor", *at(lab, "no-such-model"), "--json"))["endpoint"]
         pathless = checks(cli("doctor", "-m", "openai_chat:x", "--base-url", lab.url, "--json"))["endpoint"]
         path = f"try `{lab.url}/v1`"
+        end = cli("doctor", *at(lab, "no-such-model")).out.splitlines()[-1]
+    assert end.startswith("a run can begin; ") and end.endswith(" to look at above, marked `!`")
     assert unlisted["status"] == "note" and "without `no-such-model`" in unlisted["found"]
     assert pathless["status"] == "note" and path in pathless["found"] and "correct the base URL" in pathless["advice"]
 

@@ -11,8 +11,9 @@ from faces.cli.running import Cli, running_lab, script
 from turnwise.drivers.catalogue import find_limits
 from turnwise.drivers.local_servers import Answer, LocalServer, usual_servers
 from turnwise.drivers.prices import Prices
-from turnwise.faces.cli.first_start import greeting, no_model_line
+from turnwise.faces.cli.first_start import greeting, listed_lines, no_model_line
 from turnwise.faces.cli.found import MOST_OF_A_SERVER, SUGGESTED, Found, keys_in, server_line
+from turnwise.faces.cli.typed_model import Listed
 from turnwise.lab import Lab
 from turnwise.wire.model_lists import OfferedModel
 from turnwise.wire.profiles import builtin_profiles
@@ -103,6 +104,12 @@ def test_models_of_a_server_are_offered_but_not_all() -> None:
     said = "\n".join(greeting(there))
     assert "\x1b" not in said and "\u202e" not in said and "<U+202E>" in said
     assert "vLLM on port 8000: it has no model yet" in said and "llama.cpp (8080)" in said
+
+
+def test_the_numbers_of_a_long_list_stand_below_one_another() -> None:
+    names = tuple([f"m{number}" for number in range(12)])
+    lines = listed_lines(Listed(base_url="http://127.0.0.1:8000/v1", provider="openai_chat", names=names))
+    assert lines[1] == "   1  m0" and lines[12] == "  12  m11"
 
 
 def test_silent_and_locked_servers_are_told() -> None:

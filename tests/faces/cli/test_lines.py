@@ -118,5 +118,13 @@ def test_the_first_start_and_the_help_have_whole_words(folder: Path) -> None:
         person.types(CTRL_D)
         person.leaves_by(0)
     rows = seen(person, columns=40).split("\n")
-    for words in ("PROVIDER:NAME,", "TURNWISE_MODEL.", "remembered", "permissions", "completes", "command", "`turnwise"):
+    for words in (
+        "PROVIDER:NAME,",
+        "TURNWISE_MODEL.",
+        "remembered",
+        "permissions",
+        "completes",
+        "command",
+        "`turnwise",
+    ):
         assert any(words in row for row in rows), words

@@ -1,5 +1,6 @@
 """What is a command in a session, and what is words for the model; what `/usage` says (issue 15)."""
 
+from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,7 +12,15 @@ from prompt_toolkit.formatted_text import to_plain_text
 from turnwise.faces.cli.commands import COMMANDS, OTHER_NAMES, command_of, is_command_in_passing, unknown_said
 from turnwise.faces.cli.completing import completer
 from turnwise.faces.cli.spent import Spent
+from turnwise.faces.saying import PRICE_WANTED
 from turnwise.rules.pricing import Cost
+
+
+class NoModels:
+    async def ask(self) -> None: ...
+
+    def begun(self, begun: str) -> Iterable[str]:
+        return ()
 
 
 @pytest.mark.parametrize(
@@ -53,7 +62,7 @@ def test_every_other_name_stands_for_a_command() -> None:
 
 def test_tab_shows_every_command_with_its_meaning(tmp_path: Path) -> None:
     """Proves: also what a name of another program means here."""
-    typed = completer(commands=COMMANDS, others=OTHER_NAMES, folder=tmp_path)
+    typed = completer(commands=COMMANDS, others=OTHER_NAMES, folder=tmp_path, models=NoModels())
     for begun, wanted in (("/", COMMANDS), ("/cl", {"/clear": COMMANDS["/new"]})):
         found = [*typed.get_completions(Document(begun), CompleteEvent())]
         assert {one.text: to_plain_text(one.display_meta) for one in found} == wanted
@@ -63,8 +72,8 @@ def test_tab_shows_every_command_with_its_meaning(tmp_path: Path) -> None:
     ("cost", "said"),
     [
         (Cost(usd=Decimal("0.02"), requests=2), ["cost $0.0200"]),
-        (Cost(usd=Decimal("0.02"), requests=2, unknown=1), ["cost at least $0.0200, 1 request unknown"]),
-        (Cost(requests=1, unknown=1), ["cost unknown"]),
+        (Cost(usd=Decimal("0.02"), requests=2, unknown=1), ["cost at least $0.0200, 1 request unknown", PRICE_WANTED]),
+        (Cost(requests=1, unknown=1), ["cost unknown", PRICE_WANTED]),
         (Cost(), []),
     ],
 )

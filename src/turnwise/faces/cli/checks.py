@@ -234,7 +234,9 @@ def show_checks(checks: Sequence[Check], *, as_json: bool) -> int:
         say(f"{style(mark, colour)} {check.name.ljust(width)}  {_line(check.found)}", stream=sys.stdout)
         if check.advice:
             say(f"{' ' * (width + 4)}→ {_line(check.advice)}", stream=sys.stdout)
-    end = f"{many(len(stops), 'thing')} to mend before a run can begin" if stops else "a run can begin"
+    notes = len([check for check in checks if check.status == "note"])
+    beside = f"; {many(notes, 'thing')} to look at above, marked `{MARKS['note'][0]}`" if notes else ""
+    end = f"{many(len(stops), 'thing')} to mend before a run can begin" if stops else f"a run can begin{beside}"
     click.echo(style(end, "red" if stops else "green", "bold"))
     return FAILED if stops else 0
 

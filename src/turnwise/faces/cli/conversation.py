@@ -230,7 +230,9 @@ class Chat:
                 f"since this start; of the whole session: `turnwise usage --session {self._session[-8:]}`"
             )
 
-    async def _undo(self, _: str) -> None:
+    async def _undo(self, rest: str) -> None:
+        if rest:
+            raise CallerError("`/undo` takes back the last turn, and again the turn before; it takes no number or name")
         if not self._session:
             raise CallerError("nothing to take back: this session has had no turn yet")
         session = self._journal.find_session(self._session)

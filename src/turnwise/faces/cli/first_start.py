@@ -1,7 +1,7 @@
 """What happens where nobody has named a model: what was found is shown, and at a terminal one is chosen and remembered."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from turnwise._version import __version__
 from turnwise.drivers.own_loop import run_to_end
@@ -102,7 +102,7 @@ def greeting(found: Found) -> list[str]:
     if not found.options:
         lines += NOTHING.split("\n")
     lines.append("Choose:")
-    lines += [f"  {number}  {option}" for number, option in enumerate(found.options, start=1)]
+    lines += _numbered(found.options)
     lines += [f"  {DEMO}  `turnwise demo`: what it is for, without a key", f"  {LEAVE}  leave", ""]
     lines.append("or type any PROVIDER:NAME, or the URL of a server; ? shows what else.")
     lines.append("`turnwise models` lists providers, `turnwise doctor` checks this machine.")
@@ -200,9 +200,14 @@ def listed_lines(listed: Listed) -> list[str]:
     if not listed.names:
         return [f"{where}: {listed.why}", "type the name of a model there, or something else; ? shows what, q leaves"]
     lines = [f"{where}: {many(len(listed.names), 'model')}"]
-    lines += [f"  {number}  {name}" for number, name in enumerate(listed.names[:MOST_LISTED], start=1)]
+    lines += _numbered(listed.names[:MOST_LISTED])
     more = len(listed.names) - MOST_LISTED
     return [*lines, f"  and {more} more: type a name, Tab completes it"] if more > 0 else lines
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    width = len(str(len(names)))
+    return [f"  {number:>{width}}  {name}" for number, name in enumerate(names, start=1)]
 
 
 def keeping_line(choice: Choice, *, settings: RunSettings, env: Mapping[str, str]) -> str:

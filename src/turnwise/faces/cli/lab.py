@@ -16,6 +16,7 @@ EPILOG = """\b
 Examples:
   turnwise lab --port 8080
   turnwise run -m openai_chat:read-edit-answer --base-url http://127.0.0.1:8080/v1 --allow write "fix notes.txt"
+  turnwise -m openai_chat:read-edit-answer --base-url http://127.0.0.1:8080/v1
   turnwise lab --scripts my-scripts/ --list
   turnwise lab --conversation recorded.json
 

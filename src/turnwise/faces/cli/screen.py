@@ -59,7 +59,7 @@ REMEDIES = {
     FaultKind.TIMEOUT: "try again later, or check the address (--base-url)",
     FaultKind.DISCONNECTED: "run it again with --continue",
     FaultKind.AUTH: "check the key, and that it may use this model (--api-key-env names its variable)",
-    FaultKind.NOT_FOUND: "check the model's name and the address (--model, --base-url)",
+    FaultKind.NOT_FOUND: "check the address (--base-url) and the model's name (--model; in a session `/model`)",
     FaultKind.BAD_REQUEST: "check that the model and the API family fit together (--model)",
     FaultKind.CONTEXT_OVERFLOW: "start a new session, or ask for less at once",
     FaultKind.RATE_LIMITED: "wait, then run it again with --continue",

@@ -58,9 +58,10 @@ def list_sessions(limit: int | None, as_json: bool) -> None:
             return
         if not rows:
             say("no sessions yet: `turnwise run` makes one")
+        widest = max([len(_state(row)) for row in rows], default=0)
         for row in rows:
             say(
-                f"{style(row.id[-8:], 'bold')}  {_time(row.updated)}  {many(row.turns, 'turn'):<9} {_state(row):<27} "
+                f"{style(row.id[-8:], 'bold')}  {_time(row.updated)}  {many(row.turns, 'turn'):<9} {_state(row):<{widest}}  "
                 f"{shortened(row.title, limit=60)}  {style(clean(row.folder), 'dim')}",
                 stream=sys.stdout,
             )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.faces.results import RunResult
-from turnwise.faces.saying import cost_said, many
+from turnwise.faces.saying import PRICE_WANTED, cost_said, many
 from turnwise.rules.pricing import Cost, add
 from turnwise.turn.config import ChildReport
 from turnwise.vocab import NO_USAGE, Usage
@@ -45,4 +45,5 @@ class Spent(msgspec.Struct, kw_only=True):
             f"{usage.input_tokens:,} tokens in ({usage.cache_read_tokens:,} of them from the cache), "
             f"{usage.output_tokens:,} out ({usage.reasoning_tokens:,} of them reasoning)",
             *([f"cost {cost_said(self.cost)}"] if self.cost.requests else []),
+            *([PRICE_WANTED] if self.cost.unknown else []),
         ]

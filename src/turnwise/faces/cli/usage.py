@@ -22,7 +22,7 @@ from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.tables import Column, fitting, lines_of_table, width_of
 from turnwise.faces.cli.text import shortened
-from turnwise.faces.saying import UNKNOWN, cost_said, many, saved_said, usd_said
+from turnwise.faces.saying import PRICE_WANTED, UNKNOWN, cost_said, many, saved_said, usd_said
 from turnwise.rules.pricing import ZERO, Cost
 
 EPILOG = """\b
@@ -34,8 +34,13 @@ Examples:
   turnwise usage --by model --since all --csv > usage.csv
   turnwise usage --json | jq .total.cost
 
-Money is in US dollars. A price that nobody knows is shown as unknown and never counted as 0: set it under [prices] in
-turnwise.toml, or in the file that TURNWISE_PRICES names."""
+Money is in US dollars. A price that nobody knows is shown as unknown and never counted as 0. Set it under [prices] in
+your turnwise.toml, in dollars a million tokens, or in the file that TURNWISE_PRICES names:
+
+\b
+  [prices]
+  "openai_chat:my-model" = { input = 0.5, output = 1.5 }
+  "ollama:*" = { free = true }"""
 
 DAYS = 14  # that `--by day` shows unless told otherwise
 BAR = 12  # characters
@@ -251,6 +256,8 @@ def name_of(key: str, *, by: By, titles: dict[str, str]) -> str:
 def lines_of(total: Total) -> list[str]:
     """Below the table: the sum, what caches and programs saved, what had to be sent again."""
     lines = [f"{many(total.cost.requests, 'request')}: {cost_said(total.cost)}"]
+    if total.cost.unknown:
+        lines.append(PRICE_WANTED)
     if total.cache_read_tokens or total.cache_write_tokens:
         word = "saved" if total.cache_saved_usd >= 0 else "cost more than they saved, by"
         lines.append(f"caches {word} {usd_said(abs(total.cache_saved_usd))} ({total.cache_read_tokens:,} tokens read)")

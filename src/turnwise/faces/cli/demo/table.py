@@ -1,5 +1,6 @@
 """The demo's table."""
 
+import shutil
 from collections.abc import Sequence
 
 from rich import box
@@ -30,8 +31,8 @@ def show_rows(rows: Sequence[Row]) -> None:
         _add(table, "turnwise", row.turnwise, style="green" if row.turnwise.wrong is None else "red")
         table.add_section()
     console = Console()
-    # A narrow pipe would cut the words; 100 columns are what a log shows.
-    (console if console.is_terminal else Console(width=120)).print(table)
+    # What is no terminal is as wide as COLUMNS says.
+    (console if console.is_terminal else Console(width=shutil.get_terminal_size((120, 24)).columns)).print(table)
 
 
 def _add(table: Table, loop: str, outcome: Outcome, *, style: str) -> None:
