@@ -158,6 +158,8 @@ def test_a_run_loads_what_its_first_request_needs(tmp_path: Path) -> None:
         "prompt_toolkit",
         "tree_sitter",
         "tree_sitter_bash",
+        "turnwise.drivers.inspection.calls",
+        "turnwise.faces.notebook",
         "pydantic_monty",
     }
     assert not strangers(found) & heavy

@@ -5,7 +5,6 @@ from decimal import Decimal
 import msgspec
 
 from turnwise.drivers.ledger import Ledger, LedgerEntry
-from turnwise.faces.notebook import markdown_of
 from turnwise.faces.saying import cost_said, many
 from turnwise.faces.schemas import OutputType, problems_of
 from turnwise.rules.pricing import Cost
@@ -84,6 +83,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def _repr_markdown_(self) -> str:
         """How a notebook shows it: the answer, what it took, and the repairs folded away."""
+        from turnwise.faces.notebook import markdown_of
+
         return markdown_of(self)
 
 

@@ -10,7 +10,6 @@ import msgspec
 
 from turnwise.drivers.clock import Clock, Overdue, SystemClock, Watchdog
 from turnwise.drivers.fact_finding import Inspector
-from turnwise.drivers.inspection.calls import inspect_call
 from turnwise.drivers.programs import Programs
 from turnwise.drivers.sandbox.private import PrivateFolder
 from turnwise.drivers.tools import Tool
@@ -51,6 +50,8 @@ def inspector(
         return offer.effect if offer is not None else "execute"
 
     def facts_of(plan: PlannedCall) -> CallFacts:
+        from turnwise.drivers.inspection.calls import inspect_call  # in the thread, with the first call
+
         try:
             if not known:  # found here, as the file system of the workspace may not answer
                 known.append(Programs(seen.get("PATH"), workspace=os.path.realpath(workspace)))

@@ -16,7 +16,6 @@ from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import is_attended, why_nobody
 from turnwise.faces.cli.choice import NoModel
 from turnwise.faces.cli.events import Denied, JsonLines
-from turnwise.faces.cli.last_exchange import exchange_line, last_exchange
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import NOTHING, decide, pending_of
@@ -91,9 +90,12 @@ def run_prompt(
         face = JsonLines() if as_json else Screen(plain=given["plain"], clock=clock)
         for line in place.notes:
             face.tell(line)
-        exchange = None if place.before is None else last_exchange(journal, place.before)
-        if exchange is not None:
-            face.tell(exchange_line(exchange, now_s=clock.now()))
+        if place.before is not None:
+            from turnwise.faces.cli.last_exchange import exchange_line, last_exchange
+
+            exchange = last_exchange(journal, place.before)
+            if exchange is not None:
+                face.tell(exchange_line(exchange, now_s=clock.now()))
         if asked is not None and (line := _too_much(asked, place=place, given=given)):
             face.tell(line)
         began = clock.monotonic()
