@@ -14,6 +14,7 @@ from turnwise.faces.cli.completing import completer, endings
 from turnwise.faces.cli.model_names import ModelsAtHand, Offers, another_model, beginning_with, known_names
 from turnwise.faces.cli.options import Given
 from turnwise.lab import Lab
+from waits import HANG_S
 
 GIVEN: Given = chat.make_context("turnwise", [], help_option_names=["-h", "--help"]).params  # pyright: ignore[reportAssignmentType]
 NOBODY = Choice(model="openai_chat:m", base_url="http://127.0.0.1:1/v1")
@@ -71,7 +72,7 @@ async def test_tab_completes_models_behind_the_command(tmp_path: Path) -> None:
             for line in ("/model plain-a", "/model ollam", "/mod")
         ]
     assert there == [["plain-answer"], ["ollama:", "ollama-cloud:"], ["/model"]] or there[1][0].startswith("ollama")
-    await asyncio.wait_for(offers.ask(choice), 1)
+    await asyncio.wait_for(offers.ask(choice), HANG_S)
     assert "plain-answer" in offers.begun("", choice=choice)
 
 
