@@ -5,13 +5,14 @@ afforded after it, or cannot be afforded at all (promise end:budget). What a req
 as data, and so is the time; a limit is as exact as they are.
 """
 
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import Literal, assert_never, cast
+from typing import ClassVar, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from turnwise.errors import CallerError
-from turnwise.rules.pricing import ZERO, PriceRow, add, subtract, usd_said
+from turnwise.rules.pricing import ZERO, PriceRow, add, part_of, subtract, usd_said
 from turnwise.rules.projection import output_tokens_for, projected_usd
 from turnwise.vocab import StopReason, Usage
 
@@ -33,6 +34,7 @@ ANSWER_S = 10.0
 BYTES_A_TOKEN = 3
 
 Pace = Literal["go", "answer", "stop"]
+Found = TypeVar("Found")
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -71,6 +73,34 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     answer_after: Spent
 
 
+class Coming(msgspec.Struct, frozen=True, kw_only=True):
+    """The request whose response has to fit what is left. With `keep_tokens` an answer of so many has to be affordable after it,
+    in a request whose prompt holds this one's and the response. `price` is the row of the model that is asked; `is_billed`: a
+    request of its step was billed before it."""
+
+    prompt_tokens: int
+    keep_tokens: int | None = None
+    price: PriceRow | None = None
+    is_billed: bool = False
+
+
+class Share(msgspec.Struct, frozen=True):
+    """What one child may spend; None: nothing limits it. Not `enough`: too little for one request, so it is not begun."""
+
+    limit: "Limit | None"
+    enough: bool = True
+
+
+NOTHING_LEFT = Share(None, enough=False)
+
+
+class Among(msgspec.Struct, frozen=True, kw_only=True):
+    """The children that share: so many run together, and a request of theirs costs `least_usd` at the least."""
+
+    count: int
+    least_usd: Decimal = ZERO
+
+
 def _either(self: "Limit", other: "Limit") -> "AnyOf":
     """Stops as soon as one of them does."""
     return AnyOf((*_members(self, of=AnyOf), *_members(other, of=AnyOf)))
@@ -81,20 +111,67 @@ def _both(self: "Limit", other: "Limit") -> "AllOf":
     return AllOf((*_members(self, of=AllOf), *_members(other, of=AllOf)))
 
 
+def _none_if_over(self: "Leaf", spent: Spent, *, coming: Coming) -> int | None:
+    """A limit of something else does not bound the tokens of a response."""
+    return 0 if self.is_over(spent) else None
+
+
+def _allows_nothing(limit: "Leaf", amount: float | Decimal) -> str | None:
+    return None if amount > 0 else f"`{limit}` allows nothing at all"
+
+
+# The leaves. Each says
+# - `is_over`: how it counts, and whether more was spent than it allows. Once true it stays true, however much more is spent.
+# - `output_left`: the tokens that the coming response may hold; None: it does not bound them. Never below 0.
+# - `reason` and `said`: why the turn ended, as a word and for an answer of ours: the limit, and what of it was spent.
+# - `share`: what each child gets of what is left.
+# - `fault`: why no turn can go by it; None if one can.
+
+
 class MaxSteps(msgspec.Struct, frozen=True, tag="max_steps"):
     """At most so many model steps; the forced answer is the last of them (promise end:cap)."""
 
     steps: int
+    reason: ClassVar = StopReason.STEP_LIMIT
     __or__ = _either
     __and__ = _both
+    output_left = _none_if_over
+
+    def is_over(self, spent: Spent) -> bool:
+        return spent.steps > self.steps
+
+    def said(self, spent: Spent) -> str:
+        return f"The limit of {_count(self.steps, 'step')} was reached."
+
+    def share(self, spent: Spent, *, among: Among) -> Share:
+        """Steps are each turn's own."""
+        return NOTHING_LEFT if self.is_over(spent) else Share(None)
+
+    def fault(self) -> str | None:
+        return _allows_nothing(self, self.steps)
 
 
 class MaxRequests(msgspec.Struct, frozen=True, tag="max_requests"):
     """At most so many HTTP requests: steps, retries, continuations, summaries and the answer."""
 
     requests: int
+    reason: ClassVar = StopReason.BUDGET
     __or__ = _either
     __and__ = _both
+    output_left = _none_if_over
+
+    def is_over(self, spent: Spent) -> bool:
+        return spent.requests > self.requests
+
+    def said(self, spent: Spent) -> str:
+        return f"The limit of {_count(self.requests, 'request')} was reached ({spent.requests:,} made)."
+
+    def share(self, spent: Spent, *, among: Among) -> Share:
+        left = (self.requests - spent.requests) // among.count
+        return Share(MaxRequests(left)) if left > 0 else NOTHING_LEFT
+
+    def fault(self) -> str | None:
+        return _allows_nothing(self, self.requests)
 
 
 class MaxTokens(msgspec.Struct, frozen=True, tag="max_tokens", omit_defaults=True):
@@ -102,16 +179,74 @@ class MaxTokens(msgspec.Struct, frozen=True, tag="max_tokens", omit_defaults=Tru
 
     tokens: int
     counts: Literal["all", "input", "output"] = "all"
+    reason: ClassVar = StopReason.BUDGET
     __or__ = _either
     __and__ = _both
+
+    def is_over(self, spent: Spent) -> bool:
+        return self.used(spent) > self.tokens
+
+    def used(self, spent: Spent) -> int:
+        """Of the kind that it counts."""
+        match self.counts:
+            case "all":
+                return spent.input_tokens + spent.output_tokens
+            case "input":
+                return spent.input_tokens
+            case "output":
+                return spent.output_tokens
+
+    def output_left(self, spent: Spent, *, coming: Coming) -> int | None:
+        """Where an answer is kept its prompt holds the response once more."""
+        left, prompt_tokens, keep_tokens = self.tokens - self.used(spent), coming.prompt_tokens, coming.keep_tokens
+        kept = keep_tokens or 0
+        match self.counts:
+            case "output":
+                return max(left - kept, 0)
+            case "all" if keep_tokens is None:
+                return max(left - prompt_tokens, 0)
+            case "all":
+                return max((left - 2 * prompt_tokens - kept) // 2, 0)
+            case "input" if keep_tokens is None:
+                return None if prompt_tokens <= left else 0
+            case "input":
+                return max(left - 2 * prompt_tokens, 0)
+
+    def said(self, spent: Spent) -> str:
+        kind = "token" if self.counts == "all" else f"{self.counts} token"
+        used = self.used(spent)
+        return f"The limit of {_count(self.tokens, kind)} leaves no room for another step ({used:,} used)."
+
+    def share(self, spent: Spent, *, among: Among) -> Share:
+        left = max(self.tokens - self.used(spent), 0) // among.count
+        return Share(MaxTokens(left, self.counts)) if left >= ANSWER_TOKENS else NOTHING_LEFT
+
+    def fault(self) -> str | None:
+        return _allows_nothing(self, self.tokens)
 
 
 class MaxWallTime(msgspec.Struct, frozen=True, tag="max_wall_time"):
     """At most so many seconds since the turn began."""
 
     seconds: float
+    reason: ClassVar = StopReason.TIME_LIMIT
     __or__ = _either
     __and__ = _both
+    output_left = _none_if_over
+
+    def is_over(self, spent: Spent) -> bool:
+        return spent.elapsed_s > self.seconds
+
+    def said(self, spent: Spent) -> str:
+        return f"The limit of {self.seconds:g} s leaves no time for another step ({spent.elapsed_s:.0f} s passed)."
+
+    def share(self, spent: Spent, *, among: Among) -> Share:
+        """Time is not divided, as it passes for all at once."""
+        left_s = self.seconds - spent.elapsed_s
+        return Share(MaxWallTime(left_s)) if left_s > 0 else NOTHING_LEFT
+
+    def fault(self) -> str | None:
+        return _allows_nothing(self, self.seconds)
 
 
 class MaxCost(msgspec.Struct, frozen=True, tag="max_cost"):
@@ -122,6 +257,7 @@ class MaxCost(msgspec.Struct, frozen=True, tag="max_cost"):
     """
 
     usd: Decimal
+    reason: ClassVar = StopReason.BUDGET
     __or__ = _either
     __and__ = _both
 
@@ -143,6 +279,35 @@ class MaxCost(msgspec.Struct, frozen=True, tag="max_cost"):
             )
         msgspec.structs.force_setattr(self, "usd", amount)
 
+    def is_over(self, spent: Spent) -> bool:
+        return spent.cost_usd > self.usd
+
+    def output_left(self, spent: Spent, *, coming: Coming) -> int | None:
+        if coming.price is None:
+            return _none_if_over(self, spent, coming=coming)
+        return output_tokens_for(
+            subtract(self.usd, spent.cost_usd),
+            row=coming.price,
+            prompt_tokens=coming.prompt_tokens,
+            keep_tokens=coming.keep_tokens,
+            is_billed=coming.is_billed,
+        )
+
+    def said(self, spent: Spent) -> str:
+        guessed = f", {_count(spent.projected, 'request')} of unknown price as projected" if spent.projected else ""
+        used = f"{usd_said(spent.cost_usd)} spent{guessed}"
+        return f"The limit of {usd_said(self.usd)} leaves no room for another step ({used})."
+
+    def share(self, spent: Spent, *, among: Among) -> Share:
+        """What its prompts cost only the child knows: with too little for them it answers without a request."""
+        left_usd = part_of(subtract(self.usd, spent.cost_usd), among=among.count)
+        return Share(MaxCost(left_usd)) if left_usd > 0 and left_usd >= among.least_usd else NOTHING_LEFT
+
+    def fault(self) -> str | None:
+        if not self.usd.is_finite():
+            return f"`{self}` is no amount of money"
+        return _allows_nothing(self, self.usd)
+
 
 class AnyOf(msgspec.Struct, frozen=True, tag="any_of"):
     limits: "tuple[Limit, ...]"
@@ -160,6 +325,34 @@ Leaf = MaxSteps | MaxRequests | MaxTokens | MaxWallTime | MaxCost
 Limit = Leaf | AnyOf | AllOf
 
 
+# What a limit says that is made of several: the one place that tells `|` from `&`.
+
+
+def folded(
+    limit: Limit,
+    *,
+    leaf: Callable[[Leaf], Found],
+    either: Callable[[list[Found]], Found],
+    both: Callable[[list[Found]], Found],
+) -> Found:
+    """What `leaf` says of each leaf, put together by `either` below `|` and by `both` below `&`."""
+    match limit:
+        case AnyOf(limits) | AllOf(limits):
+            found = [folded(one, leaf=leaf, either=either, both=both) for one in limits]
+            return (either if isinstance(limit, AnyOf) else both)(found)
+        case _:
+            return leaf(limit)
+
+
+def leaves_of(limit: Limit | None) -> tuple[Leaf, ...]:
+    """Those that it is made of, as written."""
+    return () if limit is None else folded(limit, leaf=lambda one: (one,), either=_chained, both=_chained)
+
+
+def _chained(found: list[tuple[Leaf, ...]]) -> tuple[Leaf, ...]:
+    return tuple([leaf for leaves in found for leaf in leaves])
+
+
 def kept_s(left_s: float, *, longest_request_s: float) -> float:
     """The seconds of `left_s` that are kept for the answer's request, before something that may take all of them."""
     return max(longest_request_s, min(ANSWER_S, left_s / 10))
@@ -167,23 +360,12 @@ def kept_s(left_s: float, *, longest_request_s: float) -> float:
 
 def is_over(limit: Limit, *, spent: Spent) -> bool:
     """Whether more was spent than `limit` allows. Once true it stays true, however much more is spent."""
-    match limit:
-        case MaxSteps(steps):
-            return spent.steps > steps
-        case MaxRequests(requests):
-            return spent.requests > requests
-        case MaxTokens():
-            return _counted(limit, spent=spent) > limit.tokens
-        case MaxWallTime(seconds):
-            return spent.elapsed_s > seconds
-        case MaxCost(usd):
-            return spent.cost_usd > usd
-        case AnyOf(limits):
-            return any(is_over(one, spent=spent) for one in limits)
-        case AllOf(limits):
-            return bool(limits) and all(is_over(one, spent=spent) for one in limits)
-        case _:
-            assert_never(limit)
+    return folded(
+        limit,
+        leaf=lambda one: one.is_over(spent),
+        either=any,
+        both=lambda found: bool(found) and all(found),
+    )
 
 
 def pace(limit: Limit, *, spent: Spent, forecast: Forecast) -> Pace:
@@ -201,35 +383,26 @@ def pace_of_steps(most: int, *, steps: int) -> Pace:
 
 def binding(limit: Limit, *, spent: Spent, forecast: Forecast) -> Leaf | None:
     """The limit that stands against one more step; the first as written where several do. None: none does."""
-    return _binding(limit, spent=spent + forecast.step + forecast.answer_after)
+    coming = spent + forecast.step + forecast.answer_after
+
+    def first(found: list[Leaf | None]) -> Leaf | None:
+        return next((one for one in found if one is not None), None)
+
+    return folded(
+        limit,
+        leaf=lambda one: one if one.is_over(coming) else None,
+        either=first,
+        both=lambda found: None if None in found else first(found),
+    )
 
 
 def stop_reason(limit: Leaf) -> StopReason:
-    match limit:
-        case MaxSteps():
-            return StopReason.STEP_LIMIT
-        case MaxRequests() | MaxTokens() | MaxCost():
-            return StopReason.BUDGET
-        case MaxWallTime():
-            return StopReason.TIME_LIMIT
+    return limit.reason
 
 
 def said(limit: Leaf, *, spent: Spent) -> str:
     """What an answer of ours and the faces say: the limit, and what of it was spent."""
-    match limit:
-        case MaxSteps(steps):
-            return f"The limit of {_count(steps, 'step')} was reached."
-        case MaxRequests(requests):
-            return f"The limit of {_count(requests, 'request')} was reached ({spent.requests:,} made)."
-        case MaxTokens(tokens, counts):
-            kind = "token" if counts == "all" else f"{counts} token"
-            used = _counted(limit, spent=spent)
-            return f"The limit of {_count(tokens, kind)} leaves no room for another step ({used:,} used)."
-        case MaxWallTime(seconds):
-            return f"The limit of {seconds:g} s leaves no time for another step ({spent.elapsed_s:.0f} s passed)."
-        case MaxCost(usd):
-            guessed = f", {_count(spent.projected, 'request')} of unknown price as projected" if spent.projected else ""
-            return f"The limit of {usd_said(usd)} leaves no room for another step ({usd_said(spent.cost_usd)} spent{guessed})."
+    return limit.said(spent)
 
 
 def output_tokens_left(
@@ -241,54 +414,25 @@ def output_tokens_left(
     price: PriceRow | None = None,
     is_billed: bool = False,
 ) -> int | None:
-    """What the next response may hold without breaking `limit`; None where nothing limits it. Never below 0.
-
-    With `keep_tokens` an answer of so many has to be affordable after it, in a request whose prompt holds this one's and the
-    response. `price` is the row of the model that is asked; `is_billed`: a request of its step was billed before it.
-    """
-
-    def left_by(one: Limit) -> int | None:
-        return output_tokens_left(
-            one,
-            spent=spent,
-            prompt_tokens=prompt_tokens,
-            keep_tokens=keep_tokens,
-            price=price,
-            is_billed=is_billed,
-        )
-
-    match limit:
-        case MaxTokens(tokens, counts):
-            left = tokens - _counted(limit, spent=spent)
-            return _response_tokens(left, counts=counts, prompt_tokens=prompt_tokens, keep_tokens=keep_tokens)
-        case MaxCost(usd) if price is not None:
-            return output_tokens_for(
-                subtract(usd, spent.cost_usd),
-                row=price,
-                prompt_tokens=prompt_tokens,
-                keep_tokens=keep_tokens,
-                is_billed=is_billed,
-            )
-        case AnyOf(limits):
-            return min([left for one in limits if (left := left_by(one)) is not None], default=None)
-        case AllOf(limits):
-            left = [left_by(one) for one in limits]
-            # One that does not count tokens and is not over holds the stop back by itself.
-            return max([one for one in left if one is not None], default=None) if None not in left else None
-        case MaxSteps() | MaxRequests() | MaxWallTime() | MaxCost():
-            return 0 if is_over(limit, spent=spent) else None
-        case _:
-            assert_never(limit)
+    """What the next response may hold without breaking `limit`; None where nothing limits it. Never below 0."""
+    coming = Coming(prompt_tokens=prompt_tokens, keep_tokens=keep_tokens, price=price, is_billed=is_billed)
+    return folded(
+        limit, leaf=lambda one: one.output_left(spent, coming=coming), either=_least_of, both=_most_if_each_bounds
+    )
 
 
-def tokens_left(limit: MaxTokens, *, spent: Spent) -> int:
-    """Of the kind that the limit counts. Never below 0."""
-    return max(limit.tokens - _counted(limit, spent=spent), 0)
+def _least_of(left: list[int | None]) -> int | None:
+    return min([one for one in left if one is not None], default=None)
+
+
+def _most_if_each_bounds(left: list[int | None]) -> int | None:
+    """One that does not count the like and is not over holds the stop back by itself."""
+    return max([one for one in left if one is not None], default=None) if None not in left else None
 
 
 def counts_cost(limit: Limit | None) -> bool:
     """Whether a limit of cost is somewhere in it, so that prices have to be known."""
-    return bool(_cost_limits(limit))
+    return any(isinstance(one, MaxCost) for one in leaves_of(limit))
 
 
 def no_price(model: str, *, profile: str, row: PriceRow | None = None) -> str:
@@ -309,50 +453,53 @@ def no_price(model: str, *, profile: str, row: PriceRow | None = None) -> str:
 def most_usd(limit: Limit | None) -> Decimal:
     """What may be spent by its limits of cost: the lowest of those of which each stops, the highest of those that stop together;
     0 where there is none."""
-    match limit:
-        case MaxCost(usd):
-            return usd
-        case AnyOf(limits) | AllOf(limits):
-            found = [most_usd(one) for one in limits if counts_cost(one)]
-            choose = min if isinstance(limit, AnyOf) else max
-            return choose(found, default=ZERO)
-        case _:
-            return ZERO
+    if limit is None:
+        return ZERO
+    found = folded(
+        limit,
+        leaf=lambda one: one.usd if isinstance(one, MaxCost) else None,
+        either=lambda found: min([usd for usd in found if usd is not None], default=None),
+        both=lambda found: max([usd for usd in found if usd is not None], default=None),
+    )
+    return ZERO if found is None else found
 
 
 def wall_time_s(limit: Limit, *, spent: Spent | None = None) -> float | None:
     """The seconds after which `limit` is over whatever else was spent, or once so much is `spent`; None where time alone does not
     decide."""
-    match limit:
-        case MaxWallTime(seconds):
-            return seconds
-        case AnyOf(limits):
-            times = [wall_time_s(one, spent=spent) for one in limits]
-            return min([one for one in times if one is not None], default=None)
-        case AllOf(limits):
-            left = [one for one in limits if spent is None or not is_over(one, spent=spent)]
-            times = [time for one in left if (time := wall_time_s(one, spent=spent)) is not None]
-            return max(times, default=None) if len(times) == len(left) else None
-        case MaxSteps() | MaxRequests() | MaxTokens() | MaxCost():
-            return None
-        case _:
-            assert_never(limit)
+
+    def both(ends: list[_End]) -> _End:
+        left = [end for end in ends if not end.is_over]
+        times = [end.at_s for end in left if end.at_s is not None]
+        return _End(max(times, default=None) if len(times) == len(left) else None, bool(ends) and not left)
+
+    return folded(
+        limit,
+        leaf=lambda one: _End(
+            one.seconds if isinstance(one, MaxWallTime) else None, spent is not None and one.is_over(spent)
+        ),
+        either=lambda ends: _End(
+            min([end.at_s for end in ends if end.at_s is not None], default=None), any(end.is_over for end in ends)
+        ),
+        both=both,
+    ).at_s
+
+
+class _End(NamedTuple):
+    """When a limit is over by time alone, and whether it is over already."""
+
+    at_s: float | None
+    is_over: bool
 
 
 def fault_of_limit(limit: Limit) -> str | None:
     """Why no turn can go by `limit`; None if one can."""
     match limit:
-        case MaxSteps(amount) | MaxRequests(amount) | MaxTokens(amount) | MaxWallTime(amount):
-            return None if amount > 0 else f"`{limit}` allows nothing at all"
-        case MaxCost(usd):
-            if not usd.is_finite():
-                return f"`{limit}` is no amount of money"
-            return None if usd > 0 else f"`{limit}` allows nothing at all"
         case AnyOf(limits) | AllOf(limits):
             faults = [fault for one in limits if (fault := fault_of_limit(one))]
             return faults[0] if faults else None if limits else f"`{limit}` holds no limit"
         case _:
-            assert_never(limit)
+            return limit.fault()
 
 
 def forecast(
@@ -408,60 +555,9 @@ def prompt_tokens_of(last: Usage, *, added_bytes: int) -> int:
     return last.input_tokens + last.output_tokens + -(-added_bytes // BYTES_A_TOKEN)
 
 
-def _response_tokens(
-    left: int, *, counts: Literal["all", "input", "output"], prompt_tokens: int, keep_tokens: int | None
-) -> int | None:
-    """Of `left` tokens, those that a response may have: where an answer is kept its prompt holds the response once more."""
-    kept = keep_tokens or 0
-    match counts:
-        case "output":
-            return max(left - kept, 0)
-        case "all" if keep_tokens is None:
-            return max(left - prompt_tokens, 0)
-        case "all":
-            return max((left - 2 * prompt_tokens - kept) // 2, 0)
-        case "input" if keep_tokens is None:
-            return None if prompt_tokens <= left else 0
-        case "input":
-            return max(left - 2 * prompt_tokens, 0)
-
-
-def _binding(limit: Limit, *, spent: Spent) -> Leaf | None:
-    if not is_over(limit, spent=spent):
-        return None
-    match limit:
-        case AnyOf(limits) | AllOf(limits):
-            found = [_binding(one, spent=spent) for one in limits]
-            return next((one for one in found if one is not None), None)
-        case MaxSteps() | MaxRequests() | MaxTokens() | MaxWallTime() | MaxCost():
-            return limit
-        case _:
-            assert_never(limit)
-
-
-def _cost_limits(limit: Limit | None) -> tuple[MaxCost, ...]:
-    match limit:
-        case MaxCost():
-            return (limit,)
-        case AnyOf(limits) | AllOf(limits):
-            return tuple([found for one in limits for found in _cost_limits(one)])
-        case _:
-            return ()
-
-
 def _members(limit: Limit, *, of: type[AnyOf] | type[AllOf]) -> tuple[Limit, ...]:
     """`(a | b) | c` is one list of three, which reads better and decides the same."""
     return limit.limits if isinstance(limit, of) else (limit,)
-
-
-def _counted(limit: MaxTokens, *, spent: Spent) -> int:
-    match limit.counts:
-        case "all":
-            return spent.input_tokens + spent.output_tokens
-        case "input":
-            return spent.input_tokens
-        case "output":
-            return spent.output_tokens
 
 
 def _count(number: int, noun: str) -> str:
