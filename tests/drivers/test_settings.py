@@ -175,8 +175,14 @@ def test_a_project_may_lower_what_the_user_caps_and_never_raise_it() -> None:
     assert merge(user, project, line).settings.max_tokens == 70
 
 
-# What a file may say that bounds nothing of what a run may spend. Every other setting is a limit.
+# What may be said that bounds nothing of what a run may spend. Every other setting is a limit.
 NO_LIMITS = {
+    "api_key_env": "no file can have it",
+    "context_window": "a fact of a model, and of the command line",
+    "recover": "of the command line",
+    "retries": "of the command line",
+    "fallback": "of the command line",
+    "script": "of the command line",
     "model": "the address and the key are the user's own",
     "base_url": "a project's file cannot have it",
     "model_limits": "facts of a model: what it takes, not what it may spend",
@@ -257,6 +263,8 @@ def test_every_cap_is_a_setting() -> None:
             "`base_url` is the address of `model`, which is missing: write both, or take it out",
         ),
         ({"api_key_env": "X"}, "`api_key_env`: a file cannot say whose key is sent: give --api-key-env"),
+        ({"retries": 2}, "`retries`: a file cannot say it: give --retries"),
+        ({"script": True}, "`script`: a file cannot say it: give --script"),
         ({"api_key": "sk-1"}, "`api_key`: keys do not belong into files"),
         ({"permissions": {}}, "`permissions`: no such setting; there are"),
         ({"model_limits": {"a": {"window": 0}}}, "`model_limits`, `a`: a limit is a number of tokens above 0"),

@@ -8,41 +8,24 @@ import difflib
 from collections.abc import Collection, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Annotated, Literal, TypeGuard
+from typing import Literal, TypeGuard
 
 import msgspec
 
 from turnwise.drivers.catalogue import LimitRow, read_rows, rows_over
+from turnwise.drivers.options import RunSettings, rows, rows_from
 from turnwise.drivers.unasked_files import LeftOut, read_of_user, read_unasked
 from turnwise.errors import CallerError
 
 FILE = "turnwise.toml"
 PYPROJECT = "pyproject.toml"
 MAX_FILE_BYTES = 1024 * 1024  # a file of settings is a page; this is somebody else's, or a mistake
-MOST_STEPS = 10_000  # more is a slip of the keyboard
 MOST_USD = Decimal(1_000_000)
 MOST_USD_PLACES = 12  # as fine as prices may be
-MOST = 10**12  # of requests, tokens, seconds: the journal cannot hold what is not finite
 # What a project may lower and not raise: a folder from elsewhere must not spend what the user would not.
-CAPS = frozenset(
-    {
-        "max_steps",
-        "max_requests",
-        "max_tokens",
-        "max_cost",
-        "max_time",
-        "max_output_tokens",
-        "max_subagents",
-        "max_subagent_requests",
-    }
-)
+CAPS = frozenset([row.name for row in rows() if row.option.project == "lowers"])
 # What a project may switch off and not on: it must not have told what the user does not tell.
-SWITCHES = frozenset({"environment"})
-# A project must not say where the user's key and words go.
-NOT_IN_A_PROJECT = {
-    "base_url": "a project's file cannot say where your key goes: give --base-url, set TURNWISE_BASE_URL, or write it below "
-    "`model` in your own turnwise.toml",
-}
+SWITCHES = frozenset([row.name for row in rows() if row.option.project == "switches off"])
 # What people may look for in a file, and why it is not there.
 NOT_IN_A_FILE = {
     "api_key_env": "a file cannot say whose key is sent: give --api-key-env",
@@ -73,26 +56,6 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
         return f"`{self.path}`: `{'tool.turnwise.' if self.path.name == PYPROJECT else ''}{key}`"
 
 
-class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one source says of a run; None is not said. `max_time` is in seconds, `max_cost` in US dollars,
-    `max_tokens` counts all requests of a turn, `max_output_tokens` one response; `max_subagents` and
-    `max_subagent_requests` are those of a turn's whole tree; `environment`: the model is told where it works; `base_url` is the
-    address of `model`, and of no other."""
-
-    model: str | None = None
-    base_url: str | None = None
-    max_steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)] | None = None
-    max_requests: Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None = None
-    max_cost: Decimal | None = None
-    max_time: Annotated[float, msgspec.Meta(gt=0, le=MOST)] | None = None
-    max_output_tokens: Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None = None
-    max_subagents: Annotated[int, msgspec.Meta(ge=0, le=MOST)] | None = None
-    max_subagent_requests: Annotated[int, msgspec.Meta(ge=0, le=MOST)] | None = None
-    environment: bool | None = None
-    model_limits: dict[str, LimitRow] = {}
-
-
 class Said(msgspec.Struct, frozen=True, kw_only=True):
     """The checked settings of one source. `origin` is how people call it: the file's path, where it is one."""
 
@@ -114,7 +77,7 @@ def merge(*sources: Said) -> Merged:
     by figure. Only a project's CAPS are no higher than the user's, where the user's file has them, and its SWITCHES not on
     where the user's are off. With another model the address of the one before is gone."""
     values: dict[str, object] = {}
-    rows: dict[str, LimitRow] = {}
+    models: dict[str, LimitRow] = {}
     origins: dict[str, str] = {}
     for said in sources:
         for key, value in _set_in(said.settings).items():
@@ -127,9 +90,9 @@ def merge(*sources: Said) -> Merged:
                 values.pop("base_url", None)
                 origins.pop("base_url", None)
             values[key], origins[key] = value, said.origin
-        rows = rows_over(rows, said.settings.model_limits)
+        models = rows_over(models, said.settings.model_limits)
         origins |= {f"model_limits.{name}": said.origin for name in said.settings.model_limits}
-    settings = msgspec.structs.replace(RunSettings(), **values, model_limits=rows)
+    settings = msgspec.structs.replace(RunSettings(), **values, model_limits=models)
     return Merged(settings=settings, origins=origins)
 
 
@@ -138,20 +101,21 @@ def check_layer(layer: Layer, *, also: Collection[str] = ()) -> Said:
 
     Raises CallerError in one line, with file and key: a key that nobody reads would be thought to hold.
     """
-    kinds = {field.name: field.type for field in msgspec.structs.fields(RunSettings)}
+    known = {row.name: row for row in rows_from("file")}
     values: dict[str, object] = {}
     for key, value in layer.table.items():
         if key in also:
             continue
-        if layer.source == "project" and key in NOT_IN_A_PROJECT:
-            raise CallerError(f"{layer.named(key)}: {NOT_IN_A_PROJECT[key]}")
-        if key not in kinds:
-            raise CallerError(f"{layer.named(key)}: {_why_not(key, known=[*kinds, *also])}")
+        if key not in known:
+            raise CallerError(f"{layer.named(key)}: {_why_not(key, known=[*known, *also])}")
+        row = known[key]
+        if layer.source == "project" and row.option.project == "never":
+            raise CallerError(f"{layer.named(key)}: {row.option.why_never}")
         if key == "model_limits":
             values[key] = read_rows(value, named=layer.named(key))
             continue
         try:
-            values[key] = read_usd(value) if key == "max_cost" else msgspec.convert(value, kinds[key])
+            values[key] = read_usd(value) if row.kind is Decimal else msgspec.convert(value, row.type)
         except (msgspec.ValidationError, ValueError) as error:
             raise CallerError(f"{layer.named(key)}: {error}; correct it, or take it out") from None
     if "base_url" in values and "model" not in values:
@@ -190,6 +154,9 @@ def _set_in(settings: RunSettings) -> dict[str, object]:
 def _why_not(key: str, *, known: Collection[str]) -> str:
     if key in NOT_IN_A_FILE:
         return NOT_IN_A_FILE[key]
+    for row in rows():
+        if row.name == key:
+            return f"a file cannot say it: give {row.flags[-1].partition('/')[0]}"
     near = difflib.get_close_matches(key, known, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join([f'`{name}`' for name in known])}"
     return f"no such setting; {hint}"

@@ -35,7 +35,7 @@ from turnwise.faces.interrupted import interrupted
 from turnwise.faces.models import ModelName, open_endpoint, read_model
 from turnwise.faces.policies import check_approver, check_tools_of_hooks, check_tools_of_rules, known_tools, read_policy
 from turnwise.faces.results import RunResult, run_result
-from turnwise.faces.run_options import RunOptions, check_choice, check_options, read_settings, settings_over
+from turnwise.faces.run_options import RunOptions, check_choice, check_options, read_settings, settings_over, turn_over
 from turnwise.faces.schemas import OutputType, read_output_type
 from turnwise.faces.scripts import check_script_limits, with_script
 from turnwise.faces.tools import BATCH_HINT, ToolLike, read_tools
@@ -467,26 +467,18 @@ class Agent:
         prepares: bool,
         session_id: str,
     ) -> TurnConfig:
-        config = self._config
-        parallel = options.get("parallel_tool_calls", config.parallel_tool_calls)
-        hints = self._batch_hint and bool(tools) and parallel is not False
-        check_choice(options.get("tool_choice", config.tool_choice), tools=tools)
+        config = turn_over(self._config, options)
+        hints = self._batch_hint and bool(tools) and config.parallel_tool_calls is not False
+        check_choice(config.tool_choice, tools=tools)
         return msgspec.structs.replace(
             config,
             system=(*config.system, Text(BATCH_HINT)) if hints else config.system,
             session_id=session_id,
             turn_id=self._ids.new(),
             tools=tuple(tool.offer for tool in tools),
-            tool_choice=options.get("tool_choice", config.tool_choice),
-            parallel_tool_calls=parallel,
             output=None if output is None else output.schema,
             checks_output=output is not None and output.checks,
             settings=settings_over(config.settings, options["settings"]) if "settings" in options else config.settings,
-            max_steps=options.get("max_steps", config.max_steps),
-            limits=options.get("limits", config.limits),
-            max_subagents=options.get("max_subagents", config.max_subagents),
-            max_subagent_requests=options.get("max_subagent_requests", config.max_subagent_requests),
-            recover=options.get("recover", config.recover),
             judges_cut=True,
             prepares_steps=prepares,
         )

@@ -4,9 +4,10 @@ import difflib
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ParamSpec, cast, get_args
+from typing import Any, Literal, ParamSpec, cast, get_args, get_origin
 
 from turnwise.drivers.journal import Journal
+from turnwise.drivers.options import rows_from
 from turnwise.drivers.prices import Prices
 from turnwise.drivers.tools import Tool
 from turnwise.errors import CallerError, UnknownOption
@@ -15,7 +16,7 @@ from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
 from turnwise.rules.retries import RetryPolicy
-from turnwise.turn.config import Deadlines, Effect, Recover, Room, ScriptLimits
+from turnwise.turn.config import Deadlines, Effect, Room, ScriptLimits
 from turnwise.vocab import File, Settings, Text, ToolSpec
 
 Given = ParamSpec("Given")
@@ -39,8 +40,9 @@ ELSEWHERE = {
     "messages": "Give `history=` to the run",
 }
 
+_OF_THE_TABLE = rows_from("agent", "run")
 _CHOICES: dict[str, tuple[object, ...]] = {
-    "recover": get_args(Recover),
+    **{row.name: get_args(row.kind) for row in _OF_THE_TABLE if get_origin(row.kind) is Literal},
     "room": get_args(Room),
     "script": ("auto", True, False),
 }
@@ -57,7 +59,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 }
 _OPTIONAL = frozenset({"limits", "model_limits", "policy", "journal", "agents"})
 _LISTS = frozenset({"tools", "fallbacks", "hooks", "allowed"})
-_COUNTS = frozenset({"max_steps", "max_subagents", "max_subagent_requests", "max_depth"})
+_COUNTS = frozenset({"max_depth", *[row.name for row in _OF_THE_TABLE if row.kind is int]})
 
 
 def checking_options(set_up: Callable[Given, None]) -> Callable[Given, None]:

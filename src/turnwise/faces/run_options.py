@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
+from typing import TypedDict, cast
 
 import msgspec
 
 from turnwise.drivers.approvals import Approver
+from turnwise.drivers.options import RunSettings
 from turnwise.drivers.runner import StepPreparer
 from turnwise.drivers.tools import Tool
 from turnwise.drivers.watching import Watch
@@ -15,11 +16,23 @@ from turnwise.faces.agent_options import check_names, check_values
 from turnwise.faces.tools import ToolLike
 from turnwise.rules.limits import Limit
 from turnwise.turn.approvals import Approval
-from turnwise.turn.config import Recover
+from turnwise.turn.config import Recover, TurnConfig
 from turnwise.vocab import Message, Settings, ToolChoice
 
 
-class RunOptions(TypedDict, total=False):
+class TurnOptions(TypedDict, total=False):
+    """Those that a turn's configuration has by the same name: a run's word stands over its agent's."""
+
+    tool_choice: ToolChoice
+    parallel_tool_calls: bool
+    max_steps: int
+    limits: Limit | None
+    max_subagents: int | None
+    max_subagent_requests: int | None
+    recover: Recover
+
+
+class RunOptions(TurnOptions, total=False):
     """What one run may choose for itself; everything else is the agent's.
 
     `history` are earlier messages (`RunResult.history`); with a journal, `session` names the session to continue instead.
@@ -32,14 +45,7 @@ class RunOptions(TypedDict, total=False):
     session: str
     results: Mapping[str, object]
     tools: Sequence[ToolLike]
-    tool_choice: ToolChoice
-    parallel_tool_calls: bool
-    max_steps: int
-    limits: Limit | None
-    max_subagents: int | None
-    max_subagent_requests: int | None
     settings: Settings
-    recover: Recover
     output_type: object
     prepare_step: StepPreparer
     watch: Watch
@@ -53,6 +59,18 @@ def check_options(options: Mapping[str, object]) -> None:
     check_values(options, of=" of the run")
     if "settings" in options:
         read_settings(options["settings"], what="`settings` of the run")
+
+
+def turn_over(config: TurnConfig, options: RunOptions) -> TurnConfig:
+    """The agent's configuration with what a run says of its turn in its place."""
+    said = {name: value for name, value in options.items() if name in TurnOptions.__annotations__}
+    return msgspec.structs.replace(config, **said)
+
+
+def turn_options(settings: RunSettings) -> TurnOptions:
+    """What the settings say of a turn by the same name (tests/drivers/test_options.py: and with the same type)."""
+    said = {name: getattr(settings, name, None) for name in TurnOptions.__annotations__}
+    return cast("TurnOptions", {name: value for name, value in said.items() if value is not None})
 
 
 def check_choice(choice: ToolChoice, *, tools: Sequence[Tool]) -> None:

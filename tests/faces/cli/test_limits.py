@@ -87,13 +87,23 @@ def test_user_project_session_and_command_line_stand_over_each_other(folder: Pat
         origins={"model": str(user), "max_steps": str(project), "max_requests": str(user), "max_tokens": str(user)},
     )
     assert settings_of_run(read_layers(folder, env=env), last=last, given=RunSettings(max_steps=3)) == Merged(
-        settings=RunSettings(model="a:b", max_steps=3, max_requests=4, max_tokens=70, max_output_tokens=12),
+        settings=RunSettings(
+            model="a:b",
+            max_steps=3,
+            max_requests=4,
+            max_tokens=70,
+            max_output_tokens=12,
+            recover="off",
+            retries=0,
+        ),
         origins={
             "model": str(user),
             "max_steps": "command line",
             "max_requests": str(user),
             "max_tokens": "session",
             "max_output_tokens": "session",
+            "recover": "session",
+            "retries": "session",
         },
     )
 
@@ -132,8 +142,8 @@ def test_a_window_that_only_the_session_knows_is_kept(folder: Path) -> None:
     rows = {"qwen3": LimitRow(output=4)}
 
     def found(model: str, *, window: int | None = None) -> ModelLimits:
-        settings = RunSettings(model_limits=rows)
-        return model_limits_of(model, settings=settings, context_window=window, last=last)
+        settings = RunSettings(model_limits=rows, context_window=window)
+        return model_limits_of(model, settings=settings, last=last)
 
     assert found("ollama:qwen3") == ModelLimits(context_window_tokens=9, max_output_tokens=4)
     assert found("ollama:qwen3", window=7) == ModelLimits(context_window_tokens=7, max_output_tokens=4)

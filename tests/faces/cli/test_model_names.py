@@ -8,15 +8,17 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from faces.cli.running import running_lab
+from turnwise.drivers.settings import RunSettings
 from turnwise.faces.cli.chat import command as chat
 from turnwise.faces.cli.choice import Choice
 from turnwise.faces.cli.completing import completer, endings
 from turnwise.faces.cli.model_names import ModelsAtHand, Offers, another_model, beginning_with, known_names
-from turnwise.faces.cli.options import Given
+from turnwise.faces.cli.options import Given, given_over
 from turnwise.lab import Lab
 from waits import HANG_S
 
-GIVEN: Given = chat.make_context("turnwise", [], help_option_names=["-h", "--help"]).params  # pyright: ignore[reportAssignmentType]
+PARAMS = chat.make_context("turnwise", [], help_option_names=["-h", "--help"]).params
+GIVEN = given_over({"settings": RunSettings()}, PARAMS)  # pyright: ignore[reportArgumentType]
 NOBODY = Choice(model="openai_chat:m", base_url="http://127.0.0.1:1/v1")
 
 

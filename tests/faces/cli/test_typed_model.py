@@ -13,12 +13,13 @@ from turnwise.errors import CallerError
 from turnwise.faces.cli.chat import command as chat
 from turnwise.faces.cli.choice import Choice
 from turnwise.faces.cli.first_start import MOST_LISTED, keeping_line, listed_lines
-from turnwise.faces.cli.options import Given
+from turnwise.faces.cli.options import given_over
 from turnwise.faces.cli.typed_model import Listed, at_listed, check, list_at, profile_at, read_typed, unlisted
 
 URL = "http://127.0.0.1:18321/v1"
 KEY = "sk-test-1234567890abcdef"
-NOTHING: Given = chat.make_context("turnwise", [], help_option_names=["-h", "--help"]).params  # pyright: ignore[reportAssignmentType]
+PARAMS = chat.make_context("turnwise", [], help_option_names=["-h", "--help"]).params
+NOTHING = given_over({"settings": RunSettings()}, PARAMS)  # pyright: ignore[reportArgumentType]
 LISTED = Listed(base_url=URL, provider="openai_chat", names=("m", "mistral:7b"))
 
 
@@ -50,8 +51,8 @@ def test_a_url_alone_is_an_address_and_a_name_alone_a_model() -> None:
 
 def test_other_options_of_a_pasted_line_hold_too() -> None:
     given = read_typed(f"turnwise -m openai_chat:m --base-url {URL} --api-key-env X --max-steps 3", given=NOTHING)
-    assert (given["api_key_env"], given["max_steps"], given["model"]) == ("X", 3, "openai_chat:m")
-    assert NOTHING["max_steps"] is None
+    assert (given["api_key_env"], given["settings"].max_steps, given["model"]) == ("X", 3, "openai_chat:m")
+    assert NOTHING["settings"] == RunSettings()
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import csv
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TextIO, TypedDict, Unpack
+from typing import TextIO
 
 import click
 import msgspec
@@ -22,6 +22,7 @@ from turnwise.drivers import ledger
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal import Journal, journal_path
 from turnwise.drivers.ledger import OK, LedgerEntry, cost_of
+from turnwise.drivers.options import RunSettings
 from turnwise.drivers.own_loop import quickest_loop, run_to_end
 from turnwise.drivers.prices import read_prices
 from turnwise.drivers.tools import Tool
@@ -33,7 +34,7 @@ from turnwise.faces.cli.costs import json_of
 from turnwise.faces.cli.failures import USAGE, as_one_line
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.main import CANCELLED
-from turnwise.faces.cli.options import OF_LIMITS, Given
+from turnwise.faces.cli.options import Given, options_of_compare
 from turnwise.faces.cli.prompts import read_prompt
 from turnwise.faces.cli.running import Stop
 from turnwise.faces.cli.text import clean, has_colour, shortened
@@ -44,7 +45,6 @@ from turnwise.faces.saying import UNKNOWN, many, usd_said
 from turnwise.rules.apart import billed_apart
 from turnwise.rules.pricing import Cost, Fate, Priced, PriceRow, price_of, sum_of
 from turnwise.rules.stop import exit_code
-from turnwise.turn.config import Recover
 from turnwise.vocab import FaultKind, PartDone, ReasoningDelta, RefusalDelta, StopReason, TextDelta, ToolCallDelta
 
 EPILOG = """\b
@@ -98,28 +98,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     currency: str = "USD"
 
 
-class _Given(TypedDict):
-    """The options that are as for `run`."""
-
-    max_steps: int | None
-    max_requests: int | None
-    max_tokens: int | None
-    max_cost: Decimal | None
-    max_time: float | None
-    max_output_tokens: int | None
-    context_window: int | None
-    recover: Recover | None
-    retries: int | None
-    fallback: tuple[str, ...]
-    script: bool | None
-
-
-def _with_limits(function: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(OF_LIMITS):
-        function = option(function)
-    return function
-
-
 @click.command(epilog=EPILOG)
 @click.argument("words", metavar="[PROMPT]", nargs=-1)
 @click.option("-n", "--no-stdin", is_flag=True, help="Leave standard input alone, as `ssh -n` does.")
@@ -141,7 +119,7 @@ def _with_limits(function: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option("--base-url", metavar="URL", help="Address of the endpoint, for all of them. [env: TURNWISE_BASE_URL]")
 @click.option("--api-key-env", metavar="NAME", help="The variable that holds the key, for all of them.")
-@_with_limits
+@options_of_compare
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Work in this folder.")
 @click.option("--system", metavar="TEXT", help="Instructions in place of turnwise's own.")
 @click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md of the folder as instructions.")
@@ -163,7 +141,7 @@ def command(
     no_tools: bool,
     as_json: bool,
     as_csv: bool,
-    **limits: Unpack[_Given],
+    settings: RunSettings,
 ) -> None:
     """Give PROMPT to several models, one after the other, and show what each took: requests, tokens, cost, time, outcome.
 
@@ -182,9 +160,7 @@ def command(
             places = [
                 furnish(
                     Given(
-                        **limits,
-                        max_subagents=None,
-                        max_subagent_requests=None,
+                        settings=settings,
                         model=model,
                         base_url=base_url,
                         api_key_env=api_key_env,

@@ -3,14 +3,12 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-import msgspec
-
+from turnwise.drivers.options import RunSettings, kept_by
 from turnwise.drivers.permission_files import KEY as PERMISSIONS
 from turnwise.drivers.prices import KEY as PRICES
-from turnwise.drivers.settings import Layer, Merged, RunSettings, Said, check_layer, merge
+from turnwise.drivers.settings import Layer, Merged, Said, check_layer, merge
 from turnwise.drivers.unasked_files import LeftOut, read_unasked
 from turnwise.errors import CallerError
-from turnwise.faces.cli.spending import settings_in
 from turnwise.turn.config import TurnConfig
 
 READ_ELSEWHERE = frozenset({PERMISSIONS, PRICES, "hooks"})  # tables with readers of their own
@@ -31,22 +29,19 @@ def read_agents_md(folder: Path) -> str | LeftOut | None:
         raise CallerError(f"`{path}` is not UTF-8 (byte {error.start}); leave it out with --no-agents-md") from error
 
 
-def settings_of_run(layers: Iterable[Layer], *, last: TurnConfig | None, given: RunSettings) -> Merged:
+def settings_of_run(
+    layers: Iterable[Layer], *, last: TurnConfig | None, given: RunSettings, is_same_model: bool = True
+) -> Merged:
     """What holds for a run: the user's file, the project's (`read_layers`), the session's `last` turn, and what was `given` on
     the command line, the later over the earlier. Raises CallerError in one line, with file and key.
 
-    The session's model is not among it: it goes together with an address and a key (`choose`).
+    The session's model is not among it: it goes together with an address and a key (`choose`). Some of what a session keeps
+    is of that model, and holds if the run is of the same.
     """
     files = [check_layer(layer, also=READ_ELSEWHERE) for layer in layers]
-    before = [] if last is None else [Said(source="session", origin="session", settings=_said_by(last))]
-    return merge(*files, *before, Said(source="command line", origin="command line", settings=given))
-
-
-def _said_by(last: TurnConfig) -> RunSettings:
-    return msgspec.structs.replace(
-        settings_in(last.limits),
-        max_steps=last.max_steps,
-        max_output_tokens=last.settings.max_output_tokens,
-        max_subagents=last.max_subagents,
-        max_subagent_requests=last.max_subagent_requests,
+    kept = RunSettings() if last is None else kept_by(last, is_same_model=is_same_model)
+    return merge(
+        *files,
+        Said(source="session", origin="session", settings=kept),
+        Said(source="command line", origin="command line", settings=given),
     )

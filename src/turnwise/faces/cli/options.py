@@ -1,18 +1,19 @@
 """The options that a single run and an interactive session share."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TypedDict, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar, cast, get_args, get_origin
 
 import click
+import msgspec
 
-from turnwise.drivers.settings import MOST, MOST_STEPS, read_usd
+from turnwise.drivers.options import Row, RunSettings, rows_from
+from turnwise.drivers.settings import read_usd
 from turnwise.errors import CallerError
 from turnwise.faces.cli.completion import complete_models, complete_sessions
-from turnwise.rules.retries import RetryPolicy
-from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
-from turnwise.turn.config import MAX_STEPS, Deadlines, Recover
+from turnwise.turn.config import Deadlines
 
 MOST_ASK_S = 86_400.0  # a day: nobody waits longer at a terminal
 
@@ -20,24 +21,13 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 
 class Given(TypedDict):
-    """What was given of them; None where it was not."""
+    """What was given of them; None where it was not. `settings` are those of the table (drivers/options.py) that do not name the
+    model: they go together with what files and a session say."""
 
     model: str | None
     base_url: str | None
     api_key_env: str | None
-    max_steps: int | None
-    max_requests: int | None
-    max_tokens: int | None
-    max_cost: Decimal | None
-    max_time: float | None
-    max_output_tokens: int | None
-    max_subagents: int | None
-    max_subagent_requests: int | None
-    context_window: int | None
-    recover: Recover | None
-    retries: int | None
-    fallback: tuple[str, ...]
-    script: bool | None
+    settings: RunSettings
     cwd: Path | None
     go_on: bool
     session: str | None
@@ -77,94 +67,33 @@ def _checked(context: click.Context, option: click.Parameter, value: tuple[str, 
     return value
 
 
-_OF_THE_MODEL = (
-    click.option(
-        "-m",
-        "--model",
-        shell_complete=complete_models,
-        help="PROVIDER:NAME, or FAMILY:NAME with --base-url. [env: TURNWISE_MODEL]",
-    ),
-    click.option("--base-url", metavar="URL", help="Address of the endpoint. [env: TURNWISE_BASE_URL]"),
-    click.option("--api-key-env", metavar="NAME", help="The variable that holds the key."),
-)
-OF_LIMITS = (
-    click.option(
-        "--max-steps",
-        type=click.IntRange(1, MOST_STEPS),
-        metavar="N",
-        help=f"Model steps at most; the last one must answer. [default: {MAX_STEPS}]",
-    ),
-    click.option(
-        "--max-requests",
-        type=click.IntRange(1, MOST),
-        metavar="N",
-        help="HTTP requests at most; the last one is the answer.",
-    ),
-    click.option(
-        "--max-tokens",
-        type=click.IntRange(1, MOST),
-        metavar="N",
-        help="Tokens at most, prompts and answers of all requests.",
-    ),
-    click.option(
-        "--max-cost",
-        type=Dollars(),
-        metavar="USD",
-        help="US dollars at most, where the price of the model is known.",
-    ),
-    click.option(
-        "--max-time",
-        type=click.FloatRange(0, MOST, min_open=True),
-        metavar="SECONDS",
-        help="Time at most, the answer included.",
-    ),
-    click.option(
-        "--max-output-tokens",
-        type=click.IntRange(1, MOST),
-        metavar="N",
-        help="Tokens at most of one response, reasoning included.",
-    ),
-    click.option(
-        "--context-window",
-        type=click.IntRange(1, MOST),
-        metavar="N",
-        help="Tokens of prompt and answer that the model takes, where turnwise knows it not or wrongly.",
-    ),
-    click.option(
-        "--recover",
-        type=click.Choice(["continue", "split", "off"]),
-        help="Where the output limit cuts: go on there, ask for smaller pieces, or do nothing. [default: continue]",
-    ),
-    click.option(
-        "--retries",
-        type=click.IntRange(0, 20),
-        metavar="N",
-        help=f"Further attempts at a request that failed. [default: {RetryPolicy().attempts - 1}]",
-    ),
-    click.option(
-        "--fallback", multiple=True, metavar="NAME", help="Another model of the endpoint, if one fails. Repeatable."
-    ),
-    click.option(
-        "--script/--no-script",
-        default=None,
-        help="Let the model write small programs that call its tools, many calls in one request, or not. "
-        "[default: where the plan bills by the request]",
-    ),
-)
-_OF_THE_TREE = (
-    click.option(
-        "--max-subagents",
-        type=click.IntRange(0, MOST),
-        metavar="N",
-        help=f"Sub-agents at most, those that they start included. [default: {MAX_SUBAGENTS}]",
-    ),
-    click.option(
-        "--max-subagent-requests",
-        type=click.IntRange(0, MOST),
-        metavar="N",
-        help=f"HTTP requests at most of all sub-agents together. [default: {MAX_SUBAGENT_REQUESTS}]",
-    ),
-)
+def _option(row: Row) -> Callable[[Command], Command]:
+    """A row of the table as an option of the command line."""
+    option = row.option
+    help = f"{option.help} [default: {option.default}]" if option.default else option.help
+    more: dict[str, Any] = {"metavar": option.metavar} if option.metavar else {}
+    if row.name == "model":
+        more["shell_complete"] = complete_models
+    if row.kind == tuple[str, ...]:
+        more["multiple"] = True
+    elif row.kind is bool:
+        more["default"] = None
+    else:
+        more["type"] = _type_of(row)
+    return click.option(*row.flags, row.name, help=help, **more)
+
+
+def _type_of(row: Row) -> click.ParamType[Any] | None:
+    least, most, above = (None, None, None) if (one := row.bounds) is None else (one.ge, one.le, one.gt)
+    if row.kind is int and row.bounds is not None:
+        return click.IntRange(None if least is None else int(least), None if most is None else int(most))
+    if row.kind is float:
+        return click.FloatRange(least if above is None else above, most, min_open=above is not None)
+    if row.kind is Decimal:
+        return Dollars()
+    return click.Choice(get_args(row.kind)) if get_origin(row.kind) is Literal else None
+
+
 _OF_THE_PLACE = (
     click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Work in this folder."),
     click.option("-c", "--continue", "go_on", is_flag=True, help="Continue the last session of this folder."),
@@ -204,10 +133,45 @@ _OF_THE_SCREEN = (
         "--plain", is_flag=True, help="Show answers as they were written, not rendered. Pipes get them so anyway."
     ),
 )
-SHARED = (*_OF_THE_MODEL, *OF_LIMITS, *_OF_THE_TREE, *_OF_THE_PLACE, *_OF_THE_SCREEN, *_OF_PERMISSIONS)
+SHARED = (
+    *[_option(row) for row in rows_from("command line")],
+    *_OF_THE_PLACE,
+    *_OF_THE_SCREEN,
+    *_OF_PERMISSIONS,
+)
+NAMES_A_MODEL = frozenset({"model", "base_url", "api_key_env"})
+OF_COMPARE = tuple([_option(row) for row in rows_from("compare")])
 
 
 def shared_options(command: Command) -> Command:
-    for option in reversed(SHARED):
-        command = option(command)
-    return command
+    return _with(SHARED, command=command)
+
+
+def options_of_compare(command: Command) -> Command:
+    """Those that are as for `run`."""
+    return _with(OF_COMPARE, command=command)
+
+
+def _with(options: Sequence[Callable[[Command], Command]], *, command: Command) -> Command:
+    """The command with these options; it gets those of the table as `settings`."""
+
+    @functools.wraps(command)
+    def packed(**values: object) -> object:
+        return command(**_packed(values, over=RunSettings()))
+
+    found = cast("Command", packed)
+    for option in reversed(options):
+        found = option(found)
+    return found
+
+
+def given_over(given: Given, typed: Mapping[str, object]) -> Given:
+    """The options with those that were typed later, by the names of their parameters."""
+    return cast("Given", {**given, **_packed(typed, over=given["settings"])})
+
+
+def _packed(values: Mapping[str, object], *, over: RunSettings) -> dict[str, object]:
+    names = {row.name for row in rows_from("command line", "compare")} - NAMES_A_MODEL
+    said = {name: value for name, value in values.items() if name in names and value not in (None, ())}
+    rest = {name: value for name, value in values.items() if name not in names}
+    return {**rest, "settings": msgspec.structs.replace(over, **said)}

@@ -96,7 +96,7 @@ def run_prompt(
             exchange = last_exchange(journal, place.before)
             if exchange is not None:
                 face.tell(exchange_line(exchange, now_s=clock.now()))
-        if asked is not None and (line := _too_much(asked, place=place, given=given)):
+        if asked is not None and (line := _too_much(asked, place=place)):
             face.tell(line)
         began = clock.monotonic()
         prompt = None if asks else asked
@@ -118,9 +118,9 @@ def run_prompt(
     return exit_code(result.stop_reason, complete=result.complete)
 
 
-def _too_much(prompt: Prompt, *, place: Workplace, given: Given) -> str | None:
+def _too_much(prompt: Prompt, *, place: Workplace) -> str | None:
     model = place.choice.model
-    limits = model_limits_of(model, settings=place.settings, context_window=given["context_window"], last=None)
+    limits = model_limits_of(model, settings=place.settings, last=None)
     return beyond_window(prompt, model=model, limits=limits)
 
 

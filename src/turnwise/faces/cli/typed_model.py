@@ -15,7 +15,7 @@ from turnwise.errors import CallerError, MissingKey, ProviderFault
 from turnwise.faces.cli.chat import command as chat
 from turnwise.faces.cli.choice import address_in
 from turnwise.faces.cli.found import may_be_chosen, offered_by
-from turnwise.faces.cli.options import Given
+from turnwise.faces.cli.options import Given, given_over
 from turnwise.faces.models import Ways, find_profile, open_endpoint, read_model
 from turnwise.vocab import FaultKind
 from turnwise.wire.profiles import Profile, builtin_profiles
@@ -59,7 +59,7 @@ def read_typed(text: str, *, given: Given) -> Given:
         raise CallerError("it names no model: type PROVIDER:NAME, or the URL of a server")
     if model and base_url and ":" not in str(model):
         typed["model"] = f"{profile_at(str(base_url)).name}:{model}"
-    return {**given, **typed}  # pyright: ignore[reportReturnType] (the options of `chat` are the keys of Given)
+    return given_over(given, typed)
 
 
 def _without_program(words: Sequence[str]) -> list[str]:

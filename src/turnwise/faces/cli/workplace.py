@@ -33,13 +33,13 @@ from turnwise.faces.cli.folder import read_agents_md, settings_of_run
 from turnwise.faces.cli.opening import opening_of
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.permissions import policy_of_run, remembered_rules
-from turnwise.faces.cli.spending import fallbacks_of, limits_of, model_limits_of, retry_of
+from turnwise.faces.cli.spending import limits_of, model_limits_of, retry_of
 from turnwise.faces.cli.waiting import Bounds
 from turnwise.faces.models import read_model
 from turnwise.faces.policies import ASK_USER, check_tools_of_rules
+from turnwise.faces.run_options import TurnOptions, turn_options
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
-from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.turn.config import MAX_STEPS, Deadlines, ToolOffer, TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Settings, ToolSpec
@@ -105,7 +105,9 @@ def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, out
     before = find_session(journal, folder=folder, go_on=given["go_on"], session=given["session"])
     last = None if before is None else last_config(journal, before)
     layers = read_layers(folder, env=os.environ)
-    settings = settings_of_run(layers, last=last, given=_settings_given(given)).settings
+    settings = settings_of_run(
+        layers, last=last, given=_settings_given(given), is_same_model=given["model"] is None
+    ).settings
     choice = choose(
         given["model"],
         base_url=given["base_url"],
@@ -215,24 +217,16 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
 
     def _agent(self, tools: Sequence[Tool], *, inspect: Inspector, child: Agent | None, is_root: bool) -> Agent:
         given, settings, last = self.given, self.settings, self.last
+        own: TurnOptions = {**turn_options(settings), "limits": self.limits if is_root else None}
         return Agent(
             self.choice.model,
             tools=tools,
             instructions=self.system,
             output_type=self.output_type if is_root else None,
             settings=Settings(max_output_tokens=settings.max_output_tokens),
-            max_steps=settings.max_steps or MAX_STEPS,
-            limits=self.limits if is_root else None,
-            max_subagents=MAX_SUBAGENTS if settings.max_subagents is None else settings.max_subagents,
-            max_subagent_requests=MAX_SUBAGENT_REQUESTS
-            if settings.max_subagent_requests is None
-            else settings.max_subagent_requests,
-            model_limits=model_limits_of(
-                self.choice.model, settings=settings, context_window=given["context_window"], last=last
-            ),
-            recover=given["recover"] or (last.recover if last else "continue"),
-            retry=retry_of(given["retries"], last=last),
-            fallbacks=given["fallback"] or fallbacks_of(last, model=given["model"]),
+            model_limits=model_limits_of(self.choice.model, settings=settings, last=last),
+            retry=retry_of(settings.retries, last=last),
+            fallbacks=settings.fallback or (),
             allow_hint=allow_hint(),
             stream=not given["no_stream"],
             deadlines=deadlines_of(given),
@@ -240,7 +234,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
             inspect=inspect,
             hooks=self.hooks,
             agents=None if child is None else {CHILD: child},
-            script="auto" if given["script"] is None else given["script"],
+            script="auto" if settings.script is None else settings.script,
             description="" if is_root else CHILD_DESCRIPTION,
             base_url=self.choice.base_url,
             api_key_env=self.choice.api_key_env,
@@ -249,6 +243,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
             prices=self.prices,
             opening=self.opening,
             clock=self.clock,
+            **own,
         )
 
 
@@ -278,17 +273,8 @@ def _inspected(tool: Tool) -> Tool:
 
 
 def _settings_given(given: Given) -> RunSettings:
-    return RunSettings(
-        max_steps=given["max_steps"],
-        max_requests=given["max_requests"],
-        max_tokens=given["max_tokens"],
-        max_cost=given["max_cost"],
-        max_time=given["max_time"],
-        max_output_tokens=given["max_output_tokens"],
-        max_subagents=given["max_subagents"],
-        max_subagent_requests=given["max_subagent_requests"],
-        environment=False if given["no_environment"] else None,
-    )
+    said = given["settings"]
+    return msgspec.structs.replace(said, environment=False) if given["no_environment"] else said
 
 
 def changes_folder(folder: Path, *, env: Mapping[str, str]) -> Path:

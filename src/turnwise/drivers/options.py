@@ -1,0 +1,345 @@
+"""The options of a run, a row each: name, type, where it may come from, what a project may say, what a session keeps, and words.
+
+The command line, `turnwise.toml`, `turnwise compare`, what a session keeps, the checks of what Python gives, and the tables in
+docs/ are made from these rows. A new option is a row here, and its use.
+"""
+
+import functools
+import types
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Annotated, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from turnwise.drivers.catalogue import LimitRow
+from turnwise.rules.limits import AnyOf, Leaf, Limit, MaxCost, MaxRequests, MaxTokens, MaxWallTime
+from turnwise.rules.retries import RetryPolicy
+from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
+from turnwise.turn.config import MAX_STEPS, Recover, TurnConfig
+
+MOST_STEPS = 10_000  # more is a slip of the keyboard
+MOST = 10**12  # of requests, tokens, seconds: the journal cannot hold what is not finite
+Steps = Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+CountOrNone = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=MOST)]
+Attempts = Annotated[int, msgspec.Meta(ge=0, le=20)]
+
+# `agent` and `run`: Python's, under the same name and with the same type. `compare` is `turnwise compare`.
+Source = Literal["agent", "run", "command line", "compare", "file", "environment"]
+PYTHON: tuple[Source, ...] = ("agent", "run")
+TERMINAL: tuple[Source, ...] = ("command line", "compare")
+# What the file of a project may do, which may have come from elsewhere: say it like the user's own, lower what that says, switch
+# off what that switches on, or not say it at all.
+Project = Literal["says", "lowers", "switches off", "never"]
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """What a row says beside name and type. `help` is for the command line and `page` for docs/. `flags` stand in place of
+    `--name`. `limit` is the limit that the amount makes; `kept` is what a session's last turn had, and `is_of_model` says that
+    it is kept with the session's own model alone. `python` is how Python says it, where not by the same name."""
+
+    help: str = ""
+    page: str = ""
+    sources: tuple[Source, ...]
+    project: Project = "says"
+    why_never: str = ""
+    python: str = ""
+    flags: tuple[str, ...] = ()
+    metavar: str = ""
+    default: str = ""
+    limit: type[Leaf] | None = None
+    kept: Callable[[TurnConfig], object] | None = None
+    is_of_model: bool = False
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one source says of a run; None is not said."""
+
+    model: Annotated[
+        str | None,
+        Option(
+            help="PROVIDER:NAME, or FAMILY:NAME with --base-url. [env: TURNWISE_MODEL]",
+            page="`PROVIDER:NAME` (`openai:gpt-5`, `ollama:qwen3:8b`), or `FAMILY:NAME` with `--base-url`; families: "
+            "`openai_chat`, `openai_responses`, `anthropic_messages`, `gemini`",
+            sources=("agent", "command line", "file", "environment"),
+            flags=("-m", "--model"),
+        ),
+    ] = None
+    base_url: Annotated[
+        str | None,
+        Option(
+            help="Address of the endpoint. [env: TURNWISE_BASE_URL]",
+            page="address of the endpoint, where the provider's own is not meant",
+            sources=("agent", "command line", "file", "environment"),
+            project="never",
+            why_never="a project's file cannot say where your key goes: give --base-url, set TURNWISE_BASE_URL, or write it "
+            "below `model` in your own turnwise.toml",
+            metavar="URL",
+        ),
+    ] = None
+    api_key_env: Annotated[
+        str | None,
+        Option(
+            help="The variable that holds the key.",
+            page="name of the variable that holds the key; otherwise the provider's usual one (`OPENAI_API_KEY` ...)",
+            sources=("agent", "command line"),
+            metavar="NAME",
+        ),
+    ] = None
+    max_steps: Annotated[
+        Steps | None,
+        Option(
+            help="Model steps at most; the last one must answer.",
+            page="model steps at most; the last one may call no tool and must answer. One more request is made only where that "
+            "step was disobeyed or empty",
+            sources=(*PYTHON, *TERMINAL, "file"),
+            project="lowers",
+            metavar="N",
+            default=f"{MAX_STEPS}",
+            kept=lambda last: last.max_steps,
+        ),
+    ] = None
+    max_requests: Annotated[
+        Count | None,
+        Option(
+            help="HTTP requests at most; the last one is the answer.",
+            page="HTTP requests at most, whatever for (steps, going on with a cut response, retries); the last one that is left "
+            "is the answer",
+            sources=(*TERMINAL, "file"),
+            project="lowers",
+            metavar="N",
+            limit=MaxRequests,
+        ),
+    ] = None
+    max_tokens: Annotated[
+        Count | None,
+        Option(
+            help="Tokens at most, prompts and answers of all requests.",
+            page="tokens at most, over the prompts and answers of all requests; no step is begun that would leave no room for "
+            "the answer. What comes is estimated from what was, so a last answer can go a little beyond",
+            sources=(*TERMINAL, "file"),
+            project="lowers",
+            metavar="N",
+            limit=MaxTokens,
+        ),
+    ] = None
+    max_cost: Annotated[
+        Decimal | None,
+        Option(
+            help="US dollars at most, where the price of the model is known.",
+            page="US dollars at most, sub-agents included; the last request that they pay for is the answer. The price of the "
+            "model has to be known ([more](limits.md#what-money-allows))",
+            sources=(*TERMINAL, "file"),
+            project="lowers",
+            metavar="USD",
+            limit=MaxCost,
+        ),
+    ] = None
+    max_time: Annotated[
+        Seconds | None,
+        Option(
+            help="Time at most, the answer included.",
+            page="seconds at most; time for the answer is kept: tools are stopped before it. What is there when it is up is "
+            "the answer",
+            sources=(*TERMINAL, "file"),
+            project="lowers",
+            metavar="SECONDS",
+            limit=MaxWallTime,
+        ),
+    ] = None
+    max_output_tokens: Annotated[
+        Count | None,
+        Option(
+            help="Tokens at most of one response, reasoning included.",
+            page="tokens at most of one response, reasoning included",
+            sources=(*TERMINAL, "file"),
+            project="lowers",
+            python="`settings=Settings(max_output_tokens=...)`",
+            metavar="N",
+            kept=lambda last: last.settings.max_output_tokens,
+        ),
+    ] = None
+    context_window: Annotated[
+        Count | None,
+        Option(
+            help="Tokens of prompt and answer that the model takes, where turnwise knows it not or wrongly.",
+            page="tokens of prompt and answer that the model takes, where turnwise does not know, or knows wrongly; "
+            "[more of limits](limits.md)",
+            sources=TERMINAL,
+            python="`model_limits=ModelLimits(context_window_tokens=...)`",
+            metavar="N",
+        ),
+    ] = None
+    recover: Annotated[
+        Recover | None,
+        Option(
+            help="Where the output limit cuts: go on there, ask for smaller pieces, or do nothing.",
+            page="where the output limit cuts a response: `continue` (go on there, [how](cut-turn.md)), `split` (do not continue "
+            "a cut call; ask for smaller pieces), `off` (no request is made for it)",
+            sources=(*PYTHON, *TERMINAL),
+            default="continue",
+            kept=lambda last: last.recover,
+        ),
+    ] = None
+    retries: Annotated[
+        Attempts | None,
+        Option(
+            help="Further attempts at a request that failed.",
+            page="further attempts at a request that failed for a moment; [when, and after what wait](deadlines.md)",
+            sources=TERMINAL,
+            python="`retry=RetryPolicy(attempts=...)`",
+            metavar="N",
+            default=f"{RetryPolicy().attempts - 1}",
+            kept=lambda last: last.retry.attempts - 1,
+        ),
+    ] = None
+    fallback: Annotated[
+        tuple[str, ...] | None,
+        Option(
+            help="Another model of the endpoint, if one fails. Repeatable.",
+            page="another model of the same endpoint, asked for the rest of the run once the one before it has failed. "
+            "Repeatable, in order",
+            sources=TERMINAL,
+            python="`fallbacks=[...]`",
+            metavar="NAME",
+            kept=lambda last: tuple([one.model for one in last.fallbacks]) or None,
+            is_of_model=True,
+        ),
+    ] = None
+    script: Annotated[
+        bool | None,
+        Option(
+            help="Let the model write small programs that call its tools, many calls in one request, or not.",
+            page="let the model write small programs that call its tools, many calls in one request ([programs](scripts.md)), "
+            "or not; for this run only",
+            sources=TERMINAL,
+            python="`script=True`, `script=False`",
+            flags=("--script/--no-script",),
+            default="where the plan bills by the request",
+        ),
+    ] = None
+    max_subagents: Annotated[
+        CountOrNone | None,
+        Option(
+            help="Sub-agents at most, those that they start included.",
+            page="sub-agents that a turn starts at most, those that they start included",
+            sources=(*PYTHON, "command line", "file"),
+            project="lowers",
+            metavar="N",
+            default=f"{MAX_SUBAGENTS}",
+            kept=lambda last: last.max_subagents,
+        ),
+    ] = None
+    max_subagent_requests: Annotated[
+        CountOrNone | None,
+        Option(
+            help="HTTP requests at most of all sub-agents together.",
+            page="HTTP requests that all sub-agents of a turn make together at most. Each keeps its last one for its answer",
+            sources=(*PYTHON, "command line", "file"),
+            project="lowers",
+            metavar="N",
+            default=f"{MAX_SUBAGENT_REQUESTS}",
+            kept=lambda last: last.max_subagent_requests,
+        ),
+    ] = None
+    environment: Annotated[
+        bool | None,
+        Option(
+            page="`false`: do not tell the model [where it works](cli.md#what-the-model-is-told)",
+            sources=("file",),
+            project="switches off",
+            default="true",
+        ),
+    ] = None
+    model_limits: Annotated[
+        dict[str, LimitRow],
+        Option(
+            page="a table: [what models take](limits.md#what-models-take)",
+            sources=("file",),
+            python="`model_limits=ModelLimits(...)`",
+        ),
+    ] = {}
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """An option with its name and type. `kind` is what a value of it is; `bounds` are those of a number."""
+
+    name: str
+    type: object  # as it stands in RunSettings, None included
+    kind: object
+    bounds: msgspec.Meta | None
+    option: Option
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """As the command line takes it."""
+        return self.option.flags or (f"--{self.name.replace('_', '-')}",)
+
+    def is_from(self, *sources: Source) -> bool:
+        return any(source in self.option.sources for source in sources)
+
+
+@functools.cache
+def rows() -> tuple[Row, ...]:
+    """All of them, in the order of the table."""
+    hints = get_type_hints(RunSettings, include_extras=True)
+    return tuple([_row(name, hints[name]) for name in RunSettings.__struct_fields__])
+
+
+def rows_from(*sources: Source) -> tuple[Row, ...]:
+    """Those that may come from one of these."""
+    return tuple([row for row in rows() if row.is_from(*sources)])
+
+
+def _row(name: str, hint: object) -> Row:
+    said, option = cast("tuple[object, Option]", get_args(hint))
+    kind, bounds = said, None
+    if get_origin(said) in (Union, types.UnionType):
+        (kind,) = [one for one in get_args(said) if one is not types.NoneType]
+    if get_origin(kind) is Annotated:
+        kind, bounds = cast("tuple[object, msgspec.Meta]", get_args(kind))
+    return Row(name=name, type=said, kind=kind, bounds=bounds, option=option)
+
+
+def kept_by(last: TurnConfig, *, is_same_model: bool) -> RunSettings:
+    """What a session keeps of its `last` turn. The model is not among it: it goes together with an address and a key."""
+    found = {
+        row.name: row.option.kept(last)
+        for row in rows()
+        if row.option.kept is not None and (is_same_model or not row.option.is_of_model)
+    }
+    return msgspec.structs.replace(settings_in(last.limits), **found)
+
+
+def limits_in(settings: RunSettings) -> list[Limit]:
+    """The limits that the settings name, in the order of the table."""
+    return [
+        row.option.limit(getattr(settings, row.name))
+        for row in rows()
+        if row.option.limit is not None and getattr(settings, row.name) is not None
+    ]
+
+
+def settings_in(limit: Limit | None) -> RunSettings:
+    """What of a limit settings could have named."""
+    named = [found for one in beside(limit) if (found := _named(one)) is not None]
+    return msgspec.structs.replace(RunSettings(), **dict(named))
+
+
+def beside(limit: Limit | None) -> tuple[Limit, ...]:
+    """The limits of which each stops by itself."""
+    if limit is None:
+        return ()
+    return limit.limits if isinstance(limit, AnyOf) else (limit,)
+
+
+def _named(limit: Limit) -> tuple[str, object] | None:
+    """The setting that makes this very limit, and its amount; None where none does."""
+    amount = getattr(limit, limit.__struct_fields__[0])
+    for row in rows():
+        make = row.option.limit
+        if make is not None and isinstance(limit, make) and make(amount) == limit:
+            return row.name, amount
+    return None
