@@ -179,7 +179,11 @@ def test_a_project_may_lower_what_the_user_caps_and_never_raise_it() -> None:
 NO_LIMITS = {
     "api_key_env": "no file can have it",
     "context_window": "a fact of a model, and of the command line",
-    "recover": "of the command line",
+    "recover": "what is done about a cut response, within the limits",
+    "temperature": "of the command line, as the next three",
+    "top_p": "",
+    "seed": "",
+    "effort": "",
     "retries": "of the command line",
     "fallback": "of the command line",
     "script": "of the command line",
@@ -257,6 +261,8 @@ def test_every_cap_is_a_setting() -> None:
         ({"max_steps": 0}, "`max_steps`: Expected `int` >= 1; correct it, or take it out"),
         ({"max_time": float("inf")}, "`max_time`: Expected `float` <= 1000000000000.0; correct it, or take it out"),
         ({"max_tokens": 10**30}, "`max_tokens`: "),
+        ({"recover": "no"}, "`recover`: Invalid enum value 'no'; correct it, or take it out"),
+        ({"temperature": 1}, "`temperature`: a file cannot say it: give --temperature"),
         ({"max_time": "1"}, "`max_time`: Expected `float | null`, got `str`; correct it, or take it out"),
         (
             {"base_url": "http://x"},

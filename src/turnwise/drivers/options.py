@@ -17,6 +17,7 @@ from turnwise.rules.limits import AnyOf, Leaf, Limit, MaxCost, MaxRequests, MaxT
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.turn.config import MAX_STEPS, Recover, TurnConfig
+from turnwise.vocab import Effort, Settings
 
 MOST_STEPS = 10_000  # more is a slip of the keyboard
 MOST = 10**12  # of requests, tokens, seconds: the journal cannot hold what is not finite
@@ -24,6 +25,9 @@ Steps = Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
 CountOrNone = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=MOST)]
+Temperature = Annotated[float, msgspec.Meta(ge=0)]
+Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Seed = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]  # what every API takes that takes one
 Attempts = Annotated[int, msgspec.Meta(ge=0, le=20)]
 
 # `agent` and `run`: Python's, under the same name and with the same type. `compare` is `turnwise compare`.
@@ -37,8 +41,9 @@ Project = Literal["says", "lowers", "switches off", "never"]
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
     """What a row says beside name and type. `help` is for the command line and `page` for docs/. `flags` stand in place of
-    `--name`. `limit` is the limit that the amount makes; `kept` is what a session's last turn had, and `is_of_model` says that
-    it is kept with the session's own model alone. `python` is how Python says it, where not by the same name."""
+    `--name`. `limit` is the limit that the amount makes, and `setting` the field of `Settings` that has it: a session keeps both.
+    `kept` is what else a session's last turn had; `is_of_model`: it is kept with the session's own model alone. `python` is how
+    Python says it, where not by the same name, as a limit or as a setting."""
 
     help: str = ""
     page: str = ""
@@ -50,6 +55,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     metavar: str = ""
     default: str = ""
     limit: type[Leaf] | None = None
+    setting: str = ""
     kept: Callable[[TurnConfig], object] | None = None
     is_of_model: bool = False
 
@@ -156,9 +162,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             page="tokens at most of one response, reasoning included",
             sources=(*TERMINAL, "file"),
             project="lowers",
-            python="`settings=Settings(max_output_tokens=...)`",
             metavar="N",
-            kept=lambda last: last.settings.max_output_tokens,
+            setting="max_output_tokens",
         ),
     ] = None
     context_window: Annotated[
@@ -178,7 +183,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             help="Where the output limit cuts: go on there, ask for smaller pieces, or do nothing.",
             page="where the output limit cuts a response: `continue` (go on there, [how](cut-turn.md)), `split` (do not continue "
             "a cut call; ask for smaller pieces), `off` (no request is made for it)",
-            sources=(*PYTHON, *TERMINAL),
+            sources=(*PYTHON, *TERMINAL, "file"),
             default="continue",
             kept=lambda last: last.recover,
         ),
@@ -218,6 +223,50 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             python="`script=True`, `script=False`",
             flags=("--script/--no-script",),
             default="where the plan bills by the request",
+        ),
+    ] = None
+    temperature: Annotated[
+        Temperature | None,
+        Option(
+            help="Sampling temperature; 0 gives the most predictable answers.",
+            page="sampling temperature; 0 gives the most predictable answers. Unless set, this and the next three are as the "
+            "provider has them; a session keeps them, unless another `--model` is given",
+            sources=TERMINAL,
+            metavar="T",
+            setting="temperature",
+            is_of_model=True,
+        ),
+    ] = None
+    top_p: Annotated[
+        Probability | None,
+        Option(
+            help="Sample from the likeliest tokens that make up this probability.",
+            page="sample from the likeliest tokens that together have this probability",
+            sources=TERMINAL,
+            metavar="P",
+            setting="top_p",
+            is_of_model=True,
+        ),
+    ] = None
+    seed: Annotated[
+        Seed | None,
+        Option(
+            help="Seed for sampling, where the API takes one.",
+            page="seed for sampling, where the API takes one",
+            sources=TERMINAL,
+            metavar="N",
+            setting="seed",
+            is_of_model=True,
+        ),
+    ] = None
+    effort: Annotated[
+        Effort | None,
+        Option(
+            help="How much the model reasons, where it can be told.",
+            page="how much the model reasons, [in each API's words](limits.md#how-reasoning-is-asked-for)",
+            sources=TERMINAL,
+            setting="reasoning_effort",
+            is_of_model=True,
         ),
     ] = None
     max_subagents: Annotated[
@@ -305,12 +354,22 @@ def _row(name: str, hint: object) -> Row:
 
 def kept_by(last: TurnConfig, *, is_same_model: bool) -> RunSettings:
     """What a session keeps of its `last` turn. The model is not among it: it goes together with an address and a key."""
-    found = {
-        row.name: row.option.kept(last)
-        for row in rows()
-        if row.option.kept is not None and (is_same_model or not row.option.is_of_model)
-    }
+    found: dict[str, object] = {}
+    for row in rows():
+        option = row.option
+        if option.is_of_model and not is_same_model:
+            continue
+        if option.setting:
+            found[row.name] = getattr(last.settings, option.setting)
+        elif option.kept is not None:
+            found[row.name] = option.kept(last)
     return msgspec.structs.replace(settings_in(last.limits), **found)
+
+
+def settings_over(before: Settings, settings: RunSettings) -> Settings:
+    """The settings of a model's requests, with what a run says of them in its place."""
+    said = {row.option.setting: getattr(settings, row.name) for row in rows() if row.option.setting}
+    return msgspec.structs.replace(before, **{name: value for name, value in said.items() if value is not None})
 
 
 def limits_in(settings: RunSettings) -> list[Limit]:

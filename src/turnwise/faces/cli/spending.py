@@ -1,12 +1,13 @@
 """What a run may spend and what its model can give, out of the settings that hold for it."""
 
 from turnwise.drivers.catalogue import find_limits, limits_over
-from turnwise.drivers.options import RunSettings, beside, limits_in, settings_in
+from turnwise.drivers.options import RunSettings, beside, limits_in, settings_in, settings_over
 from turnwise.faces.models import read_model
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import AnyOf, Limit
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import TurnConfig
+from turnwise.vocab import Settings
 
 
 def limits_of(settings: RunSettings, *, last: Limit | None) -> Limit | None:
@@ -35,3 +36,14 @@ def retry_of(retries: int | None, *, last: TurnConfig | None) -> RetryPolicy:
     """That of the session's `last` turn where it has so many further attempts, else our own with so many."""
     usual = RetryPolicy() if last is None else last.retry
     return usual if retries is None or usual.attempts == retries + 1 else RetryPolicy(attempts=retries + 1)
+
+
+def is_same_model(model: str | None, *, last: TurnConfig | None) -> bool:
+    """Whether a run goes on with the session's own model."""
+    return model is None or last is None or model == f"{last.profile}:{last.model}"
+
+
+def request_settings(settings: RunSettings, *, last: TurnConfig | None, model: str | None) -> Settings:
+    """What the settings say of requests; the rest is as the session's `last` turn had it, if it goes on with its own model."""
+    kept = Settings() if last is None or not is_same_model(model, last=last) else last.settings
+    return settings_over(kept, settings)

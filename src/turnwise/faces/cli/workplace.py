@@ -33,7 +33,7 @@ from turnwise.faces.cli.folder import read_agents_md, settings_of_run
 from turnwise.faces.cli.opening import opening_of
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.permissions import policy_of_run, remembered_rules
-from turnwise.faces.cli.spending import limits_of, model_limits_of, retry_of
+from turnwise.faces.cli.spending import is_same_model, limits_of, model_limits_of, request_settings, retry_of
 from turnwise.faces.cli.waiting import Bounds
 from turnwise.faces.models import read_model
 from turnwise.faces.policies import ASK_USER, check_tools_of_rules
@@ -42,7 +42,7 @@ from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
 from turnwise.turn.config import MAX_STEPS, Deadlines, ToolOffer, TurnConfig
 from turnwise.turn.events import TurnStarted
-from turnwise.vocab import Settings, ToolSpec
+from turnwise.vocab import ToolSpec
 
 CHILD = "general"
 CHILD_DESCRIPTION = (
@@ -106,7 +106,7 @@ def furnish(given: Given, *, journal: Journal, clock: Clock, attended: bool, out
     last = None if before is None else last_config(journal, before)
     layers = read_layers(folder, env=os.environ)
     settings = settings_of_run(
-        layers, last=last, given=_settings_given(given), is_same_model=given["model"] is None
+        layers, last=last, given=_settings_given(given), is_same_model=is_same_model(given["model"], last=last)
     ).settings
     choice = choose(
         given["model"],
@@ -223,7 +223,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
             tools=tools,
             instructions=self.system,
             output_type=self.output_type if is_root else None,
-            settings=Settings(max_output_tokens=settings.max_output_tokens),
+            settings=request_settings(settings, last=last, model=given["model"]),
             model_limits=model_limits_of(self.choice.model, settings=settings, last=last),
             retry=retry_of(settings.retries, last=last),
             fallbacks=settings.fallback or (),

@@ -1,0 +1,77 @@
+"""The table of options: each row says the same as the places that it stands for."""
+
+import types
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import pytest
+
+from turnwise import Agent
+from turnwise.drivers.options import RunSettings, kept_by, rows, rows_from
+from turnwise.faces.run_options import RunOptions, TurnOptions, turn_options, turn_over
+from turnwise.turn.config import TurnConfig
+
+CONFIG = TurnConfig(session_id="s", turn_id="t", model="m")
+AGENT = get_type_hints(Agent.__init__)
+
+
+def kinds(hint: object) -> set[object]:
+    """The types that a hint allows, without None and bounds."""
+    if get_origin(hint) is Annotated:
+        return kinds(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        return {kind for one in get_args(hint) for kind in kinds(one)} - {types.NoneType}
+    return {hint}
+
+
+@pytest.mark.parametrize("name", [row.name for row in rows_from("run")])
+def test_what_the_table_gives_to_a_run_has_the_type_that_python_says(name: str) -> None:
+    """Proves: the settings of a file reach the agent under the same name, and pyright's word for it is true."""
+    (row,) = [row for row in rows() if row.name == name]
+    said = get_type_hints(RunOptions)[name]
+    assert kinds(said) == {row.kind} == kinds(AGENT[name])
+    assert name in TurnOptions.__annotations__ and row.is_from("agent")
+
+
+@pytest.mark.parametrize("name", [row.name for row in rows_from("agent")])
+def test_what_the_table_says_of_an_agent_is_an_option_of_it(name: str) -> None:
+    (row,) = [row for row in rows() if row.name == name]
+    assert kinds(AGENT[name]) == {row.kind}
+
+
+def test_a_run_stands_over_its_agent_in_every_option_that_the_turn_has_by_that_name() -> None:
+    """Proves: an option that a run takes and its configuration has is not lost on the way."""
+    hints = get_type_hints(TurnConfig)
+    for name, hint in get_type_hints(TurnOptions).items():
+        assert kinds(hint) <= kinds(hints[name]), name
+    both = set(RunOptions.__annotations__) & set(TurnConfig.__struct_fields__)
+    assert both - {"tools", "settings"} == set(TurnOptions.__annotations__) - {"watch"}
+    options: RunOptions = {"max_steps": 3, "max_subagents": None, "recover": "split", "tools": []}
+    assert turn_over(CONFIG, options) == msgspec.structs.replace(
+        CONFIG, max_steps=3, max_subagents=None, recover="split"
+    )
+    assert turn_options(RunSettings(max_steps=3, recover="off", max_cost=None)) == {"max_steps": 3, "recover": "off"}
+
+
+VALUES: dict[Any, Any] = {int: 7, str: "x", float: 0.5, bool: True, tuple[str, ...]: ("other",)}
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.name)
+def test_a_row_says_what_every_page_and_help_needs(row: Any) -> None:
+    option = row.option
+    assert option.page and option.sources and (option.help or not row.is_from("command line", "compare"))
+    assert bool(option.why_never) == (option.project == "never")
+    assert not row.is_from("compare") or row.is_from("command line")
+    ways = (option.python, option.limit, option.setting, row.is_from("agent"))
+    assert any(ways) or row.name == "environment", "Python can say what the command line can"
+
+
+def test_a_session_keeps_what_its_last_turn_had_and_of_its_model_only_with_that() -> None:
+    """Proves: the limits and the settings too, though no row says so by itself."""
+    kept = {row.name for row in rows() if row.option.kept or row.option.limit or row.option.setting}
+    assert {"max_steps", "max_cost", "max_output_tokens", "recover", "retries", "fallback"} <= kept
+    for row in rows():
+        before = msgspec.structs.replace(
+            RunSettings(), **{row.name: getattr(kept_by(CONFIG, is_same_model=True), row.name)}
+        )
+        assert row.name in kept or before == RunSettings(), row.name
