@@ -1,11 +1,19 @@
-"""Draw the tables in docs/ that stand in the code as data: finish reasons, losses, providers, outcomes.
+"""Draw the tables in docs/ that stand in the code as data: finish reasons, losses, providers, outcomes, options.
 
 Usage: python scripts/draw_tables.py     (tests/test_docs.py checks that they are up to date)
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
+import click
+
+from turnwise.drivers.options import MOST, Row, rows, rows_from
+from turnwise.faces.cli.chat import command as chat
+from turnwise.faces.cli.compare import command as compare
+from turnwise.faces.cli.options import NAMES_A_MODEL
 from turnwise.rules.stop import OUTCOMES
 from turnwise.wire import registry
 from turnwise.wire.family import Family
@@ -112,7 +120,143 @@ def outcomes() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"finish-reasons.md": finish_reasons, "losses.md": losses, "providers.md": providers, "outcomes.md": outcomes}
+def options() -> str:
+    lines = [
+        "# Options",
+        DRAWN,
+        "What a run can be told, and where. The command line holds over a continued session, the session over the project's",
+        "`turnwise.toml`, and that over the user's own ([where they are](limits.md#files-of-settings)). `TURNWISE_MODEL` and",
+        "`TURNWISE_BASE_URL` come after the session. Each option is decided by itself. What each one means stands with",
+        "[the command line](cli.md#turnwise-run), which has further options for one run alone.",
+        "",
+        "A project's file may have come from elsewhere. So it can only lower some options, or only switch them off; others it",
+        "cannot say at all.",
+        "",
+    ]
+    lines += table(
+        (
+            "option",
+            "value",
+            "command line",
+            "`compare`",
+            "your file",
+            "a project's file",
+            "Python",
+            "kept by a session",
+            "unless set",
+        ),
+        (
+            (
+                f"`{row.name}`",
+                value_of(row),
+                said_at_start(row),
+                "yes" if row.is_from("compare") else "",
+                "yes" if row.is_from("file") else "",
+                PROJECT[row.option.project] if row.is_from("file") else "",
+                python_of(row),
+                kept_of(row),
+                row.option.default,
+            )
+            for row in rows()
+        ),
+    )
+    lines += [
+        "",
+        "Python: a name alone is an option of `Agent(...)` and of `agent.run(...)`; a run's word stands over its agent's.",
+        "A session keeps model, address and key variable together: with another model it keeps none of the three.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+PROJECT = {"says": "yes", "lowers": "may lower it", "switches off": "may switch it off", "never": "no"}
+OWN_WORDS = {"model": "`Agent(MODEL)`"}
+
+
+def value_of(row: Row) -> str:
+    if get_origin(row.kind) is Literal:
+        return ", ".join(f"`{one}`" for one in get_args(row.kind))
+    if row.kind is bool:
+        return "yes or no"
+    if row.kind is Decimal:
+        return "US dollars"
+    bounds = row.bounds
+    if bounds is None:
+        return (
+            "names, in order" if row.kind == tuple[str, ...] else "a table" if row.name == "model_limits" else "a name"
+        )
+    least = f"more than {bounds.gt:g}" if bounds.gt is not None else f"from {bounds.ge:,}"
+    return least if bounds.le is None or bounds.le >= MOST else f"{least} to {bounds.le:,}"
+
+
+def flags_of(row: Row) -> str:
+    return ", ".join(f"`{flag}`" for flags in row.flags for flag in flags.split("/"))
+
+
+def said_at_start(row: Row) -> str:
+    flags = flags_of(row) if row.is_from("command line") else ""
+    return f"{flags}, `TURNWISE_{row.name.upper()}`" if row.is_from("environment") else flags
+
+
+def python_of(row: Row) -> str:
+    option = row.option
+    if option.limit is not None:
+        return f"`limits={option.limit.__name__}(...)`"
+    if option.setting:
+        return f"`settings=Settings({option.setting}=...)`"
+    if row.is_from("run"):
+        return f"`{row.name}`"
+    return OWN_WORDS.get(row.name) or option.python or (f"`Agent({row.name}=...)`" if row.is_from("agent") else "")
+
+
+def kept_of(row: Row) -> str:
+    option = row.option
+    if not (option.kept or option.limit or option.setting) and row.name not in NAMES_A_MODEL:
+        return ""
+    return "with its model" if option.is_of_model or row.name in NAMES_A_MODEL else "yes"
+
+
+def options_of_run() -> Iterator[str]:
+    def meaning(row: Row) -> str:
+        return f"{row.option.page}. Unless set: {row.option.default}" if row.option.default else row.option.page
+
+    return table(("option", "meaning"), ((flags_of(row), meaning(row)) for row in rows_from("command line")))
+
+
+def as_for_run(command: click.Command, *, end: str) -> Iterator[str]:
+    """The options that `command` has as `run` has them, in one row: those with a row of their own are others."""
+    of_run = {tuple(param.opts) for param in chat.params}
+    names = [
+        ", ".join(f"`{flag}`" for flag in param.opts) + "".join(f"; `{flag}`" for flag in param.secondary_opts)
+        for param in command.params
+        if tuple(param.opts) in of_run and not (param.multiple and param.name == "models")
+    ]
+    return table(("option", "meaning"), [("; ".join(names), f"as for `run`; limits are those of each {end}")])
+
+
+def command_line() -> str:
+    """The page as it stands, with its drawn tables drawn anew."""
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    for name, lines in {
+        "run": options_of_run(),
+        "chat": as_for_run(chat, end="turn"),
+        "compare": as_for_run(compare, end="run"),
+    }.items():
+        begin = f"<!-- options of {name}: drawn by scripts/draw_tables.py -->\n"
+        before, _, rest = page.partition(begin)
+        _, end, after = rest.partition("<!-- end -->\n")
+        assert end, f"docs/cli.md has no place for the options of {name}"
+        page = "".join([before, begin, *[f"{line}\n" for line in lines], end, after])
+    return page
+
+
+PAGES = {
+    "finish-reasons.md": finish_reasons,
+    "losses.md": losses,
+    "providers.md": providers,
+    "outcomes.md": outcomes,
+    "options.md": options,
+    "cli.md": command_line,
+}
 
 
 def main() -> None:

@@ -72,11 +72,11 @@ FIGURES = {
         f"the first {output.MAX_FILE_BYTES // MiB} MiB, of the last {output.MAX_FILES} commands",
     ],
     "cli.md": [
-        f"{TurnConfig(session_id='', turn_id='', model='').max_steps} unless set",
+        f"Unless set: {TurnConfig(session_id='', turn_id='', model='').max_steps} |",
         f"UTF-8, {MAX_INPUT_BYTES // MiB} MiB at most)",
         f"({MAX_AGENTS_BYTES // KiB} KiB at most)",
         f"({changes.KEPT_BYTES // MiB} MiB at most a folder)",
-        f"{RetryPolicy().attempts - 1} unless set",
+        f"Unless set: {RetryPolicy().attempts - 1} |",
     ],
     "library.md": [
         f"`max_depth` deep, {MAX_DEPTH} unless set",

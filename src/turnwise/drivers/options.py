@@ -218,7 +218,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         Option(
             help="Let the model write small programs that call its tools, many calls in one request, or not.",
             page="let the model write small programs that call its tools, many calls in one request ([programs](scripts.md)), "
-            "or not; for this run only",
+            "or not. For this run only",
             sources=TERMINAL,
             python="`script=True`, `script=False`",
             flags=("--script/--no-script",),
