@@ -163,6 +163,8 @@ def balance(account: str) -> str:
         ("tool_s", "Deadlines(tool_s=...)"),
         ("max_tokens", "settings=Settings(max_output_tokens=...)"),
         ("temperature", "settings=Settings(temperature=...)"),
+        ("max_requests", "limits=MaxRequests(...)"),
+        ("max_time", "limits=MaxWallTime(...)"),
         ("xyz", "The options are: agents, allow_hint"),
     ],
 )

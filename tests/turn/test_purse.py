@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from turn.playing import CONFIG, READ, Played, call, play, says
 from turnwise.errors import CallerError
-from turnwise.rules.limits import Limit, MaxCost, MaxRequests
+from turnwise.rules.limits import Limit, MaxCost, MaxRequests, Spent
 from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import ChildReport, Fallback, TurnConfig
@@ -126,6 +126,23 @@ def test_what_a_sub_agent_spent_is_spent_and_an_unknown_sum_is_its_share(charged
     played = play(script, config=config)
     assert played.ran[0][0].grant == MaxCost(Decimal("0.05"))
     assert (played.result.requests, played.result.stop_reason) == (1 + left, StopReason.BUDGET)
+
+
+@pytest.mark.promise("end:budget", "bill:plans")
+def test_the_requests_of_sub_agents_that_count_as_projected_are_said_too() -> None:
+    """What has no book of its own goes up the tree as one value: to the words of the turn, and to its own report."""
+    config = limited("0.03", tools=(TASK, READ))
+    result = ToolResult(call_id="a", name="task", content=(Text("done"),))
+    report = ChildReport(
+        call_id="a",
+        session_id="s",
+        stop_reason=StopReason.ANSWERED,
+        charged_usd=Decimal("0.03"),
+        also_spent=Spent(projected=2),
+    )
+    played = play([says(call("a", "task")), ToolsFinished(results=(result,), children=(report,))], config=config)
+    assert "($0.0400 spent, 2 requests of unknown price as projected)" in played.result.text
+    assert played.result.also_spent == Spent(projected=2)
 
 
 @pytest.mark.promise("bill:plans")

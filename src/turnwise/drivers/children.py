@@ -26,7 +26,7 @@ from turnwise.drivers.watching import (
     Watch,
 )
 from turnwise.errors import ToolFault
-from turnwise.rules.limits import Limit, MaxWallTime
+from turnwise.rules.limits import Limit, MaxWallTime, Spent
 from turnwise.rules.pricing import add
 from turnwise.turn.approvals import Approval
 from turnwise.turn.config import ChildReport, Deadlines, TurnConfig, TurnResult
@@ -225,6 +225,7 @@ class Minder:
                 usage=usage,
                 charged_usd=charged_usd,
                 subagents=subagents,
+                also_spent=Spent() if result is None else result.also_spent,
             )
         )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, ParamSpec, cast, get_args, get_origin
 
 from turnwise.drivers.journal import Journal
-from turnwise.drivers.options import rows_from
+from turnwise.drivers.options import rows, rows_from
 from turnwise.drivers.prices import Prices
 from turnwise.drivers.tools import Tool
 from turnwise.errors import CallerError, UnknownOption
@@ -101,6 +101,9 @@ def check_parts(parts: Iterable[object], *, what: str) -> None:
 def _hint(name: str, *, known: list[str]) -> str:
     if name in ELSEWHERE:
         return ELSEWHERE[name]
+    for row in rows():
+        if row.name == name and row.option.limit is not None:
+            return f"Give `limits={row.option.limit.__name__}(...)`"
     if name in Settings.__struct_fields__:
         return f"Give `settings=Settings({name}=...)`"
     if name in Deadlines.__struct_fields__:

@@ -7,7 +7,7 @@ as data, and so is the time; a limit is as exact as they are.
 
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import ClassVar, Literal, NamedTuple, TypeVar, cast
+from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -35,6 +35,7 @@ BYTES_A_TOKEN = 3
 
 Pace = Literal["go", "answer", "stop"]
 Found = TypeVar("Found")
+Amount = TypeVar("Amount", int, float)
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -71,6 +72,11 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     step: Spent
     answer: Spent
     answer_after: Spent
+
+    @property
+    def request(self) -> Spent:
+        """The step's request alone, without what its calls take."""
+        return msgspec.structs.replace(self.step, elapsed_s=self.answer.elapsed_s)
 
 
 class Coming(msgspec.Struct, frozen=True, kw_only=True):
@@ -467,28 +473,32 @@ def most_usd(limit: Limit | None) -> Decimal:
 def wall_time_s(limit: Limit, *, spent: Spent | None = None) -> float | None:
     """The seconds after which `limit` is over whatever else was spent, or once so much is `spent`; None where time alone does not
     decide."""
+    return _end_of(limit, amount=lambda one: one.seconds if isinstance(one, MaxWallTime) else None, spent=spent)
 
-    def both(ends: list[_End]) -> _End:
+
+def _end_of(limit: Limit, *, amount: Callable[[Leaf], Amount | None], spent: Spent | None) -> Amount | None:
+    """How much of one thing `limit` allows, whatever else is spent: `amount` is what a leaf says of it, None where it is about
+    something else. None where that alone does not decide."""
+
+    def either(ends: list[_End[Amount]]) -> _End[Amount]:
+        found = [end.amount for end in ends if end.amount is not None]
+        return _End(min(found, default=None), any(end.is_over for end in ends))
+
+    def both(ends: list[_End[Amount]]) -> _End[Amount]:
         left = [end for end in ends if not end.is_over]
-        times = [end.at_s for end in left if end.at_s is not None]
-        return _End(max(times, default=None) if len(times) == len(left) else None, bool(ends) and not left)
+        found = [end.amount for end in left if end.amount is not None]
+        return _End(max(found, default=None) if len(found) == len(left) else None, bool(ends) and not left)
 
-    return folded(
-        limit,
-        leaf=lambda one: _End(
-            one.seconds if isinstance(one, MaxWallTime) else None, spent is not None and one.is_over(spent)
-        ),
-        either=lambda ends: _End(
-            min([end.at_s for end in ends if end.at_s is not None], default=None), any(end.is_over for end in ends)
-        ),
-        both=both,
-    ).at_s
+    def leaf(one: Leaf) -> _End[Amount]:
+        return _End(amount(one), spent is not None and one.is_over(spent))
+
+    return folded(limit, leaf=leaf, either=either, both=both).amount
 
 
-class _End(NamedTuple):
-    """When a limit is over by time alone, and whether it is over already."""
+class _End(NamedTuple, Generic[Amount]):
+    """How much of a thing a limit allows, and whether it is over already."""
 
-    at_s: float | None
+    amount: Amount | None
     is_over: bool
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.rules.history import error_result
+from turnwise.rules.limits import Spent
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.subagents import Used
 from turnwise.turn.approvals import Approval, OneAsk
@@ -96,6 +97,7 @@ class Books(msgspec.Struct, kw_only=True):
 
     children: tuple[ChildReport, ...] = ()
     used: Used = Used()  # of the bounds on the tree
+    also_spent: Spent = Spent()  # what limits count that stands in no other book
     inbox: tuple[Message, ...] = ()  # words in mid-turn that no request carries yet
     at_hand: Command | None = None  # the command at hand
     held: SendRequest | None = None  # a request that waits for the hooks before it

@@ -280,6 +280,7 @@ class Calling(Retrying, kw_only=True):
                 place=None if plan is None else plan.place,
                 has_ended=child.stop_reason is not None,
             )
+            self.also_spent += child.also_spent
             share_usd = most_usd(None if plan is None else plan.grant)
             if child.charged_usd is None and share_usd:
                 self.purse = self.purse.pays_unknown(share_usd)

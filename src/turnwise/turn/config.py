@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
-from turnwise.rules.limits import Limit
+from turnwise.rules.limits import Limit, Spent
 from turnwise.rules.permissions import Policy
 from turnwise.rules.pricing import PriceRow
 from turnwise.rules.retries import NO_RETRY, RetryPolicy
@@ -157,7 +157,7 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ChildReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a child spent of its parent's limits, its own children's part included, and how it ended. `subagents` are those
     that started below it. `charged_usd` is what counts towards limits of cost, a request of unknown price as it was projected;
-    None: nobody knows."""
+    None: nobody knows. `also_spent` is what else a limit counts."""
 
     call_id: str
     session_id: str
@@ -166,12 +166,14 @@ class ChildReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     usage: Usage = NO_USAGE
     charged_usd: Decimal | None = None
     subagents: int = 0
+    also_spent: Spent = Spent()
 
 
 class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the turn ended. `text` is never empty unless `stop_reason` is `waiting` (or a refusal's text stands in it).
     `origin` says who wrote the text: the model, or we ourselves from the results at hand. `charged_usd` is what its own
-    requests count towards limits of cost; None where there are none."""
+    requests count towards limits of cost; None where there are none. `also_spent` is what else a limit counts, of sub-agents
+    too."""
 
     text: str
     stop_reason: StopReason
@@ -188,6 +190,7 @@ class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unread: tuple[Message, ...] = ()  # words in mid-turn that came too late to be taken up
     children: tuple[ChildReport, ...] = ()
     charged_usd: Decimal | None = None
+    also_spent: Spent = Spent()
     recovery_usage: Usage = NO_USAGE  # the part of `usage` that went into requests of purpose `continue` and `retry`
     fault: Fault | None = None
     origin: Literal["model", "local"] = "model"

@@ -3,7 +3,7 @@
 import msgspec
 
 from turnwise.rules.last_step import local_answer
-from turnwise.rules.limits import stop_reason
+from turnwise.rules.limits import Spent, stop_reason
 from turnwise.rules.loops import why_it_ends
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.books import Books
@@ -79,6 +79,7 @@ class Finishing(Books, kw_only=True):
             requests=self.requests,
             usage=self.usage,
             charged_usd=self.purse.usd if self.config.prices else None,
+            also_spent=self.also_spent + Spent(projected=self.purse.projected),
             recovery_usage=self.recovery_usage,
             messages=tuple(self.added),
             output=output,

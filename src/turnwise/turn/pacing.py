@@ -167,7 +167,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if config.limits is None:
             return True
         coming = self._forecast(prompt_tokens, price=price, is_billed=is_billed)
-        more = coming.answer if answers else coming.step + coming.answer_after
+        more = coming.answer if answers else coming.request + coming.answer_after
         # It is part of the step at hand. The driver bounds the time of an answer; another request and the answer after it may
         # take as long as the longest so far, or that answer is cut off.
         elapsed_s = after_s + (0.0 if answers else 2 * self.longest_request_s)

@@ -47,7 +47,7 @@ class Requesting(Finishing, kw_only=True):
             usage, requests = usage + child.usage, requests + child.requests
             usd = usd if child.charged_usd is None else add(usd, child.charged_usd)
         spent = self.pacing.spent(usage, steps=steps, requests=requests)
-        return msgspec.structs.replace(spent, cost_usd=usd, projected=self.purse.projected)
+        return msgspec.structs.replace(spent, cost_usd=usd, projected=self.purse.projected) + self.also_spent
 
     @property
     def _is_plain(self) -> bool:
