@@ -8,7 +8,7 @@ import turnwise
 PUBLIC = """
 Agent Approval Asking AttemptDiscarded BadTool CallAnswered CallerError ChangeArguments ChangeResult ChildSeen
 Deadlines Deny Fault File FinishReason FrameSeen FunctionTool Hook Journal MaxCost MaxRequests MaxSteps MaxTokens
-MaxWallTime Message MissingKey ModelFault ModelLimits NamedTool PermissionRule Policy Prices ProviderFault Repair
+MaxToolCalls MaxWallTime Message MissingKey ModelFault ModelLimits NamedTool PermissionRule Policy Prices ProviderFault Repair
 RequestFinished RequestStarted RetryPolicy RunFinished RunInterrupted RunResult ScriptLimits Settings StepChanges StepStarted
 StepView StopReason Text Tool ToolCall ToolFault ToolFinished ToolProgress ToolResult ToolSpec ToolStarted TurnwiseBug
 TurnwiseError UnknownModel UnknownOption Usage __version__ read_prices tool

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from turnwise.faces.results import RunInterrupted, RunResult
     from turnwise.faces.tools import FunctionTool, tool
     from turnwise.rules.budget import ModelLimits
-    from turnwise.rules.limits import MaxCost, MaxRequests, MaxSteps, MaxTokens, MaxWallTime
+    from turnwise.rules.limits import MaxCost, MaxRequests, MaxSteps, MaxTokens, MaxToolCalls, MaxWallTime
     from turnwise.rules.permissions import PermissionRule, Policy
     from turnwise.rules.retries import RetryPolicy
     from turnwise.turn.approvals import Approval
@@ -100,7 +100,7 @@ _ROOMS = {
     "turnwise.faces.results": ("RunInterrupted", "RunResult"),
     "turnwise.faces.tools": ("FunctionTool", "tool"),
     "turnwise.rules.budget": ("ModelLimits",),
-    "turnwise.rules.limits": ("MaxCost", "MaxRequests", "MaxSteps", "MaxTokens", "MaxWallTime"),
+    "turnwise.rules.limits": ("MaxCost", "MaxRequests", "MaxSteps", "MaxTokens", "MaxToolCalls", "MaxWallTime"),
     "turnwise.rules.permissions": ("PermissionRule", "Policy"),
     "turnwise.rules.retries": ("RetryPolicy",),
     "turnwise.turn.approvals": ("Approval",),
@@ -154,6 +154,7 @@ __all__ = [
     "MaxRequests",
     "MaxSteps",
     "MaxTokens",
+    "MaxToolCalls",
     "MaxWallTime",
     "Message",
     "MissingKey",

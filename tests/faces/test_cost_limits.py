@@ -10,6 +10,7 @@ from turnwise import (
     CallerError,
     MaxCost,
     MaxRequests,
+    MaxToolCalls,
     ModelLimits,
     RetryPolicy,
     RunResult,
@@ -18,6 +19,7 @@ from turnwise import (
     tool,
 )
 from turnwise.drivers.prices import Prices, read_prices
+from turnwise.drivers.watching import ChildSeen, Seen, ToolStarted
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
 from turnwise.lab.script import Script, parse_script
@@ -240,6 +242,38 @@ async def test_children_are_in_the_limit_of_requests_three_deep(requests: int, f
     lab = Lab([delegates("leaf", name="middle"), delegates("middle", name="root")])
     result = await tree(lab, family=family, limits=MaxRequests(requests)).run("Go.")
     assert 2 <= lab.count() == len(result.ledger) <= requests
+    assert (bool(result.text.strip()), result.written_locally) == (True, False)
+
+
+@each_family
+@pytest.mark.promise("end:budget")
+@pytest.mark.parametrize("calls", [1, 4, 9, 30])
+async def test_children_are_in_the_limit_of_tool_calls_three_deep(calls: int, family: str) -> None:
+    """By the tools' own count, with the tasks themselves; and an answer of the model's at the end."""
+    ran: list[str] = []
+
+    @tool(name="search", effect="read")
+    def counted(pattern: str) -> str:
+        """Search."""
+        ran.append(pattern)
+        return "nothing"
+
+    lab = Lab([delegates("leaf", name="middle"), delegates("middle", name="root")])
+    leaf = agent_of(lab, "never-stops", family=family, tools=[counted], max_steps=100)
+    middle = agent_of(lab, "middle", family=family, agents={"leaf": leaf})
+    root = agent_of(lab, "root", family=family, agents={"middle": middle}, limits=MaxToolCalls(calls), max_subagents=9)
+    tasks = 0
+
+    def watch(event: Seen) -> None:
+        nonlocal tasks
+        inner = event
+        while isinstance(inner, ChildSeen):
+            inner = inner.seen
+        tasks += isinstance(inner, ToolStarted) and inner.call.name == "task"
+
+    result = await root.run("Go.", watch=watch)
+    assert len(ran) + tasks <= calls
+    assert len(ran) + tasks >= min(calls, 9) - 4, "what is left over does not divide among so many"
     assert (bool(result.text.strip()), result.written_locally) == (True, False)
 
 

@@ -10,6 +10,7 @@ from turnwise import (
     MaxRequests,
     MaxSteps,
     MaxTokens,
+    MaxToolCalls,
     MaxWallTime,
     ModelLimits,
     Settings,
@@ -47,6 +48,28 @@ async def test_so_many_requests_are_made_and_the_last_is_the_answer(requests: in
         agent = agent_for(lab, "never-stops", family=family, stream=stream, tools=[search])
         result = await agent.run("Look for it.", limits=MaxRequests(requests))
         assert (result.requests, lab.count()) == (requests, requests)
+        assert [one.refused for one in lab.requests if one.refused] == []
+    assert (result.stop_reason, result.complete, result.written_locally) == (StopReason.BUDGET, False, False)
+    assert result.text.strip()
+
+
+@each_family
+@each_way
+@pytest.mark.promise("end:budget", "end:forced-answer")
+async def test_so_many_tools_run_and_the_model_answers(family: str, stream: bool) -> None:
+    """By the tool's own count; the model goes on for ever otherwise."""
+    ran: list[str] = []
+
+    @tool(effect="read")
+    def search(pattern: str) -> str:
+        """Search."""
+        ran.append(pattern)
+        return "nothing"
+
+    async with Lab() as lab:
+        agent = agent_for(lab, "never-stops", family=family, stream=stream, tools=[search])
+        result = await agent.run("Look for it.", limits=MaxToolCalls(3) | MaxRequests(9))
+        assert (len(ran), result.requests, lab.count()) == (3, 4, 4)
         assert [one.refused for one in lab.requests if one.refused] == []
     assert (result.stop_reason, result.complete, result.written_locally) == (StopReason.BUDGET, False, False)
     assert result.text.strip()

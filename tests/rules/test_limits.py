@@ -17,12 +17,14 @@ from turnwise.rules.limits import (
     MaxRequests,
     MaxSteps,
     MaxTokens,
+    MaxToolCalls,
     MaxWallTime,
     Spent,
     binding,
     fault_of_limit,
     forecast,
     is_over,
+    most_tool_calls,
     output_tokens_left,
     pace,
     prompt_tokens_of,
@@ -32,7 +34,7 @@ from turnwise.rules.limits import (
 )
 from turnwise.vocab import Message, StopReason, Text, Usage
 
-ONE = Spent(steps=1, requests=1, input_tokens=100, output_tokens=10, elapsed_s=2.0)
+ONE = Spent(steps=1, requests=1, input_tokens=100, output_tokens=10, elapsed_s=2.0, tool_calls=1)
 NEXT = Forecast(step=ONE, answer=ONE, answer_after=ONE)
 
 leaves = st.one_of(
@@ -40,6 +42,7 @@ leaves = st.one_of(
     st.builds(MaxRequests, st.integers(1, 20)),
     st.builds(MaxTokens, st.integers(1, 5_000), st.sampled_from(["all", "input", "output"])),
     st.builds(MaxWallTime, st.floats(0.5, 60)),
+    st.builds(MaxToolCalls, st.integers(1, 20)),
 )
 limits = st.recursive(
     leaves,
@@ -56,6 +59,7 @@ amounts = st.builds(
     input_tokens=st.integers(0, 2_000),
     output_tokens=st.integers(0, 500),
     elapsed_s=st.floats(0, 30),
+    tool_calls=st.integers(0, 10),
 )
 
 
@@ -69,6 +73,7 @@ amounts = st.builds(
         (MaxTokens(599, "input"), 3, 4, StopReason.BUDGET),
         (MaxTokens(50, "output"), 3, 4, StopReason.BUDGET),
         (MaxWallTime(10.0), 3, 4, StopReason.TIME_LIMIT),
+        (MaxToolCalls(5), 3, 4, StopReason.BUDGET),
     ],
 )
 def test_the_last_affordable_request_is_the_answer(limit: Limit, go: int, answer: int, reason: StopReason) -> None:
@@ -152,6 +157,7 @@ def test_a_chain_of_one_kind_is_one_list() -> None:
     [
         (MaxSteps(0), "`MaxSteps(steps=0)` allows nothing at all"),
         (MaxSteps(1) | MaxTokens(-1), "`MaxTokens(tokens=-1, counts='all')` allows nothing at all"),
+        (MaxSteps(1) & MaxToolCalls(0), "`MaxToolCalls(calls=0)` allows nothing at all"),
         (AllOf(()), "`AllOf(limits=())` holds no limit"),
         (MaxSteps(1) & (MaxRequests(1) | MaxWallTime(0.1)), None),
     ],
@@ -159,6 +165,23 @@ def test_a_chain_of_one_kind_is_one_list() -> None:
 def test_a_limit_that_no_turn_can_keep_is_named(limit: Limit, fault: str | None) -> None:
     """Proves: a caller's mistake is found before anything is sent."""
     assert fault_of_limit(limit) == fault
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"),
+    [
+        (MaxToolCalls(5), 5),
+        (MaxToolCalls(5) | MaxToolCalls(3) | MaxRequests(2), 3),
+        (MaxToolCalls(5) & MaxToolCalls(3), 5),
+        (MaxToolCalls(5) & MaxRequests(9), None),
+        (MaxToolCalls(5) & MaxRequests(3), 5),
+        (MaxToolCalls(7) | MaxToolCalls(5) & MaxRequests(9), 7),
+        (MaxRequests(9), None),
+    ],
+)
+def test_calls_alone_decide_where_nothing_holds_them_back(limit: Limit, most: int | None) -> None:
+    """Proves: with four requests made, and as for time: a limit beside it by `&` holds the stop back until it is over too."""
+    assert most_tool_calls(limit, spent=SPENT) == most
 
 
 SPENT = Spent(steps=3, requests=4, input_tokens=1_000, output_tokens=200, elapsed_s=12.4)
@@ -241,7 +264,7 @@ def test_the_forecast_is_made_of_what_was() -> None:
     assert prompt_tokens_of(Usage(input_tokens=100, output_tokens=20), added_bytes=31) == 131
     next_ = forecast(prompt_tokens=131, longest_output_tokens=50, longest_step_s=4.0, longest_request_s=3.0)
     assert next_ == Forecast(
-        step=Spent(steps=1, requests=1, input_tokens=131, output_tokens=50, elapsed_s=4.0),
+        step=Spent(steps=1, requests=1, input_tokens=131, output_tokens=50, elapsed_s=4.0, tool_calls=1),
         answer=Spent(steps=1, requests=1, input_tokens=131 + 128, output_tokens=256, elapsed_s=3.0),
         answer_after=Spent(steps=1, requests=1, input_tokens=181 + 128 + 128, output_tokens=1_000, elapsed_s=3.0),
     )

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.last_step import NEEDS_TOOLS_FOR_HISTORY
-from turnwise.rules.limits import Limit, MaxRequests, MaxSteps, MaxTokens, MaxWallTime
+from turnwise.rules.limits import Limit, MaxRequests, MaxSteps, MaxTokens, MaxToolCalls, MaxWallTime
 from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.rules.retries import NO_RETRY, RetryPolicy
 from turnwise.turn.approvals import Approval
@@ -166,6 +166,7 @@ preparations = st.builds(
 )
 leaves: st.SearchStrategy[Limit] = st.one_of(
     st.builds(MaxRequests, st.integers(1, 6)),
+    st.builds(MaxToolCalls, st.integers(1, 6)),
     st.builds(MaxSteps, st.integers(1, 6)),
     st.builds(MaxTokens, st.sampled_from([500, 3_000, 50_000]), st.sampled_from(["all", "input", "output"])),
     st.builds(MaxWallTime, st.sampled_from([5.0, 20.0])),

@@ -14,7 +14,17 @@ from turn.playing import ASK, CONFIG, Played, call, cut, says
 from turn.test_lost_pieces import broken
 from turn.test_scripting import SCRIPT
 from turnwise.rules.budget import message_bytes, request_bytes
-from turnwise.rules.limits import AllOf, AnyOf, Limit, MaxRequests, MaxTokens, MaxWallTime, Spent, wall_time_s
+from turnwise.rules.limits import (
+    AllOf,
+    AnyOf,
+    Limit,
+    MaxRequests,
+    MaxTokens,
+    MaxToolCalls,
+    MaxWallTime,
+    Spent,
+    wall_time_s,
+)
 from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, RunScript, RunTools, SendRequest, Wait
@@ -101,6 +111,7 @@ class World:
         self.refused = 0  # requests that did not fit
         self.silent = 0  # requests in a row, up to the last one, that brought neither an answer nor calls that may run
         self.last_prompt_tokens = 0
+        self.tool_calls = 0  # of tools that ran, those of programs and sub-agents included
 
     def play(self, config: TurnConfig) -> Played:
         started = TurnStarted(config=config, input=(ASK,))
@@ -131,6 +142,7 @@ class World:
                 self.now_s += min((self._move.seconds, *times, *(() if most_s is None else (most_s,))))
                 results = tuple([_result(plan, self._move.size) for plan in planned])
                 reports = tuple([_report(plan) for plan in planned if plan.call.name == "task"])
+                self.tool_calls += len(planned) + sum([report.also_spent.tool_calls for report in reports])
                 return ToolsFinished(results=results, children=reports, at_s=self.now_s)
             case RunScript():
                 return self._go_on(command)
@@ -242,6 +254,9 @@ def _report(plan: PlannedCall) -> ChildReport:
         stop_reason=StopReason.ANSWERED,
         requests=min(requests, 6),
         usage=Usage(input_tokens=min(tokens, 9_000)),
+        also_spent=Spent(
+            tool_calls=min([one.calls for one in _leaves(plan.grant) if isinstance(one, MaxToolCalls)], default=0)
+        ),
     )
 
 
@@ -271,4 +286,5 @@ def spent(result: TurnResult, *, elapsed_s: float) -> Spent:
         output_tokens=usage.output_tokens,
         elapsed_s=elapsed_s,
         cost_usd=result.charged_usd or Decimal(0),
+        tool_calls=result.also_spent.tool_calls,
     )

@@ -23,8 +23,10 @@ from turnwise.rules.limits import (
     MaxRequests,
     MaxSteps,
     MaxTokens,
+    MaxToolCalls,
     MaxWallTime,
     Spent,
+    counts_tool_calls,
     is_over,
 )
 from turnwise.turn.config import TurnResult
@@ -50,6 +52,7 @@ SIZES: dict[str, st.SearchStrategy[Limit]] = {
     "tokens": st.builds(MaxTokens, st.integers(3_000, 200_000)),
     "input": st.builds(MaxTokens, st.integers(3_000, 200_000), st.just("input")),
     "time": st.builds(MaxWallTime, st.floats(5 * REQUEST_S, 300.0)),
+    "calls": st.builds(MaxToolCalls, st.integers(1, 30)),
     "money": st.builds(MaxCost, st.integers(3, 60).map(lambda cents: cents * Decimal("0.01"))),
 }
 
@@ -103,6 +106,7 @@ def test_no_limit_is_overshot_and_the_answer_is_the_models(
     game, world = played(moves, limits=limit, window=window, summary=summary, by_request=by_request, trouble=trouble)
     late_s = REQUEST_S if isinstance(limit, AllOf) else 0.0  # under `&` time ends no request that is under way
     assert not is_over(limit, spent=spent(game.result, elapsed_s=world.now_s - late_s)), game.result
+    assert not counts_tool_calls(limit) or world.tool_calls == game.result.also_spent.tool_calls
     assert game.result.origin == "model" or was_silent(game, world=world, limit=limit), game.result.text
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Union, cast, get_args, get_origin, get_ty
 import msgspec
 
 from turnwise.drivers.catalogue import LimitRow
-from turnwise.rules.limits import AnyOf, Leaf, Limit, MaxCost, MaxRequests, MaxTokens, MaxWallTime
+from turnwise.rules.limits import AnyOf, Leaf, Limit, MaxCost, MaxRequests, MaxTokens, MaxToolCalls, MaxWallTime
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.turn.config import MAX_STEPS, Recover, TurnConfig
@@ -153,6 +153,18 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             project="lowers",
             metavar="SECONDS",
             limit=MaxWallTime,
+        ),
+    ] = None
+    max_tool_calls: Annotated[
+        Count | None,
+        Option(
+            help="Calls of tools at most; then the model must answer.",
+            page="calls of tools that run at most, those of programs and sub-agents too; a call beyond is not run, and the model "
+            "is asked for its answer ([what counts](limits.md#limits-of-tool-calls))",
+            sources=(*TERMINAL, "file"),
+            project="lowers",
+            metavar="N",
+            limit=MaxToolCalls,
         ),
     ] = None
     max_output_tokens: Annotated[

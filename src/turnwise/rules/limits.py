@@ -41,8 +41,8 @@ Amount = TypeVar("Amount", int, float)
 class Spent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a turn has spent, or what a request is likely to. `elapsed_s` is the wall clock's, tools and waits included.
 
-    `cost_usd` counts where a limit of cost asks; of `projected` requests nobody said the price, and they are in it as they
-    were projected, never as 0.
+    `cost_usd` counts where a limit of cost asks, `tool_calls` where one of calls does. Of `projected` requests nobody said the
+    price, and they are in it as they were projected, never as 0.
     """
 
     steps: int = 0
@@ -52,6 +52,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     elapsed_s: float = 0.0
     cost_usd: Decimal = ZERO
     projected: int = 0
+    tool_calls: int = 0
 
     def __add__(self, other: "Spent") -> "Spent":
         return Spent(
@@ -62,6 +63,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             elapsed_s=self.elapsed_s + other.elapsed_s,
             cost_usd=add(self.cost_usd, other.cost_usd),
             projected=self.projected + other.projected,
+            tool_calls=self.tool_calls + other.tool_calls,
         )
 
 
@@ -76,7 +78,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def request(self) -> Spent:
         """The step's request alone, without what its calls take."""
-        return msgspec.structs.replace(self.step, elapsed_s=self.answer.elapsed_s)
+        return msgspec.structs.replace(self.step, elapsed_s=self.answer.elapsed_s, tool_calls=0)
 
 
 class Coming(msgspec.Struct, frozen=True, kw_only=True):
@@ -315,6 +317,29 @@ class MaxCost(msgspec.Struct, frozen=True, tag="max_cost"):
         return _allows_nothing(self, self.usd)
 
 
+class MaxToolCalls(msgspec.Struct, frozen=True, tag="max_tool_calls"):
+    """At most so many calls of tools that run, those of programs and sub-agents included."""
+
+    calls: int
+    reason: ClassVar = StopReason.BUDGET
+    __or__ = _either
+    __and__ = _both
+    output_left = _none_if_over
+
+    def is_over(self, spent: Spent) -> bool:
+        return spent.tool_calls > self.calls
+
+    def said(self, spent: Spent) -> str:
+        return f"The limit of {_count(self.calls, 'tool call')} was reached ({spent.tool_calls:,} made)."
+
+    def share(self, spent: Spent, *, among: Among) -> Share:
+        left = (self.calls - spent.tool_calls) // among.count
+        return Share(MaxToolCalls(left)) if left > 0 else NOTHING_LEFT
+
+    def fault(self) -> str | None:
+        return _allows_nothing(self, self.calls)
+
+
 class AnyOf(msgspec.Struct, frozen=True, tag="any_of"):
     limits: "tuple[Limit, ...]"
     __or__ = _either
@@ -327,7 +352,7 @@ class AllOf(msgspec.Struct, frozen=True, tag="all_of"):
     __and__ = _both
 
 
-Leaf = MaxSteps | MaxRequests | MaxTokens | MaxWallTime | MaxCost
+Leaf = MaxSteps | MaxRequests | MaxTokens | MaxWallTime | MaxCost | MaxToolCalls
 Limit = Leaf | AnyOf | AllOf
 
 
@@ -476,6 +501,18 @@ def wall_time_s(limit: Limit, *, spent: Spent | None = None) -> float | None:
     return _end_of(limit, amount=lambda one: one.seconds if isinstance(one, MaxWallTime) else None, spent=spent)
 
 
+def most_tool_calls(limit: Limit | None, *, spent: Spent | None = None) -> int | None:
+    """The calls that `limit` allows, whatever else is spent, or once so much is; None where they alone do not decide."""
+    if limit is None:
+        return None
+    return _end_of(limit, amount=lambda one: one.calls if isinstance(one, MaxToolCalls) else None, spent=spent)
+
+
+def counts_tool_calls(limit: Limit | None) -> bool:
+    """Whether a limit of tool calls is somewhere in it."""
+    return any(isinstance(one, MaxToolCalls) for one in leaves_of(limit))
+
+
 def _end_of(limit: Limit, *, amount: Callable[[Leaf], Amount | None], spent: Spent | None) -> Amount | None:
     """How much of one thing `limit` allows, whatever else is spent: `amount` is what a leaf says of it, None where it is about
     something else. None where that alone does not decide."""
@@ -549,6 +586,7 @@ def forecast(
         input_tokens=prompt_tokens,
         output_tokens=longest_output_tokens,
         elapsed_s=longest_step_s or longest_request_s,
+        tool_calls=1,
     )
     least = msgspec.structs.replace(answer, output_tokens=min(answer_tokens, LEAST_ANSWER_TOKENS))
     after_tokens = answer_prompt_tokens + longest_output_tokens + STEP_RESULT_TOKENS

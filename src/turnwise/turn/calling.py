@@ -9,8 +9,17 @@ from decimal import Decimal
 
 import msgspec
 
+from turnwise.rules.advice import FINISH
 from turnwise.rules.history import error_result, fit_result
-from turnwise.rules.limits import Limit, MaxRequests, most_usd, wall_time_s
+from turnwise.rules.limits import (
+    Limit,
+    MaxRequests,
+    Spent,
+    counts_tool_calls,
+    most_tool_calls,
+    most_usd,
+    wall_time_s,
+)
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.pricing import ZERO
 from turnwise.rules.shares import NOTHING_LEFT, Share, shares_of
@@ -36,6 +45,8 @@ from turnwise.turn.verdicts import (
     remembered,
 )
 from turnwise.vocab import FinishReason, Response, StopReason, ToolCall, ToolResult, calls_of, text_of
+
+NO_MORE_CALLS = "Not run: the turn's limit of tool calls is reached. " + FINISH
 
 
 class Calling(Retrying, kw_only=True):
@@ -111,9 +122,25 @@ class Calling(Retrying, kw_only=True):
     # before they run
 
     def _hook_before(self) -> Command:
+        self._leave_out_calls_beyond_limit()
         if self.planned and "before_tool" in self.config.hooks:
             return RunHooks(step=self.step, point="before_tool", deadlines=self.config.deadlines, calls=self.planned)
         return self._inspect()
+
+    def _leave_out_calls_beyond_limit(self) -> None:
+        """Give the calls for which the limits have no room their result, before anybody is asked about them."""
+        if not counts_tool_calls(self.config.limits):
+            return
+        spent = self._spent_in(self.step)
+        most = most_tool_calls(self.config.limits, spent=spent)
+        if most is None or len(self.planned) <= (left := max(most - spent.tool_calls, 0)):
+            return
+        beyond = {plan.call.id: error_result(plan.call, text=NO_MORE_CALLS) for plan in self.planned[left:]}
+        self._sift(Sifted(planned=self.planned[:left], results=beyond))
+
+    def _count_calls(self, number: int) -> None:
+        if counts_tool_calls(self.config.limits):
+            self.also_spent += Spent(tool_calls=number)
 
     def _hooked_before(self, outcomes: Sequence[HookOutcome]) -> Command:
         specs = {name: offer.spec for name, offer in self.offers.items()}
@@ -192,9 +219,12 @@ class Calling(Retrying, kw_only=True):
 
     def _start_tools(self) -> Command:
         self.approved = ()
+        self._count_calls(len(self.planned))
         children = [plan.call.id for plan in self.planned if self.offers[plan.call.name].child]
         if children:
+            planned = len(self.planned)
             self._grant(children)
+            self._count_calls(len(self.planned) - planned)
         if self.planned:
             return RunTools(step=self.step, calls=self.planned, most_s=self.pacing.calls_s)
         return self._after_tools(())
@@ -281,6 +311,8 @@ class Calling(Retrying, kw_only=True):
                 has_ended=child.stop_reason is not None,
             )
             self.also_spent += child.also_spent
+            if child.stop_reason is None and plan is not None:  # it may have made as many as it might
+                self.also_spent += Spent(tool_calls=most_tool_calls(plan.grant) or 0)
             share_usd = most_usd(None if plan is None else plan.grant)
             if child.charged_usd is None and share_usd:
                 self.purse = self.purse.pays_unknown(share_usd)

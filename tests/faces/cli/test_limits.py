@@ -39,8 +39,29 @@ def test_the_folder_limits_where_the_command_line_does_not(cli: Cli, lab: Lab, f
     assert cli("run", "Go.", "--json", "--continue", *at(lab, "never-stops")).events()[-1]["requests"] == 4
 
 
+@pytest.mark.promise("end:budget")
+def test_tool_calls_are_limited_by_the_command_line_a_file_and_the_session(cli: Cli, lab: Lab, folder: Path) -> None:
+    """A response asks for one call; the answer's request comes on top."""
+
+    def requests(*options: str) -> int:
+        return cli("run", "Go.", "--json", *options, *at(lab, "never-stops")).events()[-1]["requests"]
+
+    (folder / "turnwise.toml").write_text("max_tool_calls = 2\n")
+    assert requests() == 3
+    assert requests("--max-tool-calls", "4") == 5
+    assert requests("--continue") == 5
+    assert requests("--continue", "--max-requests", "3") == 3
+
+
 @pytest.mark.parametrize(
-    "option", [("--max-requests", "0"), ("--max-tokens", "-1"), ("--max-time", "0"), ("--max-time", "inf")]
+    "option",
+    [
+        ("--max-tool-calls", "0"),
+        ("--max-requests", "0"),
+        ("--max-tokens", "-1"),
+        ("--max-time", "0"),
+        ("--max-time", "inf"),
+    ],
 )
 def test_a_limit_that_allows_nothing_or_has_no_end_is_a_usage_error(
     cli: Cli, lab: Lab, option: tuple[str, str]
