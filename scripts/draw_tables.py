@@ -6,7 +6,6 @@ Usage: python scripts/draw_tables.py     (tests/test_docs.py checks that they ar
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal, get_args, get_origin
 
 import click
 
@@ -173,8 +172,8 @@ OWN_WORDS = {"model": "`Agent(MODEL)`"}
 
 
 def value_of(row: Row) -> str:
-    if get_origin(row.kind) is Literal:
-        return ", ".join(f"`{one}`" for one in get_args(row.kind))
+    if row.choices:
+        return ", ".join(f"`{one}`" for one in row.choices)
     if row.kind is bool:
         return "yes or no"
     if row.kind is Decimal:

@@ -261,7 +261,8 @@ def test_every_cap_is_a_setting() -> None:
         ({"max_steps": 0}, "`max_steps`: Expected `int` >= 1; correct it, or take it out"),
         ({"max_time": float("inf")}, "`max_time`: Expected `float` <= 1000000000000.0; correct it, or take it out"),
         ({"max_tokens": 10**30}, "`max_tokens`: "),
-        ({"recover": "no"}, "`recover`: Invalid enum value 'no'; correct it, or take it out"),
+        ({"recover": "sk-1"}, "`recover` must be `continue`, `split` or `off`; correct it, or take it out"),
+        ({"recover": ["off"]}, "`recover` must be `continue`, `split` or `off`; correct it, or take it out"),
         ({"temperature": 1}, "`temperature`: a file cannot say it: give --temperature"),
         ({"max_time": "1"}, "`max_time`: Expected `float | null`, got `str`; correct it, or take it out"),
         (

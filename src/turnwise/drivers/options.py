@@ -338,6 +338,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         """As the command line takes it."""
         return self.option.flags or (f"--{self.name.replace('_', '-')}",)
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that it may be, where it is one of a few."""
+        return get_args(self.kind) if get_origin(self.kind) is Literal else ()
+
     def is_from(self, *sources: Source) -> bool:
         return any(source in self.option.sources for source in sources)
 

@@ -114,6 +114,9 @@ def check_layer(layer: Layer, *, also: Collection[str] = ()) -> Said:
         if key == "model_limits":
             values[key] = read_rows(value, named=layer.named(key))
             continue
+        if row.choices and value not in row.choices:
+            *some, last = [f"`{one}`" for one in row.choices]
+            raise CallerError(f"{layer.named(key)} must be {', '.join(some)} or {last}; correct it, or take it out")
         try:
             values[key] = read_usd(value) if row.kind is Decimal else msgspec.convert(value, row.type)
         except (msgspec.ValidationError, ValueError) as error:

@@ -4,7 +4,7 @@ import difflib
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, cast, get_args, get_origin
+from typing import Any, ParamSpec, cast, get_args
 
 from turnwise.drivers.journal import Journal
 from turnwise.drivers.options import rows, rows_from
@@ -42,7 +42,7 @@ ELSEWHERE = {
 
 _OF_THE_TABLE = rows_from("agent", "run")
 _CHOICES: dict[str, tuple[object, ...]] = {
-    **{row.name: get_args(row.kind) for row in _OF_THE_TABLE if get_origin(row.kind) is Literal},
+    **{row.name: row.choices for row in _OF_THE_TABLE if row.choices},
     "room": get_args(Room),
     "script": ("auto", True, False),
 }

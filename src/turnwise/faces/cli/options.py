@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, cast, get_args, get_origin
+from typing import Any, TypedDict, TypeVar, cast
 
 import click
 import msgspec
@@ -91,7 +91,7 @@ def _type_of(row: Row) -> click.ParamType[Any] | None:
         return click.FloatRange(least if above is None else above, most, min_open=above is not None)
     if row.kind is Decimal:
         return Dollars()
-    return click.Choice(get_args(row.kind)) if get_origin(row.kind) is Literal else None
+    return click.Choice(row.choices) if row.choices else None
 
 
 _OF_THE_PLACE = (
