@@ -32,6 +32,7 @@ from turnwise.vocab import (
     ArgumentsState,
     BlockData,
     BlockEnded,
+    CallForming,
     CitationAdded,
     Fault,
     Faulted,
@@ -494,6 +495,9 @@ class Assembler:
         self._call = self._call_index = None
         return (frame,)
 
+    def _passed_on(self, frame: CallForming) -> Sequence[Frame]:
+        return (frame,)
+
     def _restated(self, frame: Restated) -> Sequence[Frame]:
         self._losses.restate()
         return (frame,)
@@ -641,6 +645,7 @@ class Assembler:
         Mended: _mended,
         Lost: _lost,
         Restated: _restated,
+        CallForming: _passed_on,
     }
     # The same for several of one kind; None where they have to be taken one by one.
     _TAKE_RUN: ClassVar[dict[type[Frame], Callable[..., Sequence[Frame] | None]]] = {

@@ -8,11 +8,13 @@ from operator import attrgetter
 
 import msgspec
 
+from turnwise.assembly.calls_in_text.frames import CallsInText
 from turnwise.assembly.response import Assembler
 from turnwise.vocab import (
     NO_FINISH_REASON,
     BlockData,
     BlockEnded,
+    CallForming,
     CitationAdded,
     Fault,
     Faulted,
@@ -48,7 +50,7 @@ def _tells_of_end(frame: Mended) -> bool:
     return frame.repair.kind == NO_FINISH_REASON
 
 
-def _never(frame: BlockEnded | Lost | Restated) -> bool:
+def _never(frame: BlockEnded | Lost | Restated | CallForming) -> bool:
     return False
 
 
@@ -65,6 +67,7 @@ _SAYS: dict[type[Frame], Callable[..., object]] = {
     BlockEnded: _never,
     Lost: _never,
     Restated: _never,
+    CallForming: _never,
     **dict.fromkeys((Started, BlockData, CitationAdded, PartDone, UsageReported, Finished, Faulted), _always),
 }
 """Whether a response went on with a frame. Events without content can be repeated for ever: they are no sign of life."""
@@ -88,6 +91,7 @@ class ResponseReader:
         tool_names: frozenset[str] = frozenset(),
         taken_ids: frozenset[str] = frozenset(),
         id_prefix: str = "call",
+        in_text: CallsInText | None = None,
     ) -> None:
         self.finished = False
         self.failed = False
@@ -95,6 +99,7 @@ class ResponseReader:
         self.heard = 0
         self._decoder = family.stream_decoder(profile, limits)
         self._assembler = _assembler(limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix)
+        self._in_text = in_text
         self._bytes_left = limits.stream_bytes
         self._limit_bytes = limits.stream_bytes
         self._flushed = False
@@ -114,7 +119,8 @@ class ResponseReader:
         if self._flushed or self.faulted:
             return []
         self._flushed = True
-        return self._receive(self._decoder.finish())
+        last = self._receive(self._decoder.finish())
+        return last if self._in_text is None else [*last, *self._assembler.receive_all(self._in_text.finish())]
 
     def finish(self) -> Response:
         """The whole response; `flush` first if you want to see its last frames."""
@@ -127,7 +133,9 @@ class ResponseReader:
     def is_closed(self) -> bool:
         """Whether nothing but a finish reason is missing: see `Response.is_closed`. Ask after a silence only, not after each
         read."""
-        return not self.faulted and not self._decoder.expects_more() and self._assembler.is_closed()
+        if self.faulted or self._decoder.expects_more() or (self._in_text is not None and self._in_text.holds):
+            return False
+        return self._assembler.is_closed()
 
     def _receive(self, frames: list[Frame]) -> list[Frame]:
         if not frames:
@@ -138,7 +146,7 @@ class ResponseReader:
                 break
         if not _ENDS.isdisjoint(map(type, frames)):
             self._note_ends(frames)
-        return self._assembler.receive_all(frames)
+        return self._assembler.receive_all(frames if self._in_text is None else self._in_text.take(frames))
 
     def _note_ends(self, frames: list[Frame]) -> None:
         for frame in frames:
@@ -179,6 +187,7 @@ def read_body(
     tool_names: frozenset[str] = frozenset(),
     taken_ids: frozenset[str] = frozenset(),
     id_prefix: str = "call",
+    in_text: CallsInText | None = None,
 ) -> tuple[Response, list[Frame]]:
     """Decode one non-streamed body: the response, and the healed frames for whoever watches."""
     assembler = _assembler(limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix)
@@ -187,6 +196,8 @@ def read_body(
     else:
         frames = family.decode_body(body.removeprefix(BOM), profile, limits)
     del body  # a long one is not held while its calls are judged
+    if in_text is not None:
+        frames = [*in_text.take(frames), *in_text.finish()]
     healed = assembler.receive_all(frames)
     return assembler.finish(), healed
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
+from turnwise.assembly.calls_in_text.frames import CallsInText
 from turnwise.drivers.clock import Clock, Overdue, Timer, Watchdog, wait_for_task
 from turnwise.drivers.decoding import ResponseReader, read_body
 from turnwise.drivers.endpoints import Endpoint
@@ -227,6 +228,7 @@ class Exchange:
                 tool_names=_tool_names(self._order),
                 taken_ids=self._order.taken_ids,
                 id_prefix=self._order.id_prefix,
+                in_text=_in_text(self._order),
             )
             if response.fault is not None and response.fault.kind is FaultKind.PROTOCOL and is_damaged:
                 return self._failed(BROKE_OFF)
@@ -403,6 +405,7 @@ class Exchange:
             tool_names=_tool_names(self._order),
             taken_ids=self._order.taken_ids,
             id_prefix=self._order.id_prefix,
+            in_text=_in_text(self._order),
         )
 
     def _tell(self, frames: Sequence[Frame]) -> None:
@@ -435,6 +438,20 @@ def _is_whole(body: bytes) -> bool:
 
 def _tool_names(order: SendRequest) -> frozenset[str]:
     return frozenset([tool.name for tool in order.request.tools])
+
+
+def _in_text(order: SendRequest) -> CallsInText | None:
+    """What reads calls in the text of the response; None where nothing does."""
+    wanted = order.calls_in_text
+    if wanted is None:
+        return None
+    return CallsInText(
+        tools=wanted.tools,
+        earlier=order.request.messages,
+        unmarked=wanted.unmarked,
+        leading=wanted.leading,
+        id_prefix=order.id_prefix,
+    )
 
 
 async def _collect(chunks: AsyncIterator[bytes], *, into: list[bytes], limit_bytes: int) -> None:

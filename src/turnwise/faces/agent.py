@@ -51,7 +51,17 @@ from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.turn.approvals import listed
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import PrepareStep
-from turnwise.turn.config import MAX_STEPS, Deadlines, Effect, Fallback, Recover, Room, ScriptLimits, TurnConfig
+from turnwise.turn.config import (
+    MAX_STEPS,
+    CallsInText,
+    Deadlines,
+    Effect,
+    Fallback,
+    Recover,
+    Room,
+    ScriptLimits,
+    TurnConfig,
+)
 from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.turn.resuming import asked_ids, listed_digests
 from turnwise.turn.snapshot import SessionSoFar, fold_session
@@ -85,7 +95,9 @@ class Agent:
     of every model has to be known. `allowed` are the effects of tools that
     may run; a call of another effect gets a result that says so. `recover` says what is done about a response that the output
     limit cut: `continue` goes on where it was cut, `split` has the model write smaller pieces in place of a cut call, `off`
-    makes no request for it. `opening` is asked at the start of each turn for texts to put in front of its user message (those
+    makes no request for it. `calls_in_text` says whether a call that the model wrote into its text counts: `auto` where the
+    endpoint's server may have left it there, `on` always, and also an answer that is only a fence or a JSON object, `off` never.
+    `opening` is asked at the start of each turn for texts to put in front of its user message (those
     with a `note` are in no title). `retry` says how often a request that failed is sent again, and how long that may take;
     `fallbacks` name other models of the same endpoint, asked in order once one has failed. `extra` are further body fields for
     the provider. `room` says what is done so that a prompt and its
@@ -121,6 +133,7 @@ class Agent:
         max_subagents: int | None = MAX_SUBAGENTS,
         max_subagent_requests: int | None = MAX_SUBAGENT_REQUESTS,
         recover: Recover = "continue",
+        calls_in_text: CallsInText = "auto",
         retry: RetryPolicy = RetryPolicy(),  # noqa: B008 (frozen)
         fallbacks: Sequence[str] = (),
         room: Room = "compact",
@@ -163,12 +176,10 @@ class Agent:
         self._approver, self._inspect = approver, inspect
         self.description = description
         self._output = None if output_type is None else read_output_type(output_type)
-        self._prices = prices
-        self._batch_hint = batch_hint
+        self._prices, self._batch_hint = prices, batch_hint
         self._script: Literal["auto"] | bool = script
         self._prepare_step, self._opening = prepare_step, opening
-        self._journal = journal
-        self._folder = folder or Path.cwd()
+        self._journal, self._folder = journal, folder or Path.cwd()
         self._clock = clock or SystemClock()
         self._hooks = Hooks(hooks, clock=self._clock, scrub=self._endpoint.scrub)
         self._ids = TimeOrderedIds(self._clock)
@@ -193,6 +204,7 @@ class Agent:
             max_subagents=max_subagents,
             max_subagent_requests=max_subagent_requests,
             recover=recover,
+            calls_in_text=calls_in_text,
             retry=retry,
             fallbacks=tuple([_fallback(name, profile=profile.name) for name in fallbacks]),
             room=room,
@@ -564,6 +576,7 @@ class _Beginning:
 
 def _at_endpoint(config: TurnConfig, *, profile: Profile) -> TurnConfig:
     """With the facts of the endpoint's profile that rules need."""
+    reads_calls = profile.calls_in_text or config.calls_in_text == "on"
     return msgspec.structs.replace(
         config,
         family=profile.family,
@@ -571,6 +584,7 @@ def _at_endpoint(config: TurnConfig, *, profile: Profile) -> TurnConfig:
         accepts_prefill=profile.accepts_prefill,
         default_max_tokens=profile.sent_max_tokens,
         tool_choice_none=profile.tool_choice_none,
+        calls_in_text=config.calls_in_text if reads_calls else "off",
     )
 
 

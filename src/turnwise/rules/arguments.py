@@ -10,6 +10,7 @@ import msgspec
 
 from turnwise.rules.advice import (
     SEND_APART,
+    SEND_AS_CALL,
     SEND_AS_JSON,
     SEND_BARE,
     SEND_FEWER_VALUES,
@@ -19,7 +20,7 @@ from turnwise.rules.advice import (
 )
 from turnwise.rules.names import Suggested, judge_name
 from turnwise.rules.schema import decode_strictly, fault_position, schema_errors, shorten
-from turnwise.vocab import ArgumentsState, FinishReason, ToolCall, ToolSpec
+from turnwise.vocab import BESIDE_OWN_CALLS, WRITTEN_WRONGLY, ArgumentsState, FinishReason, ToolCall, ToolSpec
 from turnwise.vocab.json_values import MAX_VALUES, has_too_many_values
 
 
@@ -80,6 +81,8 @@ def judge_call(
     if spec is None:
         return Unsound("unknown_tool", _unknown_tool(call.name, names=tools))
     match call.state:
+        case ArgumentsState.INVALID if _is_from_text(call):
+            return Unsound("lost", f"Not run: this call of `{call.name}` was {call.reason}. {SEND_AS_CALL}")
         case ArgumentsState.INVALID:
             return Unsound("malformed", _malformed(call))
         case _:
@@ -140,9 +143,14 @@ def _unknown_tool(name: str, *, names: Collection[str]) -> str:
     return f"Not run: no tool `{shorten(name)}` is on offer in this step.{meant} On offer: {listed}{more}."
 
 
+def _is_from_text(call: ToolCall) -> bool:
+    """Whether it stood in the text and was no call as it stood there."""
+    return call.reason is not None and call.reason.startswith((WRITTEN_WRONGLY, BESIDE_OWN_CALLS))
+
+
 def _is_cut_name(call: ToolCall, *, names: Collection[str]) -> bool:
-    """Whether the limit fell inside the tool's name."""
-    return not call.arguments.strip() and any(name.startswith(call.name) for name in names)
+    """Whether the limit fell inside the tool's name, or before it (in a call that stood in the text)."""
+    return not call.name or (not call.arguments.strip() and any(name.startswith(call.name) for name in names))
 
 
 def _split_notice(call: ToolCall, *, spec: ToolSpec | None, finish: FinishReason, limit_tokens: int | None) -> str:
@@ -177,6 +185,8 @@ def _may_be_bare(call: ToolCall, *, spec: ToolSpec | None) -> str:
 
 def _what_was_cut(call: ToolCall, *, spec: ToolSpec | None) -> str:
     length = len(call.arguments)
+    if not call.name:
+        return "a call was cut off before the name of its tool"
     if spec is None:
         return f"this call was cut off inside the name of its tool (`{shorten(call.name)}`)"
     if call.arguments.strip() in NO_ARGUMENTS:

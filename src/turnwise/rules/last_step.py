@@ -16,6 +16,10 @@ SYNTHESIS = (
     "answer that the results so far allow, and say plainly what is unfinished or not known."
 )
 EMPTY_AGAIN = "Your last response was empty. Go on: answer in text, or call a tool if you still need one."
+CALL_NOT_MADE_AGAIN = (
+    "Your last response wrote a tool call into its reasoning, so it was not made. Call the tool outside of your reasoning, or "
+    "answer in text."
+)
 GO_ON = "Go on."
 NOT_RUN_LAST_STEP = "Not run: this was the last step of the turn, in which no tool may be called."
 

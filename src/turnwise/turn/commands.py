@@ -9,7 +9,7 @@ from turnwise.rules.limits import Limit
 from turnwise.rules.subagents import Place
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.config import Deadlines, HookPoint, ScriptLimits, TurnResult
-from turnwise.vocab import Message, Request, ToolCall, ToolResult, Usage
+from turnwise.vocab import Message, Request, ToolCall, ToolResult, ToolSpec, Usage
 
 Purpose = Literal["step", "retry", "continue", "compact", "title", "child", "answer"]
 
@@ -22,6 +22,15 @@ class PrepareStep(msgspec.Struct, frozen=True, kw_only=True, tag="prepare_step",
     messages: tuple[Message, ...]
     usage: Usage
     requests: int
+
+
+class CallsInText(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Calls that stand in the text of the response count, if they are of these `tools`. `unmarked`: also an answer that is only a
+    fence or an object. `leading`: only at the text's beginning, for a request whose answer may quote one."""
+
+    tools: tuple[ToolSpec, ...]
+    unmarked: bool = False
+    leading: bool = False
 
 
 class SendRequest(msgspec.Struct, frozen=True, kw_only=True, tag="send_request", omit_defaults=True):
@@ -37,6 +46,7 @@ class SendRequest(msgspec.Struct, frozen=True, kw_only=True, tag="send_request",
     most_s: float | None = None
     taken_ids: frozenset[str] = frozenset()
     id_prefix: str = "call"
+    calls_in_text: CallsInText | None = None  # None: text is text
     retry_of: Purpose | None = (
         None  # this is a further attempt at a request of that purpose; the one before is given up
     )

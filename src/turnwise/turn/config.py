@@ -29,6 +29,7 @@ from turnwise.vocab import (
 Effect = Literal["none", "read", "write", "execute"]
 Recover = Literal["continue", "split", "off"]
 Room = Literal["compact", "budget", "off"]
+CallsInText = Literal["auto", "on", "off"]
 HookPoint = Literal["before_tool", "after_tool", "before_request"]
 
 # 8 cut research questions short (gitmost); 20 was the remedy there.
@@ -130,6 +131,10 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     recover: Recover = "off"
     # whether the rules are asked about a cut call before more of it is bought. Journals of before know nothing of it
     judges_cut: bool = False
+    # whether a call that the model wrote into its text counts. `auto`: where its syntax is marked; `on`: also where the whole
+    # answer is a fence or an object; `off`: never, which it is where the endpoint parses itself. Journals of before know nothing
+    # of it.
+    calls_in_text: CallsInText = "off"
     model_limits: ModelLimits = UNKNOWN_LIMITS
     # what is done so that the prompt and its answer fit the model. `budget`: each request asks for as much output as there is
     # room for; `compact`: and what is old gives way before there is too little. Off where it is not said, as `recover`.

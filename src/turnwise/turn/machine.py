@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.apart import searches_asked
 from turnwise.rules.history import error_result, heal
-from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP
+from turnwise.rules.last_step import CALL_NOT_MADE_AGAIN, EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP
 from turnwise.rules.output import Fits, judge_output, refused_output
 from turnwise.rules.truncation import as_ended, find_cut, hands_out_objects
 from turnwise.turn.asking import PAUSE_GOES_BACK_LAST, Asking, as_last
@@ -57,6 +57,7 @@ from turnwise.turn.scripting import Scripting
 from turnwise.turn.transitions import State, check_legal, state_after
 from turnwise.turn.weighing import Weighing
 from turnwise.vocab import (
+    CALL_NOT_MADE,
     FinishReason,
     Message,
     ProviderItem,
@@ -286,7 +287,10 @@ class Turn(Scripting, kw_only=True):
         if response.finish is FinishReason.PAUSE and adopted.message.parts and not asking.forced:
             return self._pause(adopted, text=text, lost=lost)
         if not says_something(text):
-            return self._lost_all(adopted) if lost else self._empty(adopted)
+            if lost:
+                return self._lost_all(adopted)
+            is_unmade = any(one.kind == CALL_NOT_MADE for one in response.repairs)
+            return self._empty(adopted, note=CALL_NOT_MADE_AGAIN if is_unmade else EMPTY_AGAIN)
         self._record(adopted, calls_answer=NOT_RUN_LAST_STEP)
         return self._answer(text, finish=response.finish, partial=asking.partial, lost=lost)
 
@@ -308,7 +312,7 @@ class Turn(Scripting, kw_only=True):
         self._count_lost()
         return self._empty(adopted)
 
-    def _empty(self, adopted: Adopted) -> Command:
+    def _empty(self, adopted: Adopted, *, note: str = EMPTY_AGAIN) -> Command:
         """Ask once more, as a step or as the one extra request; then answer ourselves (promise end:never-empty)."""
         self._settle_pause()
         if any(isinstance(part, ProviderItem) for part in adopted.message.parts):
@@ -318,7 +322,7 @@ class Turn(Scripting, kw_only=True):
             return self._answer_locally(
                 "The model gave two empty responses in a row, so there is no answer of its own."
             )
-        self.note, self.purpose = EMPTY_AGAIN, "answer"
+        self.note, self.purpose = note, "answer"
         if not self._is_forced:
             return self._begin_step()
         return self._ask_beyond_cap("The model gave an empty response in the last step.", disobeyed=False)

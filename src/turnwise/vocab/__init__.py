@@ -3,6 +3,7 @@
 from turnwise.vocab.frames import (
     BlockData,
     BlockEnded,
+    CallForming,
     CitationAdded,
     Faulted,
     Finished,
@@ -40,7 +41,17 @@ from turnwise.vocab.parts import (
     refusal_of,
     text_of,
 )
-from turnwise.vocab.reasons import NO_FINISH_REASON, Fault, FaultKind, FinishReason, Repair, StopReason
+from turnwise.vocab.reasons import (
+    BESIDE_OWN_CALLS,
+    CALL_NOT_MADE,
+    NO_FINISH_REASON,
+    WRITTEN_WRONGLY,
+    Fault,
+    FaultKind,
+    FinishReason,
+    Repair,
+    StopReason,
+)
 from turnwise.vocab.requests import (
     Effort,
     NamedTool,
@@ -54,11 +65,15 @@ from turnwise.vocab.requests import (
 from turnwise.vocab.usage import NO_USAGE, Untold, Usage, with_untold
 
 __all__ = [
+    "BESIDE_OWN_CALLS",
+    "CALL_NOT_MADE",
     "NO_FINISH_REASON",
     "NO_USAGE",
+    "WRITTEN_WRONGLY",
     "ArgumentsState",
     "BlockData",
     "BlockEnded",
+    "CallForming",
     "Citation",
     "CitationAdded",
     "Effort",

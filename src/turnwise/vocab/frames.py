@@ -126,6 +126,14 @@ class Restated(msgspec.Struct, frozen=True, tag="restated"):
     `PartDone` is whole, and no other block was lost."""
 
 
+class CallForming(msgspec.Struct, frozen=True, tag="call_forming", gc=False):
+    """The model is writing what may be a call into its text: so many `characters` are held back by now. Either the call's frames
+    follow, or the text."""
+
+    block: str
+    characters: int
+
+
 Frame = (
     Started
     | TextDelta
@@ -142,4 +150,5 @@ Frame = (
     | Mended
     | Lost
     | Restated
+    | CallForming
 )

@@ -66,8 +66,13 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     request_id: str | None = None
 
 
-# The one kind of repair that the chair looks at; all others are for people.
+# The kinds of repair that the chair looks at; all others are for people.
+CALL_NOT_MADE = "call_not_made"  # a call stood in the reasoning or in a refusal
 NO_FINISH_REASON = "no_finish_reason"  # the API's own end mark came, but no finish reason
+
+# Why a call that stood in the text is not run, as `ToolCall.reason` begins: it never arrived as a call.
+WRITTEN_WRONGLY = "written into the text, and not as a call is written"
+BESIDE_OWN_CALLS = "written into the text of a response that has calls of its own"
 
 
 class Repair(msgspec.Struct, frozen=True):

@@ -51,6 +51,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     body: str = ""  # further body fields for every request, JSON object as text
 
     # response
+    calls_in_text: bool = False  # its server may leave calls in the text: `auto` looks for them
     output_excludes_reasoning: bool = False  # xAI: completion_tokens leaves reasoning out
 
     # deadlines

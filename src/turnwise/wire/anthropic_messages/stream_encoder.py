@@ -8,6 +8,7 @@ from turnwise.vocab import (
     NO_USAGE,
     BlockData,
     BlockEnded,
+    CallForming,
     CitationAdded,
     Faulted,
     Finished,
@@ -90,7 +91,7 @@ class MessagesStreamEncoder:
             case Faulted(fault=fault):
                 self._faulted = True
                 out.append(encode_event(error_body(fault), name="error"))
-            case Mended() | Lost() | Restated():
+            case Mended() | Lost() | Restated() | CallForming():
                 pass  # a repair of ours is nothing that the API would send
             case _:
                 self._start_message(out)

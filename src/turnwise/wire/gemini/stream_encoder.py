@@ -7,6 +7,7 @@ left out, as the API does (it answers MAX_TOKENS or MALFORMED_FUNCTION_CALL with
 from turnwise.vocab import (
     BlockData,
     BlockEnded,
+    CallForming,
     Citation,
     CitationAdded,
     Faulted,
@@ -120,7 +121,7 @@ class GeminiStreamEncoder:
                 self._finished = frame
             case Faulted(fault=fault):
                 return self._flush() + self._chunk({"error": encode_error(fault)[1]})
-            case Mended() | Lost() | Restated():
+            case Mended() | Lost() | Restated() | CallForming():
                 pass
         return b""
 

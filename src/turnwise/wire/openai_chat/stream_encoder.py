@@ -5,6 +5,7 @@ import msgspec
 from turnwise.vocab import (
     BlockData,
     BlockEnded,
+    CallForming,
     Citation,
     CitationAdded,
     Faulted,
@@ -90,7 +91,7 @@ class ChatStreamEncoder:
                 self._finished = frame
             case Faulted():
                 return encode_event(msgspec.json.encode({"error": error_object(frame.fault)}))
-            case BlockEnded() | Mended() | Lost() | Restated():
+            case BlockEnded() | Mended() | Lost() | Restated() | CallForming():
                 pass
         return b""
 

@@ -8,6 +8,7 @@ import msgspec
 from turnwise.vocab import (
     BlockData,
     BlockEnded,
+    CallForming,
     Citation,
     CitationAdded,
     Fault,
@@ -129,7 +130,7 @@ class ResponsesStreamEncoder:
                 self._finished = frame
             case Faulted(fault=fault):
                 self._fault = fault
-            case Started() | Mended() | Lost() | Restated():
+            case Started() | Mended() | Lost() | Restated() | CallForming():
                 pass
         return self._take()
 

@@ -1,0 +1,91 @@
+"""Where a text stands in code: a fence, or backticks within a line (CommonMark, "Fenced code blocks", "Code spans").
+
+A fence is taken for one where a reader would take it so, in lists and quotations too; it ends at a line that holds nothing else.
+Backticks count until their like comes or the paragraph ends. In doubt it is code, because code is never run.
+"""
+
+import re
+
+_STEP = re.compile(r"\n|`+|~+")
+# What may stand before a fence on its line: blanks, marks of quotations and of list items.
+_BEFORE_FENCE = re.compile(r"(?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])*")
+_MOST = 64  # characters before a fence
+
+
+class CodeTracker:
+    """Fed with all the text in order, in any pieces. `is_inside` tells of what comes next."""
+
+    __slots__ = ("_closing", "_fence", "_info", "_line", "_run", "_span")
+
+    def __init__(self) -> None:
+        self._fence: tuple[str, int] | None = None
+        self._info = False  # on the line that opened the fence
+        self._closing = False  # the line may close the fence, if nothing else follows on it
+        self._span = 0  # backticks that opened a span
+        self._line: str | None = ""  # the line so far; None where no fence can begin any more
+        self._run = ""  # the fence marks or backticks that the text ends with
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether text without backticks, tildes and line breaks changes nothing."""
+        return self._line is None and not self._run and not self._closing
+
+    def is_inside(self) -> bool:
+        self._end_run()
+        return self._fence is not None or self._span > 0
+
+    def feed(self, text: str) -> None:
+        last = 0
+        for step in _STEP.finditer(text):
+            self._words(text[last : step.start()])
+            last = step.end()
+            mark = step.group()
+            if mark == "\n":
+                self._break_line()
+            elif self._run and self._run[0] == mark[0]:
+                self._run += mark
+            else:
+                self._end_run()
+                self._run = mark
+        self._words(text[last:])
+
+    def _words(self, text: str) -> None:
+        if not text:
+            return
+        self._end_run()
+        if self._closing and text.strip():
+            self._closing = False
+        if self._line is not None:
+            line = self._line + text[: _MOST + 1]
+            self._line = line if len(line) <= _MOST and _BEFORE_FENCE.fullmatch(line) else None
+
+    def _break_line(self) -> None:
+        self._end_run()
+        if self._closing:
+            self._fence, self._closing = None, False
+        if self._line is not None and not self._line.strip(" \t>"):
+            self._span = 0
+        self._info = False
+        self._line = ""
+
+    def _end_run(self) -> None:
+        run, self._run = self._run, ""
+        if not run:
+            return
+        mark, length, line = run[0], len(run), self._line
+        self._line = None
+        if self._fence is not None:
+            if self._info and mark == "`" == self._fence[0]:  # no fence: backticks within a line
+                self._span = 0 if length == self._fence[1] else self._fence[1]
+                self._fence, self._info = None, False
+            elif not self._info and line is not None and mark == self._fence[0] and length >= self._fence[1]:
+                self._closing = True
+            else:
+                self._closing = False
+        elif line is not None and length >= 3 and not self._span:
+            self._fence, self._info = (mark, length), True
+        elif mark == "`":
+            if not self._span:
+                self._span = length
+            elif self._span == length:
+                self._span = 0

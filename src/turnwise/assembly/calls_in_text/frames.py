@@ -1,0 +1,372 @@
+"""Frames of a decoder in, frames for the assembler out: calls in the text become frames of calls.
+
+Calls count only where the response has none of its own. Those may come last, so a block is given out as a call only when words
+follow it or the response is over; if an own call comes after that, the block's call stays, and does not run.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from turnwise.assembly.calls_in_text.quotations import Quotations
+from turnwise.assembly.calls_in_text.reading import ReadCall
+from turnwise.assembly.calls_in_text.syntaxes import MARKERS
+from turnwise.assembly.calls_in_text.text_reader import (
+    CLOSED_BY_A_VALUE,
+    SPECIAL,
+    Doubted,
+    Event,
+    Made,
+    Say,
+    TextReader,
+    Think,
+    Unmade,
+    words_of,
+)
+from turnwise.assembly.calls_in_text.tools import OfferedTools
+from turnwise.assembly.json_text import Truncated, classify
+from turnwise.assembly.losses import LOST_CALL
+from turnwise.vocab import (
+    BESIDE_OWN_CALLS,
+    CALL_NOT_MADE,
+    WRITTEN_WRONGLY,
+    ArgumentsState,
+    BlockEnded,
+    CallForming,
+    Faulted,
+    Finished,
+    FinishReason,
+    Frame,
+    Lost,
+    Mended,
+    Message,
+    PartDone,
+    Reasoning,
+    ReasoningDelta,
+    Refusal,
+    RefusalDelta,
+    Repair,
+    Started,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolSpec,
+)
+
+MEANT_TO_END = frozenset({FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.PAUSE})
+
+
+class _Final(msgspec.Struct):
+    """A text that the provider has said as a whole, while what is a call in it is not decided."""
+
+    frame: PartDone
+    text: Text
+    reader: TextReader
+    events: list[Event]
+
+
+class _Given(msgspec.Struct):
+    """A call that was given out."""
+
+    id: str
+    block: str
+    call: ReadCall
+    syntax: str
+
+
+class CallsInText:
+    """One response. `take` every read's frames, `finish` once the last has come.
+
+    `tools` are those on offer, `earlier` the messages of the request. `unmarked`: an answer that is only a fence or a JSON object
+    may be a call. `leading`: only a call that begins the text counts.
+    """
+
+    def __init__(
+        self,
+        *,
+        tools: Sequence[ToolSpec],
+        earlier: Sequence[Message] = (),
+        unmarked: bool = False,
+        leading: bool = False,
+        id_prefix: str = "call",
+    ) -> None:
+        self._tools = OfferedTools(tools)
+        self._quotations = Quotations(earlier)
+        self._unmarked = unmarked
+        self._leading = leading
+        self._id_prefix = id_prefix
+        self._count = 0
+        self._began = False
+        self._clear()
+
+    def _clear(self) -> None:
+        self._texts: dict[str, TextReader] = {}
+        self._finals: dict[str, _Final] = {}
+        self._asides: dict[str, TextReader] = {}  # reasoning and refusals
+        self._given: dict[str, list[_Given]] = {}  # by the text's block
+        self._not_made: dict[str, str] = {}  # tools whose calls stand in reasoning or a refusal, and where
+        self._has_own = False
+        self._lost = False
+        self._is_finished_by_itself = False
+        self._is_faulted = False
+        self._told = 0  # characters held when it was told last
+
+    @property
+    def holds(self) -> bool:
+        """Whether something waits for the end of the response."""
+        return bool(self._finals) or any(reader.held for reader in self._texts.values())
+
+    def take(self, frames: list[Frame]) -> list[Frame]:
+        """The frames to assemble. Those of a response without marks are the very same."""
+        if self._are_plain(frames):
+            return frames
+        given: list[Frame] = []
+        for frame in frames:
+            self._take(frame, given)
+        if (held := sum([reader.held for reader in self._texts.values()])) and held != self._told:
+            self._told = held
+            block = next(block for block, reader in self._texts.items() if reader.held)
+            given.append(CallForming(block, held))
+        return given
+
+    def _are_plain(self, frames: list[Frame]) -> bool:
+        """Whether they pass as they are: the ordinary read is more of one text, or more of the response's own calls."""
+        kinds = {type(frames[0])} if len(frames) == 1 else set(map(type, frames))
+        if self._has_own:
+            return Started not in kinds
+        if len(kinds) != 1:
+            return False
+        first = frames[0]
+        if isinstance(first, TextDelta):
+            reader = self._texts.get(first.block)
+        elif isinstance(first, ReasoningDelta):
+            reader = self._asides.get(first.block)
+        else:
+            return False
+        if reader is None or not reader.is_idle:
+            return False
+        if len(frames) == 1:
+            return SPECIAL.search(first.text) is None
+        same = [
+            frame.text
+            for frame in frames
+            if isinstance(frame, TextDelta | ReasoningDelta) and frame.block == first.block
+        ]
+        return len(same) == len(frames) and SPECIAL.search("".join(same)) is None
+
+    def finish(self) -> list[Frame]:
+        """No more frames will come."""
+        given: list[Frame] = []
+        by_itself = self._is_finished_by_itself and not self._is_faulted
+        for block, reader in self._texts.items():
+            if block not in self._finals:
+                self._give(reader.finish(by_itself=by_itself), block, given)
+        for block, final in self._finals.items():
+            self._end_final(block, final, given, by_itself=by_itself)
+        self._texts, self._finals = {}, {}
+        for block, reader in self._asides.items():
+            self._note_aside(reader.finish(by_itself=by_itself), block)
+        self._asides = {}
+        for calls in self._given.values():
+            given += [BlockEnded(one.id) for one in calls]
+        if not self._given and not self._has_own:
+            for tool, where in self._not_made.items():
+                what = f"a call of `{tool}` was written there, and was not made"
+                given.append(Mended(Repair(CALL_NOT_MADE, where, what)))
+        return given
+
+    # frames
+
+    def _take(self, frame: Frame, given: list[Frame]) -> None:
+        match frame:
+            case TextDelta(text=text, block=block):
+                self._take_words(frame, text, block, given)
+            case ReasoningDelta(text=text, block=block) | RefusalDelta(text=text, block=block):
+                given.append(frame)
+                self._look_aside(text, block)
+            case ToolCallDelta():
+                if frame.id or frame.name or frame.arguments:
+                    self._take_own(given)
+                given.append(frame)
+            case PartDone(part=ToolCall()):
+                self._take_own(given)
+                given.append(frame)
+            case PartDone(part=Text() as part) if not self._has_own:
+                self._take_final(frame, part, given)
+            case PartDone(block=block, part=(Reasoning() | Refusal()) as part):
+                given.append(frame)
+                if block not in self._asides:
+                    self._look_aside(part.text, block)
+            case Started():
+                if self._began:
+                    self._clear()
+                self._began = True
+                given.append(frame)
+            case Finished(reason=reason):
+                self._is_finished_by_itself = reason in MEANT_TO_END and not frame.limit_reached
+                given.append(frame)
+            case Faulted():
+                self._is_faulted = True
+                given.append(frame)
+            case Lost():
+                self._lose(given)
+                given.append(frame)
+            case _:
+                given.append(frame)
+
+    def _take_words(self, frame: TextDelta, text: str, block: str, given: list[Frame]) -> None:
+        if self._has_own:
+            given.append(frame)
+            return
+        reader = self._texts.get(block)
+        if reader is None:
+            reader = self._texts[block] = self._new_reader()
+        if reader.is_idle and SPECIAL.search(text) is None:
+            given.append(frame)
+            return
+        self._give(reader.feed(text), block, given)
+
+    def _new_reader(self) -> TextReader:
+        return TextReader(self._tools, quotations=self._quotations, unmarked=self._unmarked, leading=self._leading)
+
+    def _take_own(self, given: list[Frame]) -> None:
+        """The response has a call of its own: what was held is text, and what was given out as calls does not run."""
+        if self._has_own:
+            return
+        self._has_own = True
+        for block, reader in self._texts.items():
+            if block not in self._finals:
+                self._give(reader.release(), block, given)
+        given += [final.frame for final in self._finals.values()]
+        self._texts, self._finals = {}, {}
+        self._mark_given(BESIDE_OWN_CALLS, given)
+
+    def _lose(self, given: list[Frame]) -> None:
+        """A piece may be missing: no call that is read from here on is known to be whole."""
+        self._lost = True
+
+    # finals
+
+    def _take_final(self, frame: PartDone, part: Text, given: list[Frame]) -> None:
+        """The provider says a text as a whole. What stands in it decides, in place of the pieces."""
+        block = frame.block
+        before = self._texts.get(block)
+        if before is None and MARKERS.search(part.text) is None and not self._may_begin_otherwise(part.text):
+            given.append(frame)
+            return
+        reader = self._new_reader()
+        events = reader.feed(part.text)
+        if not reader.is_touched and not (before is not None and before.is_touched):
+            given.append(frame)
+            if before is not None:
+                before.release()
+            return
+        if before is None:
+            given += [ReasoningDelta(event.text, f"{block}/reasoning") for event in events if isinstance(event, Think)]
+            given.append(TextDelta("", block))  # keeps its place among the parts
+        self._texts[block] = reader
+        self._finals[block] = _Final(frame=frame, text=part, reader=reader, events=events)
+
+    def _may_begin_otherwise(self, text: str) -> bool:
+        return text.lstrip()[:1] in ("<", "[", "◁") or self._unmarked
+
+    def _end_final(self, block: str, final: _Final, given: list[Frame], *, by_itself: bool) -> None:
+        events = final.events + final.reader.finish(by_itself=by_itself)
+        made = [event.call for event in events if isinstance(event, Made)]
+        before = [one.call for one in self._given.get(block, [])]
+        if before != made[: len(before)]:
+            given.append(final.frame)
+            self._mark_given(f"{WRITTEN_WRONGLY}: the text was said again, and without it", given, block=block)
+            return
+        given.append(PartDone(block, msgspec.structs.replace(final.text, text=words_of(events))))
+        left = len(before)
+        for event in events:
+            if isinstance(event, Made) and left:
+                left -= 1
+            elif not isinstance(event, Say | Think):
+                self._give([event], block, given)
+
+    # events
+
+    def _give(self, events: Sequence[Event], block: str, given: list[Frame]) -> None:
+        for event in events:
+            match event:
+                case Say(text=text):
+                    given.append(TextDelta(text, block))
+                case Think(text=text):
+                    given.append(ReasoningDelta(text, f"{block}/reasoning"))
+                    self._look_aside(text, f"{block}/reasoning")
+                case Made():
+                    self._make(event, block, given)
+                case Unmade():
+                    self._unmake(event, given)
+                case Doubted():
+                    why = f"{WRITTEN_WRONGLY}: {CLOSED_BY_A_VALUE}"
+                    self._mark_given(why, given, block=block)
+
+    def _make(self, made: Made, block: str, given: list[Frame]) -> None:
+        id = self._new_id()
+        call = made.call
+        if self._lost:
+            lost = ToolCall(
+                id=id, name=call.name, arguments=call.arguments, state=ArgumentsState.LOST, reason=LOST_CALL
+            )
+            given.append(PartDone(id, lost))
+            return
+        given.append(ToolCallDelta(block=id, id=id, name=call.name, arguments=call.arguments))
+        given.append(Mended(Repair("call_in_text", f"call {id}", f"read from the text, written as {made.syntax}")))
+        self._given.setdefault(block, []).append(_Given(id=id, block=block, call=call, syntax=made.syntax))
+
+    def _unmake(self, unmade: Unmade, given: list[Frame]) -> None:
+        id = self._new_id()
+        state, reason = ArgumentsState.INVALID, f"{WRITTEN_WRONGLY}: {unmade.why}"
+        if self._lost:
+            state, reason = ArgumentsState.LOST, LOST_CALL
+        elif not unmade.why:
+            verdict = classify(unmade.arguments)
+            state = ArgumentsState.TRUNCATED
+            reason = verdict.reason if isinstance(verdict, Truncated) else "cut in the text"
+        call = ToolCall(id=id, name=unmade.name, arguments=unmade.arguments, state=state, reason=reason)
+        given.append(PartDone(id, call))
+        what = f"written as {unmade.syntax}, and {'not whole' if not unmade.why else 'wrong'}"
+        given.append(Mended(Repair("call_in_text", f"call {id}", what)))
+
+    def _mark_given(self, reason: str, given: list[Frame], *, block: str | None = None) -> None:
+        """The calls that were given out do not run."""
+        for key, calls in self._given.items():
+            if block in (None, key):
+                given += [
+                    PartDone(
+                        one.id,
+                        ToolCall(
+                            id=one.id,
+                            name=one.call.name,
+                            arguments=one.call.arguments,
+                            state=ArgumentsState.INVALID,
+                            reason=reason,
+                        ),
+                    )
+                    for one in calls
+                ]
+
+    def _new_id(self) -> str:
+        self._count += 1
+        return f"{self._id_prefix}_in_text_{self._count}"
+
+    # reasoning and refusals
+
+    def _look_aside(self, text: str, block: str) -> None:
+        """A call there is not made, but told."""
+        reader = self._asides.get(block)
+        if reader is None:
+            reader = self._asides[block] = TextReader(self._tools, quotations=self._quotations)
+        if not (reader.is_idle and SPECIAL.search(text) is None):
+            self._note_aside(reader.feed(text), block)
+
+    def _note_aside(self, events: Sequence[Event], block: str) -> None:
+        for event in events:
+            if isinstance(event, Made):
+                self._not_made.setdefault(event.call.name, block)
+            elif isinstance(event, Unmade) and event.name:
+                self._not_made.setdefault(event.name, block)

@@ -1,0 +1,281 @@
+"""Syntaxes whose arguments are a JSON object."""
+
+import re
+
+import msgspec
+
+from turnwise.assembly.calls_in_text import pythonic, tagged_calls
+from turnwise.assembly.calls_in_text.reading import NAME, Beyond, Cursor, Wrong
+
+_ARGUMENT_KEYS = ("arguments", "parameters")
+# The beginning of an object that names its tool first, as all templates write it.
+_NAMED = re.compile(r'\{\s*"name"\s*:\s*"([^"\\]*)"(?:\s*,\s*"(?:arguments|parameters)"\s*:\s*)?')
+
+
+def tool_call(cursor: Cursor) -> None:
+    """Behind `<tool_call>`: Hermes writes JSON, Qwen3-Coder `<function=`, GLM the tool's name.
+
+    Sources: the chat templates of Hermes 2 Pro and Qwen2.5 (`<tool_call>\\n{"name": .., "arguments": ..}\\n</tool_call>`), of
+    Qwen3-Coder and of GLM-4.5; vLLM `hermes_tool_parser.py`.
+    """
+    cursor.space()
+    first = cursor.peek()
+    if first == "{":
+        cursor.syntax = "hermes"
+        hermes(cursor)
+    elif first == "<":
+        cursor.syntax = "qwen3-coder"
+        tagged_calls.qwen_coder(cursor, wrapped=True)
+    else:
+        cursor.syntax = "glm"
+        tagged_calls.glm(cursor)
+
+
+def hermes(cursor: Cursor) -> None:
+    """One object, or several in one block (Ollama's own template writes them so)."""
+    while True:
+        object_call(cursor)
+        cursor.space()
+        if cursor.takes("</tool_call>", is_enough=True):
+            return
+        if cursor.peek() == "<":
+            if cursor.takes("<tool_call>", is_enough=True):  # the next one begins, and this one was not closed
+                cursor.at -= len("<tool_call>")
+                return
+            raise Wrong("`</tool_call>` was expected")
+        if cursor.peek() != "{":
+            raise Wrong("`</tool_call>` was expected")
+
+
+def mistral(cursor: Cursor) -> None:
+    """Behind `[TOOL_CALLS]`: a list of objects, or a name with `[CALL_ID]` and `[ARGS]`.
+
+    Sources: mistral-common's instruct tokenizers (v3: the list; v11: `name[CALL_ID]id[ARGS]{..}`; v13: `name[ARGS]{..}`);
+    vLLM `mistral_tool_parser.py`, which also reads `name{..}`.
+    """
+    cursor.space()
+    if cursor.peek() == "[":
+        list_of_calls(cursor)
+        return
+    cursor.begin_call(_name(cursor))
+    if cursor.takes("[CALL_ID]"):
+        cursor.until("[ARGS]", most=64)
+    elif cursor.peek() == "[":
+        cursor.expects("[ARGS]")
+    cursor.space()
+    arguments(cursor)
+
+
+def llama(cursor: Cursor) -> None:
+    """Behind `<|python_tag|>`: objects with `parameters`, apart by `;`, a list of Python calls, or a built-in tool's call.
+
+    Sources: Llama 3.1's chat template and model card ("JSON based tool calling", "built-in tools"); vLLM `llama_tool_parser.py`.
+    """
+    cursor.space()
+    first = cursor.peek()
+    if first == "[":
+        pythonic.calls(cursor)
+    elif first == "{":
+        while True:
+            object_call(cursor)
+            cursor.space()
+            if cursor.is_at_end:
+                raise Beyond(is_enough=True)
+            if not cursor.takes(";"):
+                break
+            cursor.space()
+    else:
+        pythonic.built_in(cursor)
+    cursor.space()
+    if not cursor.takes_one_of("<|eom_id|>", "<|eot_id|>", is_enough=True):
+        raise Wrong("the end of the message was expected")
+
+
+def deepseek(cursor: Cursor) -> None:
+    """Behind `<｜tool▁calls▁begin｜>`: V3 and R1 write `function`, the name and a fence of JSON, V3.1 the name and JSON.
+
+    Sources: the chat templates of DeepSeek-V3-0324, R1-0528 and V3.1; vLLM `deepseekv3_tool_parser.py`,
+    `deepseekv31_tool_parser.py`.
+    """
+    while True:
+        cursor.space()
+        if cursor.calls and cursor.takes("<｜tool▁calls▁end｜>", is_enough=True):
+            return
+        cursor.expects("<｜tool▁call▁begin｜>", is_enough=bool(cursor.calls))
+        head = cursor.until("<｜tool▁sep｜>").strip()
+        if head == "function" and not cursor.tools.has(head):
+            cursor.begin_call(cursor.until("\n").strip())
+            cursor.space()
+            cursor.expects("```json")
+            cursor.space()
+            text = _arguments_text(cursor)
+            cursor.space()
+            cursor.expects("```")
+        else:
+            cursor.begin_call(head)
+            cursor.space()
+            text = _arguments_text(cursor)
+        cursor.space()
+        cursor.expects("<｜tool▁call▁end｜>")
+        cursor.end_call(text)
+
+
+def kimi(cursor: Cursor) -> None:
+    """Behind `<|tool_calls_section_begin|>`: `functions.NAME:0`, and JSON.
+
+    Sources: Kimi-K2's chat template and `docs/tool_call_guidance.md`; vLLM `kimi_k2_tool_parser.py`, which also knows the
+    singular of the section's marks.
+    """
+    ends = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
+    while True:
+        cursor.space()
+        if cursor.calls and cursor.takes_one_of(*ends, is_enough=True):
+            return
+        cursor.expects("<|tool_call_begin|>", is_enough=bool(cursor.calls))
+        id = cursor.until("<|tool_call_argument_begin|>").strip()
+        cursor.begin_call(re.sub(r":\d+$", "", id).removeprefix("functions."))
+        cursor.space()
+        text = _arguments_text(cursor)
+        cursor.space()
+        cursor.expects("<|tool_call_end|>")
+        cursor.end_call(text)
+
+
+def harmony(cursor: Cursor) -> None:
+    """Behind `<|channel|>commentary` or `<|start|>assistant`: a header with `to=functions.NAME`, and JSON.
+
+    Source: OpenAI cookbook, "OpenAI harmony response format" ("Receiving tool calls"). The closing `<|call|>` is a stop token,
+    which most servers leave out.
+    """
+    header = cursor.until("<|message|>")
+    to = re.search(r"(?:^|\s)to=(?:functions\.)?([A-Za-z0-9_.-]+)", header)
+    if to is None:
+        raise Wrong("the message is to no tool")
+    cursor.begin_call(to.group(1))
+    cursor.space()
+    arguments(cursor)
+    cursor.space()
+    if not cursor.takes_one_of("<|call|>", "<|end|>", "<|return|>", is_enough=True):
+        raise Wrong("`<|call|>` was expected")
+
+
+def lfm(cursor: Cursor) -> None:
+    """Behind `<|tool_call_start|>`: a list of Python calls, or of objects.
+
+    Sources: LFM2's chat template and model card; vLLM `lfm2_tool_parser.py`.
+    """
+    cursor.space()
+    if re.match(r"\[\s*\{", cursor.text[cursor.at : cursor.at + 64]):
+        list_of_calls(cursor)
+    else:
+        pythonic.calls(cursor)
+    cursor.space()
+    cursor.expects("<|tool_call_end|>", is_enough=True)
+
+
+def bare(cursor: Cursor) -> None:
+    """An object, several, or a list of them, and nothing else (Llama 3, Qwen2.5-Coder; only with `on`)."""
+    cursor.space()
+    if cursor.peek() == "[":
+        list_of_calls(cursor, strict=True)
+    else:
+        while True:
+            object_call(cursor, strict=True)
+            cursor.space()
+            if cursor.is_at_end or cursor.peek() not in ";{":
+                break
+            if cursor.takes(";"):
+                cursor.space()
+    cursor.space()
+
+
+# pieces
+
+
+def object_call(cursor: Cursor, *, strict: bool = False) -> None:
+    """`{"name": .., "arguments": {..}}`, or `parameters`; `strict`: and no other member but `id` and `type`."""
+    start = cursor.at
+    try:
+        text = cursor.json_value()
+    except (Beyond, Wrong):
+        if (named := _NAMED.match(cursor.text, start, cursor.reached)) is not None:
+            cursor.begin_call(named.group(1))
+            rest = cursor.text[named.end() :]
+            cursor.arguments = rest if rest.startswith("{") else ""
+        raise
+    _take_object(cursor, text, strict=strict)
+
+
+def list_of_calls(cursor: Cursor, *, strict: bool = False) -> None:
+    start = cursor.at
+    try:
+        text = cursor.json_value()
+    except (Beyond, Wrong):
+        found = _NAMED.search(cursor.text, start, cursor.reached)
+        if found is not None:
+            cursor.begin_call(found.group(1))
+        raise
+    try:
+        for item in msgspec.json.decode(text, type=list[msgspec.Raw]):
+            _take_object(cursor, bytes(item).decode(), strict=strict)
+    except msgspec.MsgspecError:
+        raise Wrong("no list of calls") from None
+
+
+def arguments(cursor: Cursor) -> None:
+    """An object; the call is whole with it."""
+    cursor.end_call(_arguments_text(cursor))
+
+
+def _arguments_text(cursor: Cursor) -> str:
+    start = cursor.at
+    if cursor.peek() != "{":
+        raise Wrong("the arguments are no JSON object")
+    try:
+        return cursor.json_value()
+    except Beyond:
+        cursor.arguments = cursor.text[start:]
+        raise
+
+
+def _take_object(cursor: Cursor, text: str, *, strict: bool) -> None:
+    try:
+        members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except msgspec.MsgspecError:
+        raise Wrong("no JSON object") from None
+    nested = members.get("function")
+    if nested is not None and "name" not in members and bytes(nested)[:1] == b"{":
+        _take_object(cursor, bytes(nested).decode(), strict=strict)
+        return
+    name = _string(members.pop("name", None) or members.pop("function", None))
+    if name is None:
+        raise Wrong("the object names no tool")
+    cursor.begin_call(name)
+    given = [members.pop(key) for key in _ARGUMENT_KEYS if key in members]
+    if len(given) > 1 or (strict and (not given or members.keys() - {"id", "type"})):
+        raise Wrong("the object is no call")
+    if strict and bytes(given[0])[:1] != b"{":
+        raise Wrong("the object is no call")
+    found = bytes(given[0]).decode() if given else "{}"
+    if found[:1] not in '{"n':
+        raise Wrong("the arguments are no JSON object")
+    cursor.end_call(found)
+
+
+def _string(raw: msgspec.Raw | None) -> str | None:
+    if raw is None or bytes(raw)[:1] != b'"':
+        return None
+    return msgspec.json.decode(raw, type=str)
+
+
+def _name(cursor: Cursor) -> str:
+    """A name that ends where no name goes on."""
+    found = NAME.match(cursor.text, cursor.at)
+    if found is None:
+        raise Wrong("a tool's name was expected")
+    if found.end() == len(cursor.text):
+        if not cursor.tools.may_begin(found.group()):
+            raise Wrong(f"no tool `{found.group()[:64]}` is on offer")
+        raise Beyond
+    cursor.at = found.end()
+    return found.group()

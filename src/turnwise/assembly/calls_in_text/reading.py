@@ -1,0 +1,190 @@
+"""How one block is read: a cursor over the text so far, and what a reader found.
+
+A reader is a pure function over all the text that there is by now. It is asked again when more has come, so nothing depends on
+how the text was cut. `Beyond` is raised where the text ends in the middle, `Wrong` where nothing that may follow could make it a
+call.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from turnwise.assembly.calls_in_text.tools import OfferedTools
+from turnwise.assembly.json_text import Complete, JsonScanner, Truncated, check_strictly, classify
+
+_SPACE = re.compile(r"[ \t\r\n]*+")
+_decode_json = json.JSONDecoder().raw_decode
+# As JSON Schema names of tools go: letters, digits and what providers and MCP servers put between them.
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}")
+
+
+class Beyond(Exception):
+    """The text ends in the middle. `is_enough`: only a closing mark is missing, and all that the call says is there."""
+
+    def __init__(self, *, is_enough: bool = False) -> None:
+        super().__init__()
+        self.is_enough = is_enough
+
+
+class Wrong(Exception):
+    """No continuation makes it a call; `why` is for people and the model."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class ReadCall(msgspec.Struct, frozen=True):
+    """A whole call; `arguments` is JSON text."""
+
+    name: str
+    arguments: str
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reader makes of a block. `whole`: it ends before character `end`; `open`: more may make it whole (`is_enough`: it
+    counts as it is where the response ended by itself); `wrong`: nothing can. `calls` are whole; `name` is the tool on offer of
+    the call that is not, and `arguments` are a beginning of its JSON, if there is one."""
+
+    state: Literal["whole", "open", "wrong"]
+    calls: tuple[ReadCall, ...] = ()
+    end: int = 0
+    is_enough: bool = False
+    name: str = ""
+    arguments: str = ""
+    why: str = ""
+    syntax: str = ""  # where the marker alone does not tell it
+
+
+class Cursor:
+    """A place in the text. `calls`, `name` and `arguments` are what was read by now, whatever happens next."""
+
+    __slots__ = ("arguments", "at", "calls", "is_final", "name", "reached", "syntax", "text", "tools")
+
+    def __init__(self, text: str, *, at: int, tools: OfferedTools, is_final: bool = False) -> None:
+        self.text = text
+        self.at = at
+        self.tools = tools
+        self.is_final = is_final  # no more text will come
+        self.calls: list[ReadCall] = []
+        self.name = ""
+        self.arguments = ""
+        self.syntax = ""
+        self.reached = at  # how far JSON that is not whole was read
+
+    def space(self) -> None:
+        found = _SPACE.match(self.text, self.at)
+        self.at = found.end() if found else self.at
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.at >= len(self.text)
+
+    def peek(self) -> str:
+        """The next character."""
+        if self.is_at_end:
+            raise Beyond
+        return self.text[self.at]
+
+    def takes(self, mark: str, *, is_enough: bool = False) -> bool:
+        """Whether the mark stands here; the cursor is behind it then."""
+        if self.text.startswith(mark, self.at):
+            self.at += len(mark)
+            return True
+        if mark.startswith(self.text[self.at : self.at + len(mark)]):
+            raise Beyond(is_enough=is_enough)
+        return False
+
+    def takes_one_of(self, *marks: str, is_enough: bool = False) -> bool:
+        """The same for several; the text may end in the middle of any."""
+        beyond = False
+        for mark in marks:
+            try:
+                if self.takes(mark):
+                    return True
+            except Beyond:
+                beyond = True
+        if beyond:
+            raise Beyond(is_enough=is_enough)
+        return False
+
+    def expects(self, mark: str, *, is_enough: bool = False) -> None:
+        if not self.takes(mark, is_enough=is_enough):
+            raise Wrong(f"`{mark}` was expected")
+
+    def until(self, mark: str, *, most: int = 200) -> str:
+        """The text before the mark, which is short: names and headers."""
+        end = self.text.find(mark, self.at, self.at + most + len(mark))
+        if end < 0:
+            if len(self.text) - self.at >= most + len(mark):
+                raise Wrong(f"`{mark}` was expected")
+            raise Beyond
+        found = self.text[self.at : end]
+        self.at = end + len(mark)
+        return found
+
+    def begin_call(self, name: str) -> None:
+        """The name of the call is read: nothing else is looked at if no such tool is on offer."""
+        if not self.tools.has(name):
+            raise Wrong(f"no tool `{name[:64]}` is on offer")
+        self.name, self.arguments = name, ""
+
+    def end_call(self, arguments: str) -> None:
+        self.calls.append(ReadCall(self.name, arguments))
+        self.name, self.arguments = "", ""
+
+    def json_value(self) -> str:
+        """The JSON value that begins here, strictly: its text."""
+        start = self.at
+        if self.is_at_end:
+            raise Beyond
+        try:
+            _, end = _decode_json(self.text, start)
+        except (ValueError, RecursionError):
+            scanner = JsonScanner()
+            scanner.feed(self.text[start:])
+            verdict = scanner.verdict()
+            if verdict is None or isinstance(verdict, Truncated):
+                self.reached = len(self.text)
+                raise Beyond from None
+            self.reached = start + verdict.position
+            raise Wrong(verdict.reason) from None
+        found = self.text[start:end]
+        try:
+            check_strictly(found)
+        except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
+            verdict = classify(found)
+            why = "no JSON that can be read" if isinstance(verdict, Complete) else verdict.reason
+            self.reached = end
+            raise Wrong(why) from None
+        self.at = end
+        return found
+
+
+Reader = Callable[[Cursor], None]
+"""Moves the cursor behind the block's end, and leaves the calls with it."""
+
+
+def read(reader: Reader, text: str, *, at: int, tools: OfferedTools, is_final: bool = False) -> Found:
+    """Run a reader over the text from behind its marker."""
+    cursor = Cursor(text, at=at, tools=tools, is_final=is_final)
+    try:
+        reader(cursor)
+    except Beyond as beyond:
+        return Found(
+            state="open",
+            calls=tuple(cursor.calls),
+            is_enough=beyond.is_enough and bool(cursor.calls) and not cursor.name,
+            name=cursor.name,
+            arguments=cursor.arguments,
+            syntax=cursor.syntax,
+        )
+    except Wrong as wrong:
+        calls = tuple(cursor.calls)
+        return Found(state="wrong", calls=calls, name=cursor.name, why=wrong.why, syntax=cursor.syntax)
+    if not cursor.calls:
+        return Found(state="wrong", why="there is no call in it")
+    return Found(state="whole", calls=tuple(cursor.calls), end=cursor.at, syntax=cursor.syntax)

@@ -1,0 +1,111 @@
+"""The marked syntaxes: by what each begins, and the reader of what follows. The readers name their sources."""
+
+import re
+
+import msgspec
+
+from turnwise.assembly.calls_in_text import json_calls, tagged_calls
+from turnwise.assembly.calls_in_text.reading import Reader
+
+# Blocks of one response that are looked at as calls; the rest is text. The chair runs fewer.
+MAX_BLOCKS = 256
+
+
+class Syntax(msgspec.Struct, frozen=True, kw_only=True):
+    """`marker` begins a block. `ends` are the marks by which a block that is no whole call ends, `orphans` those that tell, where
+    they stand behind a call without their beginning, that it was read wrongly: a value had closed it."""
+
+    name: str
+    marker: str
+    reader: Reader
+    ends: tuple[str, ...]
+    orphans: tuple[str, ...] = ()
+
+
+_TAGS = ("</tool_call>", "</function>", "</parameter>", "</arg_value>")
+_INVOKE_TAGS = ("</minimax:tool_call>", "</invoke>", "</parameter>")
+_DSML_TAGS = ("</｜DSML｜function_calls>", "</｜DSML｜tool_calls>", "</｜DSML｜invoke>", "</｜DSML｜parameter>")
+
+SYNTAXES = (
+    Syntax(
+        name="tool_call",  # Hermes, Qwen, Qwen3-Coder, GLM: what follows tells
+        marker="<tool_call>",
+        reader=json_calls.tool_call,
+        ends=("</tool_call>",),
+        orphans=_TAGS,
+    ),
+    Syntax(
+        name="qwen3-coder",
+        marker="<function=",
+        reader=tagged_calls.qwen_coder_alone,
+        ends=("</function>",),
+        orphans=_TAGS,
+    ),
+    Syntax(name="mistral", marker="[TOOL_CALLS]", reader=json_calls.mistral, ends=("\n\n",)),
+    Syntax(name="llama", marker="<|python_tag|>", reader=json_calls.llama, ends=("<|eom_id|>", "<|eot_id|>")),
+    Syntax(
+        name="deepseek",
+        marker="<｜tool▁calls▁begin｜>",
+        reader=json_calls.deepseek,
+        ends=("<｜tool▁calls▁end｜>",),
+    ),
+    Syntax(
+        name="dsml",
+        marker="<｜DSML｜function_calls>",
+        reader=tagged_calls.dsml,
+        ends=("</｜DSML｜function_calls>",),
+        orphans=_DSML_TAGS,
+    ),
+    Syntax(
+        name="dsml",
+        marker="<｜DSML｜tool_calls>",
+        reader=tagged_calls.dsml_v4,
+        ends=("</｜DSML｜tool_calls>",),
+        orphans=_DSML_TAGS,
+    ),
+    Syntax(
+        name="kimi",
+        marker="<|tool_calls_section_begin|>",
+        reader=json_calls.kimi,
+        ends=("<|tool_calls_section_end|>",),
+    ),
+    Syntax(
+        name="kimi",
+        marker="<|tool_call_section_begin|>",
+        reader=json_calls.kimi,
+        ends=("<|tool_call_section_end|>",),
+    ),
+    Syntax(
+        name="minimax",
+        marker="<minimax:tool_call>",
+        reader=tagged_calls.minimax,
+        ends=("</minimax:tool_call>",),
+        orphans=_INVOKE_TAGS,
+    ),
+    Syntax(
+        name="harmony",
+        marker="<|channel|>commentary",
+        reader=json_calls.harmony,
+        ends=("<|call|>", "<|end|>", "<|return|>"),
+    ),
+    Syntax(
+        name="harmony",
+        marker="<|start|>assistant",
+        reader=json_calls.harmony,
+        ends=("<|call|>", "<|end|>", "<|return|>"),
+    ),
+    Syntax(name="lfm", marker="<|tool_call_start|>", reader=json_calls.lfm, ends=("<|tool_call_end|>",)),
+)
+BY_MARKER = {one.marker: one for one in SYNTAXES}
+LONGEST_MARKER = max(map(len, BY_MARKER))
+MARKERS = re.compile("|".join(map(re.escape, sorted(BY_MARKER, key=len, reverse=True))))
+# Every beginning of a marker, the whole one left out.
+BEGINNINGS = frozenset([marker[:length] for marker in BY_MARKER for length in range(1, len(marker))])
+
+
+def held_from(text: str) -> int:
+    """Where an end of the text begins that may be the beginning of a marker; its length where there is none."""
+    for at in range(max(0, len(text) - LONGEST_MARKER + 1), len(text)):
+        if text[at] in "<[" and text[at:] in BEGINNINGS:
+            return at
+    return len(text)

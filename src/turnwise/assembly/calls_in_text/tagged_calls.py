@@ -1,0 +1,213 @@
+"""Syntaxes whose arguments stand between tags, as bare text: XML in looks only, because nothing in them is escaped.
+
+A value ends at a closing tag that is followed by what may follow a value. A value that shows whole pairs of these tags keeps
+them. What cannot be told apart (a value that closes everything itself) leaves closing tags behind; then the call does not count.
+"""
+
+import re
+
+from turnwise.assembly.calls_in_text.reading import NAME, Beyond, Cursor, Wrong
+from turnwise.assembly.calls_in_text.values import Members, as_json
+
+
+class Tags:
+    """What a value is closed by, and what may follow it."""
+
+    __slots__ = ("_open", "_steps", "close", "follows")
+
+    def __init__(self, *, opens: str, close: str, follows: str) -> None:
+        self.close = close
+        self.follows = re.compile(rf"{re.escape(close)}\s*(?={follows})")
+        self._steps = re.compile(rf"(?P<open>{opens})|{re.escape(close)}\s*(?P<end>(?={follows}))?")
+
+    def end_of(self, text: str, at: int) -> tuple[int, int] | None:
+        """Where the value that begins here ends, and where its closing tag does; None where the text ends first."""
+        depth = 0
+        for step in self._steps.finditer(text, at):
+            if step.group("open"):
+                depth += 1
+            elif depth:
+                depth -= 1
+            elif step.group("end") is not None:
+                return step.start(), step.start() + len(self.close)
+        return None
+
+    def first_end_of(self, text: str, at: int) -> tuple[int, int] | None:
+        """The same, whatever pairs of tags the value may hold."""
+        found = self.follows.search(text, at)
+        return None if found is None else (found.start(), found.start() + len(self.close))
+
+
+QWEN = Tags(opens=r"<parameter=[^>\n]{1,128}>", close="</parameter>", follows=r"<parameter=[^>\n]{1,128}>|</function>")
+GLM = Tags(opens=r"<arg_value>", close="</arg_value>", follows=r"<arg_key>|</tool_call>")
+INVOKE = Tags(opens=r"<parameter name=[^>\n]{1,128}>", close="</parameter>", follows=r"<parameter name=|</invoke>")
+DSML = Tags(
+    opens=r"<｜DSML｜parameter name=[^>\n]{1,160}>",
+    close="</｜DSML｜parameter>",
+    follows=r"<｜DSML｜parameter name=|</｜DSML｜invoke>",
+)
+
+
+def qwen_coder(cursor: Cursor, *, wrapped: bool) -> None:
+    """`<function=NAME>` with `<parameter=KEY>` and a value on lines of its own.
+
+    Sources: Qwen3-Coder's chat template; vLLM `qwen3coder_tool_parser.py` (one line break at each end of a value is the
+    template's; the tag `<tool_call>` may be missing).
+    """
+    if wrapped:
+        cursor.expects("<function=")
+    cursor.begin_call(_tool_name(cursor, before=">"))
+    members = Members()
+    while True:
+        cursor.arguments = members.beginning
+        cursor.space()
+        if cursor.takes("</function>"):
+            break
+        cursor.expects("<parameter=")
+        key = cursor.until(">").strip()
+        value = _value(cursor, QWEN, key=key, members=members)
+        _add(cursor, members, key=key, value=_without_line_breaks(value))
+    cursor.end_call(members.text)
+    if not wrapped:
+        end = cursor.at
+        cursor.space()
+        if cursor.is_at_end:
+            raise Beyond(is_enough=True)
+        if not cursor.takes("</tool_call>", is_enough=True):
+            cursor.at = end
+        return
+    cursor.space()
+    if cursor.takes_one_of("</tool_call>", is_enough=True):
+        return
+    raise Wrong("`</tool_call>` was expected")
+
+
+def qwen_coder_alone(cursor: Cursor) -> None:
+    """Behind `<function=`."""
+    qwen_coder(cursor, wrapped=False)
+
+
+def glm(cursor: Cursor) -> None:
+    """The tool's name, then pairs of `<arg_key>` and `<arg_value>`.
+
+    Sources: the chat templates of GLM-4.5 and GLM-4.7 (no line breaks); vLLM `glm4_moe_tool_parser.py`.
+    """
+    found = NAME.match(cursor.text, cursor.at)
+    if found is None:
+        raise Wrong("a tool's name was expected")
+    if found.end() == len(cursor.text):
+        if not cursor.tools.may_begin(found.group()):
+            raise Wrong(f"no tool `{found.group()[:64]}` is on offer")
+        raise Beyond
+    cursor.at = found.end()
+    cursor.begin_call(found.group())
+    members = Members()
+    while True:
+        cursor.arguments = members.beginning
+        cursor.space()
+        if cursor.takes_one_of("</tool_call>"):
+            break
+        cursor.expects("<arg_key>")
+        key = cursor.until("</arg_key>").strip()
+        cursor.space()
+        cursor.expects("<arg_value>")
+        _add(cursor, members, key=key, value=_value(cursor, GLM, key=key, members=members))
+    cursor.end_call(members.text)
+
+
+def minimax(cursor: Cursor) -> None:
+    """Behind `<minimax:tool_call>`: `<invoke name=..>` with `<parameter name=..>`.
+
+    Sources: MiniMax-M2's chat template and `docs/tool_calling_guide.md`; vLLM `minimax_m2_tool_parser.py`.
+    """
+    _invokes(cursor, prefix="", tags=INVOKE, end="</minimax:tool_call>")
+
+
+def dsml(cursor: Cursor) -> None:
+    """Behind `<｜DSML｜function_calls>`: the same with a prefix, and each parameter says whether it is a string.
+
+    Sources: DeepSeek-V3.2 `encoding/encoding_dsv32.py`; vLLM `deepseekv32_tool_parser.py`.
+    """
+    _invokes(cursor, prefix="｜DSML｜", tags=DSML, end="</｜DSML｜function_calls>")
+
+
+def dsml_v4(cursor: Cursor) -> None:
+    """Behind `<｜DSML｜tool_calls>`, as DeepSeek-V4 calls the same."""
+    _invokes(cursor, prefix="｜DSML｜", tags=DSML, end="</｜DSML｜tool_calls>")
+
+
+_INVOKE_NAME = re.compile(r"""name\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
+_IS_STRING = re.compile(r"""\sstring\s*=\s*["']?(true|false)""")
+
+
+def _invokes(cursor: Cursor, *, prefix: str, tags: Tags, end: str) -> None:
+    while True:
+        cursor.space()
+        if cursor.calls and cursor.takes(end, is_enough=True):
+            return
+        cursor.expects(f"<{prefix}invoke ", is_enough=bool(cursor.calls))
+        cursor.begin_call(_named(cursor.until(">")))
+        members = Members()
+        while True:
+            cursor.arguments = members.beginning
+            cursor.space()
+            if cursor.takes(f"</{prefix}invoke>"):
+                break
+            cursor.expects(f"<{prefix}parameter ")
+            head = cursor.until(">")
+            key = _named(head)
+            value = _value(cursor, tags, key=key, members=members)
+            told = _IS_STRING.search(head)
+            types = None if told is None else frozenset(["string"] if told.group(1) == "true" else [])
+            _add(cursor, members, key=key, value=value, types=types)
+        cursor.end_call(members.text)
+
+
+def _named(head: str) -> str:
+    found = _INVOKE_NAME.search(head)
+    if found is None:
+        raise Wrong("a name was expected")
+    return next(one for one in found.groups() if one is not None).strip()
+
+
+def _tool_name(cursor: Cursor, *, before: str) -> str:
+    """The name up to a mark; one that no tool begins with is wrong at once."""
+    try:
+        return cursor.until(before, most=128).strip()
+    except Beyond:
+        if not cursor.tools.may_begin(cursor.text[cursor.at :].strip()):
+            raise Wrong("no such tool is on offer") from None
+        raise
+
+
+def _value(cursor: Cursor, tags: Tags, *, key: str, members: Members) -> str:
+    start = cursor.at
+    ends = tags.end_of(cursor.text, start)
+    if ends is None and cursor.is_final:  # a tag that the value opens and does not close
+        ends = tags.first_end_of(cursor.text, start)
+    if ends is None:
+        if "string" in cursor.tools.types_of(cursor.name, key):
+            so_far = _without_beginning_of(tags.close, cursor.text[start:])
+            cursor.arguments = members.with_open(key, so_far.removeprefix("\n"))
+        raise Beyond
+    cursor.at = ends[1]
+    return cursor.text[start : ends[0]]
+
+
+def _without_beginning_of(close: str, text: str) -> str:
+    """The text without an end that may be the beginning of its closing tag, with the line break before it."""
+    for length in range(min(len(close), len(text)), 0, -1):
+        if close.startswith(text[-length:]):
+            text = text[:-length]
+            break
+    return text.removesuffix("\n")
+
+
+def _without_line_breaks(value: str) -> str:
+    return value.removeprefix("\n").removesuffix("\n")
+
+
+def _add(cursor: Cursor, members: Members, *, key: str, value: str, types: frozenset[str] | None = None) -> None:
+    if not key or members.has(key):
+        raise Wrong(f"the parameter `{key[:64]}` is named twice" if key else "a parameter has no name")
+    members.add(key, as_json(value, types=cursor.tools.types_of(cursor.name, key) if types is None else types))

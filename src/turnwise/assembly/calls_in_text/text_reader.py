@@ -1,0 +1,550 @@
+"""One text while it comes: what may be shown, what is reasoning, what is held because it may be a call.
+
+Nothing that is given out is ever taken back. The cost is linear: words without a mark pass at one look, and a block is read again
+only while all its readings together stay within a few times its length.
+"""
+
+import re
+from collections.abc import Sequence
+from enum import Enum, auto
+
+import msgspec
+
+from turnwise.assembly.calls_in_text import json_calls, pythonic, thinking
+from turnwise.assembly.calls_in_text.code import CodeTracker
+from turnwise.assembly.calls_in_text.quotations import Quotations
+from turnwise.assembly.calls_in_text.reading import Found, ReadCall, read
+from turnwise.assembly.calls_in_text.syntaxes import BY_MARKER, MARKERS, MAX_BLOCKS, Syntax, held_from
+from turnwise.assembly.calls_in_text.tools import OfferedTools
+from turnwise.assembly.heal import join_halves
+
+# What a block may be read in vain: so many times its length, and these characters besides.
+READINGS = 8
+FREE_CHARACTERS = 64 * 1024
+# Words with one of these may begin a block or change what is code.
+SPECIAL = re.compile("[`~\n<\\[]")
+_FENCE = re.compile(r"(`{3,}|~{3,})[ \t]*([A-Za-z_+-]*)[ \t]*\n")
+CLOSED_BY_A_VALUE = "a value in it holds the marks that close it"
+_MOST_BLANK = 32  # blanks at the beginning that wait for what follows
+
+
+class Say(msgspec.Struct, frozen=True, gc=False):
+    """Words of the answer."""
+
+    text: str
+
+
+class Think(msgspec.Struct, frozen=True, gc=False):
+    """Words of reasoning."""
+
+    text: str
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A whole call."""
+
+    call: ReadCall
+    syntax: str
+
+
+class Unmade(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that cannot run: cut (`arguments` is a beginning of its JSON), or `wrong`, in which case `why` says how."""
+
+    name: str
+    arguments: str
+    syntax: str
+    why: str = ""
+
+
+class Doubted(msgspec.Struct, frozen=True):
+    """Closing marks stand behind the calls made so far that belong to one of them: none of these may run."""
+
+
+Event = Say | Think | Made | Unmade | Doubted
+
+
+class _At(Enum):
+    START = auto()  # nothing but blanks came
+    THINKING = auto()
+    WORDS = auto()
+    BLOCK = auto()  # behind a marker
+    WHOLE = auto()  # the whole answer may be a call
+    BEHIND = auto()  # behind a block that is a call
+    OVER = auto()  # everything is words now
+
+
+class _Block(msgspec.Struct):
+    """A block that is a call, or several."""
+
+    text: str
+    syntax: Syntax
+    found: Found
+
+
+class TextReader:
+    """Feed it the pieces of a text; `finish` says how it ended, `release` that none of it is a call."""
+
+    __slots__ = (
+        "_after",
+        "_at",
+        "_blank",
+        "_blocks",
+        "_close",
+        "_code",
+        "_doomed",
+        "_found",
+        "_halves",
+        "_has_thought",
+        "_held",
+        "_leading",
+        "_orphans",
+        "_quotations",
+        "_size",
+        "_spent",
+        "_syntax",
+        "_tail",
+        "_tools",
+        "_unmarked",
+        "is_touched",
+    )
+
+    def __init__(
+        self, tools: OfferedTools, *, quotations: Quotations, unmarked: bool = False, leading: bool = False
+    ) -> None:
+        self._tools = tools
+        self._quotations = quotations
+        self._unmarked = unmarked  # an answer that is only a fence or an object may be a call
+        self._leading = leading  # only what begins the text may be one
+        self._code = CodeTracker()
+        self._at = _At.START
+        self._tail = ""  # came, and may be the beginning of a mark
+        self._held: list[str] = []  # of the block
+        self._size = 0
+        self._spent = 0  # characters read for this block
+        self._syntax: Syntax | None = None
+        self._doomed: Found | None = None  # the block is no whole call whatever follows; its end has not come
+        self._found: list[_Block] = []  # blocks that are calls, not given out yet
+        self._blocks = 0
+        self._close = ""
+        self._halves = ""
+        self._blank = ""  # blanks before the block
+        self._has_thought = False  # reasoning was given out, or was empty
+        self._orphans: frozenset[str] = frozenset()  # closing marks that would make the calls so far doubtful ...
+        self._after: list[str] = []  # ... if they stand in these words, which came behind them
+        self.is_touched = False  # something was held or taken as reasoning
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether words without one of `SPECIAL` can be given out as they are."""
+        return self._at is _At.OVER or (self._at is _At.WORDS and not self._tail and self._code.is_idle)
+
+    @property
+    def held(self) -> int:
+        """Characters of what may be a call."""
+        if self._at not in (_At.BLOCK, _At.WHOLE, _At.BEHIND):
+            return 0
+        return self._size + sum([len(block.text) for block in self._found])
+
+    def feed(self, piece: str) -> list[Event]:
+        events: list[Event] = []
+        if self._at is _At.BLOCK or self._at is _At.WHOLE:
+            self._held.append(piece)
+            self._size += len(piece)
+            if self._is_worth_reading(piece):
+                self._read_block(events)
+            return events
+        text, self._tail = self._tail + piece, ""
+        self._go_on(text, events)
+        return events
+
+    def finish(self, *, by_itself: bool) -> list[Event]:
+        """The text is over. `by_itself`: the response ended where the model meant it to."""
+        events: list[Event] = []
+        while self._at is _At.BLOCK or self._at is _At.WHOLE:
+            self._end_block(events, by_itself=by_itself)
+        tail, self._tail = self._tail, ""
+        is_blank = self._at is _At.BEHIND and not tail.strip()
+        self._give_calls(events)
+        if self._at is _At.THINKING:
+            self._thought(tail.rstrip("\n"), events)
+        elif tail and not is_blank:
+            self._say(tail, events)
+        if self._orphans and _holds_orphan("".join(self._after), marks=self._orphans):
+            events.append(Doubted())
+        self._at = _At.OVER
+        return events
+
+    def release(self) -> list[Event]:
+        """None of what is held is a call: the words in order."""
+        words = [block.text for block in self._found] + [self._blank] + self._held + [self._tail]
+        is_thought = self._at is _At.THINKING
+        self._found, self._tail, self._blank, self._at = [], "", "", _At.OVER
+        self._end_held()
+        text = "".join(words)
+        return [Think(text) if is_thought else Say(text)] if text else []
+
+    # words
+
+    def _go_on(self, text: str, events: list[Event]) -> None:
+        """Take text in whatever state, until it is used up or held."""
+        while text:
+            match self._at:
+                case _At.START:
+                    text = self._start(text, events)
+                case _At.THINKING:
+                    text = self._think(text, events)
+                case _At.WORDS:
+                    text = self._words(text, events)
+                case _At.BEHIND:
+                    text = self._behind(text, events)
+                case _At.OVER:
+                    events.append(Say(text))
+                    text = ""
+                case _At.BLOCK | _At.WHOLE:
+                    self._held.append(text)
+                    self._size += len(text)
+                    text = ""
+                    self._read_block(events)
+
+    def _start(self, text: str, events: list[Event]) -> str:
+        bare = text.lstrip()
+        blank = (
+            "" if self._close else text[: len(text) - len(bare)]
+        )  # behind reasoning blanks are no part of the answer
+        mark = thinking.opening(bare)
+        if (mark == "" or self._may_open_fence(bare)) and len(blank) <= _MOST_BLANK:
+            self._tail = blank + bare
+            return ""
+        if mark in thinking.MARKS:
+            self.is_touched, self._has_thought = True, False
+            self._at, self._close = _At.THINKING, thinking.MARKS[mark]
+            return bare[len(mark) :]
+        if mark in thinking.ANSWER_MARKS:
+            self.is_touched, self._close = True, mark
+            return bare[len(mark) :]
+        if self._may_be_whole(bare):
+            self._begin_block(None, blank=blank)
+            self._at = _At.WHOLE
+            return bare
+        if (found := MARKERS.match(bare)) is not None:
+            self._begin_block(BY_MARKER[found.group()], blank=blank)
+            return bare
+        if held_from(bare) == 0 and bare:
+            self._tail = blank + bare
+            return ""
+        self._at = _At.OVER if self._leading else _At.WORDS
+        return blank + bare
+
+    def _may_open_fence(self, bare: str) -> bool:
+        return self._unmarked and bare in ("`", "``", "~", "~~")
+
+    def _may_be_whole(self, bare: str) -> bool:
+        """Whether this may be an answer that is nothing but a call without a marker."""
+        name = pythonic.begins_call(bare)
+        if name is not None:
+            return self._tools.may_begin(name) or self._tools.has(name)
+        return self._unmarked and bare.startswith(("{", "```", "~~~", "[{"))
+
+    def _think(self, text: str, events: list[Event]) -> str:
+        if not self._has_thought:
+            text = text.lstrip("\n")
+        end = text.find(self._close)
+        if end >= 0:
+            self._thought(text[:end].rstrip("\n"), events)
+            self._at = _At.START
+            return text[end + len(self._close) :]
+        held = thinking.held_from(text, close=self._close)
+        while held and text[held - 1] == "\n":  # a line break before the closing mark is part of it
+            held -= 1
+        self._thought(text[:held], events)
+        self._tail = text[held:]
+        return ""
+
+    def _thought(self, text: str, events: list[Event]) -> None:
+        if text:
+            self._has_thought = True
+            events.append(Think(text))
+
+    def _words(self, text: str, events: list[Event]) -> str:
+        at = 0
+        while (mark := MARKERS.search(text, at)) is not None:
+            self._code.feed(text[at : mark.start()])
+            if not self._code.is_inside() and self._blocks < MAX_BLOCKS:
+                self._show(text[: mark.start()], events)
+                self._begin_block(BY_MARKER[mark.group()])
+                return text[mark.start() :]
+            self._code.feed(mark.group())
+            at = mark.end()
+        held = max(held_from(text), at)
+        self._code.feed(text[at:held])
+        if held < len(text) and self._code.is_inside():
+            self._code.feed(text[held:])
+            held = len(text)
+        self._show(text[:held], events)
+        self._tail = text[held:]
+        return ""
+
+    def _say(self, text: str, events: list[Event]) -> None:
+        """Words that are shown, whatever stands in them."""
+        self._code.feed(text)
+        self._show(text, events)
+
+    def _show(self, text: str, events: list[Event]) -> None:
+        if text:
+            events.append(Say(text))
+            if self._orphans:
+                self._after.append(text)
+
+    # blocks
+
+    def _begin_block(self, syntax: Syntax | None, *, blank: str = "") -> None:
+        self.is_touched = True
+        self._blank = blank
+        self._at, self._syntax, self._doomed = _At.BLOCK, syntax, None
+        self._held, self._size, self._spent = [], 0, 0
+        self._blocks += 1
+
+    def _is_worth_reading(self, piece: str) -> bool:
+        """A piece that ends nothing changes nothing; and what was read in vain is bounded."""
+        if self._size > 256 and not any(mark in piece for mark in ">]})`;"):
+            return False
+        return self._spent + self._size <= READINGS * self._size + FREE_CHARACTERS
+
+    def _text(self) -> str:
+        """All of the block, with halves of characters joined."""
+        text = "".join(self._held)
+        if not text.isascii():
+            whole, self._halves = join_halves(text, pending="")
+            self._held = [whole, self._halves] if self._halves else [whole]
+            text = whole
+        else:
+            self._held = [text]
+        return text
+
+    def _read_block(self, events: list[Event], *, is_final: bool = False) -> None:
+        text = self._text()
+        self._spent += len(text)
+        if self._at is _At.WHOLE:
+            self._read_whole(text, events)
+            return
+        assert self._syntax is not None
+        if self._doomed is None:
+            found = read(self._syntax.reader, text, at=len(self._syntax.marker), tools=self._tools, is_final=is_final)
+            if found.state == "open":
+                return
+            if found.state == "whole" and not self._follows_orphan(text[found.end :]):
+                self._take_block(text, found, events)
+                return
+            if not (found.name or found.calls):
+                self._no_block(text, events)
+                return
+            self._doomed = found
+        ends = [at + len(mark) for mark in self._syntax.ends if (at := text.find(mark, len(self._syntax.marker))) >= 0]
+        if ends:
+            self._fail_block(text, end=min(ends), events=events)
+
+    def _follows_orphan(self, rest: str) -> bool:
+        """Whether a closing mark follows that belongs to the block: then a value had closed it, and it was read wrongly."""
+        assert self._syntax is not None
+        bare = rest.lstrip()
+        return any(bare.startswith(mark) for mark in self._syntax.orphans)
+
+    def _take_block(self, text: str, found: Found, events: list[Event]) -> None:
+        """A whole block: a call, unless it was said to the model before."""
+        assert self._syntax is not None
+        block, rest = text[: found.end], text[found.end :] + self._halves
+        self._end_held()
+        if self._quotations.hold(block):
+            self._give_calls(events)
+            self._say_block(block, events)
+        else:
+            self._found.append(_Block(self._take_blank() + block, self._syntax, found))
+            self._at = _At.BEHIND
+        self._go_on(rest, events)
+
+    def _no_block(self, text: str, events: list[Event]) -> None:
+        """The marker was words; what follows it is looked at anew."""
+        assert self._syntax is not None
+        marker, rest = text[: len(self._syntax.marker)], text[len(self._syntax.marker) :] + self._halves
+        self._end_held()
+        self._give_calls(events)
+        self._say_block(marker, events)
+        self._go_on(rest, events)
+
+    def _fail_block(self, text: str, *, end: int, events: list[Event]) -> None:
+        """A block that names a tool on offer, and is no whole call."""
+        assert self._syntax is not None and self._doomed is not None
+        block, rest, doomed = text[:end], text[end:] + self._halves, self._doomed
+        self._end_held()
+        self._give_calls(events)
+        self._at = _At.OVER if self._leading else _At.WORDS
+        if self._quotations.hold(block):
+            self._say_block(block, events)
+        else:
+            self._take_blank()
+            syntax = doomed.syntax or self._syntax.name
+            events += [Made(call, syntax) for call in doomed.calls if doomed.state == "wrong"]
+            name = doomed.name or doomed.calls[-1].name
+            why = CLOSED_BY_A_VALUE if doomed.state == "whole" else doomed.why or "it is not whole"
+            events.append(Unmade(name=name, arguments="{}", syntax=syntax, why=why))
+        self._go_on(rest, events)
+
+    def _say_block(self, text: str, events: list[Event]) -> None:
+        """What was held is words."""
+        self._say(self._take_blank() + text, events)
+        self._at = _At.OVER if self._leading else _At.WORDS
+
+    def _take_blank(self) -> str:
+        blank, self._blank = self._blank, ""
+        return blank
+
+    def _end_held(self) -> None:
+        self._held, self._size, self._halves = [], 0, ""
+
+    def _end_block(self, events: list[Event], *, by_itself: bool) -> None:
+        """The text ends within a block."""
+        if self._at is _At.WHOLE:
+            self._end_whole(events)
+            return
+        blocks = self._blocks
+        self._read_block(events, is_final=True)
+        if self._at is not _At.BLOCK or self._blocks != blocks:
+            return
+        assert self._syntax is not None
+        text, syntax = self._text(), self._syntax
+        if self._doomed is not None:
+            self._fail_block(text, end=len(text), events=events)
+            return
+        found = read(syntax.reader, text, at=len(syntax.marker), tools=self._tools, is_final=True)
+        self._end_held()
+        if self._quotations.hold(text):
+            self._give_calls(events)
+            self._say_block(text, events)
+            return
+        self._at = _At.BEHIND
+        self._take_blank()
+        if found.is_enough and by_itself:
+            self._found.append(_Block(text, syntax, found))
+            return
+        self._give_calls(events)
+        *whole, last = found.calls if found.is_enough else (*found.calls, ReadCall(found.name, found.arguments))
+        named = found.syntax or syntax.name
+        events += [Made(call, named) for call in whole]
+        events.append(Unmade(name=last.name, arguments=last.arguments if last.name else text, syntax=named))
+
+    # an answer that is nothing but a call
+
+    def _read_whole(self, text: str, events: list[Event]) -> None:
+        """Only its end decides; what cannot be a call is let go of at once."""
+        found = self._whole(text)
+        if found is None or found.state == "open":
+            return
+        if found.state == "wrong" or text[found.end :].strip():
+            self._let_go(text, events)
+
+    def _whole(self, text: str, *, is_final: bool = False) -> Found | None:
+        """What the answer is as one call; None where more has to come before it can be looked at."""
+        if text[:3] in ("```", "~~~"):
+            return _read_fence(text, tools=self._tools, is_final=is_final)
+        reader = json_calls.bare if text[0] == "{" or text.startswith("[{") else pythonic.alone
+        if text[0] == "[" and pythonic.begins_call(text) is None:
+            reader = json_calls.bare
+        return read(reader, text, at=0, tools=self._tools, is_final=is_final)
+
+    def _let_go(self, text: str, events: list[Event]) -> None:
+        self._end_held()
+        self._at = _At.OVER if self._leading else _At.WORDS
+        self._go_on(self._take_blank() + text, events)
+
+    def _end_whole(self, events: list[Event]) -> None:
+        text = self._text()
+        found = self._whole(text, is_final=True)
+        if (
+            found is None
+            or found.state == "wrong"
+            or (found.state == "open" and not (found.is_enough and not found.name))
+            or (found.state == "whole" and text[found.end :].strip())
+            or self._quotations.hold(text)
+        ):
+            self._let_go(text, events)
+            return
+        self._end_held()
+        self._take_blank()
+        self._at = _At.BEHIND
+        events += [Made(call, _name_of_whole(text)) for call in found.calls]
+
+    # behind a block
+
+    def _behind(self, text: str, events: list[Event]) -> str:
+        bare = text.lstrip()
+        if not bare or (bare[0] in "<[" and held_from(bare) == 0):
+            self._tail = text
+            return ""
+        mark = MARKERS.match(bare)
+        if mark is not None and self._blocks < MAX_BLOCKS:
+            self._begin_block(BY_MARKER[mark.group()], blank=text[: len(text) - len(bare)])
+            return bare
+        self._give_calls(events)
+        self._code.feed("x")  # the block stood on this line
+        self._at = _At.OVER if self._leading else _At.WORDS
+        return text
+
+    def _give_calls(self, events: list[Event]) -> None:
+        """The blocks so far are calls."""
+        for block in self._found:
+            events += [Made(call, block.found.syntax or block.syntax.name) for call in block.found.calls]
+            self._orphans |= frozenset(block.syntax.orphans)
+        self._found = []
+
+
+def _read_fence(text: str, *, tools: OfferedTools, is_final: bool) -> Found | None:
+    """A fence that is all of the text: JSON, Python calls, or a block of a marked syntax in it."""
+    head = _FENCE.match(text)
+    if head is None:
+        return None if "\n" not in text else Found(state="wrong")
+    close = re.compile(rf"\n[ \t]*{re.escape(head.group(1))}[ \t]*(?:\n|$)").search(text, head.end() - 1)
+    if close is None:
+        return Found(state="wrong") if is_final else None
+    if text[close.end() :].strip():
+        return Found(state="wrong")
+    inner = text[head.end() : close.start()].strip()
+    calls = _calls_within(inner, tools=tools)
+    return Found(state="whole", calls=calls, end=len(text)) if calls else Found(state="wrong")
+
+
+def _calls_within(inner: str, *, tools: OfferedTools) -> tuple[ReadCall, ...]:
+    """The calls that the text consists of; none where there is anything else in it."""
+    if inner[:1] in ("{", "["):
+        reader = pythonic.alone if pythonic.begins_call(inner) is not None else json_calls.bare
+        found = read(reader, inner, at=0, tools=tools, is_final=True)
+        return _all_of(found, inner)
+    if (mark := MARKERS.match(inner)) is not None:
+        syntax = BY_MARKER[mark.group()]
+        return _all_of(read(syntax.reader, inner, at=mark.end(), tools=tools, is_final=True), inner)
+    return _all_of(read(pythonic.code, inner, at=0, tools=tools, is_final=True), inner)
+
+
+def _all_of(found: Found, text: str) -> tuple[ReadCall, ...]:
+    return found.calls if found.state == "whole" and not text[found.end :].strip() else ()
+
+
+def _name_of_whole(text: str) -> str:
+    if text[:1] in "`~":
+        return "fenced"
+    return "bare JSON" if text[:1] == "{" or text.startswith("[{") else "pythonic"
+
+
+def _holds_orphan(text: str, *, marks: frozenset[str]) -> bool:
+    """Whether one of the marks stands in the text, and not as code."""
+    code, last = CodeTracker(), 0
+    code.feed("x")
+    for found in re.finditer("|".join(map(re.escape, sorted(marks))), text):
+        code.feed(text[last : found.start()])
+        if not code.is_inside():
+            return True
+        last = found.start()
+    return False
+
+
+def words_of(events: Sequence[Event]) -> str:
+    return "".join([event.text for event in events if isinstance(event, Say)])
