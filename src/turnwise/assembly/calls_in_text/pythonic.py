@@ -11,6 +11,8 @@ from turnwise.assembly.calls_in_text.values import Members, is_json, quoted
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[.-][A-Za-z_][A-Za-z0-9_]*)*")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RUN = re.compile(r"[A-Za-z0-9_.-]*+")  # of what a name may hold
+_NUMBER_RUN = re.compile(r"[A-Za-z0-9_.+-]*+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9][0-9_]*)?(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
 _WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
 _WORD = re.compile(r"[A-Za-z]+")
@@ -75,14 +77,21 @@ def code(cursor: Cursor) -> None:
 
 
 def _take_name(cursor: Cursor) -> str:
-    found = _NAME.match(cursor.text, cursor.at)
-    if found is None:
-        cursor.peek()
+    name = _run(cursor, _RUN)
+    if _NAME.fullmatch(name) is None:
         raise Wrong("a tool's name was expected")
-    if found.end() == len(cursor.text):
+    return name
+
+
+def _run(cursor: Cursor, pattern: re.Pattern[str]) -> str:
+    """All characters of a kind; more may come where the text ends with them."""
+    found = pattern.match(cursor.text, cursor.at)
+    end = cursor.at if found is None else found.end()
+    if end == len(cursor.text):
         raise Beyond
-    cursor.at = found.end()
-    return found.group()
+    run = cursor.text[cursor.at : end]
+    cursor.at = end
+    return run
 
 
 def _members(cursor: Cursor) -> None:
@@ -133,17 +142,14 @@ def _literal(cursor: Cursor, *, depth: int) -> str:
 
 
 def _number(cursor: Cursor) -> str:
-    found = _NUMBER.match(cursor.text, cursor.at)
-    if found is None or not found.group():
+    run = _run(cursor, _NUMBER_RUN)
+    if not run or _NUMBER.fullmatch(run) is None:
         raise Wrong("a value that is no literal")
-    if found.end() == len(cursor.text):
-        raise Beyond
-    text = found.group().removeprefix("+").replace("_", "")
+    text = run.removeprefix("+").replace("_", "")
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
     digits = re.sub(r"\.(?=[eE]|$)", ".0", re.sub(r"^(?=\.)", "0", digits))
     if not is_json(sign + digits):
         raise Wrong("a value that is no number")
-    cursor.at = found.end()
     return sign + digits
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from turnwise.vocab import Message, Text, ToolResult
 
 _NUMBERS = re.compile(r"(?m)^[ \t]*\d+(?:\t|[ \t]*[|:│→])")
-_CODES = re.compile(r"\\u00([0-9a-fA-F]{2})")
+_CODES = re.compile(r"\\+u([0-9a-fA-F]{4})")
 _ESCAPED_BLANKS = re.compile(r"\\+[nrt]")
 _LEFT_OUT = re.compile(r"[\s\\>]+")
 
@@ -45,7 +45,7 @@ def _told(message: Message) -> list[str]:
 
 
 def _bare(text: str) -> str:
-    if "\\u00" in text:
+    if "\\u" in text:
         text = _CODES.sub(lambda found: chr(int(found.group(1), 16)), text)
     if "&" in text:
         text = html.unescape(text)

@@ -45,7 +45,8 @@ class ReadCall(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reader makes of a block. `whole`: it ends before character `end`; `open`: more may make it whole (`is_enough`: it
+    """What a reader makes of a block. `whole`: it ends before character `end` (`wrong`: it
+    was a call up to there); `open`: more may make it whole (`is_enough`: it
     counts as it is where the response ended by itself); `wrong`: nothing can. `calls` are whole; `name` is the tool on offer of
     the call that is not, and `arguments` are a beginning of its JSON, if there is one."""
 
@@ -184,7 +185,8 @@ def read(reader: Reader, text: str, *, at: int, tools: OfferedTools, is_final: b
         )
     except Wrong as wrong:
         calls = tuple(cursor.calls)
-        return Found(state="wrong", calls=calls, name=cursor.name, why=wrong.why, syntax=cursor.syntax)
+        at = min(max(cursor.at, cursor.reached), len(text))
+        return Found(state="wrong", calls=calls, end=at, name=cursor.name, why=wrong.why, syntax=cursor.syntax)
     if not cursor.calls:
         return Found(state="wrong", why="there is no call in it")
     return Found(state="whole", calls=tuple(cursor.calls), end=cursor.at, syntax=cursor.syntax)

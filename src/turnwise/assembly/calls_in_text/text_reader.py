@@ -136,7 +136,9 @@ class TextReader:
     @property
     def is_idle(self) -> bool:
         """Whether words without one of `SPECIAL` can be given out as they are."""
-        return self._at is _At.OVER or (self._at is _At.WORDS and not self._tail and self._code.is_idle)
+        if self._at is _At.OVER:
+            return True
+        return self._at is _At.WORDS and not self._tail and not self._orphans and self._code.is_idle
 
     @property
     def held(self) -> int:
@@ -378,12 +380,14 @@ class TextReader:
         self._end_held()
         self._give_calls(events)
         self._at = _At.OVER if self._leading else _At.WORDS
-        if self._quotations.hold(block):
+        if self._quotations.hold(block) or self._quotations.hold(text[: doomed.end]):
             self._say_block(block, events)
         else:
             self._take_blank()
             syntax = doomed.syntax or self._syntax.name
-            events += [Made(call, syntax) for call in doomed.calls if doomed.state == "wrong"]
+            # Without a name it is the last call whose end was not where it should be.
+            whole = doomed.calls if doomed.name else doomed.calls[:-1]
+            events += [Made(call, syntax) for call in whole if doomed.state == "wrong"]
             name = doomed.name or doomed.calls[-1].name
             why = CLOSED_BY_A_VALUE if doomed.state == "whole" else doomed.why or "it is not whole"
             events.append(Unmade(name=name, arguments="{}", syntax=syntax, why=why))

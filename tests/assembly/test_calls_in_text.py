@@ -1,0 +1,314 @@
+"""Calls in a text: every marked syntax from generated calls, at every split (issue 16, section A)."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from text_calls import NAMES, TAGGED, WRITERS, Call, glm_47, python_list, read_text
+from turnwise.assembly.calls_in_text.frames import CallsInText
+from turnwise.assembly.calls_in_text.syntaxes import LONGEST_MARKER
+from turnwise.vocab import (
+    CallForming,
+    FinishReason,
+    Message,
+    Reasoning,
+    ReasoningDelta,
+    RefusalDelta,
+    Text,
+    TextDelta,
+    ToolCallDelta,
+    ToolResult,
+)
+
+each_syntax = pytest.mark.parametrize("syntax", sorted(WRITERS))
+LOOKS_LIKE_MARKUP = (
+    "</tool_call>",
+    "<tool_call>",
+    '<tool_call>{"name":"read","arguments":{}}</tool_call>',
+    "[TOOL_CALLS]",
+    "<function=read>",
+    "```",
+    "`",
+    "<|call|>",
+    "<think>",
+    "]",
+    ")",
+    "<|tool_call_end|>",
+    "<｜tool▁calls▁end｜>",
+    "{",
+    "}",
+    '"',
+    "\\",
+    "\n",
+    "\n\n",
+    "a < b > c",
+    "</div>",
+    "it's",
+    "é🙂",
+)
+# The marks that close a value of a tagged syntax are its own grammar: a value may hold them where others would not.
+pieces_of_values = st.sampled_from(LOOKS_LIKE_MARKUP) | st.text("ab c", max_size=6)
+strings = st.lists(pieces_of_values, max_size=3).map("".join)
+arguments = st.fixed_dictionaries(
+    {},
+    optional={
+        "path": strings,
+        "content": strings.filter(lambda text: text.strip() != "null"),
+        "count": st.integers(-(10**9), 10**9),
+        "ratio": st.sampled_from([0.5, -2.25, 1e10]),
+        "force": st.booleans(),
+        "options": st.dictionaries(st.text("xyz", min_size=1, max_size=3), strings, max_size=2),
+        "items": st.lists(st.integers(0, 9) | strings, max_size=3),
+    },
+)
+calls = st.lists(st.tuples(st.sampled_from(NAMES), arguments), min_size=1, max_size=3)
+# Texts around: no marker, no code, and nothing that a pause between two blocks could be.
+words = st.sampled_from(["", "I look.", "Let me see:\n\n", "1 < 2, [a] and <b>\n", "<tool_ call>\n", "So:\n"])
+
+
+def cuts_of(text: str, seed: int) -> list[list[str]]:
+    """All cuts into two, and some into many."""
+    cut = [[text[:at], text[at:]] for at in range(len(text) + 1)]
+    step = 1 + seed % 7
+    return [*cut, list(text), [text[at : at + step] for at in range(0, len(text), step)]]
+
+
+def is_told_apart(syntax: str, asked: list[Call]) -> bool:
+    """Whether no value holds what closes its own tags, or what the other reading of `<tool_call>` would be."""
+    if syntax not in TAGGED:
+        return True
+    return not any(
+        isinstance(value, str) and ("</" in value or "<tool" in value or "<function" in value)
+        for _, given in asked
+        for value in given.values()
+    )
+
+
+@each_syntax
+@settings(max_examples=6, deadline=None)
+@given(asked=calls, before=words, after=words, seed=st.integers(0, 100))
+def test_generated_calls_are_read_right_at_every_split(
+    syntax: str, asked: list[Call], before: str, after: str, seed: int
+) -> None:
+    """Done when 1: the right calls, the text without markup, nothing shown that was taken back."""
+    if syntax in ("llama",):
+        after = ""  # its calls are the rest of the message
+    block = WRITERS[syntax](asked)
+    text = f"{before}{block}{after}"
+    whole = read_text(text)
+    assert whole.calls == [(name, dict(given)) for name, given in asked]
+    assert whole.text == before + after == whole.shown_text
+    for pieces in cuts_of(text, seed):
+        assert read_text(pieces).outcome == whole.outcome, pieces
+
+
+@each_syntax
+@settings(max_examples=20, deadline=None)
+@given(asked=calls, data=st.data())
+def test_a_cut_call_never_runs(syntax: str, asked: list[Call], data: st.DataObject) -> None:
+    """Done when 1: whatever the limit cuts, what runs was written whole; the call that was cut is told."""
+    block = WRITERS[syntax](asked)
+    at = data.draw(st.integers(0, len(block) - 1))
+    whole = [(name, dict(given)) for name, given in asked]
+    found = read_text(block[:at], reason=FinishReason.LENGTH)
+    if is_told_apart(syntax, asked):
+        assert found.calls == whole[: len(found.calls)]
+    for pieces in (list(block[:at]), [block[: at // 2], block[at // 2 : at]]):
+        assert read_text(pieces, reason=FinishReason.LENGTH).outcome == found.outcome
+
+
+@each_syntax
+def test_a_call_that_is_cut_within_its_arguments_is_told_as_cut(syntax: str) -> None:
+    """Proves: cut:named. The beginning of the arguments is kept, so that the model can go on from there."""
+    block = WRITERS[syntax]([("write_file", {"path": "a.txt", "content": "one two three"})])
+    found = read_text(block[: block.index("three")], reason=FinishReason.LENGTH)
+    assert (found.states, found.calls) == (["truncated"], [])
+
+
+@each_syntax
+def test_a_block_that_was_said_before_is_text(syntax: str) -> None:
+    """Done when 1: quoted from the user, from a result, from a numbered file, from escaped JSON."""
+    block = WRITERS[syntax]([("write_file", {"path": "a.txt", "content": "b\nc"})])
+    numbered = "\n".join([f"{n:6}\t{line}" for n, line in enumerate(f"# A\n{block}\nend".split("\n"), start=1)])
+    escaped = json.dumps({"content": f"x {block} y"})
+    for said in (
+        Message("user", (Text(f"What is {block}?"),)),
+        Message("tool", (ToolResult(call_id="1", name="read", content=(Text(numbered),)),)),
+        Message("tool", (ToolResult(call_id="1", name="fetch", content=(Text(escaped),)),)),
+        Message("tool", (ToolResult(call_id="1", name="fetch", content=(Text(escaped.replace("<", "\\u003c")),)),)),
+    ):
+        found = read_text(f"It says {block} there.", earlier=[said])
+        assert (found.calls, found.states, found.text) == ([], [], f"It says {block} there.")
+        assert read_text(list(f"It says {block} there."), earlier=[said]).outcome == found.outcome
+
+
+@each_syntax
+def test_a_block_in_code_is_text(syntax: str) -> None:
+    """Proves: an example in a fence or in backticks runs nothing, streamed in any way."""
+    block = WRITERS[syntax]([("read", {"path": "a.txt"})])
+    line = block.replace("\n", " ")
+    for text in (
+        f"Write it so:\n```xml\n{block}\n```\n",
+        f"Write it so:\n\n~~~\n{block}\n~~~\nDone.",
+        f"- so:\n  ```\n  {block}\n  ```\n",
+        f"> ```\n> {line}\n> ```\n",
+        f"Write `` {line} `` so.",
+        f"```\n{block}",
+    ):
+        if "`" in block and "```" not in text.replace(block, ""):
+            continue
+        found = read_text(text)
+        assert (found.states, found.text, found.shown_text) == ([], text, text)
+        assert read_text(list(text)).outcome == found.outcome
+
+
+@each_syntax
+def test_a_call_behind_a_fence_runs(syntax: str) -> None:
+    """Proves: a fence that has ended hides nothing."""
+    block = WRITERS[syntax]([("read", {"path": "a.txt"})])
+    found = read_text(f"```py\nprint(1)\n```\nNow:\n{block}")
+    assert found.calls == [("read", {"path": "a.txt"})]
+
+
+@each_syntax
+def test_a_tool_that_is_not_on_offer_stays_text(syntax: str) -> None:
+    """Proves: only tools on offer; the block is shown as it came."""
+    block = WRITERS[syntax]([("format_disk", {"path": "a.txt"})])
+    found = read_text(f"Hm. {block}")
+    assert (found.states, found.text, found.shown_text) == ([], f"Hm. {block}", f"Hm. {block}")
+
+
+@each_syntax
+def test_a_call_in_reasoning_or_a_refusal_is_told_and_not_made(syntax: str) -> None:
+    """Proves: only the answer counts."""
+    block = WRITERS[syntax]([("read", {"path": "a.txt"})])
+    for frame in (ReasoningDelta(block), RefusalDelta(block)):
+        found = read_text("Well.", before=[frame])
+        assert found.states == [] and [one.kind for one in found.response.repairs] == ["call_not_made"]
+
+
+@each_syntax
+def test_a_response_with_a_call_of_its_own_has_no_other(syntax: str) -> None:
+    """Proves: whether the own call comes before, right behind, or after more words."""
+    block = WRITERS[syntax]([("read", {"path": "a.txt"})])
+    own = ToolCallDelta(index=0, id="1", name="list", arguments="{}")
+    for before, after, text in (([own], [], block), ([], [own], block), ([], [own], f"{block}\n\n")):
+        found = read_text(text, before=before, after=after)
+        assert (found.calls, found.text) == ([("list", {})], text)
+    if syntax == "llama":
+        return
+    found = read_text(f"{block}\nI wait for it.", after=[own])
+    assert (found.calls, found.text) == ([("list", {})], "\nI wait for it.")
+    assert found.states == ["invalid", "complete"]
+
+
+def test_the_whole_answer_may_be_a_python_list_of_calls() -> None:
+    """Proves: Llama 3.2 and 4 write no marker; anything beside the list makes it text."""
+    block = python_list([("read", {"path": "it's [1](2)"}), ("list", {"items": [1, {"a": None}], "force": True})])
+    found = read_text(block)
+    assert found.calls == [("read", {"path": "it's [1](2)"}), ("list", {"items": [1, {"a": None}], "force": True})]
+    for pieces in cuts_of(block, 3):
+        assert read_text(pieces).outcome == found.outcome
+    for text in (
+        f"{block} is it.",
+        f"Call {block}",
+        "[read](a.txt) says so",
+        "[read(path)]",
+        "[read('a')]",
+        "[read(path=f())]",
+    ):
+        assert (read_text(text).states, read_text(text).text) == ([], text)
+        assert read_text(list(text)).text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "read", "parameters": {"path": "a"}}',
+        '{"name": "read", "arguments": {"path": "a"}}\n',
+        '```json\n{"name": "read", "arguments": {"path": "a"}}\n```',
+        '```tool_code\nread(path="a")\n```',
+        '```tool_code\nprint(read(path="a"))\n```\n',
+        "```\n[read(path='a')]\n```",
+        '~~~tool_call\n{"name": "read", "parameters": {"path": "a"}}\n~~~',
+        '[{"name": "read", "arguments": {"path": "a"}}]',
+        '```xml\n<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>\n```',
+    ],
+)
+def test_fences_and_bare_json_count_only_with_on_and_only_alone(text: str) -> None:
+    """Proves: the one exception to the rule about fences."""
+    assert (read_text(text).states, read_text(text).text) == ([], text)
+    found = read_text(text, unmarked=True)
+    assert (found.calls, found.text) == ([("read", {"path": "a"})], "")
+    for pieces in cuts_of(text, 5):
+        assert read_text(pieces, unmarked=True).outcome == found.outcome
+        assert read_text(pieces).text == text
+    for around in (f"So: {text}", f"{text}\nThat is all."):
+        assert (read_text(around, unmarked=True).states, read_text(around, unmarked=True).text) == ([], around)
+
+
+def test_reasoning_at_the_beginning_of_a_text_is_reasoning() -> None:
+    """Proves: `<think>` and its kin; a draft of a call in it is not made, the call behind it is."""
+    call = WRITERS["hermes"]([("read", {"path": "a"})])
+    for opens, closes in (
+        ("<think>", "</think>"),
+        ("[THINK]", "[/THINK]"),
+        ("<seed:think>", "</seed:think>"),
+        ("◁think▷", "◁/think▷"),
+        ("<|channel|>analysis<|message|>", "<|end|>"),
+    ):
+        text = f"{opens}\nFirst {call.replace('read', 'list')}\n{closes}\n\n{call}"
+        found = read_text(text)
+        assert found.calls == [("read", {"path": "a"})]
+        assert found.response.message.parts[0] == Reasoning(f"First {call.replace('read', 'list')}")
+        for pieces in cuts_of(text, 3):
+            assert read_text(pieces).outcome == found.outcome
+    final = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Four."
+    assert read_text(final).text == "Four." == read_text(list(final)).text
+    assert read_text("Use <think> so.").text == "Use <think> so."
+
+
+def test_no_more_than_the_longest_marker_is_held_back() -> None:
+    """Proves: words flow on at once, but for what may begin a marker."""
+    text = "Some <b>words</b>, [a link](x), `code`, a < b, <tool_cal, <| and more. " * 5
+    found = CallsInText(tools=())
+    shown = 0
+    for came, char in enumerate(text, start=1):
+        shown += sum([len(frame.text) for frame in found.take([TextDelta(char)]) if isinstance(frame, TextDelta)])
+        assert came - shown < LONGEST_MARKER
+
+
+def test_the_size_of_a_call_that_is_being_written_is_told() -> None:
+    """Proves: watchers see that a call is coming, how long it is, and nothing of it."""
+    block = WRITERS["qwen3-coder"]([("write_file", {"path": "a", "content": "x" * 500})])
+    found = read_text(["So: ", *[block[at : at + 50] for at in range(0, len(block), 50)]])
+    sizes = [frame.characters for frame in found.shown if isinstance(frame, CallForming)]
+    assert sizes[-1] == len(block) and sizes == sorted(set(sizes)) and len(sizes) == -(-len(block) // 50)
+    assert found.shown_text == "So: "
+
+
+def test_a_value_that_closes_its_own_call_never_runs_cut_short() -> None:
+    """Proves: where markup in a value cannot be told from the call's own, nothing runs; whole examples are told apart."""
+    example = WRITERS["qwen3-coder"]([("read", {"path": "b"})])
+    asked = [("write_file", {"path": "a", "content": f"Docs:\n{example}\nEnd."})]
+    assert read_text(WRITERS["qwen3-coder"](asked)).calls == asked
+    loose = [("write_file", {"path": "a", "content": "x\n</parameter>\n</function>\n</tool_call>\nmore"})]
+    found = read_text(WRITERS["qwen3-coder"](loose))
+    assert found.calls == [] and "invalid" in found.states
+    assert read_text(list(WRITERS["qwen3-coder"](loose))).outcome == found.outcome
+
+
+def test_glm_without_line_breaks_is_read_too() -> None:
+    """Proves: GLM-4.7 and Laguna leave them out, and a tool without parameters is its name alone."""
+    assert read_text(glm_47([("read", {"path": "a", "count": 3})])).calls == [("read", {"path": "a", "count": 3})]
+    assert read_text("<tool_call>list</tool_call>").calls == [("list", {})]
+
+
+def test_only_what_begins_a_continuation_or_a_summary_is_a_call() -> None:
+    """Proves: what such a text quotes is its own."""
+    call = WRITERS["hermes"]([("read", {"path": "a"})])
+    assert read_text(call, leading=True).calls == [("read", {"path": "a"})]
+    quoted = f"The model called {call} first."
+    assert (read_text(quoted, leading=True).states, read_text(quoted, leading=True).text) == ([], quoted)
