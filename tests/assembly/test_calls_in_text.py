@@ -1,17 +1,23 @@
 """Calls in a text: every marked syntax from generated calls, at every split (issue 16, section A)."""
 
 import json
+import sys
+from collections.abc import Iterable
+from types import FrameType
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from text_calls import NAMES, TAGGED, WRITERS, Call, glm_47, python_list, read_text
+from turnwise.assembly.calls_in_text import reading
 from turnwise.assembly.calls_in_text.frames import CallsInText
-from turnwise.assembly.calls_in_text.syntaxes import LONGEST_MARKER
+from turnwise.assembly.calls_in_text.syntaxes import LONGEST_MARKER, MAX_BLOCKS
+from turnwise.assembly.calls_in_text.text_reader import FREE_CHARACTERS, READINGS
 from turnwise.vocab import (
     CallForming,
     FinishReason,
+    Frame,
     Message,
     Reasoning,
     ReasoningDelta,
@@ -312,3 +318,50 @@ def test_only_what_begins_a_continuation_or_a_summary_is_a_call() -> None:
     assert read_text(call, leading=True).calls == [("read", {"path": "a"})]
     quoted = f"The model called {call} first."
     assert (read_text(quoted, leading=True).states, read_text(quoted, leading=True).text) == ([], quoted)
+
+
+def test_hundreds_of_calls_in_one_text_are_read_without_deep_recursion() -> None:
+    """Proves: a body comes as one text; past the blocks that are looked at the rest is text."""
+    block = WRITERS["hermes"]([("read", {"path": "a"})])
+    found = read_text("\n".join([block] * 300))
+    assert len(found.calls) == MAX_BLOCKS and found.text.count("<tool_call>") == 300 - MAX_BLOCKS
+
+
+def read_characters(pieces: Iterable[str]) -> int:
+    """The characters that readers were given, all readings together."""
+    total = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal total
+        if event == "call" and frame.f_code is reading.read.__code__:
+            total += len(frame.f_locals["text"])
+
+    sys.setprofile(count)
+    try:
+        read_text(pieces)
+    finally:
+        sys.setprofile(None)
+    return total
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x", "</tool_call>", "}", "<tool_call>", "</parameter>\n", "` > ]", "<parameter=a>"],
+)
+@pytest.mark.parametrize("syntax", ["hermes", "qwen3-coder", "kimi", "lfm"])
+def test_reading_a_long_call_in_small_pieces_costs_as_much_as_it_is_long(syntax: str, value: str) -> None:
+    """Proves: linear, whatever stands in it; what would end it may come with every piece."""
+    costs: list[float] = []
+    for times in (2_000, 6_000):
+        block = WRITERS[syntax]([("write_file", {"path": "a", "content": value * times})])
+        cost = read_characters([block[at : at + 20] for at in range(0, len(block), 20)])
+        costs.append((cost - FREE_CHARACTERS) / len(block))
+    assert max(costs) <= READINGS + 4
+
+
+def test_words_without_a_marker_are_read_by_nobody() -> None:
+    """Proves: ordinary text costs no reading, and its frames are the very same."""
+    found = CallsInText(tools=())
+    found.take([TextDelta("Some ")])
+    frames: list[Frame] = [TextDelta("words, and more of them")]
+    assert found.take(frames) is frames and read_characters(["some words " * 1000] * 10) == 0

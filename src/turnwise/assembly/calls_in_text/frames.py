@@ -110,6 +110,7 @@ class CallsInText:
         self._lost = False
         self._is_finished_by_itself = False
         self._is_faulted = False
+        self._last = ""  # the text that was written to last
         self._told = 0  # characters held when it was told last
 
     @property
@@ -124,10 +125,10 @@ class CallsInText:
         given: list[Frame] = []
         for frame in frames:
             self._take(frame, given)
-        if (held := sum([reader.held for reader in self._texts.values()])) and held != self._told:
+        reader = self._texts.get(self._last)
+        if reader is not None and (held := reader.held) and held != self._told:
             self._told = held
-            block = next(block for block, reader in self._texts.items() if reader.held)
-            given.append(CallForming(block, held))
+            given.append(CallForming(self._last, held))
         return given
 
     def _are_plain(self, frames: list[Frame]) -> bool:
@@ -222,6 +223,7 @@ class CallsInText:
         reader = self._texts.get(block)
         if reader is None:
             reader = self._texts[block] = self._new_reader()
+        self._last = block
         if reader.is_idle and SPECIAL.search(text) is None:
             given.append(frame)
             return

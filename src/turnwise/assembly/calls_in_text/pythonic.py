@@ -77,6 +77,8 @@ def code(cursor: Cursor) -> None:
 
 
 def _take_name(cursor: Cursor) -> str:
+    if not (cursor.peek().isalpha() or cursor.peek() == "_"):
+        raise Wrong("a tool's name was expected")
     name = _run(cursor, _RUN)
     if _NAME.fullmatch(name) is None:
         raise Wrong("a tool's name was expected")

@@ -153,7 +153,7 @@ class TextReader:
             self._held.append(piece)
             self._size += len(piece)
             if self._is_worth_reading(piece):
-                self._read_block(events)
+                self._go_on(self._read_block(events), events)
             return events
         text, self._tail = self._tail + piece, ""
         self._go_on(text, events)
@@ -163,7 +163,7 @@ class TextReader:
         """The text is over. `by_itself`: the response ended where the model meant it to."""
         events: list[Event] = []
         while self._at is _At.BLOCK or self._at is _At.WHOLE:
-            self._end_block(events, by_itself=by_itself)
+            self._go_on(self._end_block(events, by_itself=by_itself), events)
         tail, self._tail = self._tail, ""
         is_blank = self._at is _At.BEHIND and not tail.strip()
         self._give_calls(events)
@@ -205,8 +205,7 @@ class TextReader:
                 case _At.BLOCK | _At.WHOLE:
                     self._held.append(text)
                     self._size += len(text)
-                    text = ""
-                    self._read_block(events)
+                    text = self._read_block(events)
 
     def _start(self, text: str, events: list[Event]) -> str:
         bare = text.lstrip()
@@ -323,27 +322,25 @@ class TextReader:
             self._held = [text]
         return text
 
-    def _read_block(self, events: list[Event], *, is_final: bool = False) -> None:
+    def _read_block(self, events: list[Event], *, is_final: bool = False) -> str:
+        """Look at the block once more; return the words that are no part of it, for the state that it leaves."""
         text = self._text()
         self._spent += len(text)
         if self._at is _At.WHOLE:
-            self._read_whole(text, events)
-            return
+            return self._read_whole(text)
         assert self._syntax is not None
         if self._doomed is None:
-            found = read(self._syntax.reader, text, at=len(self._syntax.marker), tools=self._tools, is_final=is_final)
+            at = len(self._syntax.marker)
+            found = read(self._syntax.reader, text, at=at, tools=self._tools, is_final=is_final)
             if found.state == "open":
-                return
+                return ""
             if found.state == "whole" and not self._follows_orphan(text[found.end :]):
-                self._take_block(text, found, events)
-                return
+                return self._take_block(text, found, events)
             if not (found.name or found.calls):
-                self._no_block(text, events)
-                return
+                return self._no_block(text, events)
             self._doomed = found
         ends = [at + len(mark) for mark in self._syntax.ends if (at := text.find(mark, len(self._syntax.marker))) >= 0]
-        if ends:
-            self._fail_block(text, end=min(ends), events=events)
+        return self._fail_block(text, end=min(ends), events=events) if ends else ""
 
     def _follows_orphan(self, rest: str) -> bool:
         """Whether a closing mark follows that belongs to the block: then a value had closed it, and it was read wrongly."""
@@ -351,7 +348,7 @@ class TextReader:
         bare = rest.lstrip()
         return any(bare.startswith(mark) for mark in self._syntax.orphans)
 
-    def _take_block(self, text: str, found: Found, events: list[Event]) -> None:
+    def _take_block(self, text: str, found: Found, events: list[Event]) -> str:
         """A whole block: a call, unless it was said to the model before."""
         assert self._syntax is not None
         block, rest = text[: found.end], text[found.end :] + self._halves
@@ -362,18 +359,18 @@ class TextReader:
         else:
             self._found.append(_Block(self._take_blank() + block, self._syntax, found))
             self._at = _At.BEHIND
-        self._go_on(rest, events)
+        return rest
 
-    def _no_block(self, text: str, events: list[Event]) -> None:
+    def _no_block(self, text: str, events: list[Event]) -> str:
         """The marker was words; what follows it is looked at anew."""
         assert self._syntax is not None
         marker, rest = text[: len(self._syntax.marker)], text[len(self._syntax.marker) :] + self._halves
         self._end_held()
         self._give_calls(events)
         self._say_block(marker, events)
-        self._go_on(rest, events)
+        return rest
 
-    def _fail_block(self, text: str, *, end: int, events: list[Event]) -> None:
+    def _fail_block(self, text: str, *, end: int, events: list[Event]) -> str:
         """A block that names a tool on offer, and is no whole call."""
         assert self._syntax is not None and self._doomed is not None
         block, rest, doomed = text[:end], text[end:] + self._halves, self._doomed
@@ -382,16 +379,16 @@ class TextReader:
         self._at = _At.OVER if self._leading else _At.WORDS
         if self._quotations.hold(block) or self._quotations.hold(text[: doomed.end]):
             self._say_block(block, events)
-        else:
-            self._take_blank()
-            syntax = doomed.syntax or self._syntax.name
-            # Without a name it is the last call whose end was not where it should be.
-            whole = doomed.calls if doomed.name else doomed.calls[:-1]
-            events += [Made(call, syntax) for call in whole if doomed.state == "wrong"]
-            name = doomed.name or doomed.calls[-1].name
-            why = CLOSED_BY_A_VALUE if doomed.state == "whole" else doomed.why or "it is not whole"
-            events.append(Unmade(name=name, arguments="{}", syntax=syntax, why=why))
-        self._go_on(rest, events)
+            return rest
+        self._take_blank()
+        syntax = doomed.syntax or self._syntax.name
+        # Without a name it is the last call whose end was not where it should be.
+        whole = doomed.calls if doomed.name else doomed.calls[:-1]
+        events += [Made(call, syntax) for call in whole if doomed.state == "wrong"]
+        name = doomed.name or doomed.calls[-1].name
+        why = CLOSED_BY_A_VALUE if doomed.state == "whole" else doomed.why or "it is not whole"
+        events.append(Unmade(name=name, arguments="{}", syntax=syntax, why=why))
+        return rest
 
     def _say_block(self, text: str, events: list[Event]) -> None:
         """What was held is words."""
@@ -405,77 +402,71 @@ class TextReader:
     def _end_held(self) -> None:
         self._held, self._size, self._halves = [], 0, ""
 
-    def _end_block(self, events: list[Event], *, by_itself: bool) -> None:
-        """The text ends within a block."""
+    def _end_block(self, events: list[Event], *, by_itself: bool) -> str:
+        """The text ends within a block; returns as `_read_block`."""
         if self._at is _At.WHOLE:
-            self._end_whole(events)
-            return
-        blocks = self._blocks
-        self._read_block(events, is_final=True)
-        if self._at is not _At.BLOCK or self._blocks != blocks:
-            return
+            return self._end_whole(events)
+        rest = self._read_block(events, is_final=True)
+        if self._at is not _At.BLOCK:
+            return rest
         assert self._syntax is not None
         text, syntax = self._text(), self._syntax
         if self._doomed is not None:
-            self._fail_block(text, end=len(text), events=events)
-            return
+            return self._fail_block(text, end=len(text), events=events)
         found = read(syntax.reader, text, at=len(syntax.marker), tools=self._tools, is_final=True)
         self._end_held()
-        if self._quotations.hold(text):
+        is_named = bool(found.name or found.calls)  # what names no tool and was not cut was about a marker
+        if (by_itself and not is_named) or self._quotations.hold(text):
             self._give_calls(events)
             self._say_block(text, events)
-            return
+            return ""
         self._at = _At.BEHIND
         self._take_blank()
         if found.is_enough and by_itself:
             self._found.append(_Block(text, syntax, found))
-            return
+            return ""
         self._give_calls(events)
         *whole, last = found.calls if found.is_enough else (*found.calls, ReadCall(found.name, found.arguments))
         named = found.syntax or syntax.name
         events += [Made(call, named) for call in whole]
         events.append(Unmade(name=last.name, arguments=last.arguments if last.name else text, syntax=named))
+        return ""
 
     # an answer that is nothing but a call
 
-    def _read_whole(self, text: str, events: list[Event]) -> None:
+    def _read_whole(self, text: str) -> str:
         """Only its end decides; what cannot be a call is let go of at once."""
         found = self._whole(text)
         if found is None or found.state == "open":
-            return
-        if found.state == "wrong" or text[found.end :].strip():
-            self._let_go(text, events)
+            return ""
+        return self._let_go(text) if found.state == "wrong" or text[found.end :].strip() else ""
 
     def _whole(self, text: str, *, is_final: bool = False) -> Found | None:
         """What the answer is as one call; None where more has to come before it can be looked at."""
         if text[:3] in ("```", "~~~"):
             return _read_fence(text, tools=self._tools, is_final=is_final)
-        reader = json_calls.bare if text[0] == "{" or text.startswith("[{") else pythonic.alone
-        if text[0] == "[" and pythonic.begins_call(text) is None:
-            reader = json_calls.bare
+        reader = pythonic.alone if pythonic.begins_call(text) is not None else json_calls.bare
         return read(reader, text, at=0, tools=self._tools, is_final=is_final)
 
-    def _let_go(self, text: str, events: list[Event]) -> None:
+    def _let_go(self, text: str) -> str:
         self._end_held()
         self._at = _At.OVER if self._leading else _At.WORDS
-        self._go_on(self._take_blank() + text, events)
+        return self._take_blank() + text
 
-    def _end_whole(self, events: list[Event]) -> None:
+    def _end_whole(self, events: list[Event]) -> str:
         text = self._text()
         found = self._whole(text, is_final=True)
-        if (
-            found is None
-            or found.state == "wrong"
-            or (found.state == "open" and not (found.is_enough and not found.name))
-            or (found.state == "whole" and text[found.end :].strip())
-            or self._quotations.hold(text)
-        ):
-            self._let_go(text, events)
-            return
+        is_call = found is not None and (
+            (found.state == "whole" and not text[found.end :].strip())
+            or (found.state == "open" and found.is_enough and not found.name)
+        )
+        if found is None or not is_call or self._quotations.hold(text):
+            return self._let_go(text)
         self._end_held()
         self._take_blank()
         self._at = _At.BEHIND
         events += [Made(call, _name_of_whole(text)) for call in found.calls]
+        return ""
 
     # behind a block
 
@@ -539,13 +530,13 @@ def _name_of_whole(text: str) -> str:
 
 
 def _holds_orphan(text: str, *, marks: frozenset[str]) -> bool:
-    """Whether one of the marks stands in the text, and not as code."""
+    """Whether one of the closing marks stands in the text, not as code, before anything is opened there."""
     code, last = CodeTracker(), 0
     code.feed("x")
-    for found in re.finditer("|".join(map(re.escape, sorted(marks))), text):
+    for found in re.finditer("|".join(map(re.escape, (*sorted(marks), *BY_MARKER))), text):
         code.feed(text[last : found.start()])
         if not code.is_inside():
-            return True
+            return found.group() in marks
         last = found.start()
     return False
 
