@@ -5,6 +5,8 @@ follow it or the response is over; if an own call comes after that, the block's 
 """
 
 from collections.abc import Sequence
+from itertools import groupby
+from typing import cast
 
 import msgspec
 
@@ -13,7 +15,6 @@ from turnwise.assembly.calls_in_text.reading import ReadCall
 from turnwise.assembly.calls_in_text.syntaxes import MARKERS
 from turnwise.assembly.calls_in_text.text_reader import (
     CLOSED_BY_A_VALUE,
-    SPECIAL,
     Doubted,
     Event,
     Made,
@@ -21,6 +22,7 @@ from turnwise.assembly.calls_in_text.text_reader import (
     TextReader,
     Think,
     Unmade,
+    is_plain,
     words_of,
 )
 from turnwise.assembly.calls_in_text.tools import OfferedTools
@@ -54,6 +56,9 @@ from turnwise.vocab import (
     ToolSpec,
 )
 
+MAX_OPENERS = 4  # frames of a run that are taken alone at most, before the rest is looked at together
+_TEXTS = {TextDelta}
+_REASONINGS = {ReasoningDelta}
 MEANT_TO_END = frozenset({FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.PAUSE})
 
 
@@ -110,6 +115,8 @@ class CallsInText:
         self._lost = False
         self._is_finished_by_itself = False
         self._is_faulted = False
+        self._plain: str | None = None  # the text whose words pass as they are, if they have no mark in them ...
+        self._plain_aside: str | None = None  # ... and the reasoning
         self._last = ""  # the text that was written to last
         self._told = 0  # characters held when it was told last
 
@@ -120,41 +127,51 @@ class CallsInText:
 
     def take(self, frames: list[Frame]) -> list[Frame]:
         """The frames to assemble. Those of a response without marks are the very same."""
-        if self._are_plain(frames):
+        first = frames[0]
+        if (
+            frames[-1] is first
+        ):  # the ordinary read, told first because speed counts: more words, or more of its own calls
+            if self._has_own:
+                if type(first) is not Started:
+                    return frames
+            elif type(first) is TextDelta and first.block == self._plain and is_plain(first.text):
+                return frames
+        elif self._are_plain(frames):
             return frames
         given: list[Frame] = []
-        for frame in frames:
-            self._take(frame, given)
+        for kind, run in groupby(frames, key=type):
+            if kind is TextDelta:
+                self._take_run(list(run), given)
+            else:
+                for frame in run:
+                    self._take(frame, given)
         reader = self._texts.get(self._last)
         if reader is not None and (held := reader.held) and held != self._told:
             self._told = held
             given.append(CallForming(self._last, held))
         return given
 
+    def _take_run(self, frames: list[Frame], given: list[Frame]) -> None:
+        """Words. Once the first ones have shown what they belong to, the rest may pass as it is."""
+        for at, frame in enumerate(frames):
+            if at in (1, MAX_OPENERS) and self._are_plain(frames[at:]):
+                given += frames[at:]
+                return
+            self._take(frame, given)
+
     def _are_plain(self, frames: list[Frame]) -> bool:
-        """Whether they pass as they are: the ordinary read is more of one text, or more of the response's own calls."""
-        kinds = {type(frames[0])} if len(frames) == 1 else set(map(type, frames))
+        """Whether several pass as they are: all more of one text, or all beside calls of the response's own."""
+        kinds = set(map(type, frames))
         if self._has_own:
             return Started not in kinds
-        if len(kinds) != 1:
-            return False
-        first = frames[0]
-        if isinstance(first, TextDelta):
-            reader = self._texts.get(first.block)
-        elif isinstance(first, ReasoningDelta):
-            reader = self._asides.get(first.block)
+        if kinds == _TEXTS:
+            block = self._plain
+        elif kinds == _REASONINGS:
+            block = self._plain_aside
         else:
             return False
-        if reader is None or not reader.is_idle:
-            return False
-        if len(frames) == 1:
-            return SPECIAL.search(first.text) is None
-        same = [
-            frame.text
-            for frame in frames
-            if isinstance(frame, TextDelta | ReasoningDelta) and frame.block == first.block
-        ]
-        return len(same) == len(frames) and SPECIAL.search("".join(same)) is None
+        words = [frame.text for frame in cast("list[TextDelta]", frames) if frame.block == block]
+        return len(words) == len(frames) and is_plain("".join(words))
 
     def finish(self) -> list[Frame]:
         """No more frames will come."""
@@ -224,10 +241,12 @@ class CallsInText:
         if reader is None:
             reader = self._texts[block] = self._new_reader()
         self._last = block
-        if reader.is_idle and SPECIAL.search(text) is None:
+        if reader.is_idle and is_plain(text):
+            self._plain = block
             given.append(frame)
             return
         self._give(reader.feed(text), block, given)
+        self._plain = block if reader.is_idle else None
 
     def _new_reader(self) -> TextReader:
         return TextReader(self._tools, quotations=self._quotations, unmarked=self._unmarked, leading=self._leading)
@@ -363,8 +382,9 @@ class CallsInText:
         reader = self._asides.get(block)
         if reader is None:
             reader = self._asides[block] = TextReader(self._tools, quotations=self._quotations)
-        if not (reader.is_idle and SPECIAL.search(text) is None):
+        if not (reader.is_idle and is_plain(text)):
             self._note_aside(reader.feed(text), block)
+        self._plain_aside = block if reader.is_idle else None
 
     def _note_aside(self, events: Sequence[Event], block: str) -> None:
         for event in events:

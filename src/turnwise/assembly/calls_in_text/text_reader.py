@@ -21,8 +21,6 @@ from turnwise.assembly.heal import join_halves
 # What a block may be read in vain: so many times its length, and these characters besides.
 READINGS = 8
 FREE_CHARACTERS = 64 * 1024
-# Words with one of these may begin a block or change what is code.
-SPECIAL = re.compile("[`~\n<\\[]")
 _FENCE = re.compile(r"(`{3,}|~{3,})[ \t]*([A-Za-z_+-]*)[ \t]*\n")
 CLOSED_BY_A_VALUE = "a value in it holds the marks that close it"
 _MOST_BLANK = 32  # blanks at the beginning that wait for what follows
@@ -135,7 +133,7 @@ class TextReader:
 
     @property
     def is_idle(self) -> bool:
-        """Whether words without one of `SPECIAL` can be given out as they are."""
+        """Whether words that are plain can be given out as they are."""
         if self._at is _At.OVER:
             return True
         return self._at is _At.WORDS and not self._tail and not self._orphans and self._code.is_idle
@@ -539,6 +537,11 @@ def _holds_orphan(text: str, *, marks: frozenset[str]) -> bool:
             return found.group() in marks
         last = found.start()
     return False
+
+
+def is_plain(text: str) -> bool:
+    """Whether nothing in the words may begin a block or change what is code. To look for one character costs next to nothing."""
+    return "<" not in text and "\n" not in text and "[" not in text and "`" not in text and "~" not in text
 
 
 def words_of(events: Sequence[Event]) -> str:
