@@ -18,10 +18,13 @@ from turnwise.vocab import (
     CallForming,
     FinishReason,
     Frame,
+    Lost,
     Message,
     Reasoning,
     ReasoningDelta,
     RefusalDelta,
+    Repair,
+    Started,
     Text,
     TextDelta,
     ToolCallDelta,
@@ -365,3 +368,25 @@ def test_words_without_a_marker_are_read_by_nobody() -> None:
     found.take([TextDelta("Some ")])
     frames: list[Frame] = [TextDelta("words, and more of them")]
     assert found.take(frames) is frames and read_characters(["some words " * 1000] * 10) == 0
+
+
+@pytest.mark.parametrize("reaches_ended", [True, False])
+def test_a_call_in_a_text_that_may_have_lost_a_piece_never_runs(reaches_ended: bool) -> None:
+    """Proves: assembly:lost-piece holds for it, though what arrived is whole."""
+    block = WRITERS["qwen3-coder"]([("write_file", {"path": "a", "content": "b c"})])
+    loss = Lost(Repair("unreadable", "event", "lost"), reaches_ended)
+    found = read_text(block[60:], before=[TextDelta(block[:60]), loss])
+    assert (found.states, found.calls, found.response.lost) == (["lost"], [], True)
+
+
+def test_a_response_that_begins_anew_forgets_the_calls_of_the_first_beginning() -> None:
+    """Proves: a gateway that falls back to another model says everything again."""
+    block = WRITERS["hermes"]([("read", {"path": "a"})])
+    before: list[Frame] = [Started(), TextDelta(f"{block} and"), Started()]
+    assert read_text(block, before=before).calls == [("read", {"path": "a"})]
+
+
+def test_halves_of_characters_in_a_call_are_joined() -> None:
+    """Proves: servers that cut a character in two send its halves as escapes in two pieces."""
+    block = '<tool_call>{"name": "read", "arguments": {"path": "\ud83d\ude42"}}</tool_call>'
+    assert read_text(list(block)).calls == read_text(block).calls == [("read", {"path": "\U0001f642"})]

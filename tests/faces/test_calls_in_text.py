@@ -1,14 +1,29 @@
 """Calls that a model writes into its text, from the bytes on: the lab says them as text, in families that parse otherwise."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from turnwise import Agent, FrameSeen, PermissionRule, Policy, RunFinished, RunResult, tool
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, Step
-from turnwise.vocab import CallForming, Frame, PartDone, Text, TextDelta, ToolCallDelta, ToolResult, calls_of, text_of
+from turnwise.testing import ScriptedModel
+from turnwise.turn.config import Recover
+from turnwise.vocab import (
+    CallForming,
+    FinishReason,
+    Frame,
+    Message,
+    PartDone,
+    Response,
+    Text,
+    TextDelta,
+    ToolCallDelta,
+    ToolResult,
+    calls_of,
+    text_of,
+)
 
 HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "notes.txt"}}\n</tool_call>'
 QWEN = "<tool_call>\n<function=read>\n<parameter=path>\nnotes.txt\n</parameter>\n</function>\n</tool_call>"
@@ -41,10 +56,16 @@ class Tools:
         return [read, write]
 
 
-def agent(*steps: str | Step, tools: Tools, family: str = "openai_chat", **options: Any) -> tuple[Agent, Lab]:
+def agent(
+    *steps: str | Step,
+    tools: Tools,
+    family: str = "openai_chat",
+    obeys: Literal["none", "never"] = "none",
+    **options: Any,
+) -> tuple[Agent, Lab]:
     """An agent whose model says these texts, one a step, and the lab that says them."""
     scripted = tuple([Step(text=step) if isinstance(step, str) else step for step in steps])
-    lab = Lab([Script(name="scripted", title="calls as text", steps=scripted, nudges=True)])
+    lab = Lab([Script(name="scripted", title="calls as text", steps=scripted, nudges=obeys == "none", obeys=obeys)])
     base = {"gemini": "/v1beta", "anthropic_messages": ""}.get(family, "/v1")
     made = Agent(
         f"{family}:scripted", base_url=f"http://lab{base}", transport=lab.transport(), tools=tools.tools, **options
@@ -133,7 +154,8 @@ async def test_a_call_in_the_text_that_does_not_fit_its_tool_is_answered_with_wh
 
 async def test_an_endpoint_whose_vendor_parses_calls_leaves_text_alone_under_auto() -> None:
     """Proves: `auto` is off there, and `off` is off everywhere."""
-    for options in ({"family": "openai_responses"}, {"calls_in_text": "off"}):
+    cases: list[dict[str, Any]] = [{"family": "openai_responses"}, {"calls_in_text": "off"}]
+    for options in cases:
         tools = Tools()
         made, lab = agent(HERMES, tools=tools, **options)
         result = await made.run("Go.")
@@ -201,3 +223,34 @@ async def test_a_call_in_reasoning_is_told_and_not_made() -> None:
     result = await made.run("Go.")
     assert "call_not_made" in kinds(result) and tools.ran[0] == "read notes.txt"
     assert "wrote a tool call into its reasoning" in lab.requests[1].body.decode()
+
+
+@pytest.mark.parametrize("recover", ["continue", "split"])
+async def test_a_call_in_the_text_that_the_limit_cut_goes_the_way_of_any_cut_call(recover: Recover) -> None:
+    """Proves: cut:continued and cut:split hold for it: it is joined and run once, or the model is told what was cut."""
+    tools = Tools()
+    cut = '<tool_call>\n{"name": "write", "arguments": {"path": "a.txt", "content": "one two three four five six seven'
+    said = Response(message=Message("assistant", (Text(cut),)), finish=FinishReason.LENGTH)
+    goes_on = 'hree four five six seven eight nine"}' if recover == "continue" else "Done."
+    model = ScriptedModel([said, goes_on, "Done."])
+    made = Agent(
+        "openai_chat:scripted",
+        base_url=model.endpoint.base_url,
+        transport=model,
+        tools=tools.tools,
+        recover=recover,
+    )
+    result = await made.run("Go.")
+    if recover == "continue":
+        assert tools.ran == ["write a.txt one two three four five six seven eight nine"]
+        assert "continued_call" in kinds(result)
+    else:
+        assert tools.ran == [] and "were cut off" in results_of(result)[0]
+
+
+async def test_a_call_in_the_text_where_tools_are_left_out_is_disobedience_too() -> None:
+    """Proves: an endpoint that forbids tools by leaving them out still knows what the model called."""
+    tools = Tools()
+    made, lab = agent(HERMES, HERMES.replace("notes", "more"), "A draft.", tools=tools, max_steps=2, obeys="never")
+    result = await made.run("Go.")
+    assert tools.ran == ["read notes.txt"] and result.text == "A draft." and lab.count() == 3

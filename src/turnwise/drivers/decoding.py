@@ -197,7 +197,7 @@ def read_body(
         frames = family.decode_body(body.removeprefix(BOM), profile, limits)
     del body  # a long one is not held while its calls are judged
     if in_text is not None:
-        frames = [*in_text.take(frames), *in_text.finish()]
+        frames = [*(in_text.take(frames) if frames else ()), *in_text.finish()]
     healed = assembler.receive_all(frames)
     return assembler.finish(), healed
 
