@@ -32,6 +32,8 @@ KINDS: dict[str, str] = {
     "after_final": "a piece that came after the final form of its part was dropped",
     "citations_left_out": "of more citations than any answer has, the first ones were kept",
     "started_again": "a second beginning discarded what had come before",
+    "call_in_text": "a call that stood in the text was read from it",
+    "call_not_made": "a call stood in reasoning or in a refusal and was not made",
     "finish_hides_cut": "a call was cut although the finish reason did not say so",
     "finish_hides_limit": "the output limit was reached although the finish reason did not say so",
     "finish_without_calls": "the finish reason spoke of tool calls and there were none",

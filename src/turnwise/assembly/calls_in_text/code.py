@@ -1,7 +1,8 @@
 """Where a text stands in code: a fence, or backticks within a line (CommonMark, "Fenced code blocks", "Code spans").
 
 A fence is taken for one where a reader would take it so, in lists and quotations too; it ends at a line that holds nothing else.
-Backticks count until their like comes or the paragraph ends. In doubt it is code, because code is never run.
+Backticks count until their like comes or the paragraph ends. Lines behind a blank one that begin with four blanks or a tab are
+code as well ("Indented code blocks"; in a list they may be words). In doubt it is code, because code is never run.
 """
 
 import re
@@ -10,12 +11,13 @@ _STEP = re.compile(r"\n|`+|~+")
 # What may stand before a fence on its line: blanks, marks of quotations and of list items.
 _BEFORE_FENCE = re.compile(r"(?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])*")
 _MOST = 64  # characters before a fence
+_INDENT = 4  # blanks before a line of code
 
 
 class CodeTracker:
     """Fed with all the text in order, in any pieces. `is_inside` tells of what comes next."""
 
-    __slots__ = ("_closing", "_fence", "_info", "_line", "_run", "_span")
+    __slots__ = ("_closing", "_columns", "_fence", "_info", "_is_indented", "_line", "_may_indent", "_run", "_span")
 
     def __init__(self) -> None:
         self._fence: tuple[str, int] | None = None
@@ -24,6 +26,9 @@ class CodeTracker:
         self._span = 0  # backticks that opened a span
         self._line: str | None = ""  # the line so far; None where no fence can begin any more
         self._run = ""  # the fence marks or backticks that the text ends with
+        self._columns: int | None = 0  # blanks that the line begins with; None behind them
+        self._is_indented = False  # the line is code for its blanks
+        self._may_indent = True  # such a line may begin here: behind a blank line or another one
 
     @property
     def is_idle(self) -> bool:
@@ -32,7 +37,9 @@ class CodeTracker:
 
     def is_inside(self) -> bool:
         self._end_run()
-        return self._fence is not None or self._span > 0
+        if self._columns is not None and self._columns >= _INDENT and self._may_indent:
+            return True
+        return self._fence is not None or self._span > 0 or self._is_indented
 
     def feed(self, text: str) -> None:
         last = 0
@@ -53,14 +60,27 @@ class CodeTracker:
         if not text:
             return
         self._end_run()
+        self._see_blanks(text)
         if self._closing and text.strip():
             self._closing = False
         if self._line is not None:
             line = self._line + text[: _MOST + 1]
             self._line = line if len(line) <= _MOST and _BEFORE_FENCE.fullmatch(line) else None
 
+    def _see_blanks(self, text: str) -> None:
+        if self._columns is None:
+            return
+        bare = text.lstrip(" \t")
+        blank = text[: len(text) - len(bare)]
+        self._columns += len(blank) + (_INDENT - 1) * blank.count("\t")
+        if bare:
+            self._is_indented = self._columns >= _INDENT and self._may_indent
+            self._columns = None
+
     def _break_line(self) -> None:
         self._end_run()
+        self._may_indent = self._columns is not None or self._is_indented
+        self._columns, self._is_indented = 0, False
         if self._closing:
             self._fence, self._closing = None, False
         if self._line is not None and not self._line.strip(" \t>"):
@@ -72,6 +92,7 @@ class CodeTracker:
         run, self._run = self._run, ""
         if not run:
             return
+        self._see_blanks(run)
         mark, length, line = run[0], len(run), self._line
         self._line = None
         if self._fence is not None:

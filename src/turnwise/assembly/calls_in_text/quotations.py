@@ -1,24 +1,28 @@
 """What was said to the model before: a block that stands there is quoted, and no call.
 
-A tool may number the lines of what it shows, a server may escape it, and a model leaves such things out when it quotes. So both
-sides are compared without blanks, line numbers and escapes.
+A tool may show a file with line numbers, with a path before each line, as a diff or as a comment, a server may escape it, and a
+model leaves such things out when it quotes. So both sides are compared without them. That errs to the side of text: of two blocks
+that differ in nothing else, the second does not run either.
 """
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from turnwise.vocab import Message, Text, ToolResult
+from turnwise.vocab import File, Message, Text, ToolCall, ToolResult
 
-_NUMBERS = re.compile(r"(?m)^[ \t]*\d+(?:\t|[ \t]*[|:│→])")
+# What stands before the lines of a file that is shown: their number (`cat -n`, most tools), or the path and it (`rg`, `grep -n`).
+_NUMBERS = re.compile(r"(?m)^(?:[ \t>+#*/;%!│|-]*(?:[^\s:]{1,256}[:-])?\d+(?:\t|[ \t]*[|:│→)-]))+")
 _CODES = re.compile(r"\\+u([0-9a-fA-F]{4})")
-_ESCAPED_BLANKS = re.compile(r"\\+[nrt]")
-_LEFT_OUT = re.compile(r"[\s\\>]+")
+_BREAKS = re.compile(r"\\+[nr]")
+_TABS = re.compile(r"\\+t")
+_LEFT_OUT = re.compile(r"[\s\\>+#*/;%!│|→-]+")
+_NO_TEXT = ("image/", "audio/", "video/", "application/pdf")
 
 
 class Quotations:
-    """The texts of the user's messages and of tool results, files that were read among them. Nothing is looked at before the
-    first block asks."""
+    """The texts of the user's messages and of tool results, files that were read among them, and what the model itself wrote into
+    the arguments of its calls, such as a page about calls. Nothing is looked at before the first block asks."""
 
     __slots__ = ("_messages", "_texts")
 
@@ -29,19 +33,30 @@ class Quotations:
     def hold(self, block: str) -> bool:
         """Whether the block stands in one of them."""
         if self._texts is None:
-            self._texts = [_bare(text) for message in self._messages for text in _told(message)]
+            self._texts = [_bare("\n".join(_told(message))) for message in self._messages]
         searched = _bare(block)
         return bool(searched) and any(searched in text for text in self._texts)
 
 
-def _told(message: Message) -> list[str]:
-    found: list[str] = []
+def _told(message: Message) -> Iterator[str]:
     for part in message.parts:
-        if isinstance(part, ToolResult):
-            found += [one.text for one in part.content if isinstance(one, Text)]
-        elif isinstance(part, Text) and message.role == "user":
-            found.append(part.text)
-    return ["\n".join(found)] if found else []
+        match part:
+            case ToolResult(content=content):
+                yield from [_text(one) for one in content]
+            case Text() | File() if message.role == "user":
+                yield _text(part)
+            case ToolCall(arguments=arguments):
+                yield arguments
+            case _:
+                pass
+
+
+def _text(part: Text | File) -> str:
+    if isinstance(part, Text):
+        return part.text
+    if part.data is None or part.media_type.startswith(_NO_TEXT):
+        return ""
+    return part.data.decode(errors="replace")
 
 
 def _bare(text: str) -> str:
@@ -50,5 +65,5 @@ def _bare(text: str) -> str:
     if "&" in text:
         text = html.unescape(text)
     if "\\" in text:
-        text = _ESCAPED_BLANKS.sub(" ", text)
+        text = _TABS.sub("\t", _BREAKS.sub("\n", text))
     return _LEFT_OUT.sub("", _NUMBERS.sub("", text))
