@@ -6,19 +6,19 @@ The writers follow the models' chat templates, not our readers.
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from turnwise.assembly.calls_in_text.frames import CallsInText
+from turnwise.assembly.calls_in_text.frames import CallFinder
 from turnwise.assembly.response import Assembler
 from turnwise.vocab import (
-    CallForming,
+    ArgumentsState,
     Finished,
     FinishReason,
     Frame,
     Message,
     Response,
     TextDelta,
-    ToolCallDelta,
     ToolSpec,
-    UsageReported,
+    calls_of,
+    text_of,
 )
 
 Arguments = Mapping[str, object]
@@ -190,8 +190,6 @@ class Reading:
     @property
     def calls(self) -> list[Call]:
         """The calls that may run."""
-        from turnwise.vocab import ArgumentsState, calls_of
-
         return [
             (call.name, json.loads(call.arguments))
             for call in calls_of(self.response.message)
@@ -200,14 +198,10 @@ class Reading:
 
     @property
     def states(self) -> list[str]:
-        from turnwise.vocab import calls_of
-
         return [call.state.value for call in calls_of(self.response.message)]
 
     @property
     def text(self) -> str:
-        from turnwise.vocab import text_of
-
         return text_of(self.response.message)
 
     @property
@@ -232,7 +226,7 @@ def read_text(
     after: Sequence[Frame] = (),
 ) -> Reading:
     """What becomes of a text that comes in these pieces."""
-    found = CallsInText(tools=tools, earlier=earlier, unmarked=unmarked, leading=leading)
+    found = CallFinder(tools=tools, earlier=earlier, unmarked=unmarked, leading=leading)
     assembler = Assembler(tool_names=frozenset([tool.name for tool in tools]))
     shown: list[Frame] = []
     came: list[Frame] = [*before, *[TextDelta(piece) for piece in ([pieces] if isinstance(pieces, str) else pieces)]]
@@ -243,6 +237,3 @@ def read_text(
         shown += assembler.receive_all(found.take([frame]))
     shown += assembler.receive_all(found.finish())
     return Reading(assembler.finish(), shown)
-
-
-__all__ = ["CallForming", "ToolCallDelta", "UsageReported"]

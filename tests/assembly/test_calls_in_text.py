@@ -1,21 +1,23 @@
 """Calls in a text: every marked syntax from generated calls, at every split (issue 16, section A)."""
 
+import html
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FrameType
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from text_calls import NAMES, TAGGED, WRITERS, Call, glm_47, python_list, read_text
+from text_calls import NAMES, TAGGED, TOOLS, WRITERS, Call, glm_47, python_list, read_text
 from turnwise.assembly.calls_in_text import reading
-from turnwise.assembly.calls_in_text.frames import CallsInText
+from turnwise.assembly.calls_in_text.frames import CallFinder
 from turnwise.assembly.calls_in_text.syntaxes import LONGEST_MARKER, MAX_BLOCKS
-from turnwise.assembly.calls_in_text.text_reader import FREE_CHARACTERS, READINGS
+from turnwise.assembly.calls_in_text.text_reader import FREE_CHARACTERS, MAX_BLOCK_CHARACTERS, READINGS
 from turnwise.vocab import (
     CallForming,
+    File,
     FinishReason,
     Frame,
     Lost,
@@ -27,6 +29,7 @@ from turnwise.vocab import (
     Started,
     Text,
     TextDelta,
+    ToolCall,
     ToolCallDelta,
     ToolResult,
 )
@@ -136,17 +139,43 @@ def test_a_call_that_is_cut_within_its_arguments_is_told_as_cut(syntax: str) -> 
     assert (found.states, found.calls) == (["truncated"], [])
 
 
+def numbered(text: str) -> str:
+    return "\n".join([f"{n:6}\t{line}" for n, line in enumerate(text.split("\n"), start=1)])
+
+
+def before_lines(mark: str) -> Callable[[str], str]:
+    return lambda text: "\n".join([f"{mark}{line}" for line in text.split("\n")])
+
+
+SHOWN_AS: tuple[Callable[[str], str], ...] = (
+    str,
+    numbered,
+    lambda text: "\n".join([f"docs/how-to.md:{n}:{line}" for n, line in enumerate(text.split("\n"), start=12)]),
+    lambda text: "\n".join([f"{n} | {line}" for n, line in enumerate(text.split("\n"), start=98)]),
+    before_lines("+"),
+    before_lines("    # "),
+    before_lines("> "),
+    lambda text: json.dumps({"content": text}),
+    lambda text: json.dumps({"content": text}).replace("<", "\\u003c"),
+    lambda text: json.dumps({"content": numbered(text)}),
+    lambda text: json.dumps([json.dumps({"text": text}, ensure_ascii=False)]),
+    html.escape,
+)
+
+
 @each_syntax
 def test_a_block_that_was_said_before_is_text(syntax: str) -> None:
-    """Done when 1: quoted from the user, from a result, from a numbered file, from escaped JSON."""
-    block = WRITERS[syntax]([("write_file", {"path": "a.txt", "content": "b\nc"})])
-    numbered = "\n".join([f"{n:6}\t{line}" for n, line in enumerate(f"# A\n{block}\nend".split("\n"), start=1)])
-    escaped = json.dumps({"content": f"x {block} y"})
+    """Done when 1: quoted from the user, from a file, from a result in the forms in which tools show files."""
+    block = WRITERS[syntax]([("write_file", {"path": "a.txt", "content": "b\n1: c\n-2\n# d"})])
+    results = [show(f"# A\n{block}\nend") for show in SHOWN_AS]
+    file = File(media_type="text/markdown", data=f"# A\n{block}".encode())
+    written = ToolCall(id="1", name="write_file", arguments=json.dumps({"content": f"Write {block} so."}))
     for said in (
         Message("user", (Text(f"What is {block}?"),)),
-        Message("tool", (ToolResult(call_id="1", name="read", content=(Text(numbered),)),)),
-        Message("tool", (ToolResult(call_id="1", name="fetch", content=(Text(escaped),)),)),
-        Message("tool", (ToolResult(call_id="1", name="fetch", content=(Text(escaped.replace("<", "\\u003c")),)),)),
+        Message("user", (Text("What is it?"), file)),
+        Message("assistant", (written,)),
+        *[Message("tool", (ToolResult(call_id="1", name="read", content=(Text(one),)),)) for one in results],
+        Message("tool", (ToolResult(call_id="1", name="read", content=(file,)),)),
     ):
         found = read_text(f"It says {block} there.", earlier=[said])
         assert (found.calls, found.states, found.text) == ([], [], f"It says {block} there.")
@@ -165,6 +194,8 @@ def test_a_block_in_code_is_text(syntax: str) -> None:
         f"> ```\n> {line}\n> ```\n",
         f"Write `` {line} `` so.",
         f"```\n{block}",
+        f"Write it so:\n\n{before_lines('    ')(block)}",
+        f"Write it so:\n\n{before_lines(chr(9))(block)}\n\nDone.",
     ):
         if "`" in block and "```" not in text.replace(block, ""):
             continue
@@ -282,7 +313,7 @@ def test_reasoning_at_the_beginning_of_a_text_is_reasoning() -> None:
 def test_no_more_than_the_longest_marker_is_held_back() -> None:
     """Proves: words flow on at once, but for what may begin a marker."""
     text = "Some <b>words</b>, [a link](x), `code`, a < b, <tool_cal, <| and more. " * 5
-    found = CallsInText(tools=())
+    found = CallFinder(tools=())
     shown = 0
     for came, char in enumerate(text, start=1):
         shown += sum([len(frame.text) for frame in found.take([TextDelta(char)]) if isinstance(frame, TextDelta)])
@@ -362,9 +393,62 @@ def test_reading_a_long_call_in_small_pieces_costs_as_much_as_it_is_long(syntax:
     assert max(costs) <= READINGS + 4
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>\n<function=read>\n" + "<parameter=k%d>\nv\n</parameter>\n" * 1_000 % tuple(range(1_000)),
+        "<minimax:tool_call><invoke name='read'>" + "<parameter name=k%d>v</parameter>" * 1_000 % tuple(range(1_000)),
+        "<tool_call>read\n" + "<arg_key>k%d</arg_key><arg_value>v</arg_value>" * 1_000 % tuple(range(1_000)),
+        "[read(" + "k%d=1, " * 1_000 % tuple(range(1_000)),
+    ],
+    ids=["qwen3-coder", "minimax", "glm", "pythonic"],
+)
+def test_the_arguments_so_far_are_put_together_once_a_reading(text: str) -> None:
+    """Proves: linear in the number of arguments, too: putting them together for each would be 500 times the text."""
+    made = 0
+
+    def count(frame: FrameType, event: str, given: object) -> None:
+        nonlocal made
+        if event == "return" and isinstance(given, str) and frame.f_code.co_qualname == "Members.beginning":
+            made += len(given)
+
+    sys.setprofile(count)
+    try:
+        read_text([text[at : at + 50] for at in range(0, len(text), 50)], reason=FinishReason.LENGTH)
+    finally:
+        sys.setprofile(None)
+    assert made <= (READINGS + 2) * len(text) + FREE_CHARACTERS
+
+
+def test_few_blanks_wait_for_what_follows_them() -> None:
+    """Proves: they are not read again with every piece, without an end; nor does it matter how they come."""
+    call = WRITERS["hermes"]([("read", {"path": "a"})])
+    for opens, gap in ((call, "\n"), (call, " "), ("<think>Hm.", "\n"), ("", "\n")):
+        found = CallFinder(tools=TOOLS)
+        found.take([TextDelta(opens)])
+        shown = 0
+        for came in range(1, 200):
+            frames = found.take([TextDelta(gap)])
+            shown += sum([len(frame.text) for frame in frames if isinstance(frame, TextDelta | ReasoningDelta)])
+            assert came - shown <= 32 + (len("Hm.") if came == 1 else 0)
+        text = f"{opens}{gap * 100}</think>{call}{gap * 32}"
+        assert read_text(text).outcome == read_text(list(text)).outcome
+        assert read_text(text).calls == [("read", {"path": "a"})] * (2 if opens == call else 1)
+
+
+def test_a_block_longer_than_a_call_may_be_is_text() -> None:
+    """Proves: assembly:bounded. No more is held than of a call that comes as one."""
+    text = f'<tool_call>{{"name": "read", "arguments": {{"path": "{"x" * MAX_BLOCK_CHARACTERS}"}}}}</tool_call> so'
+    assert (read_text(text).states, read_text(text).text) == ([], text)
+    found = CallFinder(tools=TOOLS)
+    for at in range(0, len(text), 2**18):
+        for frame in found.take([TextDelta(text[at : at + 2**18])]):
+            assert not isinstance(frame, CallForming) or frame.characters <= MAX_BLOCK_CHARACTERS
+
+
 def test_words_without_a_marker_are_read_by_nobody() -> None:
     """Proves: ordinary text costs no reading, and its frames are the very same."""
-    found = CallsInText(tools=())
+    found = CallFinder(tools=())
     found.take([TextDelta("Some ")])
     frames: list[Frame] = [TextDelta("words, and more of them")]
     assert found.take(frames) is frames and read_characters(["some words " * 1000] * 10) == 0

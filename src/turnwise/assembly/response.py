@@ -198,14 +198,15 @@ class Assembler:
             is_closed=self.is_closed(),
         )
 
-    def is_closed(self) -> bool:
+    def is_closed(self, *, is_behind_call: bool = False) -> bool:
         """Whether nothing but a finish reason is missing; may be asked while the response is still coming. Costs as much as
-        the arguments are long, if they have grown since."""
+        the arguments are long, if they have grown since. `is_behind_call`: its text ends with a whole call."""
         if self._finish is not None or self._fault is not None or self._limit_reached or self._losses.remain:
             return False
         blocks = self._blocks.values()
         judged = self._judge.settle_all(blocks, reason=FinishReason.CUT, suspects=self._suspects())
-        return all(one.state is ArgumentsState.COMPLETE for one in judged.values()) and is_closed(blocks)
+        is_whole = all(one.state is ArgumentsState.COMPLETE for one in judged.values())
+        return is_whole and (is_behind_call or is_closed(blocks))
 
     # -- the pieces --------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 import msgspec
 
-from turnwise.assembly.calls_in_text.frames import CallsInText
+from turnwise.assembly.calls_in_text.frames import CallFinder
 from turnwise.assembly.response import Assembler
 from turnwise.vocab import (
     NO_FINISH_REASON,
@@ -91,7 +91,7 @@ class ResponseReader:
         tool_names: frozenset[str] = frozenset(),
         taken_ids: frozenset[str] = frozenset(),
         id_prefix: str = "call",
-        in_text: CallsInText | None = None,
+        in_text: CallFinder | None = None,
     ) -> None:
         self.finished = False
         self.failed = False
@@ -120,7 +120,10 @@ class ResponseReader:
             return []
         self._flushed = True
         last = self._receive(self._decoder.finish())
-        return last if self._in_text is None else [*last, *self._assembler.receive_all(self._in_text.finish())]
+        if self._in_text is None:
+            return last
+        found = self._in_text.finish(is_closed=not self.finished and self.is_closed())
+        return [*last, *self._assembler.receive_all(found)]
 
     def finish(self) -> Response:
         """The whole response; `flush` first if you want to see its last frames."""
@@ -128,14 +131,21 @@ class ResponseReader:
         response = self._assembler.finish()
         if response.is_closed and self._decoder.expects_more():
             return msgspec.structs.replace(response, is_closed=False)
+        if self._in_text is not None and self._in_text.is_behind_call():
+            return msgspec.structs.replace(response, is_closed=self.is_closed())
         return response
 
     def is_closed(self) -> bool:
         """Whether nothing but a finish reason is missing: see `Response.is_closed`. Ask after a silence only, not after each
         read."""
-        if self.faulted or self._decoder.expects_more() or (self._in_text is not None and self._in_text.holds):
+        if self.faulted or self._decoder.expects_more():
             return False
-        return self._assembler.is_closed()
+        if self._in_text is None:
+            return self._assembler.is_closed()
+        is_behind_call = self._in_text.is_behind_call()
+        if self._in_text.holds and not is_behind_call:
+            return False
+        return self._assembler.is_closed(is_behind_call=is_behind_call)
 
     def _receive(self, frames: list[Frame]) -> list[Frame]:
         if not frames:
@@ -187,7 +197,7 @@ def read_body(
     tool_names: frozenset[str] = frozenset(),
     taken_ids: frozenset[str] = frozenset(),
     id_prefix: str = "call",
-    in_text: CallsInText | None = None,
+    in_text: CallFinder | None = None,
 ) -> tuple[Response, list[Frame]]:
     """Decode one non-streamed body: the response, and the healed frames for whoever watches."""
     assembler = _assembler(limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix)

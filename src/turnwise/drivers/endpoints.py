@@ -73,6 +73,14 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return find_family(self.profile.family)
 
     @property
+    def leaves_calls_in_text(self) -> bool:
+        """Whether the server may leave calls in the text: its profile says so, or it is a Chat Completions server at an address
+        that is not the vendor's."""
+        profile = self.profile
+        is_elsewhere = profile.family == "openai_chat" and _site(self.base_url) != _site(profile.base_url)
+        return profile.calls_in_text or is_elsewhere
+
+    @property
     def sends_key(self) -> bool:
         """A key goes with each request, as a header or (for all that is known) in the query of the address."""
         return (self.key is not None and self.profile.auth != "none") or "?" in self.base_url
@@ -163,6 +171,12 @@ def _join(base_url: str, path: str) -> str:
     joined = base.rstrip("/") + ("/" + path.lstrip("/") if path else "")
     both = "&".join([part for part in (base_query, query) if part])
     return f"{joined}?{both}" if both else joined
+
+
+def _site(url: str | None) -> str:
+    """The last two labels of the host, which a vendor's addresses for other regions share. An address may be a template."""
+    host = urlsplit(url or "").hostname or ""
+    return ".".join(host.rsplit(".", 2)[-2:])
 
 
 def _check_url(text: str) -> None:

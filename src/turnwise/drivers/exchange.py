@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
-from turnwise.assembly.calls_in_text.frames import CallsInText
+from turnwise.assembly.calls_in_text.frames import CallFinder
 from turnwise.drivers.clock import Clock, Overdue, Timer, Watchdog, wait_for_task
 from turnwise.drivers.decoding import ResponseReader, read_body
 from turnwise.drivers.endpoints import Endpoint
@@ -440,12 +440,12 @@ def _tool_names(order: SendRequest) -> frozenset[str]:
     return frozenset([tool.name for tool in order.request.tools])
 
 
-def _in_text(order: SendRequest) -> CallsInText | None:
+def _in_text(order: SendRequest) -> CallFinder | None:
     """What reads calls in the text of the response; None where nothing does."""
     wanted = order.calls_in_text
     if wanted is None:
         return None
-    return CallsInText(
+    return CallFinder(
         tools=wanted.tools,
         earlier=order.request.messages,
         unmarked=wanted.unmarked,

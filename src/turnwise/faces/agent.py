@@ -66,7 +66,6 @@ from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.turn.resuming import asked_ids, listed_digests
 from turnwise.turn.snapshot import SessionSoFar, fold_session
 from turnwise.vocab import File, Message, Settings, StopReason, Text, ToolChoice
-from turnwise.wire.profiles import Profile
 
 ALL_EFFECTS: tuple[Effect, ...] = get_args(Effect)
 
@@ -217,7 +216,7 @@ class Agent:
             base_url="".join((base_url or "").partition("?")[:2]),
             api_key_env=api_key_env or "",
         )
-        config = _at_endpoint(config, profile=profile)
+        config = _at_endpoint(config, endpoint=self._endpoint)
         self._config = config if allow_hint is None else msgspec.structs.replace(config, allow_hint=allow_hint)
         check_approver(approver, policies=self._policies())
 
@@ -574,9 +573,9 @@ class _Beginning:
     ends: InterruptKind | None = None
 
 
-def _at_endpoint(config: TurnConfig, *, profile: Profile) -> TurnConfig:
-    """With the facts of the endpoint's profile that rules need."""
-    reads_calls = profile.calls_in_text or config.calls_in_text == "on"
+def _at_endpoint(config: TurnConfig, *, endpoint: Endpoint) -> TurnConfig:
+    """With the facts of the endpoint that rules need."""
+    profile = endpoint.profile
     return msgspec.structs.replace(
         config,
         family=profile.family,
@@ -584,7 +583,7 @@ def _at_endpoint(config: TurnConfig, *, profile: Profile) -> TurnConfig:
         accepts_prefill=profile.accepts_prefill,
         default_max_tokens=profile.sent_max_tokens,
         tool_choice_none=profile.tool_choice_none,
-        calls_in_text=config.calls_in_text if reads_calls else "off",
+        leaves_calls_in_text=endpoint.leaves_calls_in_text,
     )
 
 

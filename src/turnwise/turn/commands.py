@@ -24,7 +24,7 @@ class PrepareStep(msgspec.Struct, frozen=True, kw_only=True, tag="prepare_step",
     requests: int
 
 
-class CallsInText(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SoughtCalls(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Calls that stand in the text of the response count, if they are of these `tools`. `unmarked`: also an answer that is only a
     fence or an object. `leading`: only at the text's beginning, for a request whose answer may quote one."""
 
@@ -46,7 +46,7 @@ class SendRequest(msgspec.Struct, frozen=True, kw_only=True, tag="send_request",
     most_s: float | None = None
     taken_ids: frozenset[str] = frozenset()
     id_prefix: str = "call"
-    calls_in_text: CallsInText | None = None  # None: text is text
+    calls_in_text: SoughtCalls | None = None  # None: text is text
     retry_of: Purpose | None = (
         None  # this is a further attempt at a request of that purpose; the one before is given up
     )

@@ -21,7 +21,7 @@ from turnwise.turn.asking import (
     sent_as,
     tools_chosen,
 )
-from turnwise.turn.commands import CallsInText, Command, FinishTurn, PrepareStep, Purpose, SendRequest
+from turnwise.turn.commands import Command, FinishTurn, PrepareStep, Purpose, SendRequest, SoughtCalls
 from turnwise.turn.events import StepPrepared
 from turnwise.turn.finishing import Finishing
 from turnwise.turn.pacing import Pacing
@@ -351,21 +351,22 @@ class Requesting(Finishing, kw_only=True):
             most_s=None if self._writes_answer else self.pacing.most_s(self._left_s),
             taken_ids=frozenset(self.call_ids),
             id_prefix=f"call_{self.requests}",
-            calls_in_text=self._calls_in_text(request, purpose=purpose),
+            calls_in_text=self._sought_calls(request),
         )
 
-    def _calls_in_text(self, request: Request, *, purpose: Purpose) -> CallsInText | None:
+    def _sought_calls(self, request: Request) -> SoughtCalls | None:
         """Which calls count in the text of the response. Where no tool may be called they are told from the answer all the same,
-        so that the model is seen to disobey; what a continuation or a summary quotes is theirs."""
-        config = self.config
-        if config.calls_in_text == "off" or request.output is not None or not self.specs:
+        so that the model is seen to disobey; what a continuation or a summary quotes is theirs. Without a tool there is no call,
+        but reasoning may still stand at the text's beginning."""
+        config, asking = self.config, self.asking
+        if config.calls_in_text == "off" or (config.calls_in_text == "auto" and not config.leaves_calls_in_text):
             return None
-        leading = purpose in ("continue", "compact")
-        is_forced = leading or (self.asking is not None and self.asking.forced)
-        if request.tool_choice == "none" and not is_forced:
-            return None
+        leading = asking is not None and asking.purpose in ("continue", "compact")
+        is_forced = leading or (asking is not None and asking.forced)
         tools = self.specs if is_forced else request.tools
-        return CallsInText(tools=tools, unmarked=config.calls_in_text == "on", leading=leading)
+        if request.output is not None or (request.tool_choice == "none" and not is_forced):
+            tools = ()
+        return SoughtCalls(tools=tools, unmarked=bool(tools) and config.calls_in_text == "on", leading=leading)
 
     def _tools_on_offer(self, prepared: StepPrepared) -> tuple[ToolSpec, ...]:
         return tools_chosen(prepared, specs=self.specs, always=handle_of(self.config))

@@ -31,6 +31,7 @@ from turnwise.assembly.losses import LOST_CALL
 from turnwise.vocab import (
     BESIDE_OWN_CALLS,
     CALL_NOT_MADE,
+    NO_FINISH_REASON,
     WRITTEN_WRONGLY,
     ArgumentsState,
     BlockEnded,
@@ -80,7 +81,7 @@ class _Given(msgspec.Struct):
     syntax: str
 
 
-class CallsInText:
+class CallFinder:
     """One response. `take` every read's frames, `finish` once the last has come.
 
     `tools` are those on offer, `earlier` the messages of the request. `unmarked`: an answer that is only a fence or a JSON object
@@ -103,6 +104,8 @@ class CallsInText:
         self._id_prefix = id_prefix
         self._count = 0
         self._began = False
+        self._is_over = False
+        self._ended_behind_call = False  # when it was over
         self._clear()
 
     def _clear(self) -> None:
@@ -124,6 +127,16 @@ class CallsInText:
     def holds(self) -> bool:
         """Whether something waits for the end of the response."""
         return bool(self._finals) or any(reader.held for reader in self._texts.values())
+
+    def is_behind_call(self) -> bool:
+        """Whether the response so far ends with a whole call in its text: nothing but its end mark need be missing. Costs as
+        much as what is held is long; after `finish` nothing."""
+        if self._is_over:
+            return self._ended_behind_call
+        readers = [*self._texts.values()]
+        if self._lost or self._has_own or not readers or not readers[-1].held:
+            return False
+        return all(reader.is_behind_call() for reader in readers if reader.held)
 
     def take(self, frames: list[Frame]) -> list[Frame]:
         """The frames to assemble. Those of a response without marks are the very same."""
@@ -173,10 +186,13 @@ class CallsInText:
         words = [frame.text for frame in cast("list[TextDelta]", frames) if frame.block == block]
         return len(words) == len(frames) and is_plain("".join(words))
 
-    def finish(self) -> list[Frame]:
-        """No more frames will come."""
+    def finish(self, *, is_closed: bool = False) -> list[Frame]:
+        """No more frames will come. `is_closed`: nothing but the end mark is missing."""
         given: list[Frame] = []
-        by_itself = self._is_finished_by_itself and not self._is_faulted
+        if not self._is_finished_by_itself:
+            self._ended_behind_call = self.is_behind_call()
+        self._is_over = True
+        by_itself = (is_closed or self._is_finished_by_itself) and not self._is_faulted
         for block, reader in self._texts.items():
             if block not in self._finals:
                 self._give(reader.finish(by_itself=by_itself), block, given)
@@ -224,11 +240,14 @@ class CallsInText:
             case Finished(reason=reason):
                 self._is_finished_by_itself = reason in MEANT_TO_END and not frame.limit_reached
                 given.append(frame)
+            case Mended(repair=Repair(kind=kind)):
+                self._is_finished_by_itself = self._is_finished_by_itself or kind == NO_FINISH_REASON
+                given.append(frame)
             case Faulted():
                 self._is_faulted = True
                 given.append(frame)
             case Lost():
-                self._lose(given)
+                self._lost = True  # no call that is read from here on is known to be whole
                 given.append(frame)
             case _:
                 given.append(frame)
@@ -262,10 +281,6 @@ class CallsInText:
         given += [final.frame for final in self._finals.values()]
         self._texts, self._finals = {}, {}
         self._mark_given(BESIDE_OWN_CALLS, given)
-
-    def _lose(self, given: list[Frame]) -> None:
-        """A piece may be missing: no call that is read from here on is known to be whole."""
-        self._lost = True
 
     # finals
 

@@ -98,9 +98,8 @@ def _run(cursor: Cursor, pattern: re.Pattern[str]) -> str:
 
 def _members(cursor: Cursor) -> None:
     """Keyword arguments up to the closing parenthesis."""
-    members = Members()
+    members = cursor.begin_members()
     while True:
-        cursor.arguments = members.beginning
         cursor.space()
         if cursor.takes(")"):
             break

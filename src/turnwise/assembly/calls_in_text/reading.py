@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.assembly.calls_in_text.tools import OfferedTools
+from turnwise.assembly.calls_in_text.values import Members
 from turnwise.assembly.json_text import Complete, JsonScanner, Truncated, check_strictly, classify
 
 _SPACE = re.compile(r"[ \t\r\n]*+")
@@ -63,7 +64,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Cursor:
     """A place in the text. `calls`, `name` and `arguments` are what was read by now, whatever happens next."""
 
-    __slots__ = ("arguments", "at", "calls", "is_final", "name", "reached", "syntax", "text", "tools")
+    __slots__ = ("_members", "arguments", "at", "calls", "is_final", "name", "reached", "syntax", "text", "tools")
 
     def __init__(self, text: str, *, at: int, tools: OfferedTools, is_final: bool = False) -> None:
         self.text = text
@@ -73,6 +74,7 @@ class Cursor:
         self.calls: list[ReadCall] = []
         self.name = ""
         self.arguments = ""
+        self._members: Members | None = None  # of the call that is being read
         self.syntax = ""
         self.reached = at  # how far JSON that is not whole was read
 
@@ -131,11 +133,21 @@ class Cursor:
         """The name of the call is read: nothing else is looked at if no such tool is on offer."""
         if not self.tools.has(name):
             raise Wrong(f"no tool `{name[:64]}` is on offer")
-        self.name, self.arguments = name, ""
+        self.name, self.arguments, self._members = name, "", None
+
+    def begin_members(self) -> Members:
+        """The arguments come one by one."""
+        self._members = Members()
+        return self._members
 
     def end_call(self, arguments: str) -> None:
         self.calls.append(ReadCall(self.name, arguments))
-        self.name, self.arguments = "", ""
+        self.name, self.arguments, self._members = "", "", None
+
+    @property
+    def beginning(self) -> str:
+        """What there is of the arguments of the call that is not whole. Made once, because it costs as much as it is long."""
+        return self._members.beginning if self._members is not None and not self.arguments else self.arguments
 
     def json_value(self) -> str:
         """The JSON value that begins here, strictly: its text."""
@@ -180,7 +192,7 @@ def read(reader: Reader, text: str, *, at: int, tools: OfferedTools, is_final: b
             calls=tuple(cursor.calls),
             is_enough=beyond.is_enough and bool(cursor.calls) and not cursor.name,
             name=cursor.name,
-            arguments=cursor.arguments,
+            arguments=cursor.beginning,
             syntax=cursor.syntax,
         )
     except Wrong as wrong:

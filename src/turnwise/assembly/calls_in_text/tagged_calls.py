@@ -57,9 +57,8 @@ def qwen_coder(cursor: Cursor, *, wrapped: bool) -> None:
     if wrapped:
         cursor.expects("<function=")
     cursor.begin_call(_tool_name(cursor, before=">"))
-    members = Members()
+    members = cursor.begin_members()
     while True:
-        cursor.arguments = members.beginning
         cursor.space()
         if cursor.takes("</function>"):
             break
@@ -101,9 +100,8 @@ def glm(cursor: Cursor) -> None:
         raise Beyond
     cursor.at = found.end()
     cursor.begin_call(found.group())
-    members = Members()
+    members = cursor.begin_members()
     while True:
-        cursor.arguments = members.beginning
         cursor.space()
         if cursor.takes_one_of("</tool_call>"):
             break
@@ -147,9 +145,8 @@ def _invokes(cursor: Cursor, *, prefix: str, tags: Tags, end: str) -> None:
             return
         cursor.expects(f"<{prefix}invoke ", is_enough=bool(cursor.calls))
         cursor.begin_call(_named(cursor.until(">")))
-        members = Members()
+        members = cursor.begin_members()
         while True:
-            cursor.arguments = members.beginning
             cursor.space()
             if cursor.takes(f"</{prefix}invoke>"):
                 break

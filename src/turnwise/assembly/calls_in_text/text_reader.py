@@ -21,9 +21,13 @@ from turnwise.assembly.heal import join_halves
 # What a block may be read in vain: so many times its length, and these characters besides.
 READINGS = 8
 FREE_CHARACTERS = 64 * 1024
+# Of one block that is held: as many as a call may have that comes as one (`wire/limits.py`, `call_bytes`).
+MAX_BLOCK_CHARACTERS = 8 * 1024 * 1024
 _FENCE = re.compile(r"(`{3,}|~{3,})[ \t]*([A-Za-z_+-]*)[ \t]*\n")
 CLOSED_BY_A_VALUE = "a value in it holds the marks that close it"
-_MOST_BLANK = 32  # blanks at the beginning that wait for what follows
+# Blanks that wait for what follows them, at the beginning of a text, between two blocks and at the end of reasoning. Vendors'
+# templates write two at most; more would be read again with every piece.
+_MOST_BLANK = 32
 
 
 class Say(msgspec.Struct, frozen=True, gc=False):
@@ -145,6 +149,22 @@ class TextReader:
             return 0
         return self._size + sum([len(block.text) for block in self._found])
 
+    def is_behind_call(self) -> bool:
+        """Whether the text so far ends with a whole call. Costs as much as what is held is long."""
+        match self._at:
+            case _At.BEHIND:
+                return not self._tail.strip()
+            case _At.BLOCK if self._doomed is None and self._syntax is not None:
+                text = self._text()
+                found = read(self._syntax.reader, text, at=len(self._syntax.marker), tools=self._tools, is_final=True)
+                is_call = found.is_enough or (found.state == "whole" and not text[found.end :].strip())
+            case _At.WHOLE:
+                text = self._text()
+                is_call = _is_all(self._whole(text, is_final=True), text)
+            case _:
+                return False
+        return is_call and not self._quotations.hold(text)
+
     def feed(self, piece: str) -> list[Event]:
         events: list[Event] = []
         if self._at is _At.BLOCK or self._at is _At.WHOLE:
@@ -152,6 +172,7 @@ class TextReader:
             self._size += len(piece)
             if self._is_worth_reading(piece):
                 self._go_on(self._read_block(events), events)
+            self._let_go_of_much(events)
             return events
         text, self._tail = self._tail + piece, ""
         self._go_on(text, events)
@@ -166,7 +187,7 @@ class TextReader:
         is_blank = self._at is _At.BEHIND and not tail.strip()
         self._give_calls(events)
         if self._at is _At.THINKING:
-            self._thought(tail.rstrip("\n"), events)
+            self._thought(_without_breaks(tail), events)
         elif tail and not is_blank:
             self._say(tail, events)
         if self._orphans and _holds_orphan("".join(self._after), marks=self._orphans):
@@ -204,6 +225,7 @@ class TextReader:
                     self._held.append(text)
                     self._size += len(text)
                     text = self._read_block(events)
+                    self._let_go_of_much(events)
 
     def _start(self, text: str, events: list[Event]) -> str:
         bare = text.lstrip()
@@ -249,12 +271,11 @@ class TextReader:
             text = text.lstrip("\n")
         end = text.find(self._close)
         if end >= 0:
-            self._thought(text[:end].rstrip("\n"), events)
+            self._thought(_without_breaks(text[:end]), events)
             self._at = _At.START
             return text[end + len(self._close) :]
         held = thinking.held_from(text, close=self._close)
-        while held and text[held - 1] == "\n":  # a line break before the closing mark is part of it
-            held -= 1
+        held = len(_without_breaks(text[:held]))  # a line break before the closing mark is part of it
         self._thought(text[:held], events)
         self._tail = text[held:]
         return ""
@@ -332,6 +353,8 @@ class TextReader:
             found = read(self._syntax.reader, text, at=at, tools=self._tools, is_final=is_final)
             if found.state == "open":
                 return ""
+            if found.end > MAX_BLOCK_CHARACTERS:
+                return ""
             if found.state == "whole" and not self._follows_orphan(text[found.end :]):
                 return self._take_block(text, found, events)
             if not (found.name or found.calls):
@@ -387,6 +410,16 @@ class TextReader:
         why = CLOSED_BY_A_VALUE if doomed.state == "whole" else doomed.why or "it is not whole"
         events.append(Unmade(name=name, arguments="{}", syntax=syntax, why=why))
         return rest
+
+    def _let_go_of_much(self, events: list[Event]) -> None:
+        """What is longer than a block may be is words, and so is everything behind it."""
+        if self._size <= MAX_BLOCK_CHARACTERS or self._at not in (_At.BLOCK, _At.WHOLE):
+            return
+        text = self._text() + self._halves
+        self._end_held()
+        self._give_calls(events)
+        self._say_block(text, events)
+        self._at = _At.OVER
 
     def _say_block(self, text: str, events: list[Event]) -> None:
         """What was held is words."""
@@ -454,11 +487,7 @@ class TextReader:
     def _end_whole(self, events: list[Event]) -> str:
         text = self._text()
         found = self._whole(text, is_final=True)
-        is_call = found is not None and (
-            (found.state == "whole" and not text[found.end :].strip())
-            or (found.state == "open" and found.is_enough and not found.name)
-        )
-        if found is None or not is_call or self._quotations.hold(text):
+        if found is None or not _is_all(found, text) or self._quotations.hold(text):
             return self._let_go(text)
         self._end_held()
         self._take_blank()
@@ -470,12 +499,14 @@ class TextReader:
 
     def _behind(self, text: str, events: list[Event]) -> str:
         bare = text.lstrip()
-        if not bare or (bare[0] in "<[" and held_from(bare) == 0):
+        blank = text[: len(text) - len(bare)]
+        is_near = len(blank) <= _MOST_BLANK
+        if is_near and (not bare or (bare[0] in "<[" and held_from(bare) == 0)):
             self._tail = text
             return ""
-        mark = MARKERS.match(bare)
+        mark = MARKERS.match(bare) if is_near else None
         if mark is not None and self._blocks < MAX_BLOCKS:
-            self._begin_block(BY_MARKER[mark.group()], blank=text[: len(text) - len(bare)])
+            self._begin_block(BY_MARKER[mark.group()], blank=blank)
             return bare
         self._give_calls(events)
         self._code.feed("x")  # the block stood on this line
@@ -488,6 +519,12 @@ class TextReader:
             events += [Made(call, block.found.syntax or block.syntax.name) for call in block.found.calls]
             self._orphans |= frozenset(block.syntax.orphans)
         self._found = []
+
+
+def _without_breaks(text: str) -> str:
+    """The text without the line breaks at its end, as far as they wait."""
+    bare = text.rstrip("\n")
+    return bare if len(text) - len(bare) <= _MOST_BLANK else text[:-_MOST_BLANK]
 
 
 def _read_fence(text: str, *, tools: OfferedTools, is_final: bool) -> Found | None:
@@ -515,6 +552,11 @@ def _calls_within(inner: str, *, tools: OfferedTools) -> tuple[ReadCall, ...]:
         syntax = BY_MARKER[mark.group()]
         return _all_of(read(syntax.reader, inner, at=mark.end(), tools=tools, is_final=True), inner)
     return _all_of(read(pythonic.code, inner, at=0, tools=tools, is_final=True), inner)
+
+
+def _is_all(found: Found | None, text: str) -> bool:
+    """Whether the text is calls and nothing else."""
+    return found is not None and (found.is_enough or (found.state == "whole" and not text[found.end :].strip()))
 
 
 def _all_of(found: Found, text: str) -> tuple[ReadCall, ...]:
