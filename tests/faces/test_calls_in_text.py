@@ -1,21 +1,28 @@
 """Calls that a model writes into its text, from the bytes on: the lab says them as text, in families that parse otherwise."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import pytest
 
-from turnwise import Agent, FrameSeen, PermissionRule, Policy, RunFinished, RunResult, tool
+from turnwise import Agent, FrameSeen, ModelLimits, PermissionRule, Policy, RetryPolicy, RunFinished, RunResult, tool
+from turnwise.errors import CallerError
+from turnwise.faces.models import open_endpoint, read_model
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, Step
 from turnwise.testing import ScriptedModel
-from turnwise.turn.config import Recover
+from turnwise.testing.scripted_model import Line, Said
+from turnwise.turn.config import Deadlines, Recover
 from turnwise.vocab import (
     CallForming,
+    Fault,
+    FaultKind,
     FinishReason,
     Frame,
     Message,
     PartDone,
+    Request,
     Response,
     Text,
     TextDelta,
@@ -24,6 +31,7 @@ from turnwise.vocab import (
     calls_of,
     text_of,
 )
+from waits import HANG_S
 
 HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "notes.txt"}}\n</tool_call>'
 QWEN = "<tool_call>\n<function=read>\n<parameter=path>\nnotes.txt\n</parameter>\n</function>\n</tool_call>"
@@ -254,3 +262,141 @@ async def test_a_call_in_the_text_where_tools_are_left_out_is_disobedience_too()
     made, lab = agent(HERMES, HERMES.replace("notes", "more"), "A draft.", tools=tools, max_steps=2, obeys="never")
     result = await made.run("Go.")
     assert tools.ran == ["read notes.txt"] and result.text == "A draft." and lab.count() == 3
+
+
+def scripted(*lines: Line, tools: Sequence[Any], **options: Any) -> tuple[Agent, ScriptedModel]:
+    """An agent whose model says these responses."""
+    model = ScriptedModel(lines)
+    made = Agent(
+        "openai_chat:scripted",
+        base_url=model.endpoint.base_url,
+        transport=model,
+        tools=tools,
+        retry=RetryPolicy(base_s=0.001),
+        **options,
+    )
+    return made, model
+
+
+def cut(text: str) -> Response:
+    return Response(message=Message("assistant", (Text(text),)), finish=FinishReason.LENGTH)
+
+
+def uncounted(text: str) -> Response:
+    """Without a usage, so that the size of the prompt is estimated."""
+    return Response(message=Message("assistant", (Text(text),)), finish=FinishReason.STOP)
+
+
+BUSY = Fault(kind=FaultKind.OVERLOADED, message="busy", status=503)
+
+
+STORY = "".join([f"This is sentence {number} of the long story. " for number in range(30)])
+
+
+@pytest.mark.parametrize("fails_first", [False, True])
+async def test_a_call_in_a_continuation_is_disobedience(fails_first: bool) -> None:
+    """Proves: never in a continuation, at a further attempt at it neither. The text stays as far as it had come."""
+    tools = Tools()
+    between = (BUSY,) if fails_first else ()
+    made, model = scripted(cut(STORY), *between, HERMES, tools=tools.tools)
+    result = await run_with(made, "Go.")
+    assert (tools.ran, result.complete, result.text.strip()) == ([], False, STORY.strip())
+    assert [one.what for one in result.repairs if one.kind == "continuation_refused"] == [
+        "the reply called a tool in place of going on"
+    ]
+    assert len(model.asked) == 2 + fails_first
+
+
+@pytest.mark.parametrize("fails_first", [False, True])
+async def test_a_continuation_may_go_on_with_an_example_of_a_call(fails_first: bool) -> None:
+    """Proves: what such a text quotes is its own: the fence that it stands in may have begun before the cut."""
+    tools = Tools()
+    whole = f"{STORY}It calls so:\n```\nThis is no part of it, only a line:\n{HERMES}\n```\nThat is how it calls."
+
+    def go_on(request: Request) -> Said:
+        (said,) = [text_of(one) for one in request.messages if one.role == "assistant"]
+        return whole[len(said) :]
+
+    between = (BUSY,) if fails_first else ()
+    made, _ = scripted(cut(whole[: whole.index(" a line")]), *between, go_on, tools=tools.tools)
+    result = await run_with(made, "Go.")
+    assert (tools.ran, result.complete, result.text) == ([], True, whole)
+
+
+@pytest.mark.parametrize("fails_first", [False, True])
+@pytest.mark.parametrize("quotes", [False, True])
+async def test_a_call_in_a_summary_is_disobedience_and_a_quoted_one_is_part_of_it(
+    fails_first: bool, quotes: bool
+) -> None:
+    """Proves: never in a summary, at a further attempt at it neither; a summary that tells of a call keeps its words."""
+    tools = Tools(says="A line of no importance.\n" * 300)
+    failed: list[bool] = []
+
+    def say(request: Request) -> Said:
+        if request.tool_choice != "none":
+            done = len(tools.ran)
+            thought = "".join([f"I think {number} things about it. " for number in range(60)])
+            return uncounted(f"{thought}\n{HERMES.replace('notes', f'notes-{done}')}" if done < 12 else "Done.")
+        if "Write a summary" not in last_words(request):
+            return uncounted("That is as far as I came.")
+        if fails_first and not failed:
+            failed.append(True)
+            return BUSY
+        return uncounted(f"It has read much. It said:\n{HERMES}\nThen it went on." if quotes else HERMES)
+
+    small = ModelLimits(context_window_tokens=8_000, max_output_tokens=1_000)
+    made, model = scripted(*[say] * 40, tools=tools.tools, model_limits=small, deadlines=Deadlines(), max_steps=30)
+    result = await run_with(made, "Go.")
+    assert "read notes.txt" not in tools.ran and result.requests_by_purpose["compact"] >= 1
+    told = ["".join([text_of(one) for one in request.messages]) for request in model.asked]
+    assert any(HERMES in one for one in told) is quotes
+    assert result.text == ("Done." if quotes else "That is as far as I came.")
+
+
+def last_words(request: Request) -> str:
+    return text_of(request.messages[-1])
+
+
+async def run_with(made: Agent, prompt: str) -> RunResult:
+    return await asyncio.wait_for(made.run(prompt), HANG_S)
+
+
+async def test_reasoning_at_the_beginning_of_the_text_is_reasoning_without_tools_and_with_a_schema() -> None:
+    """Proves: no tool is on offer, so no call is read; the answer is without what the model thought, and is the output."""
+    thought = "<think>\nIt is four.\n</think>\n\n"
+    made, _ = scripted(f"{thought}Four.", tools=[])
+    assert (await run_with(made, "2 + 2?")).text == "Four."
+    made, _ = scripted(f'{thought}{{"sum": 4}}', tools=[], output_type={"type": "object"})
+    assert (await run_with(made, "2 + 2?")).output == {"sum": 4}
+    made, _ = scripted(f"{thought}Four.", tools=[], calls_in_text="off")
+    assert (await run_with(made, "2 + 2?")).text == f"{thought}Four."
+
+
+@pytest.mark.parametrize(
+    ("profile", "base_url", "reads"),
+    [
+        ("openai-chat", None, False),
+        ("openai-chat", "https://eu.api.openai.com/v1", False),
+        ("openai-chat", "http://127.0.0.1:8000/v1", True),
+        ("mistral", "https://codestral.mistral.ai/v1", False),
+        ("azure", "https://mine.openai.azure.com/openai/v1", False),
+        ("deepseek", "https://llm.example.org/v1", True),
+        ("openai", "http://127.0.0.1:8000/v1", False),
+        ("openai_chat", "http://127.0.0.1:8000/v1", True),
+        ("ollama", None, True),
+        ("ollama-cloud", None, False),
+        ("anthropic", "http://127.0.0.1:8000", False),
+    ],
+)
+def test_auto_reads_calls_at_self_hosted_and_unknown_chat_endpoints(
+    profile: str, base_url: str | None, reads: bool
+) -> None:
+    """Proves: a vendor's profile says how its own API behaves, and nothing of another server at another address."""
+    endpoint = open_endpoint(read_model(f"{profile}:m"), base_url=base_url, api_key="none")
+    assert endpoint.leaves_calls_in_text is reads
+
+
+def test_a_wrong_value_of_the_option_is_an_error_at_once() -> None:
+    """Proves: the one sentence names the values."""
+    with pytest.raises(CallerError, match=r"`calls_in_text`.*auto.*on.*off"):
+        Agent("ollama:m", calls_in_text="yes")  # pyright: ignore[reportArgumentType]

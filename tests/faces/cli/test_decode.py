@@ -60,6 +60,24 @@ def test_a_hand_made_stream_is_told_whole(cli: Cli, folder: Path) -> None:
     assert 'call: write {"path": "b (call_b)  [truncated' in shown.out and "finish: length (length)" in shown.out
 
 
+def test_a_call_in_the_text_of_a_recorded_stream_is_read_as_a_run_would(cli: Cli, folder: Path) -> None:
+    """Issue 16, A: streamed and as a body; only for the tools that were on offer, and where the profile reads such calls."""
+    text = '<think>Hm.</think>I look. <tool_call>{"name": "read", "arguments": {"path": "a.txt"}}</tool_call>'
+    delta = msgspec.json.encode({"choices": [{"index": 0, "delta": {"content": text}}]}).decode()
+    body = {"choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]}
+    end = 'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}'
+    (folder / "a.sse").write_text(f"data: {delta}\n\n{end}\n\ndata: [DONE]\n\n")
+    (folder / "a.json").write_bytes(msgspec.json.encode(body))
+    for file in ("a.sse", "a.json"):
+        (line,) = cli("decode", file, "--family", "vllm", "--tool", "read", "--json").events()
+        assert [(one["name"], one["arguments"]) for one in line["tool_calls"]] == [("read", {"path": "a.txt"})]
+        assert (line["text"].strip(), line["reasoning"]) == ("I look.", "Hm.")
+        (line,) = cli("decode", file, "--family", "vllm", "--tool", "write", "--json").events()
+        assert (line["tool_calls"], line["text"]) == ([], text.removeprefix("<think>Hm.</think>"))
+        (line,) = cli("decode", file, "--family", "openai-chat", "--tool", "read", "--json").events()
+        assert (line["tool_calls"], line["text"]) == ([], text)
+
+
 def test_several_files_give_one_line_each(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In order, each with its name; `-` is standard input; a provider's name will do for its family."""
     (folder / "a.sse").write_text(CHAT)

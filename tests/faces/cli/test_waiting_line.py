@@ -17,6 +17,7 @@ from turnwise.drivers.watching import (
 )
 from turnwise.faces.cli.waiting import HOW_TO_STOP, Bounds, Waiting
 from turnwise.vocab import (
+    CallForming,
     FinishReason,
     Message,
     ReasoningDelta,
@@ -87,6 +88,17 @@ def test_each_wait_says_what_it_is_and_for_how_long() -> None:
     assert line(request, (11.0, AttemptDiscarded(1, None, 8.0)), at=12) == "step 3 of 20: trying again in 7 s"
     assert line((0.0, StepStarted(1)), (0.0, ToolStarted(READ)), at=2) == "step 1 of 20: read runs, 2 s"
     assert line((0.0, ToolStarted(READ)), (1.0, ToolStarted(BASH)), at=400) == "2 calls run, 6 min 40 s"
+
+
+def test_a_call_that_is_written_into_the_text_says_its_size_until_it_is_decided() -> None:
+    """Proves: issue 16, A: the terminal shows that a call is being written, and how long it is; what was words is an answer."""
+    told = [(10.0, started()), (11.0, FrameSeen(1, TextDelta("I look. "))), (13.0, FrameSeen(1, CallForming("", 17)))]
+    assert line(*told, at=14) == "step 1 of 20: writing a call (17 characters), 1 s"
+    more = (15.0, FrameSeen(1, CallForming("", 12_345)))
+    assert line(*told, more, at=16) == "step 1 of 20: writing a call (12,345 characters), 3 s"
+    call = (16.0, FrameSeen(1, ToolCallDelta(block="c", id="c", name="read", arguments='{"path": 1}')))
+    assert line(*told, more, call, at=17) == "step 1 of 20: writing a call of read (11 characters), 1 s"
+    assert line(*told, (16.0, FrameSeen(1, TextDelta("<tool_"))), at=17) == "step 1 of 20: answering, 1 s"
 
 
 def test_a_stream_that_stalls_counts_from_its_last_sign() -> None:

@@ -45,7 +45,16 @@ from turnwise.faces.saying import UNKNOWN, many, usd_said
 from turnwise.rules.apart import billed_apart
 from turnwise.rules.pricing import Cost, Fate, Priced, PriceRow, price_of, sum_of
 from turnwise.rules.stop import exit_code
-from turnwise.vocab import FaultKind, PartDone, ReasoningDelta, RefusalDelta, StopReason, TextDelta, ToolCallDelta
+from turnwise.vocab import (
+    CallForming,
+    FaultKind,
+    PartDone,
+    ReasoningDelta,
+    RefusalDelta,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+)
 
 EPILOG = """\b
 Examples:
@@ -63,7 +72,7 @@ INSTRUCTIONS = """You work in a folder on the user's machine, with tools that re
 anything. Look before you answer: read what the question is about. When you are done, say what you found."""
 
 UNBROKEN = 1_000  # characters of a line where it goes to a file
-CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, PartDone)
+CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, CallForming, PartDone)
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from typing import BinaryIO
 import click
 import msgspec
 
+from turnwise.assembly.calls_in_text.frames import CallFinder
 from turnwise.drivers.decoding import ResponseReader, read_body
 from turnwise.errors import NotARecording
 from turnwise.faces.cli.failures import FAILED, as_one_line, complain
@@ -21,6 +22,7 @@ from turnwise.vocab import (
     Repair,
     Response,
     ToolCall,
+    ToolSpec,
     calls_of,
     reasoning_of,
     refusal_of,
@@ -32,6 +34,8 @@ from turnwise.wire.profiles import Profile
 
 CHUNK_BYTES = 64 * 1024
 NOT_A_STREAM = (FaultKind.PROTOCOL, FaultKind.TOO_LARGE, FaultKind.DISCONNECTED)
+
+TOOL_HELP = "A tool that was on offer. Helps with odd names; calls that stand in the text count for these tools only."
 
 EPILOG = """\b
 Examples:
@@ -82,7 +86,7 @@ class Decoded(msgspec.Struct, frozen=True):
     help="The API family (openai_chat, openai_responses, anthropic_messages, gemini) or a provider's name (xai, groq ...).",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a file, on one line each.")
-@click.option("--tool", "tools", multiple=True, metavar="NAME", help="A tool that was on offer (helps with odd names).")
+@click.option("--tool", "tools", multiple=True, metavar="NAME", help=TOOL_HELP)
 def command(files: tuple[str, ...], family: str, as_json: bool, tools: tuple[str, ...]) -> None:
     """Say what recorded provider streams hold: text, reasoning, tool calls, finish reason, usage, repairs.
 
@@ -113,12 +117,15 @@ def command(files: tuple[str, ...], family: str, as_json: bool, tools: tuple[str
 def read_file(file: str, *, profile: Profile, tool_names: frozenset[str]) -> Response:
     """Raises NotARecording where the file cannot be opened."""
     family = registry.family(profile.family)
-    reader = ResponseReader(family, profile=profile, tool_names=tool_names)
+    in_text = None  # what reads calls that the model wrote into its text, as a run would at such an endpoint
+    if profile.calls_in_text:
+        in_text = CallFinder(tools=[ToolSpec(name=name) for name in sorted(tool_names)])
+    reader = ResponseReader(family, profile=profile, tool_names=tool_names, in_text=in_text)
     with opened(file) as stream:
         chunk = stream.read(CHUNK_BYTES)
         if chunk.lstrip()[:1] == b"{":
             body = chunk + stream.read(DEFAULT_LIMITS.response_bytes)  # one byte more than it may have is an error
-            return read_body(body, family=family, profile=profile, tool_names=tool_names)[0]
+            return read_body(body, family=family, profile=profile, tool_names=tool_names, in_text=in_text)[0]
         while chunk and not reader.faulted:
             reader.feed(chunk)
             chunk = stream.read(CHUNK_BYTES)

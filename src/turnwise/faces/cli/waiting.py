@@ -24,7 +24,7 @@ from turnwise.faces.cli.text import clean, shortened
 from turnwise.faces.saying import many
 from turnwise.rules.pricing import sum_of, usd_said
 from turnwise.turn.config import MAX_STEPS, Deadlines
-from turnwise.vocab import ReasoningDelta, ToolCallDelta
+from turnwise.vocab import CallForming, ReasoningDelta, TextDelta, ToolCallDelta
 
 QUIET_S = 5  # a model that pauses for less is at work as usual
 LONG_S = 10  # a wait that is worth saying when it ends
@@ -32,6 +32,7 @@ MOST_S = 300  # that are shown as seconds
 NAME = 60  # characters of a model's or a tool's name
 SHOWN_OUTPUT = 20  # characters of a command's output: less says nothing
 HOW_TO_STOP = " · Ctrl-C stops"
+WRITING_CALL = "writing a call"  # into its text: of which tool is known once it is whole
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +152,11 @@ class Waiting:
                 if name:
                     self._turn_to(f"writing a call of {_name(name)}", now_s=now_s)
                 self._written += len(arguments or "")
+            case CallForming(characters=characters):
+                self._turn_to(WRITING_CALL, now_s=now_s)
+                self._written = characters
+            case TextDelta() if self._what == WRITING_CALL:  # it was words
+                self._turn_to("answering", now_s=now_s)
             case _ if first:
                 self._turn_to("answering", now_s=now_s)
             case _:
