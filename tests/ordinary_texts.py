@@ -111,6 +111,7 @@ def an_example(chance: random.Random) -> str:
             f"- so:\n\n  {fence}\n  " + block.replace("\n", "\n  ") + f"\n  {fence}\n",
             f"> {fence}\n> " + block.replace("\n", "\n> ") + f"\n> {fence}\n",
             f"It writes {ticks} {line} {ticks} there.",
+            "It writes this::\n\n    " + block.replace("\n", "\n    ") + "\n\nThat is all.",
         )
     )
 

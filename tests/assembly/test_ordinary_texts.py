@@ -1,5 +1,7 @@
 """Ordinary texts hold no calls (issue 16, "Done when" 1); `python tests/ordinary_texts.py 20000` reads ten times as many."""
 
+import pytest
+
 from ordinary_texts import calls_in, texts
 from text_calls import read_text
 from turnwise.vocab import FinishReason
@@ -10,6 +12,15 @@ COUNT = 2_000
 def test_ordinary_texts_make_no_call() -> None:
     """Proves: pages, code, XML and JSON, and quoted examples of calls stay the very text that they were."""
     assert [text for text in texts(COUNT) if calls_in(text)] == []
+
+
+@pytest.mark.wide
+def test_twenty_thousand_ordinary_texts_make_no_call() -> None:
+    """Done when 1: so many; other ones than those above, and half of them in pieces."""
+    found = [
+        number for number, text in enumerate(texts(20_000, seed=3)) if calls_in(text, piece=(number % 2) * 9 or None)
+    ]
+    assert found == []
 
 
 def test_ordinary_texts_make_no_call_in_pieces() -> None:

@@ -1,10 +1,13 @@
-"""Where a text stands in code: a fence, or backticks within a line (CommonMark, "Fenced code blocks", "Code spans").
+"""Where a text stands in code: a fence, backticks within a line, or lines that are indented (CommonMark, "Fenced code blocks",
+"Code spans", "Indented code blocks").
 
 A fence is taken for one where a reader would take it so, in lists and quotations too; it ends at a line that holds nothing else.
 Backticks count until their like comes or the paragraph ends. Lines behind a blank one that begin with four blanks or a tab are
-code as well ("Indented code blocks"; in a list they may be words). In doubt it is code, because code is never run.
+code, unless they belong to a list, which only all of the text could tell: from the first mark in such a line on, both ways are
+followed. In doubt it is code, because code is never run.
 """
 
+import copy
 import re
 
 _STEP = re.compile(r"\n|`+|~+")
@@ -17,29 +20,20 @@ _INDENT = 4  # blanks before a line of code
 class CodeTracker:
     """Fed with all the text in order, in any pieces. `is_inside` tells of what comes next."""
 
-    __slots__ = ("_closing", "_columns", "_fence", "_info", "_is_indented", "_line", "_may_indent", "_run", "_span")
+    __slots__ = ("_readings", "_run")
 
     def __init__(self) -> None:
-        self._fence: tuple[str, int] | None = None
-        self._info = False  # on the line that opened the fence
-        self._closing = False  # the line may close the fence, if nothing else follows on it
-        self._span = 0  # backticks that opened a span
-        self._line: str | None = ""  # the line so far; None where no fence can begin any more
+        self._readings = [_Reading()]
         self._run = ""  # the fence marks or backticks that the text ends with
-        self._columns: int | None = 0  # blanks that the line begins with; None behind them
-        self._is_indented = False  # the line is code for its blanks
-        self._may_indent = True  # such a line may begin here: behind a blank line or another one
 
     @property
     def is_idle(self) -> bool:
         """Whether text without backticks, tildes and line breaks changes nothing."""
-        return self._line is None and not self._run and not self._closing
+        return not self._run and all(one.is_idle for one in self._readings)
 
     def is_inside(self) -> bool:
         self._end_run()
-        if self._columns is not None and self._columns >= _INDENT and self._may_indent:
-            return True
-        return self._fence is not None or self._span > 0 or self._is_indented
+        return any(one.is_inside for one in self._readings)
 
     def feed(self, text: str) -> None:
         last = 0
@@ -48,7 +42,9 @@ class CodeTracker:
             last = step.end()
             mark = step.group()
             if mark == "\n":
-                self._break_line()
+                self._end_run()
+                for one in self._readings:
+                    one.break_line()
             elif self._run and self._run[0] == mark[0]:
                 self._run += mark
             else:
@@ -57,9 +53,69 @@ class CodeTracker:
         self._words(text[last:])
 
     def _words(self, text: str) -> None:
-        if not text:
+        if text:
+            self._end_run()
+            for one in self._readings:
+                one.words(text)
+
+    def _end_run(self) -> None:
+        run, self._run = self._run, ""
+        if not run:
             return
-        self._end_run()
+        first = self._readings[0]
+        if len(self._readings) == 1 and first.is_indented_at_mark():
+            self._readings.append(first.as_code())
+        for one in self._readings:
+            one.mark(run)
+
+
+class _Reading:
+    """One way to read the text. `_knows_indented`: marks in a line that is code for its blanks are words of it."""
+
+    __slots__ = (
+        "_closing",
+        "_columns",
+        "_fence",
+        "_info",
+        "_is_indented",
+        "_knows_indented",
+        "_line",
+        "_may_indent",
+        "_span",
+    )
+
+    def __init__(self) -> None:
+        self._knows_indented = False
+        self._fence: tuple[str, int] | None = None
+        self._info = False  # on the line that opened the fence
+        self._closing = False  # the line may close the fence, if nothing else follows on it
+        self._span = 0  # backticks that opened a span
+        self._line: str | None = ""  # the line so far; None where no fence can begin any more
+        self._columns: int | None = 0  # blanks that the line begins with; None behind them
+        self._is_indented = False  # the line is code for its blanks
+        self._may_indent = True  # such a line may begin here: behind a blank line or another one
+
+    def as_code(self) -> "_Reading":
+        """The other way."""
+        other = copy.copy(self)
+        other._knows_indented = True
+        return other
+
+    @property
+    def is_idle(self) -> bool:
+        return self._line is None and not self._closing
+
+    @property
+    def is_inside(self) -> bool:
+        return self._fence is not None or self._span > 0 or self._is_indented or self.is_indented_at_mark()
+
+    def is_indented_at_mark(self) -> bool:
+        """Whether what comes next stands in a line that is code for its blanks, if it is no blank."""
+        if self._fence is not None:
+            return False
+        return self._is_indented or (self._may_indent and self._columns is not None and self._columns >= _INDENT)
+
+    def words(self, text: str) -> None:
         self._see_blanks(text)
         if self._closing and text.strip():
             self._closing = False
@@ -67,18 +123,7 @@ class CodeTracker:
             line = self._line + text[: _MOST + 1]
             self._line = line if len(line) <= _MOST and _BEFORE_FENCE.fullmatch(line) else None
 
-    def _see_blanks(self, text: str) -> None:
-        if self._columns is None:
-            return
-        bare = text.lstrip(" \t")
-        blank = text[: len(text) - len(bare)]
-        self._columns += len(blank) + (_INDENT - 1) * blank.count("\t")
-        if bare:
-            self._is_indented = self._columns >= _INDENT and self._may_indent
-            self._columns = None
-
-    def _break_line(self) -> None:
-        self._end_run()
+    def break_line(self) -> None:
         self._may_indent = self._columns is not None or self._is_indented
         self._columns, self._is_indented = 0, False
         if self._closing:
@@ -88,13 +133,13 @@ class CodeTracker:
         self._info = False
         self._line = ""
 
-    def _end_run(self) -> None:
-        run, self._run = self._run, ""
-        if not run:
-            return
+    def mark(self, run: str) -> None:
+        """Fence marks or backticks, all of them."""
         self._see_blanks(run)
         mark, length, line = run[0], len(run), self._line
         self._line = None
+        if self._is_indented and self._knows_indented:
+            return
         if self._fence is not None:
             if self._info and mark == "`" == self._fence[0]:  # no fence: backticks within a line
                 self._span = 0 if length == self._fence[1] else self._fence[1]
@@ -110,3 +155,14 @@ class CodeTracker:
                 self._span = length
             elif self._span == length:
                 self._span = 0
+
+    def _see_blanks(self, text: str) -> None:
+        if self._columns is None:
+            return
+        bare = text.lstrip(" \t")
+        blank = text[: len(text) - len(bare)]
+        self._columns += len(blank) + (_INDENT - 1) * blank.count("\t")
+        if bare:
+            is_behind = self._may_indent and self._fence is None
+            self._is_indented = is_behind and self._columns >= _INDENT
+            self._columns = None
