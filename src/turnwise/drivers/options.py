@@ -16,7 +16,7 @@ from turnwise.drivers.catalogue import LimitRow
 from turnwise.rules.limits import AnyOf, Leaf, Limit, MaxCost, MaxRequests, MaxTokens, MaxToolCalls, MaxWallTime
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
-from turnwise.turn.config import MAX_STEPS, Recover, TurnConfig
+from turnwise.turn.config import MAX_STEPS, CallsInText, Recover, TurnConfig
 from turnwise.vocab import Effort, Settings
 
 MOST_STEPS = 10_000  # more is a slip of the keyboard
@@ -198,6 +198,20 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             sources=(*PYTHON, *TERMINAL, "file"),
             default="continue",
             kept=lambda last: last.recover,
+        ),
+    ] = None
+    calls_in_text: Annotated[
+        CallsInText | None,
+        Option(
+            help="Whether a call that the model wrote into its text counts.",
+            page="whether a call that the model wrote into its text counts: `auto` where the server may leave it there, `on` "
+            "everywhere and also a bare JSON call, `off` nowhere ([how](calls-in-text.md))",
+            sources=(*PYTHON, *TERMINAL, "file"),
+            project="never",
+            why_never="a project's file cannot make calls of what the model quotes: give --calls-in-text, or write it in your own "
+            "turnwise.toml",
+            default="auto",
+            kept=lambda last: last.calls_in_text,
         ),
     ] = None
     retries: Annotated[

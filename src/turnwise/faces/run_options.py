@@ -16,7 +16,7 @@ from turnwise.faces.agent_options import check_names, check_values
 from turnwise.faces.tools import ToolLike
 from turnwise.rules.limits import Limit
 from turnwise.turn.approvals import Approval
-from turnwise.turn.config import Recover, TurnConfig
+from turnwise.turn.config import CallsInText, Recover, TurnConfig
 from turnwise.vocab import Message, Settings, ToolChoice
 
 
@@ -30,6 +30,7 @@ class TurnOptions(TypedDict, total=False):
     max_subagents: int | None
     max_subagent_requests: int | None
     recover: Recover
+    calls_in_text: CallsInText
 
 
 class RunOptions(TurnOptions, total=False):
