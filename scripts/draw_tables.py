@@ -1,8 +1,9 @@
-"""Draw the tables in docs/ that stand in the code as data: finish reasons, losses, providers, outcomes, options.
+"""Draw the tables in docs/ that stand in the code as data: finish reasons, losses, providers, outcomes, options, checks.
 
 Usage: python scripts/draw_tables.py     (tests/test_docs.py checks that they are up to date)
 """
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +13,8 @@ import click
 from turnwise.drivers.options import MOST, Row, rows, rows_from
 from turnwise.faces.cli.chat import command as chat
 from turnwise.faces.cli.compare import command as compare
+from turnwise.faces.cli.endpoint_check.meanings import MEANINGS, ORDER, WEIGHTS
+from turnwise.faces.cli.endpoint_check.probes import OTHER_WAYS, PROBES
 from turnwise.faces.cli.options import NAMES_A_MODEL
 from turnwise.rules.stop import OUTCOMES
 from turnwise.wire import registry
@@ -248,6 +251,38 @@ def command_line() -> str:
     return page
 
 
+def check() -> str:
+    lines = [
+        "# What a check asks and sees",
+        DRAWN,
+        "[`turnwise check`](cli.md#turnwise-check) sends these requests, in this order. `--only` takes their names. If the",
+        "server refuses one as wrong (status 400), turnwise tries the other ways of the table in order. It keeps the first way",
+        "that the server takes, and puts it into the profile.",
+        "",
+    ]
+    lines += table(
+        ("name", "what is asked", "other ways, if it is refused"),
+        (
+            (
+                f"`{probe.name}`",
+                probe.title,
+                ", ".join([f"`{field} = {json.dumps(value)}`" for field, value in OTHER_WAYS.get(probe.name, ())]),
+            )
+            for probe in PROBES
+        ),
+    )
+    lines += [
+        "",
+        "`result` and `forced` go on from the model's own call. If it made none, they go on from an invented one. Gemini wants",
+        "the signature of a thought in a call, so there they are left out.",
+    ]
+    for weight in reversed(ORDER):
+        lines += ["", f"## `{weight}`: {WEIGHTS[weight]}", ""]
+        found = sorted((name, one.words) for name, one in MEANINGS.items() if one.weight == weight)
+        lines += table(("name in `--json`", "what it means"), ((f"`{name}`", words) for name, words in found))
+    return "\n".join(lines) + "\n"
+
+
 PAGES = {
     "finish-reasons.md": finish_reasons,
     "losses.md": losses,
@@ -255,6 +290,7 @@ PAGES = {
     "outcomes.md": outcomes,
     "options.md": options,
     "cli.md": command_line,
+    "check.md": check,
 }
 
 

@@ -1,4 +1,4 @@
-"""The exit codes of `turnwise run`, in the words of every help that shows them."""
+"""The exit codes of `turnwise run` and `turnwise check`, in the words of every help that shows them."""
 
 EXIT_CODES = """\
   0    answered and complete
@@ -11,3 +11,14 @@ EXIT_CODES = """\
   7    the journal failed in mid-turn
   70   a bug of turnwise
   130  cancelled"""
+
+FAULTS_FOUND, NOT_THERE = 3, 6
+CHECK_CODES = {"fine": 0, "faults": FAULTS_FOUND, "no_server": NOT_THERE}
+"""Of `turnwise check`, by its outcome."""
+CHECK_EXIT_CODES = f"""\
+  0    it works; turnwise heals what is wrong
+  1    the output could not be written
+  2    nothing was sent: wrong use, no key, or --yes is missing
+  {FAULTS_FOUND}    something does not work
+  {NOT_THERE}    no answer came: no server, another API, or every request was refused
+  130  cancelled: you said no, or Ctrl-C (what was found is shown)"""

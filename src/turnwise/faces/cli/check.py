@@ -1,0 +1,86 @@
+"""`turnwise check`: what an endpoint does well, and what turnwise has to heal. The options only: what asks is imported then."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from turnwise.faces.cli.completion import complete_models
+from turnwise.faces.cli.endpoint_check.probes import MAX_OUTPUT_TOKENS, NAMES
+from turnwise.faces.cli.exit_codes import CHECK_EXIT_CODES
+from turnwise.faces.cli.failures import as_one_line
+
+MOST_OUTPUT_TOKENS = 32_000
+MOST_TIMEOUT_S = 900.0
+
+EPILOG = f"""\b
+Examples:
+  turnwise check ollama:qwen3:8b
+  turnwise check openai_chat:my-model --base-url http://127.0.0.1:8000/v1
+  turnwise check openrouter:qwen/qwen3-coder --yes --json > report.json
+  turnwise check groq:llama-3.3-70b-versatile --only call --only parallel
+
+\b
+Exit codes:
+{CHECK_EXIT_CODES}"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("model", required=False, shell_complete=complete_models)
+@click.option("--base-url", metavar="URL", help="Address of the endpoint. [env: TURNWISE_BASE_URL]")
+@click.option("--api-key-env", metavar="NAME", help="The variable that holds the key.")
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice(NAMES),
+    metavar="PROBE",
+    help=f"Send this request only. Repeatable: {', '.join(NAMES)}.",
+)
+@click.option(
+    "--max-output-tokens",
+    type=click.IntRange(16, MOST_OUTPUT_TOKENS),
+    default=MAX_OUTPUT_TOKENS,
+    show_default=True,
+    metavar="N",
+    help="Tokens at most of each answer, reasoning included.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, MOST_TIMEOUT_S, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the beginning of an answer. The rest may take twice as long.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: the probes, what they showed, and the profile.")
+def command(
+    model: str | None,
+    base_url: str | None,
+    api_key_env: str | None,
+    only: tuple[str, ...],
+    max_output_tokens: int,
+    timeout: float,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Send a dozen small requests to MODEL, and say what works, what turnwise heals, and what the profile should say.
+
+    MODEL is PROVIDER:NAME, or FAMILY:NAME with --base-url; without it, the one that a run would take. What it will cost is said
+    first, and you are asked.
+    """
+    with as_one_line():
+        from turnwise.faces.cli.endpoint_check.command import Wanted, check
+
+        wanted = Wanted(
+            model=model,
+            base_url=base_url,
+            api_key_env=api_key_env,
+            only=only,
+            max_output_tokens=max_output_tokens,
+            timeout_s=timeout,
+            yes=yes,
+            as_json=as_json,
+        )
+        code = check(wanted, folder=Path.cwd())
+    sys.exit(code)

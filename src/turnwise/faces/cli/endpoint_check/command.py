@@ -1,0 +1,203 @@
+"""`turnwise check` in order: say what it will cost, ask, send, judge, show."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+
+from turnwise.drivers.aiohttp_transport import AiohttpTransport
+from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.endpoints import Endpoint
+from turnwise.drivers.own_loop import run_to_end
+from turnwise.drivers.prices import prices_of_layers
+from turnwise.drivers.settings import RunSettings, read_layers
+from turnwise.drivers.user_settings import lines_of
+from turnwise.errors import CallerError
+from turnwise.faces.cli.attendance import is_attended
+from turnwise.faces.cli.choice import choose
+from turnwise.faces.cli.endpoint_check.estimating import estimate, estimate_said
+from turnwise.faces.cli.endpoint_check.judging import Judgement, judge
+from turnwise.faces.cli.endpoint_check.probes import MAX_OUTPUT_TOKENS, PROBES, Probe, SoFar
+from turnwise.faces.cli.endpoint_check.profile_rows import profile_with, write_row
+from turnwise.faces.cli.endpoint_check.running import Check, Course
+from turnwise.faces.cli.endpoint_check.showing import Shown, show, write_json
+from turnwise.faces.cli.exit_codes import CHECK_CODES
+from turnwise.faces.cli.folder import settings_of_run
+from turnwise.faces.cli.main import CANCELLED
+from turnwise.faces.cli.terminal import Left, Stopped, Terminal
+from turnwise.faces.cli.text import clean
+from turnwise.faces.models import ON_THE_COMMAND_LINE, ModelName, open_endpoint, read_model
+from turnwise.rules.pricing import Priced, PriceRow, price_of, sum_of
+from turnwise.vocab import Usage
+from turnwise.wire.profiles import parse_profiles
+
+NEEDS_YES = "nothing was sent, as nobody can be asked here: add --yes"
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for on the command line."""
+
+    model: str | None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    only: tuple[str, ...] = ()
+    max_output_tokens: int = MAX_OUTPUT_TOKENS
+    timeout_s: float = 60.0
+    yes: bool = False
+    as_json: bool = False
+
+
+def check(wanted: Wanted, *, folder: Path) -> int:
+    """The exit code. Raises CallerError where nothing could be sent."""
+    clock = SystemClock()
+    layers = read_layers(folder, env=os.environ)
+    settings = settings_of_run(layers, last=None, given=RunSettings()).settings
+    choice = choose(
+        wanted.model,
+        base_url=wanted.base_url,
+        api_key_env=wanted.api_key_env,
+        last=None,
+        env=os.environ,
+        settings=settings,
+    )
+    named = read_model(choice.model)
+    endpoint = open_endpoint(named, base_url=choice.base_url, api_key_env=choice.api_key_env, ways=ON_THE_COMMAND_LINE)
+    prices = prices_of_layers(layers, env=os.environ)
+    row = prices.find(named.name, profile=named.profile.name, at_s=clock.now())
+    so_far = SoFar(model=named.name, max_output_tokens=wanted.max_output_tokens)
+    probes = probes_of(wanted.only, endpoint=endpoint)
+    said = estimate_said(estimate(probes, so_far=so_far, endpoint=endpoint, row=row))
+    url = shown_url(endpoint)
+    click.echo(clean(f"{choice.model} at {url}: {said}"), err=True)
+    if not wanted.yes and not _is_allowed():
+        click.echo("nothing was sent", err=True)
+        return CANCELLED
+    course = run_to_end(_run(endpoint, so_far=so_far, probes=probes, clock=clock, timeout_s=wanted.timeout_s))
+    shown = shown_of(course, named=named, probes=probes, row=row, api_key_env=choice.api_key_env)
+    if wanted.as_json:
+        write_json(shown)
+    else:
+        show(shown)
+    return shown.exit_code
+
+
+def probes_of(only: Sequence[str], *, endpoint: Endpoint) -> tuple[Probe, ...]:
+    """Those that are named, or all; without the one about keys where the endpoint's profile sends none."""
+    return tuple(
+        [
+            probe
+            for probe in PROBES
+            if (not only or probe.name in only) and not (probe.wrong_key and endpoint.profile.auth == "none")
+        ]
+    )
+
+
+def shown_url(endpoint: Endpoint) -> str:
+    """Its address without the query, which may hold a key."""
+    return endpoint.scrub(endpoint.base_url.partition("?")[0])
+
+
+def _is_allowed() -> bool:
+    """Whether the person says yes; everything else is a no. Raises CallerError where nobody can be asked."""
+    if not is_attended():
+        raise CallerError(NEEDS_YES)
+    return run_to_end(_is_confirmed(Terminal()))
+
+
+async def _is_confirmed(terminal: Terminal) -> bool:
+    try:
+        said = await terminal.line(lambda: "send them? [y/N] ", fresh=True)
+    except (Stopped, Left):
+        return False
+    return said.strip().lower() in {"y", "yes"}
+
+
+async def _run(endpoint: Endpoint, *, so_far: SoFar, probes: Sequence[Probe], clock: Clock, timeout_s: float) -> Course:
+    with _Progress(len(probes)) as progress:
+        async with AiohttpTransport() as transport:
+            checking = Check(
+                endpoint,
+                so_far=so_far,
+                transport=transport,
+                clock=clock,
+                timeout_s=timeout_s,
+                tell=progress.tell,
+                refresh=transport.close,
+            )
+            return await checking.run(probes)
+
+
+class _Progress:
+    """One line at a terminal that says what is asked now."""
+
+    def __init__(self, total: int) -> None:
+        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        self._status = console.status("") if sys.stderr.isatty() else None
+        self._total = total
+        self._number = 0
+
+    def __enter__(self) -> "_Progress":
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def tell(self, probe: Probe) -> None:
+        self._number += 1
+        if self._status is not None:
+            self._status.update(f"{self._number}/{self._total} {probe.title}")
+
+
+def shown_of(
+    course: Course, *, named: ModelName, probes: Sequence[Probe], row: PriceRow | None, api_key_env: str | None
+) -> Shown:
+    """All that is told of a check."""
+    judgement = judge(
+        course.observations,
+        profile=course.endpoint.profile,
+        learned=course.learned,
+        asked=[probe.name for probe in probes],
+        stopped=course.stopped,
+    )
+    profile_row, row_name = "", ""
+    if judgement.outcome != "no_server" and course.observations:
+        base_url = course.endpoint.base_url
+        profile = profile_with(
+            course.endpoint.profile, changes=judgement.changes, base_url=base_url, api_key_env=api_key_env
+        )
+        profile_row, row_name = write_row(profile), profile.name
+        assert parse_profiles(profile_row) == {profile.name: profile}, "the row reads back"
+    usages = [observed.response.usage for observed in course.observations if observed.response is not None]
+    prices = [price_of(usage, row=row) for usage in usages]
+    return Shown(
+        model=f"{named.profile.name}:{named.name}",
+        url=shown_url(course.endpoint),
+        judgement=judgement,
+        requests=course.requests,
+        usage=sum([usage for usage in usages if usage is not None], start=Usage()),
+        cost=sum_of([price.usd if isinstance(price, Priced) else None for price in prices]),
+        row_name=row_name,
+        row=profile_row,
+        settings=settings_of(course, named=named) if profile_row else "",
+        exit_code=exit_code_of(judgement),
+    )
+
+
+def settings_of(course: Course, *, named: ModelName) -> str:
+    """The lines of the user's own `turnwise.toml` that choose this model; empty where the address may hold a key."""
+    address = course.endpoint.base_url
+    if "?" in address:
+        return ""
+    own = None if address == named.profile.base_url else address
+    return "".join([f"{line}\n" for line in lines_of(f"{named.profile.name}:{named.name}", base_url=own)])
+
+
+def exit_code_of(judgement: Judgement) -> int:
+    return CANCELLED if judgement.outcome == "stopped" else CHECK_CODES[judgement.outcome]

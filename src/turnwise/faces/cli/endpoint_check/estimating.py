@@ -1,0 +1,66 @@
+"""What a check will send and spend at most, before it sends anything."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+import msgspec
+
+from turnwise.drivers.endpoints import Endpoint
+from turnwise.faces.cli.endpoint_check.probes import OTHER_WAYS, Probe, SoFar
+from turnwise.faces.saying import many, usd_said
+from turnwise.rules.pricing import Priced, PriceRow, price_of
+from turnwise.vocab import Usage
+
+BYTES_A_TOKEN = 3  # of UTF-8, as for a prompt whose usage nobody knows yet: rather too many tokens than too few
+MAX_WAITS = 3  # times that a server which asks to wait is asked again
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """`more` are the requests that a refusal or a busy server may add; the tokens and the money count them. `usd` is None
+    where no price is known."""
+
+    requests: int
+    more: int
+    input_tokens: int
+    output_tokens: int
+    usd: Decimal | None
+
+
+def estimate(probes: Sequence[Probe], *, so_far: SoFar, endpoint: Endpoint, row: PriceRow | None) -> Estimate:
+    """A probe that may be refused counts once more for each other way to ask it; a wait counts as the largest probe."""
+    asked = [_usage_of(probe, so_far=so_far, endpoint=endpoint) for probe in probes]
+    again = [usage for probe, usage in zip(probes, asked, strict=True) for _ in OTHER_WAYS.get(probe.name, ())] + [
+        max(asked, key=lambda usage: usage.input_tokens + usage.output_tokens)
+    ] * MAX_WAITS
+    return Estimate(
+        requests=len(asked),
+        more=len(again),
+        input_tokens=sum([usage.input_tokens for usage in asked + again]),
+        output_tokens=sum([usage.output_tokens for usage in asked + again]),
+        usd=_usd(asked + again, row=row),
+    )
+
+
+def _usage_of(probe: Probe, *, so_far: SoFar, endpoint: Endpoint) -> Usage:
+    request = probe.build(so_far)
+    size = len(endpoint.family.encode_request(request, endpoint.profile).body)
+    return Usage(input_tokens=-(-size // BYTES_A_TOKEN), output_tokens=request.settings.max_output_tokens or 0)
+
+
+def _usd(usages: Sequence[Usage], *, row: PriceRow | None) -> Decimal | None:
+    total = Decimal(0)
+    for usage in usages:
+        price = price_of(usage, row=row)
+        if not isinstance(price, Priced):
+            return None
+        total += price.usd
+    return total
+
+
+def estimate_said(told: Estimate) -> str:
+    """One line: requests, tokens, money."""
+    money = "no price is known" if told.usd is None else f"{usd_said(told.usd)} at most" if told.usd else "free"
+    return (
+        f"{many(told.requests, 'request')} (up to {told.more} more, if the server refuses a field or asks to wait), "
+        f"about {told.input_tokens:,} tokens in and {told.output_tokens:,} out at most; {money}"
+    )

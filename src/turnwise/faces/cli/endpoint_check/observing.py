@@ -1,0 +1,173 @@
+"""Sends one probe and keeps what came: each wait is bounded, and so is what is kept."""
+
+import codecs
+import re
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+
+import msgspec
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.endpoints import Endpoint, Secret, build_http_request
+from turnwise.drivers.exchange import Exchange
+from turnwise.drivers.transport import HttpReply, HttpRequest, Transport
+from turnwise.faces.cli.endpoint_check.observed import BodyLook, Marks, Observed
+from turnwise.faces.cli.endpoint_check.probes import NO_KEY, Probe
+from turnwise.turn.commands import SendRequest
+from turnwise.turn.config import Deadlines
+from turnwise.turn.events import ResponseReceived
+from turnwise.vocab import Frame, Request
+from turnwise.wire.family import Family
+from turnwise.wire.limits import Limits, MiB
+from turnwise.wire.profiles import Profile
+
+KEPT_BYTES = 512 * 1024  # of an answer: the answers to these probes have a few KB
+LIMITS = Limits(line_bytes=MiB, call_bytes=MiB, response_bytes=4 * MiB, stream_bytes=4 * MiB)
+IDLE_S = 30.0
+CONNECT_S = 10.0
+_EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_REASONING = re.compile(rb'"(reasoning_content|reasoning|reasoning_text|reasoning_details)"\s*:\s*(?:"[^"]|\[\s*\{)')
+
+
+class Listening:
+    """A transport that keeps the beginning of each answer that another one brings."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.status: int | None = None
+        self.content_type = ""
+        self.body = bytearray()
+        self.size_bytes = 0
+
+    def send(self, request: HttpRequest, /) -> "_Listened":
+        self.status, self.content_type, self.body, self.size_bytes = None, "", bytearray(), 0
+        return _Listened(self._transport.send(request), listening=self)
+
+    def hear(self, chunk: bytes) -> None:
+        self.size_bytes += len(chunk)
+        self.body += chunk[: KEPT_BYTES - len(self.body)]
+
+
+class _Listened:
+    def __init__(self, sending: AbstractAsyncContextManager[HttpReply], *, listening: Listening) -> None:
+        self._sending = sending
+        self._listening = listening
+
+    @property
+    def has_left(self) -> object:
+        return getattr(self._sending, "has_left", None)
+
+    async def __aenter__(self) -> HttpReply:
+        reply = await self._sending.__aenter__()
+        self._listening.status = reply.status
+        self._listening.content_type = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return msgspec.structs.replace(reply, chunks=_Heard(reply.chunks, listening=self._listening))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._sending.__aexit__(kind, error, traceback)
+
+
+class _Heard:
+    def __init__(self, chunks: AsyncIterator[bytes], *, listening: Listening) -> None:
+        self._chunks = chunks
+        self._listening = listening
+
+    def __aiter__(self) -> "_Heard":
+        return self
+
+    async def __anext__(self) -> bytes:
+        chunk = await anext(self._chunks)
+        self._listening.hear(chunk)
+        return chunk
+
+
+async def observe(
+    probe: Probe,
+    request: Request,
+    *,
+    endpoint: Endpoint,
+    transport: Transport,
+    clock: Clock,
+    timeout_s: float,
+    taken_ids: frozenset[str] = frozenset(),
+) -> Observed:
+    """Send the request once. A stream begins within `timeout_s`; what follows, and a body, takes twice as long at most."""
+    if probe.wrong_key:
+        endpoint = msgspec.structs.replace(endpoint, key=Secret(NO_KEY))
+    listening = Listening(transport)
+    idle_s = min(IDLE_S, timeout_s)
+    deadlines = Deadlines(
+        connect_s=min(CONNECT_S, timeout_s), first_event_s=timeout_s, idle_s=idle_s, total_s=2 * timeout_s
+    )
+    order = SendRequest(
+        number=1,
+        step=1,
+        purpose="step",
+        request=request,
+        deadlines=deadlines,
+        taken_ids=taken_ids,
+    )
+    call = endpoint.family.encode_request(request, endpoint.profile)
+    exchange = Exchange(order, endpoint=endpoint, transport=listening, clock=clock, on_frames=None, limits=LIMITS)
+    began_s, sent_s = clock.monotonic(), clock.now()
+    event = await exchange.run(build_http_request(endpoint, call, connect_s=deadlines.connect_s))
+    seconds = clock.monotonic() - began_s
+    body = bytes(listening.body)
+    marks = marks_of(
+        body, status=listening.status, content_type=listening.content_type, size_bytes=listening.size_bytes
+    )
+    is_stream = marks.look == "stream"
+    seen = Observed(
+        probe=probe.name,
+        request=request,
+        events=events_of(body, family=endpoint.family, profile=endpoint.profile) if is_stream else (),
+        marks=marks,
+        seconds=seconds,
+        first_event_s=None if exchange.first_event_s is None else exchange.first_event_s - sent_s,
+        taken_ids=taken_ids,
+    )
+    if isinstance(event, ResponseReceived):
+        return msgspec.structs.replace(seen, response=event.response, answered=True, fault=event.response.fault)
+    return msgspec.structs.replace(seen, response=event.partial, fault=event.fault)
+
+
+def marks_of(body: bytes, *, status: int | None, content_type: str, size_bytes: int) -> Marks:
+    lines = body.splitlines() if (look := _look_of(body, content_type=content_type)) == "stream" else []
+    found = _REASONING.search(body)
+    return Marks(
+        status=status,
+        content_type=content_type,
+        look=look,
+        size_bytes=size_bytes,
+        comments=sum([line.startswith(b":") for line in lines]),
+        has_done=any(line.startswith(b"data:") and line[5:].strip() == b"[DONE]" for line in lines),
+        is_doubled=bool(lines) and len(body) == size_bytes and body[: len(body) // 2] == body[len(body) // 2 :],
+        reasoning_field="" if found is None else found[1].decode(),
+    )
+
+
+def _look_of(body: bytes, *, content_type: str) -> BodyLook:
+    start = body.removeprefix(codecs.BOM_UTF8).lstrip()[:64].lower()
+    if not start:
+        return "nothing"
+    if start.startswith((b"<!doctype", b"<html", b"<?xml", b"<head", b"<body")):
+        return "html"
+    if start.startswith((b"{", b"[")) and content_type != "text/event-stream":
+        return "json"
+    is_stream = content_type == "text/event-stream" or start.startswith((b"data:", b"event:", b"id:", b":"))
+    return "stream" if is_stream else "other"
+
+
+def events_of(body: bytes, *, family: Family, profile: Profile) -> tuple[tuple[Frame, ...], ...]:
+    """The frames of each event as the decoder reads them."""
+    decoder = family.stream_decoder(profile, LIMITS)
+    found: list[tuple[Frame, ...]] = []
+    at = 0
+    for end in _EVENT_END.finditer(body):
+        found.append(tuple(decoder.feed(body[at : end.end()])))
+        at = end.end()
+    found.append((*decoder.feed(body[at:]), *decoder.finish()))
+    return tuple([frames for frames in found if frames])
