@@ -147,7 +147,9 @@ class CallFinder:
             if self._has_own:
                 if type(first) is not Started:
                     return frames
-            elif type(first) is TextDelta and first.block == self._plain and is_plain(first.text):
+            elif type(first) is TextDelta and (
+                (first.block == self._plain and is_plain(first.text)) or self._passes(first.block, first.text)
+            ):
                 return frames
         elif self._are_plain(frames):
             return frames
@@ -178,13 +180,26 @@ class CallFinder:
         if self._has_own:
             return Started not in kinds
         if kinds == _TEXTS:
-            block = self._plain
+            texts = cast("list[TextDelta]", frames)
+            block = texts[0].block
+            text = "".join([frame.text for frame in texts])
+            if any(frame.block != block for frame in texts):
+                return False
+            return (block == self._plain and is_plain(text)) or self._passes(block, text)
         elif kinds == _REASONINGS:
             block = self._plain_aside
         else:
             return False
         words = [frame.text for frame in cast("list[TextDelta]", frames) if frame.block == block]
         return len(words) == len(frames) and is_plain("".join(words))
+
+    def _passes(self, block: str, text: str) -> bool:
+        """Whether these words of the text that was written to last go on as they came."""
+        reader = self._texts.get(block) if block == self._last else None
+        if reader is None or not reader.passes(text):
+            return False
+        self._plain = block if reader.is_idle else None
+        return True
 
     def finish(self, *, is_closed: bool = False) -> list[Frame]:
         """No more frames will come. `is_closed`: nothing but the end mark is missing."""

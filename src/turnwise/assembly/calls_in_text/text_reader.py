@@ -142,6 +142,17 @@ class TextReader:
             return True
         return self._at is _At.WORDS and not self._tail and not self._orphans and self._code.is_idle
 
+    def passes(self, text: str) -> bool:
+        """Whether more words go on as they came, because no marker begins in them. They are taken then."""
+        if self._at is not _At.WORDS:
+            return self._at is _At.OVER
+        if self._tail or self._orphans:
+            return False
+        if ("<" in text or "[" in text) and (MARKERS.search(text) is not None or held_from(text) < len(text)):
+            return False
+        self._code.feed(text)
+        return True
+
     @property
     def held(self) -> int:
         """Characters of what may be a call."""
