@@ -208,8 +208,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             "everywhere and also a bare JSON call, `off` nowhere ([how](calls-in-text.md))",
             sources=(*PYTHON, *TERMINAL, "file"),
             project="never",
-            why_never="a project's file cannot make calls of what the model quotes: give --calls-in-text, or write it in your own "
-            "turnwise.toml",
+            why_never="a project's file cannot make calls of what the model quotes: give --calls-in-text, or write it in your "
+            "own turnwise.toml",
             default="auto",
             kept=lambda last: last.calls_in_text,
         ),

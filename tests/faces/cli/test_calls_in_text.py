@@ -22,7 +22,7 @@ def lab() -> Iterator[Lab]:
 
 
 def test_each_place_says_whether_a_written_call_counts(cli: Cli, lab: Lab, folder: Path, tmp_path: Path) -> None:
-    """Proves: `auto` at an address that the user names; the option, the user's file and the session stand over it in their order."""
+    """Proves: `auto` at an address that the user names; over it the user's file, the session and the option, in this order."""
 
     def answer(*options: str, script: str = "marked") -> str:
         return cli("run", "Go.", *options, *at(lab, script)).out.strip()

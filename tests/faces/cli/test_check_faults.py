@@ -4,13 +4,14 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import turnwise
 from faces.cli.checked import check_lab, check_transport, judged, profile_of
+from turnwise.assembly.calls_in_text.syntaxes import BY_MARKER
 from turnwise.assembly.heal import KINDS
 from turnwise.drivers.transport import HttpRequest
-from turnwise.faces.cli.endpoint_check.judging import CALLS_IN_TEXT
 from turnwise.faces.cli.endpoint_check.meanings import MEANINGS, meaning_of
 from turnwise.faces.cli.endpoint_check.probes import NAMES, OTHER_WAYS, PROBES
 from turnwise.lab import builtin_scripts, parse_script
@@ -227,12 +228,14 @@ def test_other_ways_name_probes_and_fields_that_there_are() -> None:
     assert fields <= set(Profile.__struct_fields__)
 
 
-@pytest.mark.parametrize("marker", CALLS_IN_TEXT)
+@pytest.mark.parametrize("marker", BY_MARKER)
 async def test_a_call_that_is_written_as_text_is_named(marker: str) -> None:
     """Proves: the commonest fault of self-hosted models is told, and not as an answer in words."""
     replies = [answer(f'{marker}{{"name": "get_weather"}}')] * len(PROBES)
-    seen = judged(await check_transport(ScriptedTransport(replies), profile=profile_of("openai_chat"))).seen
-    assert {"call", "call-body", "parallel"} <= set(seen["call_in_text"])
+    profile = msgspec.structs.replace(profile_of("openai_chat"), calls_in_text=False)
+    judgement = judged(await check_transport(ScriptedTransport(replies), profile=profile))
+    assert {"call", "call-body", "parallel"} <= set(judgement.seen["call_in_text"])
+    assert ("calls_in_text", True) in [(change.field, change.value) for change in judgement.changes]
 
 
 async def test_a_server_that_counts_no_tokens_is_named() -> None:

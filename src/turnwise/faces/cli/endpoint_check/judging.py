@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from turnwise.assembly.calls_in_text.syntaxes import MARKERS
 from turnwise.faces.cli.endpoint_check.meanings import ORDER, Weight, meaning_of
 from turnwise.faces.cli.endpoint_check.observed import Learned, Observed
 from turnwise.faces.cli.endpoint_check.probes import NAMES
@@ -30,19 +31,6 @@ REFUSED = ("wrong-model", "wrong-key")
 """The probes that a good server refuses."""
 CHARACTERS_A_TOKEN = 10  # more than any tokenizer makes of words: so much text is past its limit
 FIRST_EVENT_MARGIN = 3.0  # a server is slower on another day
-# The beginnings of calls that were written as text. Source: the chat templates of Hermes, Qwen, Mistral, Llama, DeepSeek, Kimi,
-# GLM, MiniMax and gpt-oss.
-CALLS_IN_TEXT = (
-    "<tool_call>",
-    "<function=",
-    "[TOOL_CALLS]",
-    "<|python_tag|>",
-    "<｜tool▁calls▁begin｜>",
-    "<|tool_calls_section_begin|>",
-    "<minimax:tool_call>",
-    "<|channel|>commentary to=",
-    "<|tool_call_start|>",
-)
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,7 +176,7 @@ def _of_any(observed: Observed, response: Response) -> Iterator[str]:
         yield "no_room" if response.finish is FinishReason.LENGTH else "empty_answer"
     if any(call.name not in offered for call in calls):
         yield "call_unasked"
-    if not calls and offered and any(marker in text for marker in CALLS_IN_TEXT):
+    if not calls and offered and MARKERS.search(text):
         yield "call_in_text"
     if is_whole and response.usage is None:
         yield "no_usage"
@@ -285,6 +273,8 @@ def _changes(
         yield Change(field="tool_choice_none", value="drop_tools", why="it calls tools although they are forbidden")
     if _ignores_schema(by_name.get("output")) and profile.output != "none" and "output" not in said:
         yield Change(field="output", value="none", why="it was sent a schema, and its answer is no JSON")
+    if "call_in_text" in seen and not profile.calls_in_text:
+        yield Change(field="calls_in_text", value=True, why="its answers hold calls that are written as text")
     key = by_name.get("wrong-key")
     if key is not None and key.answered and profile.key_required:
         yield Change(field="key_required", value=False, why="it answers without a key that holds")

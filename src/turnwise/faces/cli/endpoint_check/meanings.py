@@ -101,7 +101,10 @@ _MODEL: dict[str, Meaning] = {
     "empty_answer": Meaning("broken", "the answer is empty"),
     "no_room": Meaning("lacks", "reasoning takes all of the output limit, so no text is left"),
     "call_unasked": Meaning("lacks", "the model calls a tool that was not offered"),
-    "call_in_text": Meaning("broken", "the model writes its tool call into the text, so that no client sees a call"),
+    "call_in_text": Meaning(
+        "healed",
+        "the model writes its tool call into the text; turnwise reads it there if `calls_in_text` is on for the endpoint",
+    ),
     "no_call": Meaning("lacks", "the model answers in words and does not call the tool"),
     "misfit": Meaning("lacks", "the arguments of the call do not fit the tool's schema"),
     "one_call": Meaning("lacks", "the model makes one call where two were asked for"),
