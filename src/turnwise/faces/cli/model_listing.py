@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 
@@ -142,7 +142,7 @@ def _limits(
 
 
 def show(profile: Profile, *, server: Server, known: Sequence[Known], begun: str) -> None:
-    click.echo(f"{profile.title or profile.name}{f', {clean(server.url)}' if server.url else ''}")
+    say(f"{profile.title or profile.name}{f', {clean(server.url)}' if server.url else ''}", stream=sys.stdout)
     if server.models is None:
         if not server.failed:
             say(f"not asked what it offers: {clean(server.why)}")
@@ -233,20 +233,23 @@ def _provider_told(profile: Profile) -> dict[str, object]:
 
 def list_providers(*, as_json: bool) -> int:
     """Who can be asked, and whose key is there; always 0."""
-    profiles = list(builtin_profiles().values())
     if as_json:
-        _write({"providers": [_provider_told(profile) for profile in profiles]})
+        _write({"providers": [_provider_told(profile) for profile in builtin_profiles().values()]})
         return 0
+    for line in provider_lines(width=width_of(sys.stdout)):
+        click.echo(line)
+    say("\n`turnwise models PROVIDER` lists models, their limits and prices", stream=sys.stdout)
+    return 0
+
+
+def provider_lines(*, width: int) -> Iterator[str]:
+    profiles = list(builtin_profiles().values())
     name = Column(name="provider", cells=[profile.name for profile in profiles])
     columns = [
         Column(name="key", cells=[_key_said(profile) for profile in profiles], align="left"),
         Column(name="", cells=[profile.title for profile in profiles], rank=1, align="left"),
     ]
-    width = width_of(sys.stdout)
-    for line in lines_of_table(name, fitting(name, columns, width=width), width=width, stream=sys.stdout):
-        click.echo(line)
-    click.echo("\n`turnwise models PROVIDER` lists models, their limits and prices")
-    return 0
+    return lines_of_table(name, fitting(name, columns, width=width), width=width, stream=sys.stdout)
 
 
 def _key_said(profile: Profile) -> str:

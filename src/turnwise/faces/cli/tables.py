@@ -46,25 +46,30 @@ def fitting(name: Column, columns: Sequence[Column], *, width: int) -> list[Colu
 
 
 def lines_of_table(name: Column, columns: Sequence[Column], *, width: int, stream: TextIO) -> Iterator[str]:
-    """The head and a line for each row; a name that has no room goes on below its figures."""
+    """The head and a line for each row. A name that has no room stands whole above its figures, to be read and copied: it is
+    broken only where it is wider than the terminal."""
     widths = [_width(one) for one in columns]
-    room = max(width - sum(widths) - GAP * len(widths), min(LEAST_NAME, width))
+    room = max(width - sum(widths) - GAP * len(widths), cell_len(name.name))
     room = min(room, MOST_NAME, max([cell_len(name.name), *map(cell_len, name.cells)]))
     head = [_aligned(one.name, one, width=size) for one, size in zip(columns, widths, strict=True)]
-    for line in _joined(name.name, head, room=room):
+    for line in _joined(name.name, head, room=room, width=width):
         yield style(line, "bold", stream=stream)
     for number, cell in enumerate(name.cells):
         figures = [
             _styled(_aligned(one.cells[number], one, width=size), one, stream=stream)
             for one, size in zip(columns, widths, strict=True)
         ]
-        yield from _joined(cell, figures, room=room)
+        yield from _joined(cell, figures, room=room, width=width)
 
 
-def _joined(name: str, figures: Sequence[str], *, room: int) -> Iterator[str]:
-    first, *more = [name] if cell_len(name) <= room else chop_cells(name, room)
-    yield (" " * GAP).join([first + " " * (room - cell_len(first)), *figures]).rstrip()
-    yield from more
+def _joined(name: str, figures: Sequence[str], *, room: int, width: int) -> Iterator[str]:
+    size = cell_len(name)
+    beside = (" " * GAP).join([" " * room, *figures]).rstrip()
+    if beside and size > max(room, len(beside) - len(beside.lstrip()) - GAP):  # empty cells are room, too
+        yield from chop_cells(name, width) if size > width else [name]
+        yield beside
+    else:
+        yield name + beside[size:]
 
 
 def _width(column: Column) -> int:
