@@ -69,7 +69,7 @@ def find_profile(name: str, *, profiles: Mapping[str, Profile] | None = None) ->
     near = difflib.get_close_matches(name, known, n=3)
     if (maker := maker_of(name)) in known:
         near = [f"{maker}:"]
-    hint = f"did you mean {' or '.join(f'`{word}`' for word in near)}?" if near else f"known are {', '.join(known)}"
+    hint = f"did you mean {' or '.join(f'`{word}`' for word in near)}?" if near else "`turnwise models` lists them"
     raise UnknownModel(f"`{name}` is no provider or API family that turnwise knows; {hint}")
 
 

@@ -217,6 +217,11 @@ def test_commands_tell_and_unknown_ones_suggest(lab: Lab, folder: Path) -> None:
             ("/xyzzy", "there are /help, /usage"),
             ("/model", "openai_chat:plain-answer at http://127.0.0.1:"),
             ("/model plain-answer", "going on with openai_chat:plain-answer"),
+            (
+                "/model plain-anser",
+                "did you mean `plain-answer`? To take it all the same, type it again; `/model` alone",
+            ),
+            ("/model gpt", "offered there; to take it all the same, type it again"),
             ("/model gpt", "going on with openai_chat:gpt; it is not among the "),
             ("/model nobody:gpt", "`nobody` is no provider"),
             ("/sessions", "no sessions of this folder yet"),

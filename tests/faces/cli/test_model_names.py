@@ -9,10 +9,19 @@ from prompt_toolkit.document import Document
 
 from faces.cli.running import running_lab
 from turnwise.drivers.settings import RunSettings
+from turnwise.errors import CallerError
 from turnwise.faces.cli.chat import command as chat
 from turnwise.faces.cli.choice import Choice
 from turnwise.faces.cli.completing import completer, endings
-from turnwise.faces.cli.model_names import ModelsAtHand, Offers, another_model, beginning_with, known_names
+from turnwise.faces.cli.model_names import (
+    Doubts,
+    ModelsAtHand,
+    Offers,
+    another_model,
+    beginning_with,
+    choice_of,
+    known_names,
+)
 from turnwise.faces.cli.options import Given, given_over
 from turnwise.lab import Lab
 from waits import HANG_S
@@ -104,3 +113,72 @@ def test_the_address_stays_with_its_provider(name: str, model: str, *, keeps: bo
     given = another_model(name, given=begun, choice=choice, offered=["qwen3:8b"])
     kept = ("http://gpu/v1", "MINE") if keeps else (None, None)
     assert (given["model"], given["base_url"], given["api_key_env"]) == (model, *kept)
+
+
+async def test_a_typo_in_a_session_is_doubted_with_the_near_name() -> None:
+    """The session went on with a model that did not exist (from a newcomer's trial). By the server's list, or by what is known of
+    a provider that gives none; a provider of which nothing is known is taken as it is said."""
+    with running_lab() as lab:
+        offers = await asked(at_lab(lab))
+        assert offers.doubt(at_lab(lab, "read-edit-anser")).endswith(
+            " models offered there: did you mean `read-edit-answer`?"
+        )
+        assert offers.doubt(at_lab(lab, "3")).startswith("`3` is not among the ")
+        assert offers.doubt(at_lab(lab)) == ""
+    nearly, known = Choice(model="openai:gtp-5"), Choice(model="openai:gpt-5")
+    assert offers.doubt(nearly) == "`gtp-5` is not among the models that are known of `openai`: did you mean `gpt-5`?"
+    assert offers.doubt(known) == offers.doubt(NOBODY) == offers.doubt(Choice(model="openai:wholly-new")) == ""
+
+
+def test_what_is_doubted_is_taken_if_it_is_typed_again() -> None:
+    doubts = Doubts()
+    with pytest.raises(CallerError, match=r"no\? To take it all the same, type it again; or so"):
+        doubts.raise_once("p:x", doubt="no?", more="; or so")
+    with pytest.raises(CallerError, match="no; to take it all the same, type it again"):
+        doubts.raise_once("p:y", doubt="no")
+    doubts.raise_once("p:y", doubt="no")
+    doubts.raise_once("p:z", doubt="")
+    with pytest.raises(CallerError):
+        doubts.raise_once("p:y", doubt="no")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("http://h:8000/v1?key=secret", "`turnwise --continue -m openai_chat:NAME --base-url http://h:8000/v1`"),
+        ("127.0.0.1:8000", "--base-url http://127.0.0.1:8000`"),
+        ("gpu.local:8000/v1", "--base-url http://gpu.local:8000/v1`"),
+        ("opnai:gpt-5", "did you mean `openai`"),
+        ("nosuch:thing", "`turnwise models` lists them"),
+        ("qwen3:8c", "did you mean `qwen3:8b`?"),
+    ],
+)
+def test_what_is_no_model_is_one_short_line_with_what_to_do(name: str, said: str) -> None:
+    """41 names of providers were the answer (from a newcomer's trial)."""
+    choice = Choice(model="openai_chat:m", base_url="http://h/v1")
+    with pytest.raises(CallerError) as raised:
+        another_model(name, given=GIVEN, choice=choice, offered=["qwen3:8b"])
+    assert said in str(raised.value) and "secret" not in str(raised.value) and len(str(raised.value)) < 200
+
+
+def test_a_tag_with_a_number_is_no_port() -> None:
+    choice = Choice(model="ollama:m")
+    assert another_model("ollama:llama3.2:3", given=GIVEN, choice=choice, offered=[])["model"] == "ollama:llama3.2:3"
+    assert another_model("llama3.2:3", given=GIVEN, choice=choice, offered=["llama3.2:3"])["model"] == (
+        "ollama:llama3.2:3"
+    )
+
+
+def test_a_missing_key_in_a_session_says_how_to_come_back() -> None:
+    """It named an option of the command line, where there is none."""
+    begun: Given = {**GIVEN, "model": "openai:gpt-5"}
+    at_hand = Choice(model="openai_chat:m", base_url="http://h/v1")
+    with pytest.raises(CallerError) as raised:
+        choice_of(begun, at_hand=at_hand, env={}, settings=RunSettings())
+    assert str(raised.value) == (
+        "`openai` wants a key: leave, set `OPENAI_API_KEY`, then `turnwise --continue -m openai:gpt-5`; "
+        "the session stays with openai_chat:m"
+    )
+    assert (
+        choice_of(begun, at_hand=at_hand, env={"OPENAI_API_KEY": "k"}, settings=RunSettings()).model == "openai:gpt-5"
+    )

@@ -162,7 +162,7 @@ def test_a_name_that_the_list_does_not_have_is_doubted_once() -> None:
         return unlisted(at_listed(read_typed(text, given=NOTHING), listed=listed), listed=listed)
 
     assert said("read-edit-anser").startswith("`read-edit-anser` is not in its list: did you mean `read-edit-answer`?")
-    assert said("openai_chat:xyz") == "`xyz` is not in its list; to take it all the same, type it again"
+    assert said("openai_chat:xyz") == "`xyz` is not in its list"
     assert said("m") == said("openai_chat:m") == said("ollama:qwen3:8b") == said("n --base-url http://h/v1") == ""
 
 

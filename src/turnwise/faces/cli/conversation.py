@@ -20,7 +20,7 @@ from turnwise.faces.cli.commands import COMMANDS, OTHER_NAMES, command_of, unkno
 from turnwise.faces.cli.completing import completer
 from turnwise.faces.cli.failures import complain
 from turnwise.faces.cli.last_exchange import exchange_lines, last_exchange
-from turnwise.faces.cli.model_names import ModelsAtHand, Offers, another_model
+from turnwise.faces.cli.model_names import Doubts, ModelsAtHand, Offers, another_model, choice_of
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import pending_of
 from turnwise.faces.cli.permissions import rule_said
@@ -93,6 +93,7 @@ class Chat:
             completed=len(COMMANDS),
         )
         self._offers = Offers()
+        self._doubts = Doubts()
         self._spent = Spent()
         self._leaves = False
         self._place = furnish(given, journal=journal, clock=clock, attended=True)
@@ -255,7 +256,14 @@ class Chat:
             for line in self._offers.lines(choice):
                 self._terminal.say(clean(line))
             return
+        if ":" in name:  # the server's own names may have one
+            await self._offers.ask(choice)
         given = another_model(name, given=self._given, choice=choice, offered=self._offers.names(choice))
+        meant = choice_of(given, at_hand=choice, env=os.environ, settings=self._place.settings)
+        await self._offers.ask(meant)
+        self._doubts.raise_once(
+            meant.model, doubt=self._offers.doubt(meant), more="; `/model` alone shows what is offered here"
+        )
         self._move(given, session=self._session)
         now = self._place.choice
         self._terminal.say(clean(f"going on with {now.model}{self._offers.unchecked(now)}"))

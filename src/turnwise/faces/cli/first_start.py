@@ -12,7 +12,7 @@ from turnwise.faces.cli.choice import Choice
 from turnwise.faces.cli.failures import Failure, complain
 from turnwise.faces.cli.found import Found, absent_line, key_line, look_around, server_line
 from turnwise.faces.cli.main import CANCELLED
-from turnwise.faces.cli.model_names import beginning_with
+from turnwise.faces.cli.model_names import Doubts, beginning_with
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
 from turnwise.faces.cli.text import clean
@@ -119,7 +119,7 @@ class _Asking:
         self._terminal = terminal
         self._options = found.options
         self._listed: Listed | None = None
-        self._doubted = ""  # typed once, and not in the server's list
+        self._doubts = Doubts()
 
     def chosen(self) -> Given:
         """The options with it. Raises Failure where the person leaves, SystemExit for Ctrl-C and after the demo."""
@@ -174,9 +174,7 @@ class _Asking:
 
     def _at_listed(self, given: Given, *, listed: Listed) -> Given:
         named = at_listed(given, listed=listed)
-        if (doubt := unlisted(named, listed=listed)) and self._doubted != named["model"]:
-            self._doubted = named["model"] or ""
-            raise CallerError(doubt)
+        self._doubts.raise_once(named["model"] or "", doubt=unlisted(named, listed=listed))
         return named
 
     def _checked(self, given: Given) -> Given:

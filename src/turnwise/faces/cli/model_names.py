@@ -1,17 +1,23 @@
 """Names of models to choose from and to complete by Tab: what turnwise's tables know of a provider, and what a server offers."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import difflib
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from turnwise.drivers.catalogue import builtin_catalogue
-from turnwise.errors import CallerError, ProviderFault
-from turnwise.faces.cli.choice import Choice
+from turnwise.drivers.settings import RunSettings
+from turnwise.errors import CallerError, MissingKey, ProviderFault
+from turnwise.faces.cli.choice import Choice, choose
 from turnwise.faces.cli.options import Given
-from turnwise.faces.models import ON_THE_COMMAND_LINE, maker_of, open_endpoint, read_model
+from turnwise.faces.models import ON_THE_COMMAND_LINE, find_profile, maker_of, open_endpoint, read_model
 from turnwise.faces.saying import many
 from turnwise.wire.profiles import builtin_profiles
 
 WITHIN_S = 3.0  # a person waits for it at their prompt
 MOST_SHOWN = 30
+URL = re.compile(r"https?://", re.IGNORECASE)
+_HOST = re.compile(r"localhost:|[\d.]+:|\[|[^:]*\.[^:]*:\d{4}")
+PLACE = re.compile(r"([\w.-]+|\[[0-9a-fA-F:]+\]):\d{1,5}(?:/.*)?")  # HOST:PORT, and perhaps a path
 
 
 def known_names(provider: str) -> list[str]:
@@ -42,6 +48,34 @@ def models_begun(begun: str) -> list[str]:
 def beginning_with(begun: str, *, offered: Iterable[str]) -> list[str]:
     """What Tab offers where a model is typed: of these names, then every provider's."""
     return list(dict.fromkeys([*[name for name in offered if name.startswith(begun)], *models_begun(begun)]))
+
+
+def near_name(name: str, *, names: Iterable[str]) -> str:
+    """The one that was meant, perhaps; else empty."""
+    return next(iter(difflib.get_close_matches(name, list(names), n=1)), "")
+
+
+def is_listed(name: str, *, names: Collection[str]) -> bool:
+    return name in names or f"{name}:latest" in names  # Ollama's name for one without a tag
+
+
+def meant_said(near: str) -> str:
+    return f": did you mean `{near}`?" if near else ""
+
+
+class Doubts:
+    """A model that is not known is taken if it is typed twice. One person's, at one prompt."""
+
+    def __init__(self) -> None:
+        self._doubted = ""  # typed once
+
+    def raise_once(self, model: str, *, doubt: str, more: str = "") -> None:
+        """Raises CallerError with the doubt, unless there is none, or the same model was doubted just before. `more` is what else
+        can be done."""
+        before, self._doubted = self._doubted, model if doubt else ""
+        if doubt and before != model:
+            again = " To" if doubt.endswith("?") else "; to"
+            raise CallerError(f"{doubt}{again} take it all the same, type it again{more}")
 
 
 class Offers:
@@ -80,17 +114,27 @@ class Offers:
             "`/model NAME` goes on with another one, `/model PROVIDER:NAME` with another provider's; Tab completes",
         ]
 
+    def doubt(self, choice: Choice) -> str:
+        """What speaks against a model that was named: it is not in its server's list, or, where there is none, it is nearly the
+        name of a known one. Empty where nothing does."""
+        name, provider = choice.model.partition(":")[2], _provider_of(choice)
+        said, names = self._said.get(_place_of(choice), ""), self.names(choice)
+        if is_listed(name, names=names):
+            return ""
+        near = near_name(name, names=names)
+        if isinstance(said, str):
+            return f"`{name}` is not among the models that are known of `{provider}`{meant_said(near)}" if near else ""
+        return f"`{name}` is not among the {many(len(said), 'model')} offered there{meant_said(near)}"
+
     def unchecked(self, choice: Choice) -> str:
-        """What is said of a model that was named and not asked for; empty where it is known."""
+        """What is said of a model that is taken all the same; empty where it is known."""
         name = choice.model.partition(":")[2]
         said = self._said.get(_place_of(choice), "")
+        if is_listed(name, names=self.names(choice)):
+            return ""
         if isinstance(said, str):
-            return "" if name in known_names(_provider_of(choice)) else "; the name was not checked"
-        return (
-            ""
-            if {name, f"{name}:latest"} & set(said)
-            else f"; it is not among the {many(len(said), 'model')} offered there"
-        )
+            return "; the name was not checked"
+        return f"; it is not among the {many(len(said), 'model')} offered there"
 
 
 class ModelsAtHand:
@@ -109,9 +153,19 @@ class ModelsAtHand:
 
 def another_model(name: str, *, given: Given, choice: Choice, offered: Collection[str]) -> Given:
     """The options with the model that `/model` names. Address and key variable are kept with the same provider alone: no other
-    provider's key goes there."""
-    provider = _provider_of(choice)
+    provider's key goes there. Raises CallerError for what names none."""
+    if name not in offered and (URL.match(name) or _is_place(name)):
+        url = (name if URL.match(name) else f"http://{name}").partition("?")[0]
+        raise CallerError(
+            "`/model` takes the name of a model: for another address leave, then "
+            f"`turnwise --continue -m openai_chat:NAME --base-url {url}`"
+        )
+    provider, named = _provider_of(choice), name.partition(":")[0]
     is_whole = ":" in name and name not in offered
+    if is_whole and named not in builtin_profiles():
+        if near := near_name(name, names=offered):
+            raise CallerError(f"`{named}` is no provider, and `{name}` no model that is offered{meant_said(near)}")
+        find_profile(named)
     model = name if is_whole else f"{provider}:{name}"
     is_same = model.partition(":")[0] == provider
     return {
@@ -120,6 +174,35 @@ def another_model(name: str, *, given: Given, choice: Choice, offered: Collectio
         "base_url": choice.base_url if is_same else None,
         "api_key_env": choice.api_key_env if is_same else None,
     }
+
+
+def _is_place(name: str) -> bool:
+    """It is HOST:PORT, and no model with a tag (`llama3.2:3`)."""
+    return PLACE.fullmatch(name) is not None and _HOST.match(name) is not None
+
+
+def choice_of(given: Given, *, at_hand: Choice, env: Mapping[str, str], settings: RunSettings) -> Choice:
+    """The choice that these options of a session make. Raises CallerError, of a missing key with what to do about it."""
+    model = given["model"]
+    assert model is not None, "a session has a model"
+    try:
+        return choose(
+            model,
+            base_url=given["base_url"],
+            api_key_env=given["api_key_env"],
+            last=None,
+            env=env,
+            settings=settings,
+        )
+    except MissingKey:
+        profile = read_model(model).profile
+        names = [given["api_key_env"]] if given["api_key_env"] else profile.api_key_env
+        wanted = " or ".join([f"`{name}`" for name in names])
+        way = f"leave, set {wanted}, then" if wanted else "leave, then with the name of its variable"
+        line = f"turnwise --continue -m {model}{'' if wanted else ' --api-key-env NAME'}"
+        raise CallerError(
+            f"`{profile.name}` wants a key: {way} `{line}`; the session stays with {at_hand.model}"
+        ) from None
 
 
 async def _offered_at(choice: Choice) -> tuple[str, ...] | str:

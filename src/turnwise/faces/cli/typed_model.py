@@ -1,6 +1,5 @@
 """What a person types where a model is asked for: a model, an address, both, or a whole line that they have pasted."""
 
-import difflib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from turnwise.errors import CallerError, MissingKey, ProviderFault
 from turnwise.faces.cli.chat import command as chat
 from turnwise.faces.cli.choice import address_in
 from turnwise.faces.cli.found import may_be_chosen, offered_by
+from turnwise.faces.cli.model_names import PLACE, URL, is_listed, meant_said, near_name
 from turnwise.faces.cli.options import Given, given_over
 from turnwise.faces.models import Ways, find_profile, open_endpoint, read_model
 from turnwise.vocab import FaultKind
@@ -25,8 +25,6 @@ AT_THE_PROMPT = Ways(
     base_url=f"type the address, too: `{ANY_FAMILY}:NAME --base-url URL`",
     key="name its variable: `MODEL --api-key-env NAME`",
 )
-_URL = re.compile(r"https?://", re.IGNORECASE)
-_PLACE = re.compile(r"([\w.-]+|\[[0-9a-fA-F:]+\]):\d{1,5}(?:/.*)?")  # HOST:PORT, and perhaps a path
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
@@ -47,9 +45,9 @@ def read_typed(text: str, *, given: Given) -> Given:
     except ValueError:
         raise CallerError("a quote in it is not closed") from None
     words = _without_program(words)
-    if words and (place := _PLACE.fullmatch(words[0])) and place[1] not in builtin_profiles():
+    if words and (place := PLACE.fullmatch(words[0])) and place[1] not in builtin_profiles():
         raise CallerError(f"`{words[0]}` names no provider: if it is an address, type `http://{words[0]}`")
-    if words and _URL.match(words[0]):
+    if words and URL.match(words[0]):
         words = ["--base-url", *words]
     elif words and not words[0].startswith("-"):
         words = ["--model", *words]
@@ -146,11 +144,9 @@ def unlisted(given: Given, *, listed: Listed) -> str:
     """What to say of a name that the server's list does not have; empty where it has it or is no list of it."""
     provider, _, name = (given["model"] or "").partition(":")
     is_there = provider == listed.provider and given["base_url"] in (None, listed.base_url)
-    if not is_there or not listed.names or name in listed.names:
+    if not is_there or not listed.names or is_listed(name, names=listed.names):
         return ""
-    near = difflib.get_close_matches(name, listed.names, n=1)
-    meant = f": did you mean `{near[0]}`?" if near else ""
-    return f"`{name}` is not in its list{meant}; to take it all the same, type it again"
+    return f"`{name}` is not in its list{meant_said(near_name(name, names=listed.names))}"
 
 
 def at_listed(given: Given, *, listed: Listed) -> Given:
