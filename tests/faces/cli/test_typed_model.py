@@ -14,7 +14,16 @@ from turnwise.faces.cli.chat import command as chat
 from turnwise.faces.cli.choice import Choice
 from turnwise.faces.cli.first_start import MOST_LISTED, keeping_line, listed_lines
 from turnwise.faces.cli.options import given_over
-from turnwise.faces.cli.typed_model import Listed, at_listed, check, list_at, profile_at, read_typed, unlisted
+from turnwise.faces.cli.typed_model import (
+    Listed,
+    at_listed,
+    check,
+    check_address,
+    list_at,
+    profile_at,
+    read_typed,
+    unlisted,
+)
 
 URL = "http://127.0.0.1:18321/v1"
 KEY = "sk-test-1234567890abcdef"
@@ -171,3 +180,24 @@ def test_an_address_without_http_is_told_how_to_be_typed(text: str) -> None:
     """Forty names of providers were the answer (from a newcomer's trial)."""
     with pytest.raises(CallerError, match=r"type `http://"):
         read_typed(text, given=NOTHING)
+
+
+def test_an_address_beside_a_model_is_tried_before_it_is_remembered() -> None:
+    """Without `/v1` it was remembered as it stood, and each later start failed (from a newcomer's trial)."""
+
+    def tried(text: str) -> tuple[str | None, str]:
+        there, doubt = check_address(read_typed(text, given=NOTHING), env={})
+        return there["base_url"], doubt
+
+    with running_lab(strict_paths=True) as lab:
+        assert tried(f"plain-answer --base-url {lab.url}") == (f"{lab.url}/v1", "")
+        assert tried(f"plain-answer --base-url {lab.url}/v1/") == (f"{lab.url}/v1", "")
+        assert tried(f"anthropic_messages:plain-answer --base-url {lab.url}") == (lab.url, "")
+        there, doubt = tried(f"plain-anser --base-url {lab.url}")
+        assert there == f"{lab.url}/v1" and doubt == "`plain-anser` is not in its list: did you mean `plain-answer`?"
+        there, doubt = tried(f"plain-answer --base-url {lab.url}/v2")
+        assert there == f"{lab.url}/v2" and doubt.startswith(f"{lab.url}/v2: HTTP 404")
+    there, doubt = tried("m --base-url http://127.0.0.1:1")
+    assert there == "http://127.0.0.1:1" and "Connection refused" in doubt
+    with pytest.raises(CallerError, match="wants a key"):
+        tried("openai:gpt-5 --base-url http://127.0.0.1:1")

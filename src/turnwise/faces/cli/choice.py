@@ -5,10 +5,12 @@ from collections.abc import Mapping
 import msgspec
 
 from turnwise.drivers.settings import RunSettings
-from turnwise.errors import CallerError
-from turnwise.faces.models import ON_THE_COMMAND_LINE, open_endpoint, read_model
+from turnwise.errors import CallerError, UnknownModel
+from turnwise.faces.models import ON_THE_COMMAND_LINE, ModelName, open_endpoint, read_model
 from turnwise.turn.config import TurnConfig
 from turnwise.wire.profiles import builtin_profiles
+
+ANY_FAMILY = "openai_chat"  # what most servers speak that people run themselves
 
 
 class NoModel(CallerError):
@@ -38,7 +40,7 @@ def choose(
     """
     chosen = _chosen(given, base_url=base_url, api_key_env=api_key_env, last=last, env=env, settings=settings)
     open_endpoint(  # what is wrong is said in the words of the command line
-        read_model(chosen.model),
+        _named(chosen.model, base_url=base_url, env=env, settings=settings),
         base_url=chosen.base_url,
         api_key_env=chosen.api_key_env,
         env=env,
@@ -73,6 +75,25 @@ def _chosen(
     remembered = settings.base_url if model == settings.model else address_of_family(settings, provider=provider)
     address = base_url or env.get("TURNWISE_BASE_URL") or remembered or address_in(env, provider=provider)
     return Choice(model=model, base_url=address, api_key_env=api_key_env)
+
+
+def _named(model: str, *, base_url: str | None, env: Mapping[str, str], settings: RunSettings) -> ModelName:
+    """Raises UnknownModel; of a name alone with the provider that is usual here, or speaks at the address that was given."""
+    try:
+        return read_model(model)
+    except UnknownModel as error:
+        usual = env.get("TURNWISE_MODEL") or settings.model or ""
+        provider = ANY_FAMILY if base_url else usual.partition(":")[0]
+        meant = f"`{provider}:{model}`"
+        if ":" in model or model == usual or provider not in builtin_profiles() or meant in str(error):
+            raise
+        where = "the given address" if base_url else f"the endpoint of your usual model `{usual}`"
+        said = (
+            f"{str(error).removesuffix('?')}, or "
+            if str(error).endswith("?")
+            else f"`{model}` names no provider: did you mean "
+        )
+        raise UnknownModel(f"{said}{meant} at {where}?") from None
 
 
 def address_of_family(settings: RunSettings, *, provider: str) -> str | None:

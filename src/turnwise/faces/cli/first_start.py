@@ -16,7 +16,7 @@ from turnwise.faces.cli.model_names import Doubts, beginning_with
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
 from turnwise.faces.cli.text import clean
-from turnwise.faces.cli.typed_model import Listed, at_listed, check, list_at, read_typed, unlisted
+from turnwise.faces.cli.typed_model import Listed, at_listed, check, check_address, list_at, read_typed, unlisted
 from turnwise.faces.saying import many
 
 MOST_TOLD = 3  # models that the one line names
@@ -160,6 +160,8 @@ class _Asking:
                 return self._checked(self._numbered(number))
             case _:
                 given = read_typed(typed, given=self._given)
+                if given["model"] and given["base_url"]:
+                    return self._at_address(given)
                 if given["model"]:
                     return self._checked(given if self._listed is None else self._at_listed(given, listed=self._listed))
                 self._list(given)
@@ -176,6 +178,14 @@ class _Asking:
         named = at_listed(given, listed=listed)
         self._doubts.raise_once(named["model"] or "", doubt=unlisted(named, listed=listed))
         return named
+
+    def _at_address(self, given: Given) -> Given:
+        """It is remembered with the model, so it is tried as a URL alone is."""
+        there, doubt = check_address(given, env=os.environ)
+        self._doubts.raise_once(f"{there['model']} {there['base_url']}", doubt=doubt)
+        if there["base_url"] != (given["base_url"] or "").rstrip("/"):
+            self._say(f"the server answers at {(there['base_url'] or '').partition('?')[0]}")
+        return there
 
     def _checked(self, given: Given) -> Given:
         check(given, env=os.environ)

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.errors import CallerError, MissingKey, ProviderFault
 from turnwise.faces.cli.chat import command as chat
-from turnwise.faces.cli.choice import address_in
+from turnwise.faces.cli.choice import ANY_FAMILY, address_in
 from turnwise.faces.cli.found import may_be_chosen, offered_by
 from turnwise.faces.cli.model_names import PLACE, URL, is_listed, meant_said, near_name
 from turnwise.faces.cli.options import Given, given_over
@@ -20,7 +20,6 @@ from turnwise.faces.models import Ways, find_profile, open_endpoint, read_model
 from turnwise.vocab import FaultKind
 from turnwise.wire.profiles import Profile, builtin_profiles
 
-ANY_FAMILY = "openai_chat"  # what most servers speak that people run themselves
 AT_THE_PROMPT = Ways(
     base_url=f"type the address, too: `{ANY_FAMILY}:NAME --base-url URL`",
     key="name its variable: `MODEL --api-key-env NAME`",
@@ -110,10 +109,12 @@ def profile_at(base_url: str) -> Profile:
     return min(found, key=lambda profile: len(profile.name), default=find_profile(ANY_FAMILY))
 
 
-def list_at(base_url: str, *, api_key_env: str | None, env: Mapping[str, str]) -> Listed:
-    """Ask the server there which models it has; where it knows no such path, below `/v1`. Raises CallerError for what is no
-    address, and for a missing key."""
-    profile = profile_at(base_url)
+def list_at(
+    base_url: str, *, api_key_env: str | None, env: Mapping[str, str], profile: Profile | None = None
+) -> Listed:
+    """Ask the server there which models it has; where it knows no such path, below `/v1`. Without a `profile` it is the one of
+    the address. Raises CallerError for what is no address, and for a missing key."""
+    profile = profile or profile_at(base_url)
     first = _list_at(base_url, profile=profile, api_key_env=api_key_env, env=env)
     if isinstance(first, Listed):
         return first
@@ -147,6 +148,20 @@ def unlisted(given: Given, *, listed: Listed) -> str:
     if not is_there or not listed.names or is_listed(name, names=listed.names):
         return ""
     return f"`{name}` is not in its list{meant_said(near_name(name, names=listed.names))}"
+
+
+def check_address(given: Given, *, env: Mapping[str, str]) -> tuple[Given, str]:
+    """The options with the address where the server answers (`http://host` -> `http://host/v1`), and what speaks against them:
+    the server gives no list, or the model is not in it. An API without lists is not asked. Raises CallerError as `check`."""
+    check(given, env=env)
+    profile = read_model(given["model"] or "").profile
+    try:
+        listed = list_at(given["base_url"] or "", api_key_env=given["api_key_env"], env=env, profile=profile)
+    except CallerError:
+        return given, ""
+    there: Given = {**given, "base_url": listed.base_url}
+    where = listed.base_url.partition("?")[0]
+    return there, f"{where}: {listed.why}" if listed.why else unlisted(there, listed=listed)
 
 
 def at_listed(given: Given, *, listed: Listed) -> Given:
