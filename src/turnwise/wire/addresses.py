@@ -6,12 +6,19 @@ from turnwise.wire.profiles import FamilyName
 
 _VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?(?=/|$)")
 
+# What people copy from a provider's docs: the whole URL of a request. We put the path of each call behind the base URL.
+_PATHS = ("/chat/completions", "/completions", "/responses", "/messages", "/models")
+
 GEMINI_VERSION = "/v1beta"  # the one of Google's own SDKs
 
 
 def where_asked(url: str, *, base_url: str, family: FamilyName) -> str:
     """What a 404 leaves unsaid: the URL that was asked for, and where a base URL of this API usually ends."""
     base = base_url.partition("?")[0].rstrip("/")
+    if path := next((path for path in _PATHS if base.endswith(path)), ""):
+        return (
+            f"asked for `{url.partition('?')[0]}`; the base URL ends before `{path}`: try `{base.removesuffix(path)}`"
+        )
     lacks = family in ("openai_chat", "openai_responses") and not _VERSION.search(base.partition("://")[2])
     hint = f"; the base URL usually ends with `/v1`: try `{base}/v1`" if lacks else ""
     return f"asked for `{url.partition('?')[0]}`{hint}"

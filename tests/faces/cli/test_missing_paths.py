@@ -48,6 +48,22 @@ def test_a_path_is_suggested_where_one_is_missing(base_url: str, family: str, su
 
 
 @pytest.mark.parametrize(
+    ("family", "path"),
+    [
+        ("openai_chat", "/chat/completions"),
+        ("openai_responses", "/responses"),
+        ("anthropic_messages", "/messages"),
+        ("openai_chat", "/models"),
+    ],
+)
+def test_a_whole_url_of_a_request_is_told_where_to_be_cut(cli: Cli, strict_lab: Lab, family: str, path: str) -> None:
+    """As it stands in a provider's docs, it is no base URL (from a newcomer's trial); what is suggested is answered."""
+    ran = cli("run", "Hello.", "-m", f"{family}:plain-answer", "--base-url", f"{strict_lab.url}/v1{path}")
+    assert ran.code == 6 and f"the base URL ends before `{path}`: try `{strict_lab.url}/v1`)" in ran.out
+    assert cli("run", "Hello.", "-m", f"{family}:plain-answer", "--base-url", f"{strict_lab.url}/v1").code == 0
+
+
+@pytest.mark.parametrize(
     ("path", "is_there"),
     [
         ("/v1/chat/completions", True),
