@@ -25,6 +25,7 @@ from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import pending_of
 from turnwise.faces.cli.permissions import rule_said
 from turnwise.faces.cli.prompts import Prompt
+from turnwise.faces.cli.remedies import Asked
 from turnwise.faces.cli.running import run_turn, typed_parts
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.single_run import show_end
@@ -180,7 +181,8 @@ class Chat:
             return left or text or ""
         self._policy, self._session = ran.policy, ran.result.session
         self._spent.add(ran.result)
-        show_end(ran.result, seconds=self._clock.monotonic() - began, misfit=False)
+        asked = Asked(choice=self._place.choice, in_session=True)
+        show_end(ran.result, seconds=self._clock.monotonic() - began, misfit=False, asked=asked)
         return "\n".join([*[text_of(message) for message in ran.result.unread], *([left] if left else [])])
 
     def _greet(self) -> None:

@@ -24,6 +24,7 @@ from turnwise.drivers.watching import (
     TurnFinished,
 )
 from turnwise.faces.cli.lines import columns_of, fitted
+from turnwise.faces.cli.remedies import Asked, remedy
 from turnwise.faces.cli.rows import Rows
 from turnwise.faces.cli.status_line import StatusLine, terminal_size
 from turnwise.faces.cli.text import clean, clean_answer, has_colour, shortened, style
@@ -35,7 +36,6 @@ from turnwise.rules.advice import for_people
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import (
     Fault,
-    FaultKind,
     FinishReason,
     RefusalDelta,
     StopReason,
@@ -52,23 +52,6 @@ LINE = 100  # characters of a call or a result shown on one line
 FLOWS_S = 2.0  # an answer that pauses for less needs no other sign of life
 GONE_ON_WITH = frozenset({FinishReason.LENGTH, FinishReason.PAUSE, FinishReason.CUT})
 ERROR_LINE = 240  # of a result that says what went wrong, and what to do
-
-# What a user may look at first, by what kind of failure the provider showed.
-REMEDIES = {
-    FaultKind.UNREACHABLE: "check the address (--base-url), and that the server runs",
-    FaultKind.TIMEOUT: "try again later, or check the address (--base-url)",
-    FaultKind.DISCONNECTED: "run it again with --continue",
-    FaultKind.AUTH: "check the key, and that it may use this model (--api-key-env names its variable)",
-    FaultKind.NOT_FOUND: "check the address (--base-url) and the model's name (--model; in a session `/model`)",
-    FaultKind.BAD_REQUEST: "check that the model and the API family fit together (--model)",
-    FaultKind.CONTEXT_OVERFLOW: "start a new session, or ask for less at once",
-    FaultKind.RATE_LIMITED: "wait, then run it again with --continue",
-    FaultKind.QUOTA: "look at the account's plan and limits",
-    FaultKind.OVERLOADED: "wait, then run it again with --continue",
-    FaultKind.SERVER: "run it again with --continue",
-    FaultKind.PROTOCOL: "check the address and the API family (--base-url, --model)",
-    FaultKind.TOO_LARGE: "check the address and the API family (--base-url, --model)",
-}
 
 
 class Screen:
@@ -417,34 +400,35 @@ def describe_fault(fault: Fault) -> str:
     return f"{fault.kind}{status}, {shortened(clean(fault.message), limit=LINE)}"
 
 
-def outcome_line(result: RunResult, *, seconds: float) -> str:
+def outcome_line(result: RunResult, *, seconds: float, asked: Asked) -> str:
     """What stands below the answer: how it ended, and what it took."""
     tokens = tokens_said(result.usage, entries=[entry for entry in result.ledger if not entry.path])
     below = len(result.ledger) - result.requests
     children = f" (and {below} by sub-agents)" if below > 0 else ""
     cost = f"cost {cost_said(result.cost)}, " if result.ledger else ""
-    counts = (
-        f"{many(result.steps, 'step')}, {many(result.requests, 'request')}{children}, {tokens}, {cost}{seconds:.1f} s"
-    )
+    reached = " reached the server" if result.stop_reason is StopReason.PROVIDER_FAILED and not result.requests else ""
+    requests = f"{many(result.requests, 'request')}{reached}{children}"
+    counts = f"{many(result.steps, 'step')}, {requests}, {tokens}, {cost}{seconds:.1f} s"
     kept = f", session {result.session[-8:]}" if result.session else ""
     if result.complete:
         return style(f"{counts}{kept}", "dim", stream=sys.stderr)
-    return f"{style(describe_end(result), 'yellow', stream=sys.stderr)} {style(f'({counts}{kept})', 'dim', stream=sys.stderr)}"
+    end = style(clean(describe_end(result, asked=asked)), "yellow", stream=sys.stderr)
+    return f"{end} {style(f'({counts}{kept})', 'dim', stream=sys.stderr)}"
 
 
-def describe_end(result: RunResult) -> str:
+def describe_end(result: RunResult, *, asked: Asked) -> str:
     match result.stop_reason:
         case StopReason.WAITING:
-            asked = {ask.call.id for ask in result.asks}
-            calls = ", ".join([clean(call.name) for call in result.pending if call.id not in asked])
-            wanted = [*(["an approval"] if asked else []), *([f"results of: {calls}"] if calls else [])]
+            approved = {ask.call.id for ask in result.asks}
+            calls = ", ".join([clean(call.name) for call in result.pending if call.id not in approved])
+            wanted = [*(["an approval"] if approved else []), *([f"results of: {calls}"] if calls else [])]
             return f"waiting for {' and '.join(wanted)}"
         case StopReason.CANCELLED:
             return "cancelled"
         case StopReason.REFUSED:
             return "refused"
         case StopReason.PROVIDER_FAILED:
-            return f"the provider failed: {remedy(result.fault)}"
+            return f"the provider failed: {remedy(result.fault, asked=asked)}"
         case StopReason.JOURNAL_FAILED:
             return "not recorded: the journal could not be written, so the session does not hold this turn's end"
         case StopReason.ANSWERED:
@@ -452,7 +436,3 @@ def describe_end(result: RunResult) -> str:
             return f"answered from incomplete data{why}"
         case other:
             return f"answered from incomplete data: {other}"
-
-
-def remedy(fault: Fault | None) -> str:
-    return REMEDIES[FaultKind.SERVER if fault is None else fault.kind]

@@ -20,6 +20,7 @@ from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.options import Given
 from turnwise.faces.cli.pending import NOTHING, decide, pending_of
 from turnwise.faces.cli.prompts import MAX_INPUT_BYTES, Input, Prompt, beyond_window, read_prompt
+from turnwise.faces.cli.remedies import Asked
 from turnwise.faces.cli.running import Face, run_turn, what_was_sent
 from turnwise.faces.cli.screen import Screen, outcome_line
 from turnwise.faces.cli.spending import model_limits_of
@@ -112,7 +113,8 @@ def run_prompt(
                 face.finish(result, denied=ran.denied)
             else:
                 misfit = output_type is not None and result.output is None and not result.pending
-                show_end(result, seconds=clock.monotonic() - began, misfit=misfit)
+                seconds = clock.monotonic() - began
+                show_end(result, seconds=seconds, misfit=misfit, asked=Asked(choice=place.choice))
             if not attended:
                 note_denied(ran.denied, why=why_nobody(unattended=unattended))
     return exit_code(result.stop_reason, complete=result.complete)
@@ -128,13 +130,13 @@ def terminal_for(face: Face) -> Terminal:
     return Terminal(screen=face if isinstance(face, Screen) else None)
 
 
-def show_end(result: RunResult, *, seconds: float, misfit: bool) -> None:
+def show_end(result: RunResult, *, seconds: float, misfit: bool, asked: Asked) -> None:
     for repair in result.repairs:
         word = style("repaired", "yellow", stream=sys.stderr)
         note(f"{word} {clean(repair.kind)} at {clean(repair.where)}: {shortened(repair.what, limit=160)}")
     if misfit and result.stop_reason is StopReason.ANSWERED:
         note(style("the answer does not fit --output-schema", "yellow", stream=sys.stderr))
-    note(outcome_line(result, seconds=seconds))
+    note(outcome_line(result, seconds=seconds, asked=asked))
     if result.asks:
         note(waiting_line(result.asks, session=result.session))
 
