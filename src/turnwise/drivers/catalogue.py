@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from turnwise.drivers.unknown_fields import with_near_field
 from turnwise.errors import CallerError
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 
@@ -83,7 +84,8 @@ def read_rows(table: object, *, named: str) -> dict[str, LimitRow]:
             found[model] = msgspec.convert(row, LimitRow)
         except msgspec.ValidationError as error:
             known = ", ".join([f"`{field}`" for field in LimitRow.__struct_fields__])
-            raise CallerError(f"{named}, `{model}`: {error}; a row has {known}, each a number of tokens") from None
+            why = with_near_field(error, rows=(LimitRow,))
+            raise CallerError(f"{named}, `{model}`: {why}; a row has {known}, each a number of tokens") from None
     return found
 
 

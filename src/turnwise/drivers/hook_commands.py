@@ -32,6 +32,7 @@ from turnwise.drivers.hooks import (
     TurnEnded,
 )
 from turnwise.drivers.settings import Layer
+from turnwise.drivers.unknown_fields import with_near_field
 from turnwise.drivers.workspace.processes import run_group
 from turnwise.errors import CallerError, ToolFault
 
@@ -73,8 +74,9 @@ def read_hooks(layers: Sequence[Layer], *, folder: Path, env: Mapping[str, str])
             try:
                 found.append(_hook(msgspec.convert(row, _Row), folder=folder, env=env))
             except msgspec.ValidationError as error:
+                why = with_near_field(error, rows=(_Row,))
                 raise CallerError(
-                    f"{layer.named('hooks')}, number {number}: {error}; points are {', '.join(get_args(Point))}"
+                    f"{layer.named('hooks')}, number {number}: {why}; points are {', '.join(get_args(Point))}"
                 ) from None
     return found
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -99,6 +100,15 @@ async def _ask(server: LocalServer, *, transport: AiohttpTransport, within_s: fl
             case _:
                 return None
     return Answer(server=server, state="lists", models=models)
+
+
+def is_own_machine(base_url: str) -> bool:
+    """The address is a loopback one: no network and no proxy lies in between."""
+    host = urlsplit(base_url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def _address(server: LocalServer) -> str:

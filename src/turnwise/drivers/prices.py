@@ -19,6 +19,7 @@ from turnwise.drivers.catalogue import plain_name
 from turnwise.drivers.kept_prices import KeptPrices, KeptRow, kept_prices_path
 from turnwise.drivers.settings import Layer, user_folder
 from turnwise.drivers.unasked_files import LeftOut, read_of_user
+from turnwise.drivers.unknown_fields import with_near_field
 from turnwise.errors import CallerError
 from turnwise.rules.pricing import OwnCost, PriceRow, TokenPrices
 
@@ -177,8 +178,9 @@ def read_prices(table: object, *, named: str, source: str) -> dict[str, PriceRow
         try:
             found[model] = _read_row(msgspec.convert(row, _Row), source=source)
         except (msgspec.ValidationError, ValueError) as error:
+            why = with_near_field(error, rows=(_Row, _Tier))
             raise CallerError(
-                f"{named}, `{model}`: {error}; a row has `input` and `output` (US dollars per million tokens), or "
+                f"{named}, `{model}`: {why}; a row has `input` and `output` (US dollars per million tokens), or "
                 "`request`, `step` (US dollars each), or `free = true`"
             ) from None
     return found

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from faces.cli.running import Cli, Ran, at, running_lab
+from turnwise.drivers.user_settings import remember_model
 from turnwise.faces.cli.checks import Check, show_checks
 from turnwise.lab import Lab
 
@@ -60,7 +61,29 @@ def test_a_refused_key_stops_a_run_and_is_not_shown(cli: Cli, monkeypatch: pytes
 
 def test_an_endpoint_that_is_not_there_stops_a_run(cli: Cli) -> None:
     endpoint = checks(cli("doctor", "-m", "ollama:x", "--base-url", "http://127.0.0.1:1/v1", "--json"))["endpoint"]
-    assert endpoint["status"] == "stops" and endpoint["advice"].startswith("start the server")
+    assert endpoint["status"] == "stops"
+    assert endpoint["advice"] == "is the server running? Start it, or correct its address, which is from --base-url"
+
+
+@pytest.mark.parametrize("where", ["option", "variable", "file"])
+def test_a_server_of_this_machine_that_refuses_is_not_sought_in_the_network(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """`check the network and HTTPS_PROXY` was the advice (from a newcomer's trial). It says whose word the address is."""
+    url, source = "http://localhost:1/v1", "--base-url"
+    if where == "variable":
+        source = "TURNWISE_BASE_URL"
+        monkeypatch.setenv(source, url)
+    if where == "file":
+        source = str(remember_model("openai_chat:m", base_url=url, env=os.environ))
+    options = ["--base-url", url] if where == "option" else []
+    endpoint = checks(cli("doctor", "-m", "openai_chat:m", *options, "--json"))["endpoint"]
+    assert endpoint["advice"] == f"is the server running? Start it, or correct its address, which is from {source}"
+
+
+def test_without_any_key_an_endpoint_that_needs_none_is_well(cli: Cli, lab: Lab) -> None:
+    found = checks(cli("doctor", *at(lab, "plain-answer"), "--json"))["keys"]
+    assert found["status"] == "ok" and found["found"].endswith("and the model's endpoint needs none")
 
 
 def test_an_unlisted_model_and_a_missing_version_are_notes(cli: Cli) -> None:
@@ -94,6 +117,22 @@ def test_a_broken_file_of_settings_stops_a_run(cli: Cli, folder: Path) -> None:
     (folder / "turnwise.toml").write_text("modle = 'x:y'\n")
     found = checks(cli("doctor", "--offline", "--json"))["settings"]
     assert found["status"] == "stops" and "did you mean `model`?" in found["found"]
+
+
+def test_a_model_is_known_though_another_table_is_wrong(cli: Cli, folder: Path, lab: Lab) -> None:
+    """A wrong price of the project made it `none is chosen`, though one was remembered (from a newcomer's trial)."""
+    remember_model("openai_chat:plain-answer", base_url=f"{lab.url}/v1", env=os.environ)
+    (folder / "turnwise.toml").write_text("[prices]\n'openai_chat:*' = {inptu = 1, output = 10}\n")
+    found = checks(cli("doctor", "--json"))
+    assert found["settings"]["status"] == "stops" and "`inptu` (did you mean `input`?)" in found["settings"]["found"]
+    assert found["model"]["found"] == "openai_chat:plain-answer" and found["endpoint"]["status"] == "ok"
+
+
+def test_a_model_that_cannot_be_read_is_said_to_be_unknown(cli: Cli, folder: Path) -> None:
+    remember_model("openai_chat:m", base_url="http://127.0.0.1:1/v1", env=os.environ)
+    (folder / "turnwise.toml").write_text("modle = 'x:y'\n")
+    model = checks(cli("doctor", "--offline", "--json"))["model"]
+    assert model["found"] == "not known, as the settings cannot be read" and "that file" in model["advice"]
 
 
 def test_missing_programs_are_notes_that_name_them(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

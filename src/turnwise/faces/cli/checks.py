@@ -17,11 +17,12 @@ from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.endpoints import Endpoint
 from turnwise.drivers.hook_commands import read_hooks
 from turnwise.drivers.journal import Journal, journal_path
+from turnwise.drivers.local_servers import is_own_machine
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.prices import prices_of_layers
 from turnwise.drivers.programs import Programs
 from turnwise.drivers.sandbox import find_sandbox
-from turnwise.drivers.settings import RunSettings, read_layers
+from turnwise.drivers.settings import Layer, Merged, RunSettings, read_layers
 from turnwise.errors import CallerError, MissingKey, ProviderFault
 from turnwise.faces.cli.choice import Choice, NoModel, choose
 from turnwise.faces.cli.failures import FAILED
@@ -54,15 +55,16 @@ def check_all(
     folder: Path, *, model: str | None, base_url: str | None, api_key_env: str | None, offline: bool
 ) -> list[Check]:
     """All checks, in the order in which a run needs them."""
-    checks = [_python()]
-    settings = RunSettings()
+    merged: Merged | None = None  # what a run goes by, if it can be read, whatever else is wrong in the files
     try:
-        settings, said = _read_settings(folder)
-        checks.append(Check(name="settings", status="ok", found=said))
+        layers = read_layers(folder, env=os.environ)
+        merged = settings_of_run(layers, last=None, given=RunSettings())
+        settings = Check(name="settings", status="ok", found=_read_tables(layers, folder=folder))
     except CallerError as error:
-        checks.append(Check(name="settings", status="stops", found=str(error), advice="correct that file"))
-    checks.append(_keys())
-    checks += _model(model, base_url=base_url, api_key_env=api_key_env, settings=settings, offline=offline)
+        settings = Check(name="settings", status="stops", found=str(error), advice="correct that file")
+    asked = _Asked(model=model, base_url=base_url, api_key_env=api_key_env, merged=merged)
+    about_model, needs_no_key = _model(asked, offline=offline)
+    checks = [_python(), settings, _keys(needs_no_key=needs_no_key), *about_model]
     checks.append(_sandbox(folder))
     checks.append(_program("rg", name="ripgrep", without="the tool search works without it, slower", folder=folder))
     checks.append(_program("git", name="git", without="the model is not told git's state", folder=folder))
@@ -79,42 +81,75 @@ def _python() -> Check:
     )
 
 
-def _read_settings(folder: Path) -> tuple[RunSettings, str]:
-    """All that a run reads of files. Raises CallerError."""
-    layers = read_layers(folder, env=os.environ)
-    settings = settings_of_run(layers, last=None, given=RunSettings()).settings
+def _read_tables(layers: Sequence[Layer], *, folder: Path) -> str:
+    """All else that a run reads of files, and which they are. Raises CallerError."""
     prices_of_layers(layers, env=os.environ)
     policy_of_run(layers, folder=folder, home=Path.home(), attended=True, allow=())
     read_hooks(layers, folder=folder, env=os.environ)
     read = [f"{layer.path}: left out, it {layer.left_out}" if layer.left_out else str(layer.path) for layer in layers]
-    return settings, ", ".join(read) or "no turnwise.toml, which none needs"
+    return ", ".join(read) or "no turnwise.toml, which none needs"
 
 
-def _keys() -> Check:
+def _keys(*, needs_no_key: bool) -> Check:
     found = keys_in(os.environ)
-    if not found:
-        advice = "set one, for example ANTHROPIC_API_KEY, unless your model needs none; `turnwise models` names them"
-        return Check(name="keys", status="note", found="no provider's key in the environment", advice=advice)
-    return Check(name="keys", status="ok", found="; ".join([key_line(key) for key in found]))
+    if found:
+        return Check(name="keys", status="ok", found="; ".join([key_line(key) for key in found]))
+    none = "no provider's key in the environment"
+    if needs_no_key:
+        return Check(name="keys", status="ok", found=f"{none}, and the model's endpoint needs none")
+    advice = "set one, for example ANTHROPIC_API_KEY, unless your model needs none; `turnwise models` names them"
+    return Check(name="keys", status="note", found=none, advice=advice)
 
 
-def _model(
-    model: str | None, *, base_url: str | None, api_key_env: str | None, settings: RunSettings, offline: bool
-) -> Iterator[Check]:
-    """The model that a run would take, and its endpoint."""
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the options say of the model, and what the files do: None where they cannot be read."""
+
+    model: str | None
+    base_url: str | None
+    api_key_env: str | None
+    merged: Merged | None
+
+    @property
+    def settings(self) -> RunSettings:
+        return RunSettings() if self.merged is None else self.merged.settings
+
+    def source_of(self, choice: Choice) -> str:
+        """Where its address is from; empty: it is the provider's own."""
+        if self.base_url:
+            return "--base-url"
+        if os.environ.get("TURNWISE_BASE_URL"):
+            return "TURNWISE_BASE_URL"
+        if self.merged is not None and choice.base_url == self.settings.base_url:
+            return self.merged.origins.get("base_url", "")
+        return "TURNWISE_LOCAL_PORTS" if choice.base_url else ""
+
+
+def _model(asked: _Asked, *, offline: bool) -> tuple[list[Check], bool]:
+    """The model that a run would take, and its endpoint; and whether that needs no key."""
+
+    def stops(found: str, advice: str) -> tuple[list[Check], bool]:
+        return [Check(name="model", status="stops", found=found, advice=advice)], False
+
     try:
-        choice = choose(model, base_url=base_url, api_key_env=api_key_env, last=None, env=os.environ, settings=settings)
+        choice = choose(
+            asked.model,
+            base_url=asked.base_url,
+            api_key_env=asked.api_key_env,
+            last=None,
+            env=os.environ,
+            settings=asked.settings,
+        )
     except NoModel:
-        yield Check(name="model", status="stops", found="none is chosen", advice=_what_to_choose(offline=offline))
-        return
+        if asked.merged is None:
+            return stops("not known, as the settings cannot be read", "correct that file first, or name one with -m")
+        return stops("none is chosen", _what_to_choose(offline=offline))
     except MissingKey as error:
-        yield Check(name="model", status="stops", found=str(error), advice="set it, or choose another model with -m")
-        return
+        return stops(str(error), "set it, or choose another model with -m")
     except CallerError as error:
-        yield Check(name="model", status="stops", found=str(error), advice="choose a model with -m PROVIDER:NAME")
-        return
-    yield Check(name="model", status="ok", found=choice.model)
-    yield _endpoint(choice, offline=offline)
+        return stops(str(error), "choose a model with -m PROVIDER:NAME")
+    needs_no_key = not read_model(choice.model).profile.key_required
+    model = Check(name="model", status="ok", found=choice.model)
+    return [model, _endpoint(choice, source=asked.source_of(choice), offline=offline)], needs_no_key
 
 
 def _what_to_choose(*, offline: bool) -> str:
@@ -123,7 +158,7 @@ def _what_to_choose(*, offline: bool) -> str:
     return f"{way}, or TURNWISE_MODEL; `turnwise` at a terminal lets you choose and remembers it"
 
 
-def _endpoint(choice: Choice, *, offline: bool) -> Check:
+def _endpoint(choice: Choice, *, source: str, offline: bool) -> Check:
     named = read_model(choice.model)
     endpoint = open_endpoint(named, base_url=choice.base_url, api_key_env=choice.api_key_env, ways=ON_THE_COMMAND_LINE)
     url = _shown(endpoint)
@@ -136,7 +171,7 @@ def _endpoint(choice: Choice, *, offline: bool) -> Check:
     except CallerError as error:
         return Check(name="endpoint", status="ok", found=f"{url}, not asked: {error}")
     except ProviderFault as error:
-        return _failed(error, endpoint=endpoint, variable=choice.api_key_env)
+        return _failed(error, endpoint=endpoint, variable=choice.api_key_env, source=source)
     took = f"{url} answers in {clock.monotonic() - began_s:.1f} s"
     offered = {model.name for model in models}
     if named.name in offered or f"{named.name}:latest" in offered:  # Ollama's name for one without a tag
@@ -154,14 +189,16 @@ def _shown(endpoint: Endpoint) -> str:
     return endpoint.scrub(endpoint.base_url.partition("?")[0])
 
 
-def _failed(error: ProviderFault, *, endpoint: Endpoint, variable: str | None) -> Check:
+def _failed(error: ProviderFault, *, endpoint: Endpoint, variable: str | None, source: str) -> Check:
     kind, found = error.fault.kind, f"{_shown(endpoint)}: {error}"
     if kind is FaultKind.AUTH:
         names = variable or " or ".join(endpoint.profile.api_key_env) or "a variable, and name it with --api-key-env"
         return Check(name="endpoint", status="stops", found=found, advice=f"put a key that holds into {names}")
     if kind in _CANNOT_BE_REACHED:
-        own = endpoint.profile.billing == "free"
-        advice = "start the server, or give its address with --base-url" if own else "check the network and HTTPS_PROXY"
+        is_local = endpoint.profile.billing == "free" or is_own_machine(endpoint.base_url)
+        address = f"correct its address, which is from {source}" if source else "give its address with --base-url"
+        network = "check the network and HTTPS_PROXY" + (f"; the address is from {source}" if source else "")
+        advice = f"is the server running? Start it, or {address}" if is_local else network
         return Check(name="endpoint", status="stops", found=found, advice=advice)
     advice = "not every endpoint lists its models, so a run may work; if it fails in the same way, correct the base URL"
     return Check(name="endpoint", status="note", found=found, advice=advice)
