@@ -222,6 +222,16 @@ def test_the_words_say_what_was_spent_and_what_was_guessed() -> None:
     )
 
 
+def test_the_words_say_what_would_be_enough() -> None:
+    """Proves: a figure to type, never less than the guess, and never one that is no more than the limit (from a newcomer's
+    trial: `--max-cost 0.0001` said only that it is too little)."""
+    wanted = Spent(cost_usd=Decimal("0.013312"), input_tokens=4_000, output_tokens=321)
+    assert said(usd("0.0001"), spent=Spent(), wanted=wanted).endswith(" ($0.00 spent). $0.0140 would.")
+    assert said(usd("0.0140"), spent=Spent(), wanted=wanted).endswith(" ($0.00 spent).")
+    assert said(MaxTokens(100), spent=Spent(), wanted=wanted).endswith(" (0 used). 4,400 tokens would.")
+    assert said(MaxTokens(100, "output"), spent=Spent(), wanted=wanted).endswith(" (0 used). 330 output tokens would.")
+
+
 def test_a_limit_of_cost_is_data_and_a_decimal() -> None:
     """Proves: it comes back from the journal as it was; a float, and what is no amount, is the caller's mistake."""
     limit = usd("0.10") | MaxSteps(3) & usd("0.2")

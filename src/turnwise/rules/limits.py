@@ -6,7 +6,7 @@ as data, and so is the time; a limit is as exact as they are.
 """
 
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -124,6 +124,11 @@ def _none_if_over(self: "Leaf", spent: Spent, *, coming: Coming) -> int | None:
     return 0 if self.is_over(spent) else None
 
 
+def _unsaid(self: "Leaf", wanted: Spent) -> str | None:
+    """Nobody can tell beforehand, or the limit's own words say it."""
+    return None
+
+
 def _allows_nothing(limit: "Leaf", amount: float | Decimal) -> str | None:
     return None if amount > 0 else f"`{limit}` allows nothing at all"
 
@@ -132,6 +137,7 @@ def _allows_nothing(limit: "Leaf", amount: float | Decimal) -> str | None:
 # - `is_over`: how it counts, and whether more was spent than it allows. Once true it stays true, however much more is spent.
 # - `output_left`: the tokens that the coming response may hold; None: it does not bound them. Never below 0.
 # - `reason` and `said`: why the turn ended, as a word and for an answer of ours: the limit, and what of it was spent.
+# - `enough`: the amount that would have allowed `wanted`, where that says more than the limit; None: nothing to say.
 # - `share`: what each child gets of what is left.
 # - `fault`: why no turn can go by it; None if one can.
 
@@ -144,6 +150,7 @@ class MaxSteps(msgspec.Struct, frozen=True, tag="max_steps"):
     __or__ = _either
     __and__ = _both
     output_left = _none_if_over
+    enough = _unsaid
 
     def is_over(self, spent: Spent) -> bool:
         return spent.steps > self.steps
@@ -167,6 +174,7 @@ class MaxRequests(msgspec.Struct, frozen=True, tag="max_requests"):
     __or__ = _either
     __and__ = _both
     output_left = _none_if_over
+    enough = _unsaid
 
     def is_over(self, spent: Spent) -> bool:
         return spent.requests > self.requests
@@ -221,9 +229,14 @@ class MaxTokens(msgspec.Struct, frozen=True, tag="max_tokens", omit_defaults=Tru
                 return max(left - 2 * prompt_tokens, 0)
 
     def said(self, spent: Spent) -> str:
-        kind = "token" if self.counts == "all" else f"{self.counts} token"
-        used = self.used(spent)
-        return f"The limit of {_count(self.tokens, kind)} leaves no room for another step ({used:,} used)."
+        return f"The limit of {self._of(self.tokens)} leaves no room for another step ({self.used(spent):,} used)."
+
+    def enough(self, wanted: Spent) -> str | None:
+        tokens = int(_rounded_up(Decimal(self.used(wanted))))
+        return self._of(tokens) if tokens > self.tokens else None
+
+    def _of(self, tokens: int) -> str:
+        return _count(tokens, "token" if self.counts == "all" else f"{self.counts} token")
 
     def share(self, spent: Spent, *, among: Among) -> Share:
         left = max(self.tokens - self.used(spent), 0) // among.count
@@ -241,6 +254,7 @@ class MaxWallTime(msgspec.Struct, frozen=True, tag="max_wall_time"):
     __or__ = _either
     __and__ = _both
     output_left = _none_if_over
+    enough = _unsaid
 
     def is_over(self, spent: Spent) -> bool:
         return spent.elapsed_s > self.seconds
@@ -306,6 +320,10 @@ class MaxCost(msgspec.Struct, frozen=True, tag="max_cost"):
         used = f"{usd_said(spent.cost_usd)} spent{guessed}"
         return f"The limit of {usd_said(self.usd)} leaves no room for another step ({used})."
 
+    def enough(self, wanted: Spent) -> str | None:
+        usd = _rounded_up(wanted.cost_usd)
+        return usd_said(usd) if usd > self.usd else None
+
     def share(self, spent: Spent, *, among: Among) -> Share:
         """What its prompts cost only the child knows: with too little for them it answers without a request."""
         left_usd = part_of(subtract(self.usd, spent.cost_usd), among=among.count)
@@ -325,6 +343,7 @@ class MaxToolCalls(msgspec.Struct, frozen=True, tag="max_tool_calls"):
     __or__ = _either
     __and__ = _both
     output_left = _none_if_over
+    enough = _unsaid
 
     def is_over(self, spent: Spent) -> bool:
         return spent.tool_calls > self.calls
@@ -431,9 +450,16 @@ def stop_reason(limit: Leaf) -> StopReason:
     return limit.reason
 
 
-def said(limit: Leaf, *, spent: Spent) -> str:
-    """What an answer of ours and the faces say: the limit, and what of it was spent."""
-    return limit.said(spent)
+def said(limit: Leaf, *, spent: Spent, wanted: Spent | None = None) -> str:
+    """What an answer of ours and the faces say: the limit, and what of it was spent. `wanted` is what the turn would have spent
+    after one more step and an answer, if that is known."""
+    enough = None if wanted is None else limit.enough(wanted)
+    return limit.said(spent) if enough is None else f"{limit.said(spent)} {enough} would."
+
+
+def _rounded_up(amount: Decimal) -> Decimal:
+    """To two digits that mean something: a figure to type, and no less than the guess."""
+    return amount.quantize(Decimal(1).scaleb(amount.adjusted() - 1), rounding=ROUND_CEILING) if amount else amount
 
 
 def output_tokens_left(

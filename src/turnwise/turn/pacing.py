@@ -150,6 +150,11 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         bound = None if allowed == "go" else binding(limit, spent=spent, forecast=coming)
         return replace(self, pace=allowed, bound=bound)
 
+    def wanted(self, *, spent: Spent, prompt_tokens: int, price: PriceRow | None, is_billed: bool) -> Spent:
+        """What the turn would have spent after one more step and an answer."""
+        coming = self._forecast(prompt_tokens, price=price, is_billed=is_billed)
+        return spent + coming.step + coming.answer_after
+
     def affords(
         self,
         config: TurnConfig,

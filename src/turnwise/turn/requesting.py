@@ -177,8 +177,15 @@ class Requesting(Finishing, kw_only=True):
         bound = self.pacing.bound
         if bound is None or self.pacing.pace != "stop" or self._fit_limits():
             return None
+        spent = self._spent
+        wanted = self.pacing.wanted(
+            spent=spent,
+            prompt_tokens=self._prompt_tokens,
+            price=self._price,
+            is_billed=self.purse.is_billed(self.step),
+        )
         self.step -= 1
-        return self._answer_locally(said(bound, spent=self._spent))
+        return self._answer_locally(said(bound, spent=spent, wanted=wanted))
 
     def _fit_limits(self) -> bool:
         """Leave out of the prompt what the limits leave no room for; true where they allow an answer then."""

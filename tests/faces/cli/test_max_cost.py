@@ -31,7 +31,8 @@ def test_so_much_is_spent_and_the_face_says_why_it_ended(cli: Cli, lab: Lab) -> 
     assert lab.count() == 6
     ran = cli("run", "Go.", "--max-cost", "0.005", *at(lab, "never-stops"))
     assert (ran.code, lab.count()) == (3, 6)
-    assert "The limit of $0.00500 leaves no room for another step ($0.00 spent)." in ran.out
+    assert "The limit of $0.00500 leaves no room for another step ($0.00 spent). $0.0200 would." in ran.out
+    assert cli("run", "Go.", "--max-cost", "0.02", *at(lab, "never-stops")).code == 3 and lab.count() == 8
 
 
 @pytest.mark.promise("bill:plans")
