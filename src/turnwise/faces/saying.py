@@ -1,20 +1,36 @@
 """Counts and money as people read them: US dollars, and what is not known said so."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from turnwise.drivers.ledger import LedgerEntry
 from turnwise.rules.pricing import Cost, usd_said
 from turnwise.vocab import Usage
 
 PRICE_WANTED = (
-    "a price that nobody knows can be given: [prices] in your turnwise.toml; `turnwise usage --help` shows how"
+    "a price that nobody knows can be given, for requests from then on: [prices] in your turnwise.toml; `turnwise usage --help` "
+    "shows how"
 )
 UNKNOWN = "unknown"
+# What requests were for, as people read it: of one, of several.
+PURPOSES = {
+    "step": ("step", "steps"),
+    "retry": ("retry", "retries"),
+    "continue": ("continuation", "continuations"),
+    "compact": ("summary", "summaries"),
+    "title": ("title", "titles"),
+    "child": ("by sub-agents", "by sub-agents"),
+    "answer": ("answer", "answers"),
+}
 
 
 def many(count: int, word: str) -> str:
     """`1 request`, `2 requests`."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def purposes_said(purposes: Mapping[str, int]) -> str:
+    """`2 steps, 1 continuation`; what is newer than this program stands as it was written."""
+    return ", ".join([f"{count} {PURPOSES.get(name, (name, name))[count != 1]}" for name, count in purposes.items()])
 
 
 def cost_said(cost: Cost) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from faces.cli.person import CTRL_C, at_terminal
 from faces.cli.running import Cli, at, running_lab, script
-from turnwise.faces.cli.asks import always_said
+from turnwise.faces.cli.asks import ANSWERS, CHOICES, EXPLAINED, always_said
 from turnwise.lab import Lab, Script
 from turnwise.lab.script import ScriptedCall, Step
 from turnwise.rules.permissions import PermissionRule
@@ -224,13 +224,20 @@ def test_no_denies_and_the_turn_goes_on(lab: Lab, folder: Path, answer: str) -> 
     assert made(folder) is None
 
 
+def test_each_answer_is_explained() -> None:
+    assert EXPLAINED.keys() == CHOICES.keys() == {*ANSWERS.values()} - {"help"}
+
+
 def test_an_answer_is_taken_strictly(lab: Lab, folder: Path) -> None:
     """An empty line and other words are no answer, and are asked about again."""
     with at_terminal("run", "Go.", *at(lab, "touches"), cwd=folder) as person:
         for answer in ("", "yy", "ja"):
             person.sees("then no)")
             person.types(f"{answer}\r")
-            person.sees(f"`{answer}` is no answer to this; it is y, a, n, d or l")
+            person.sees(f"`{answer}` is no answer to this; it is y, a, n, d or l; ? explains them")
+        person.sees("then no)")
+        person.types("?\r")
+        person.sees("  n, no      do not run it; the model is told")
         person.sees("then no)")
         person.types("n\r")
         person.leaves_by(0)

@@ -72,7 +72,7 @@ def test_two_turns_with_usage_and_undo(lab: Lab, folder: Path, cli: Cli) -> None
         prompt(person)
         assert (folder / "notes.txt").read_text() == "status: done\nmore\n"
         person.types("/usage\r")
-        person.sees("2 turns, 6 requests: 6 step\n")
+        person.sees("2 turns, 6 requests: 6 steps\n")
         person.sees("tokens in")
         person.sees("cost unknown")
         prompt(person)

@@ -3,17 +3,21 @@
 from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import to_plain_text
 
+from turnwise.drivers.journal import SessionRow
 from turnwise.faces.cli.commands import COMMANDS, OTHER_NAMES, command_of, is_command_in_passing, unknown_said
 from turnwise.faces.cli.completing import completer
+from turnwise.faces.cli.conversation import session_lines
 from turnwise.faces.cli.spent import Spent
-from turnwise.faces.saying import PRICE_WANTED
+from turnwise.faces.saying import PRICE_WANTED, PURPOSES, purposes_said
 from turnwise.rules.pricing import Cost
+from turnwise.turn.commands import Purpose
 
 
 class NoModels:
@@ -80,3 +84,31 @@ def test_tab_shows_every_command_with_its_meaning(tmp_path: Path) -> None:
 def test_usage_says_what_it_cost(cost: Cost, said: list[str]) -> None:
     """Proves: in the words of the line under each answer and of `turnwise usage`."""
     assert Spent(cost=cost).lines()[2:] == said
+
+
+def test_what_requests_were_for_is_said_in_words() -> None:
+    """`2 requests: 2 step` stood there (from a newcomer's trial). Each purpose that there is has its words."""
+    assert purposes_said({"step": 2, "continue": 1, "compact": 3}) == "2 steps, 1 continuation, 3 summaries"
+    assert purposes_said({"step": 1, "of-tomorrow": 2}) == "1 step, 2 of-tomorrow"
+    assert {*PURPOSES} == {*get_args(Purpose)}
+
+
+def test_sessions_are_listed_with_their_times() -> None:
+    rows = [
+        SessionRow(
+            id=f"{number:08d}",
+            folder="/w",
+            title="fix it",
+            created=0.0,
+            updated=updated,
+            turns=number,
+            status=None,
+            stop_reason=None,
+            complete=None,
+        )
+        for number, updated in ((1, 86_400.0 * 3), (2, 0.0))
+    ]
+    first, second = session_lines(rows, here="00000002", now_s=86_400.0 * 3)
+    assert first.startswith("  00000001  1 turn    just now, ") and first.endswith("  fix it")
+    assert second.startswith("  00000002  2 turns   3 days ago, 19") and second.endswith("  fix it (this one)")
+    assert first.index("fix") == second.index("fix")

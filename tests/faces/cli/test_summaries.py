@@ -33,4 +33,4 @@ def test_each_summary_is_named_and_the_session_goes_on_from_it(cli: Cli, folder:
     assert [one["requests"] for one in whole["turns"]] == [ran["requests_by_purpose"], {"step": 1}]
     assert len(whole["messages"]) == 120 * 2 + 2
     shown = cli("sessions", "show", ran["session"]).out
-    assert f"\n{121 + summaries} requests: 121 step, {summaries} compact\n" in shown
+    assert f"\n{121 + summaries} requests: 121 steps, {summaries} summaries\n" in shown

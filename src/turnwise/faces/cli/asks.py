@@ -41,6 +41,7 @@ ANSWERS = {
     **dict.fromkeys(["d"], "why"),
     **dict.fromkeys(["l", "later"], "later"),
     **dict.fromkeys(["s", "show"], "all"),
+    **dict.fromkeys(["?", "help"], "help"),
 }
 CHOICES = {
     "yes": "[y] yes, once",
@@ -49,6 +50,14 @@ CHOICES = {
     "why": "[d] no, and say why",
     "later": "[l] later",
     "all": "[s] show all of it",
+}
+EXPLAINED = {
+    "yes": "y, yes     run it, this once",
+    "always": "a, always  run it, and do not ask again in this session for what the line above names",
+    "no": "n, no      do not run it; the model is told that you said no",
+    "why": "d          do not run it, and tell the model why: you are asked for the reason",
+    "later": "l, later   leave it for later: the run ends, `turnwise run --continue` asks again",
+    "all": "s, show    show all of it, page by page; q leads back here",
 }
 
 
@@ -162,8 +171,15 @@ class TerminalApprover:
                 below = _rows(_own(shown.question))
             elif chosen is not None and chosen in choices:
                 return chosen
+            elif chosen == "help":
+                lines = [f"  {EXPLAINED[name]}" for name in choices]
+                for line in lines:
+                    self._terminal.say(line)
+                below += _rows(lines) + 1
             else:
-                self._terminal.say(f"`{visible_line(said)[:40]}` is no answer to this; it is {letters}")
+                self._terminal.say(
+                    f"`{visible_line(said)[:40]}` is no answer to this; it is {letters}; ? explains them"
+                )
                 below += 2
 
     async def _question(self, ask: OneAsk, *, path: tuple[str, ...], until: float) -> Approval:

@@ -6,12 +6,12 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from pathlib import Path
 
 from turnwise._version import __version__
 from turnwise.drivers.clock import Clock, SystemClock
-from turnwise.drivers.journal import Journal, journal_path
+from turnwise.drivers.journal import Journal, SessionRow, journal_path
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.errors import CallerError, ToolFault
 from turnwise.faces.cli.attendance import is_attended
@@ -33,6 +33,7 @@ from turnwise.faces.cli.spent import Spent
 from turnwise.faces.cli.taking_back import find_turn_back, is_of_diff, lines_of, results_of, take_back
 from turnwise.faces.cli.terminal import Left, Stopped, Terminal
 from turnwise.faces.cli.text import clean, shortened
+from turnwise.faces.cli.times import when_said
 from turnwise.faces.cli.undoing import is_confirmed
 from turnwise.faces.cli.words import Words
 from turnwise.faces.cli.workplace import furnish
@@ -284,9 +285,8 @@ class Chat:
 
     def _sessions(self, _: str) -> None:
         rows = [row for row in self._journal.sessions(limit=200) if row.folder == str(self._place.folder)]
-        for row in rows[:SHOWN_SESSIONS]:
-            here = " (this one)" if row.id == self._session else ""
-            self._terminal.say(f"  {row.id[-8:]}  {many(row.turns, 'turn'):<9} {shortened(row.title, limit=60)}{here}")
+        for line in session_lines(rows[:SHOWN_SESSIONS], here=self._session, now_s=self._clock.now()):
+            self._terminal.say(line)
         if not rows:
             self._terminal.say("no sessions of this folder yet")
 
@@ -298,6 +298,17 @@ class Chat:
             self._terminal.say(f"  {clean(_rule_line(rule, workspace=self._policy.workspace))}")
         if self._policy.rules:
             self._terminal.say("The last rule that fits a call decides.")
+
+
+def session_lines(rows: Sequence[SessionRow], *, here: str, now_s: float) -> list[str]:
+    """What `/sessions` says; `here` is the one at hand."""
+    times = [when_said(row.updated, now_s=now_s) for row in rows]
+    widest = max(map(len, times), default=0)
+    return [
+        f"  {row.id[-8:]}  {many(row.turns, 'turn'):<9} {when:<{widest}}  {shortened(row.title, limit=60)}"
+        f"{' (this one)' if row.id == here else ''}"
+        for row, when in zip(rows, times, strict=True)
+    ]
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.lines import say
 from turnwise.faces.cli.screen import describe_call, describe_result
 from turnwise.faces.cli.text import clean, clean_answer, shortened, style
-from turnwise.faces.saying import many
+from turnwise.faces.saying import many, purposes_said
 from turnwise.vocab import File, Message, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 SHOWN = 20  # of the list, unless told otherwise
@@ -128,7 +128,7 @@ def _show(tree: _Tree, *, indent: str = "") -> None:
     echo(style(f"session {row.id}", "bold"))
     echo(f"{clean(row.folder)}, {_time(row.created)} to {_time(row.updated)}, {many(row.turns, 'turn')}, {_state(row)}")
     if requests:
-        echo(f"{many(sum(requests.values()), 'request')}: {', '.join([f'{n} {word}' for word, n in requests.items()])}")
+        echo(f"{many(sum(requests.values()), 'request')}: {purposes_said(requests)}")
     for message in tree.messages:
         for part in message.parts:
             line = _line(message, part)

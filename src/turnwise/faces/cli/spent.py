@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.faces.results import RunResult
-from turnwise.faces.saying import PRICE_WANTED, cost_said, many
+from turnwise.faces.saying import PRICE_WANTED, cost_said, many, purposes_said
 from turnwise.rules.pricing import Cost, add
 from turnwise.turn.config import ChildReport
 from turnwise.vocab import NO_USAGE, Usage
@@ -39,7 +39,7 @@ class Spent(msgspec.Struct, kw_only=True):
 
     def lines(self) -> list[str]:
         usage, requests = self.usage, sum(self.purposes.values())
-        parts = ", ".join([f"{count} {purpose}" for purpose, count in self.purposes.items()])
+        parts = purposes_said(self.purposes)
         return [
             f"{many(self.turns, 'turn')}, {many(requests, 'request')}{f': {parts}' if parts else ''}",
             f"{usage.input_tokens:,} tokens in ({usage.cache_read_tokens:,} of them from the cache), "
