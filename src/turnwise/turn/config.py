@@ -132,9 +132,9 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # whether the rules are asked about a cut call before more of it is bought. Journals of before know nothing of it
     judges_cut: bool = False
     # whether a call that the model wrote into its text counts. `auto`: at an endpoint that may leave it there, if its syntax is
-    # marked; `on`: at any, and also where the whole answer is a fence or an object; `off`: never. Journals of before know nothing
-    # of it.
-    calls_in_text: CallsInText = "off"
+    # marked; `on`: at any, and also where the whole answer is a fence or an object; `off`: never. Journals of before do not say
+    # that an endpoint leaves any, so it is off in them.
+    calls_in_text: CallsInText = "auto"
     leaves_calls_in_text: bool = False  # whether the endpoint may
     model_limits: ModelLimits = UNKNOWN_LIMITS
     # what is done so that the prompt and its answer fit the model. `budget`: each request asks for as much output as there is

@@ -115,6 +115,7 @@ def test_user_project_session_and_command_line_stand_over_each_other(folder: Pat
             max_tokens=70,
             max_output_tokens=12,
             recover="off",
+            calls_in_text="auto",
             retries=0,
         ),
         origins={
@@ -124,6 +125,7 @@ def test_user_project_session_and_command_line_stand_over_each_other(folder: Pat
             "max_tokens": "session",
             "max_output_tokens": "session",
             "recover": "session",
+            "calls_in_text": "session",
             "retries": "session",
         },
     )
