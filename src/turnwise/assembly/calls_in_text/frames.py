@@ -182,9 +182,10 @@ class CallFinder:
         if kinds == _TEXTS:
             texts = cast("list[TextDelta]", frames)
             block = texts[0].block
-            text = "".join([frame.text for frame in texts])
-            if any(frame.block != block for frame in texts):
+            words = [frame.text for frame in texts if frame.block == block]
+            if len(words) != len(frames):
                 return False
+            text = "".join(words)
             return (block == self._plain and is_plain(text)) or self._passes(block, text)
         elif kinds == _REASONINGS:
             block = self._plain_aside
