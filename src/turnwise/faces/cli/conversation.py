@@ -261,8 +261,10 @@ class Chat:
             return
         if ":" in name:  # the server's own names may have one
             await self._offers.ask(choice)
-        given = another_model(name, given=self._given, choice=choice, offered=self._offers.names(choice))
-        meant = choice_of(given, at_hand=choice, env=os.environ, settings=self._place.settings)
+        again = "turnwise --continue" if self._session else "turnwise"
+        offered = self._offers.names(choice)
+        given = another_model(name, given=self._given, choice=choice, offered=offered, again=again)
+        meant = choice_of(given, at_hand=choice, env=os.environ, settings=self._place.settings, again=again)
         await self._offers.ask(meant)
         self._doubts.raise_once(
             meant.model, doubt=self._offers.doubt(meant), more="; `/model` alone shows what is offered here"

@@ -151,14 +151,16 @@ class ModelsAtHand:
         return self._offers.begun(begun, choice=self._choice())
 
 
-def another_model(name: str, *, given: Given, choice: Choice, offered: Collection[str]) -> Given:
+def another_model(
+    name: str, *, given: Given, choice: Choice, offered: Collection[str], again: str = "turnwise --continue"
+) -> Given:
     """The options with the model that `/model` names. Address and key variable are kept with the same provider alone: no other
-    provider's key goes there. Raises CallerError for what names none."""
+    provider's key goes there. `again` starts turnwise with the same session. Raises CallerError for what names none."""
     if name not in offered and (URL.match(name) or _is_place(name)):
         url = (name if URL.match(name) else f"http://{name}").partition("?")[0]
         raise CallerError(
             "`/model` takes the name of a model: for another address leave, then "
-            f"`turnwise --continue -m openai_chat:NAME --base-url {url}`"
+            f"`{again} -m openai_chat:NAME --base-url {url}`"
         )
     provider, named = _provider_of(choice), name.partition(":")[0]
     is_whole = ":" in name and name not in offered
@@ -181,7 +183,9 @@ def _is_place(name: str) -> bool:
     return PLACE.fullmatch(name) is not None and _HOST.match(name) is not None
 
 
-def choice_of(given: Given, *, at_hand: Choice, env: Mapping[str, str], settings: RunSettings) -> Choice:
+def choice_of(
+    given: Given, *, at_hand: Choice, env: Mapping[str, str], settings: RunSettings, again: str = "turnwise --continue"
+) -> Choice:
     """The choice that these options of a session make. Raises CallerError, of a missing key with what to do about it."""
     model = given["model"]
     assert model is not None, "a session has a model"
@@ -195,13 +199,16 @@ def choice_of(given: Given, *, at_hand: Choice, env: Mapping[str, str], settings
             settings=settings,
         )
     except MissingKey:
-        profile = read_model(model).profile
+        profile, name = read_model(model).profile, read_model(model).name
+        known = known_names(profile.name)
+        near = "" if is_listed(name, names=known) else near_name(name, names=known)
+        meant = f" (did you mean `{near}`?)" if near else ""
         names = [given["api_key_env"]] if given["api_key_env"] else profile.api_key_env
         wanted = " or ".join([f"`{name}`" for name in names])
         way = f"leave, set {wanted}, then" if wanted else "leave, then with the name of its variable"
-        line = f"turnwise --continue -m {model}{'' if wanted else ' --api-key-env NAME'}"
+        line = f"{again} -m {model}{'' if wanted else ' --api-key-env NAME'}"
         raise CallerError(
-            f"`{profile.name}` wants a key: {way} `{line}`; the session stays with {at_hand.model}"
+            f"`{profile.name}` wants a key: {way} `{line}`{meant}; the session stays with {at_hand.model}"
         ) from None
 
 
