@@ -14,6 +14,7 @@ from turnwise.vocab import (
     Part,
     ProviderItem,
     Reasoning,
+    Refusal,
     Repair,
     Text,
     ToolCall,
@@ -261,6 +262,103 @@ def test_healing_twice_changes_nothing_more(given_: list[Message], family: str) 
     once = heal(given_, family=family)
     twice = heal(once.messages, family=family)
     assert (twice.messages, twice.repairs) == (once.messages, ())
+
+
+odd_parts: st.SearchStrategy[Part] = st.one_of(
+    parts,
+    st.builds(
+        ToolCall,
+        id=st.sampled_from(["a", "b", "a.b", "", "x" * 41]),
+        name=st.sampled_from(["read", "read file", ""]),
+        arguments=st.sampled_from(["{}", '{"a":1}', "[]", '{"a":', ""]),
+        state=st.sampled_from([ArgumentsState.COMPLETE, ArgumentsState.COMPLETE, ArgumentsState.INVALID]),
+        free_form=st.booleans(),
+        alternatives=st.sampled_from([(), (), ("{}", "{}")]),
+    ),
+    st.builds(
+        ToolResult,
+        call_id=st.sampled_from(["a", "b", "a.b", "x" * 41]),
+        name=st.sampled_from(["read", "read file"]),
+        content=st.lists(
+            st.sampled_from([Text("ok"), Text(" "), File(media_type="image/png", url="https://x")]), max_size=2
+        ).map(tuple),
+        free_form=st.booleans(),
+    ),
+    st.builds(
+        Text,
+        st.sampled_from(["", " ", "x"]),
+        opaque=st.builds(Opaque, st.sampled_from(["gemini", "other"]), st.just("{}")),
+    ),
+    st.just(Reasoning("hm")),
+    st.just(Refusal("no")),
+    st.just(File(media_type="image/png", url="https://x")),
+    st.builds(ProviderItem, st.sampled_from(["anthropic_messages", "gemini"]), st.just("item"), st.just("{}")),
+)
+IMAGE = File(media_type="image/png", url="https://x")
+ODD_CALLS = (
+    {"name": "read file"},
+    {"arguments": '{"a":'},
+    {"arguments": "[]"},
+    {"arguments": "text", "free_form": True},
+    {"state": ArgumentsState.INVALID},
+    {"alternatives": ("{}", "{}")},
+    {"id": "a.b"},
+    {"id": "x" * 65},
+    {"id": ""},
+)
+ODD_RESULTS = (
+    {"call_id": "b"},
+    {"name": "write"},
+    {"free_form": True},
+    {"content": ()},
+    {"content": (Text(" "),)},
+    {"content": (Text("ok"), IMAGE)},
+)
+
+
+@st.composite
+def exchanges(draw: st.DrawFn) -> tuple[Message, ...]:
+    """Calls and their results, sound but for one thing at most."""
+    asked = [call(name) for name in draw(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=2, unique=True))]
+    odd_call = draw(st.sampled_from([{}] * 6 + [*ODD_CALLS]))
+    asked[0] = replace(asked[0], **odd_call)
+    told = [replace(result(one.id, name=one.name), free_form=one.free_form) for one in asked]
+    if not odd_call:
+        told[0] = replace(told[0], **draw(st.sampled_from([{}] * 3 + [*ODD_RESULTS])))
+    return draw(st.sampled_from([(calls(*asked), results(*told))] * 6 + [(calls(*asked),), (results(*told),)]))
+
+
+odd_messages = st.builds(
+    Message, st.sampled_from(["system", "user", "assistant", "tool"]), st.lists(odd_parts, max_size=3).map(tuple)
+)
+ILLUSTRATED = Message("system", (Text("be kind"), IMAGE))
+pieces = st.one_of(
+    st.sampled_from([(HELLO,), (BYE,), (BYE, BYE), (SOUND[0],), (ILLUSTRATED,), (calls(Text("so"), Reasoning("hm")),)]),
+    exchanges(),
+    exchanges(),
+    odd_messages.map(lambda message: (message,)),
+)
+odd_histories = st.lists(pieces, max_size=4).map(lambda found: tuple([message for piece in found for message in piece]))
+
+
+@pytest.mark.promise("step:history-healed")
+@settings(max_examples=1000, deadline=None, derandomize=True)
+@given(
+    given_=odd_histories,
+    family=st.sampled_from(["openai_chat", "openai_responses", "anthropic_messages", "gemini"]),
+    taken=st.sampled_from([(), ("a",)]),
+)
+def test_sound_history_is_told_by_a_short_look_as_by_a_close_one(
+    given_: tuple[Message, ...], family: str, taken: tuple[str, ...]
+) -> None:
+    """A stray result in front makes every message be looked at closely, and goes: nothing else may differ by it."""
+    stray = results(result("stray"))
+    short = heal(given_, family=family, taken_ids=taken)
+    close = heal((stray, *given_), family=family, taken_ids=taken)
+    assert short.messages == close.messages
+    assert short.call_ids == close.call_ids
+    own = [repair.kind for repair in short.repairs if repair.kind != "orphan_result"]
+    assert own == [repair.kind for repair in close.repairs if repair.kind != "orphan_result"]
 
 
 def test_files_of_a_system_message_are_a_users() -> None:

@@ -389,19 +389,25 @@ def request_bytes(*, system: Iterable[Text], tools: Iterable[ToolSpec]) -> int:
 
 def message_bytes(message: Message) -> int:
     """The UTF-8 bytes of what a message says, framing included; each byte is looked at once."""
-    return sum([part_bytes(part) for part in message.parts]) + PART_BYTES
+    size = PART_BYTES
+    for part in message.parts:
+        size += part_bytes(part)
+    return size
 
 
 def part_bytes(part: Part) -> int:
+    # A long history is made of these: the type tells them sooner than a pattern.
+    if type(part) is Text or type(part) is Reasoning:
+        return PART_BYTES + _size(part.text) + (0 if part.opaque is None else _size(part.opaque.json))
+    if type(part) is ToolCall:
+        size = PART_BYTES + _size(part.name) + _size(part.arguments)
+        return size if part.opaque is None else size + _size(part.opaque.json)
+    if type(part) is ToolResult:
+        size = PART_BYTES + _size(part.name)
+        for piece in part.content:
+            size += part_bytes(piece)
+        return size
     match part:
-        case Text() | Reasoning():
-            size = _size(part.text) + (0 if part.opaque is None else _size(part.opaque.json))
-        case ToolResult():
-            size = _size(part.name)
-            for piece in part.content:
-                size += part_bytes(piece)
-        case ToolCall():
-            size = _size(part.name) + _size(part.arguments) + (0 if part.opaque is None else _size(part.opaque.json))
         case File(media_type=kind, data=data):
             is_read = data is not None and not kind.startswith(("image/", "audio/", "video/"))
             size = max(FILE_BYTES, len(data or b"")) if is_read else FILE_BYTES

@@ -21,6 +21,7 @@ from turnwise.vocab import (
     Reasoning,
     Refusal,
     Repair,
+    Role,
     Text,
     ToolCall,
     ToolResult,
@@ -73,6 +74,8 @@ def heal(
 
     `taken_ids` are call ids of messages that stand before these and were healed for the same family.
     """
+    if (sound := _ids_of_sound(messages, family=family, tool_names=tool_names, taken_ids=taken_ids)) is not None:
+        return Healed(tuple(messages), (), sound)
     repairs: list[Repair] = []
     results = _results_by_call(messages)
     call_ids = set(taken_ids)
@@ -121,6 +124,87 @@ def heal(
     if family in BEGINS_WITH_USER:
         _begin_with_user(healed, repairs=repairs)
     return Healed(tuple(healed), tuple(repairs), frozenset(call_ids))
+
+
+def _ids_of_sound(
+    messages: Sequence[Message], *, family: str, tool_names: Collection[str], taken_ids: Collection[str]
+) -> frozenset[str] | None:
+    """The ids in use after these messages, if no repair changes any of them; None if something may have to be repaired.
+
+    Most histories are sound, and a long one costs: the usual parts are known by their type, the others are looked at closely.
+    """
+    ids: list[str] = []
+    names: set[str] = set()
+    waiting: Sequence[ToolCall] = ()  # the calls of the message before
+    before = ""  # the role of the message before; those of the system do not count
+    for message in messages:
+        role, parts = message.role, message.parts
+        if type(parts) is not tuple or not parts:
+            return None
+        if role == "tool":
+            if not waiting or not _answer_all(waiting, results=parts):
+                return None
+            waiting, before = (), role
+            continue
+        if waiting or (role == "assistant" == before and family in JOINS_NEIGHBOURS):
+            return None
+        calls = [part for part in parts if type(part) is ToolCall] if role == "assistant" else ()
+        if not (_are_usual(parts, calls=calls) or _stay(parts, role=role, family=family)):
+            return None
+        for call in calls:
+            if call.state is not ArgumentsState.COMPLETE or call.alternatives:
+                return None
+            if not call.free_form and not _is_object(call.arguments):
+                return None
+            ids.append(call.id)
+            names.add(call.name)
+        if role != "system":
+            if not before and role != "user" and family in BEGINS_WITH_USER:
+                return None
+            before = role
+        waiting = calls
+    used = frozenset(ids)
+    if waiting or len(used) < len(ids) or not used.isdisjoint(taken_ids):
+        return None
+    if not all(name in tool_names or TOOL_NAME.fullmatch(name) for name in names):
+        return None
+    if not all(id and id == _fit_id(id, family=family) for id in used):
+        return None
+    return used.union(taken_ids)
+
+
+def _are_usual(parts: tuple[Part, ...], *, calls: Sequence[ToolCall]) -> bool:
+    """Whether there is nothing beside the calls but texts that say something."""
+    usual = len(calls)
+    if usual == len(parts):
+        return True
+    for part in parts:
+        if type(part) is Text and part.text.strip():
+            usual += 1
+    return usual == len(parts)
+
+
+def _stay(parts: tuple[Part, ...], *, role: Role, family: str) -> bool:
+    """Whether a message of this role, which is no tool's, may hold them all."""
+    if role == "system" and family in REFUSES_SYSTEM_FILES and any(isinstance(part, File) for part in parts):
+        return False
+    own = _own_parts(Message(role, parts), index=0, repairs=[])
+    return own == parts and fit_parts(parts, family=family, role=role) is parts
+
+
+def _answer_all(calls: Sequence[ToolCall], *, results: tuple[Part, ...]) -> bool:
+    """Whether these are the calls' own results, one for each, in their order, each with something to say."""
+    if len(calls) != len(results):
+        return False
+    for call, result in zip(calls, results, strict=True):
+        if type(result) is not ToolResult or result.call_id != call.id or result.name != call.name:
+            return False
+        if result.free_form != call.free_form or not result.content:
+            return False
+        for part in result.content:
+            if type(part) is Text and not part.text.strip():
+                return False
+    return True
 
 
 class _Found(msgspec.Struct, frozen=True):

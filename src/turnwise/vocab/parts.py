@@ -1,8 +1,11 @@
-"""Parts: the pieces a message is made of. Frozen, equal by content; they know nothing of storage or of any provider."""
+"""Parts: the pieces a message is made of. Frozen, equal by content; they know nothing of storage or of any provider.
+
+Each kind of part is final, so `type(part) is Text` tells as much as `isinstance`: over a long history it costs a third.
+"""
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, final
 
 import msgspec
 
@@ -30,6 +33,7 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cited_text: str | None = None
 
 
+@final
 class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
     """`note` says what a text is that the program wrote beside a person's words or a tool's result: empty for all others. It is
     for readers of the history; no provider gets it."""
@@ -40,6 +44,7 @@ class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
     note: str = ""
 
 
+@final
 class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True):
     """Text may be empty where the provider sends only encrypted content; `opaque` then carries it."""
 
@@ -47,11 +52,13 @@ class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True
     opaque: Opaque | None = None
 
 
+@final
 class Refusal(msgspec.Struct, frozen=True, tag="refusal", omit_defaults=True):
     text: str
     opaque: Opaque | None = None
 
 
+@final
 class File(msgspec.Struct, frozen=True, tag="file", kw_only=True, omit_defaults=True):
     """An image, audio, video or document. Exactly one of `data` (the bytes), `url` and `file_id` (the provider's) is set."""
 
@@ -70,6 +77,7 @@ class ArgumentsState(StrEnum):
     LOST = "lost"  # a piece of it may not have arrived, so even whole JSON proves nothing
 
 
+@final
 class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", kw_only=True, omit_defaults=True):
     """One call of a tool, as the model wrote it.
 
@@ -93,6 +101,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", kw_only=True, omit_
     asked: str = ""
 
 
+@final
 class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", kw_only=True, omit_defaults=True):
     """The one result of the call `call_id`. `name` is the tool's (Gemini pairs by it)."""
 
@@ -104,6 +113,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", kw_only=True, o
     opaque: Opaque | None = None
 
 
+@final
 class ProviderItem(msgspec.Struct, frozen=True, tag="provider_item"):
     """An item of one API family that has no part of its own here (server-side tool use and its results, compaction
     blocks, computer actions ...). Kept in order and sent back verbatim to that family; other families leave it out.
