@@ -1,7 +1,7 @@
 """Imported history becomes what strict servers accept; every change is recorded."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -348,6 +348,9 @@ odd_histories = st.lists(pieces, max_size=4).map(lambda found: tuple([message fo
     family=st.sampled_from(["openai_chat", "openai_responses", "anthropic_messages", "gemini"]),
     taken=st.sampled_from([(), ("a",)]),
 )
+@example(given_=(HELLO, BYE, BYE), family="gemini", taken=())
+@example(given_=(HELLO, calls(call("a")), HELLO), family="openai_chat", taken=())
+@example(given_=(HELLO, calls(Text("so"), Reasoning("hm"))), family="openai_responses", taken=())
 def test_sound_history_is_told_by_a_short_look_as_by_a_close_one(
     given_: tuple[Message, ...], family: str, taken: tuple[str, ...]
 ) -> None:

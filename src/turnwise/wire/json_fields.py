@@ -1,6 +1,6 @@
 """JSON objects taken apart one level deep, so that what is not ours to read goes on as the very text that came."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
 import msgspec
@@ -24,6 +24,7 @@ _fields = msgspec.json.Decoder(Fields)
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 _string = msgspec.json.Decoder(str)
 _raw = msgspec.json.Decoder(msgspec.Raw)
+_encode = msgspec.json.encode
 
 
 def read_fields(text: bytes | str | msgspec.Raw) -> Fields:
@@ -94,17 +95,16 @@ def without(fields: Mapping[str, msgspec.Raw], keys: Iterable[str]) -> Fields:
     return {key: value for key, value in fields.items() if key not in left_out}
 
 
-def quote(text: str) -> bytes:
-    """A JSON string. A lone surrogate, which no JSON text can hold, becomes the replacement character."""
-    return encode(text)
-
-
 def encode(value: object) -> bytes:
     """The JSON of `value`; msgspec.Raw inside it stands for itself. Lone surrogates become replacement characters."""
     try:
-        return msgspec.json.encode(value)
+        return _encode(value)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_whole_characters(value))
+        return _encode(_whole_characters(value))
+
+
+quote: Callable[[str], bytes] = encode
+"""A JSON string. A lone surrogate, which no JSON text can hold, becomes the replacement character."""
 
 
 def _whole_characters(value: object) -> object:

@@ -7,6 +7,7 @@ A ToolResult whose content has blocks that are no Text or File keeps the whole `
 
 import hashlib
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -49,9 +50,9 @@ _CITATION_TITLES = ("title", "document_title")
 
 def tool_use_id(call_id: str) -> str:
     """The call's id as the API takes it: pure, so that a call and its result get the same one, and no other call does."""
+    if _NOT_IN_ID.search(call_id) is None:
+        return call_id or "_"
     fit = _NOT_IN_ID.sub("_", call_id)
-    if fit == call_id:
-        return fit or "_"
     return f"{fit}_{hashlib.blake2b(call_id.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
 
@@ -207,22 +208,24 @@ def write_blocks(message: Message, profile: Profile) -> list[bytes]:
     assistant it takes the latter back beside a call (recorded: simonw/llm-anthropic, test_tools).
     """
     parts = message.parts
-    if message.role != "assistant" or all(isinstance(part, Text) and not part.text.strip() for part in parts):
-        parts = tuple([part for part in parts if not isinstance(part, Text) or part.text.strip()])
+    blank = [part for part in parts if type(part) is Text and not part.text.strip()]
+    if blank and (message.role != "assistant" or len(blank) == len(parts)):
+        parts = tuple([part for part in parts if type(part) is not Text or part.text.strip()])
     return [block for part in parts if (block := write_block(part, profile)) is not None]
 
 
 def write_block(part: Part, profile: Profile) -> bytes | None:
     """One block of a request; None for what the API refuses or what belongs to another family."""
+    # Long histories are made of these two: their type tells them sooner than a pattern.
+    if type(part) is ToolCall:
+        return write_tool_use(part)
+    if type(part) is ToolResult:
+        return write_tool_result(part, profile)
     match part:
         case Text():
             return write_text(part)
         case Reasoning():
             return write_reasoning(part)
-        case ToolCall():
-            return write_tool_use(part)
-        case ToolResult():
-            return write_tool_result(part, profile)
         case Refusal(text=text):
             return write_text(Text(text))
         case File():
@@ -235,6 +238,8 @@ def write_text(part: Text) -> bytes | None:
     """None for an empty text: the API's 400 is "text content blocks must be non-empty"."""
     if not part.text:
         return None
+    if part.opaque is None and not part.citations:
+        return b'{"type":"text","text":%b}' % quote(part.text)
     fields = {"type": b'"text"', "text": quote(part.text)}
     citations = [citation.raw.encode() for citation in part.citations if citation.family == NAME]
     if citations:
@@ -254,13 +259,10 @@ def write_reasoning(part: Reasoning, *, signed_only: bool = True) -> bytes | Non
 
 
 def write_tool_use(part: ToolCall) -> bytes:
-    fields = {
-        "type": b'"tool_use"',
-        "id": quote(tool_use_id(part.id)),
-        "name": quote(part.name),
-        "input": input_object(part),
-    }
-    return write_object(merged(fields, part.opaque))
+    id, name, input = quote(tool_use_id(part.id)), quote(part.name), input_object(part)
+    if part.opaque is None:
+        return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (id, name, input)
+    return write_object(merged({"type": b'"tool_use"', "id": id, "name": name, "input": input}, part.opaque))
 
 
 def input_object(call: ToolCall) -> bytes:
@@ -278,20 +280,28 @@ def input_object(call: ToolCall) -> bytes:
 
 
 def write_tool_result(part: ToolResult, profile: Profile) -> bytes:
-    fields = {"type": b'"tool_result"', "tool_use_id": quote(tool_use_id(part.call_id))}
-    match part.content:
-        case (Text(text=text, citations=(), opaque=None),) if text.strip():
-            fields["content"] = quote(text)
-        case _:
-            blocks = write_blocks(Message("tool", part.content), profile)
-            if blocks:
-                fields["content"] = write_array(blocks)
+    id = quote(tool_use_id(part.call_id))
+    text = _one_text(part.content)
+    if text and not part.is_error and part.opaque is None:
+        return b'{"type":"tool_result","tool_use_id":%b,"content":%b}' % (id, quote(text))
+    fields = {"type": b'"tool_result"', "tool_use_id": id}
+    if text:
+        fields["content"] = quote(text)
+    elif blocks := write_blocks(Message("tool", part.content), profile):
+        fields["content"] = write_array(blocks)
     # "content cannot be empty if `is_error` is true", "all content must be type `text` if `is_error` is true"
     # (jlevy/markform#153, vellum-assistant#18387)
     words = [isinstance(inner, Text) and bool(inner.text.strip()) for inner in part.content]
     if part.is_error and words and all(words):
         fields["is_error"] = b"true"
     return write_object(merged(fields, part.opaque))
+
+
+def _one_text(content: Sequence[Text | File]) -> str:
+    """What the content says, if it is one text without anything beside it; else an empty text."""
+    if len(content) != 1 or type(text := content[0]) is not Text or text.citations or text.opaque is not None:
+        return ""
+    return text.text if text.text.strip() else ""
 
 
 def write_file(part: File, profile: Profile) -> bytes | None:

@@ -169,7 +169,7 @@ class BlockItems:
 
 
 def _message(role: WireRole, blocks: Sequence[bytes]) -> bytes:
-    return write_object({"role": quote(role), "content": write_array(blocks)})
+    return b'{"role":"%b","content":[%b]}' % (role.encode(), b",".join(blocks))
 
 
 def _trimmed_end(blocks: Sequence[bytes]) -> Sequence[bytes]:

@@ -64,6 +64,11 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 
 def encode_part(part: Part, *, sends_ids: bool) -> bytes | None:
     """The part as JSON text; None where Gemini has no place for it, or it is empty."""
+    # Long histories are made of these two: their type tells them sooner than a pattern.
+    if type(part) is ToolCall:
+        return _with_about({"functionCall": encode_call(part, sends_ids=sends_ids)}, part.opaque)
+    if type(part) is ToolResult:
+        return b'{"functionResponse":%b}' % _encode_result(part, sends_ids=sends_ids)
     match part:
         case Text(text=text, opaque=opaque):
             return _with_about({"text": quote(text)}, opaque) if text or _is_own(opaque) else None
@@ -74,10 +79,6 @@ def encode_part(part: Part, *, sends_ids: bool) -> bytes | None:
             return write_object({"text": quote(text)}) if text else None
         case File():
             return _with_about(_encode_file(part), part.opaque)
-        case ToolCall():
-            return _with_about({"functionCall": encode_call(part, sends_ids=sends_ids)}, part.opaque)
-        case ToolResult():
-            return write_object({"functionResponse": _encode_result(part, sends_ids=sends_ids)})
         case ProviderItem(family=family, json=json):
             return json.encode() if family == NAME else None
         case _:
@@ -95,8 +96,8 @@ def _with_about(fields: dict[str, bytes], opaque: Opaque | None) -> bytes:
 def encode_call(call: ToolCall, *, sends_ids: bool) -> bytes:
     """The call's `functionCall`. Arguments that are not whole would make the body invalid, so they become `{}`;
     `rules/history.py` normally replaces such calls before they come here."""
-    fields: dict[str, bytes] = {"id": quote(call.id)} if sends_ids else {}
-    return write_object(fields | {"name": quote(call.name), "args": encode_arguments(call)})
+    id = b'"id":%b,' % quote(call.id) if sends_ids else b""
+    return b'{%b"name":%b,"args":%b}' % (id, quote(call.name), encode_arguments(call))
 
 
 def encode_arguments(call: ToolCall) -> bytes:
@@ -124,9 +125,13 @@ def _guess(data: bytes) -> str:
 
 
 def _encode_result(result: ToolResult, *, sends_ids: bool) -> bytes:
+    response = _encode_content(result)
+    files = [part for part in result.content if type(part) is File]
+    if not files and result.opaque is None:
+        id = b'"id":%b,' % quote(result.call_id) if sends_ids else b""
+        return b'{%b"name":%b,"response":%b}' % (id, quote(result.name), response)
     fields: dict[str, bytes] = {"id": quote(result.call_id)} if sends_ids else {}
-    fields |= {"name": quote(result.name), "response": _encode_content(result)}
-    files = [part for part in result.content if isinstance(part, File)]
+    fields |= {"name": quote(result.name), "response": response}
     if files:
         fields["parts"] = write_array([_with_about(_encode_file(file), file.opaque) for file in files])
     return write_object(fields | own_fields(result.opaque))
@@ -134,7 +139,7 @@ def _encode_result(result: ToolResult, *, sends_ids: bool) -> bytes:
 
 def _encode_content(result: ToolResult) -> bytes:
     """A text that is a JSON object goes as that object; any other text under the API's word for it."""
-    texts = [part.text for part in result.content if isinstance(part, Text)]
+    texts = [part.text for part in result.content if type(part) is Text]
     text = "\n".join(texts)
     if not texts:
         return write_object({ERROR_KEY: b'""'}) if result.is_error else b"{}"
@@ -142,7 +147,7 @@ def _encode_content(result: ToolResult) -> bytes:
         return write_object({ERROR_KEY: quote(text)})
     if is_json_object(text) and read_result(text.encode()) == (text, False):
         return text.encode()
-    return write_object({OUTPUT_KEY: quote(text)})
+    return b'{"%b":%b}' % (OUTPUT_KEY.encode(), quote(text))
 
 
 def read_result(response: bytes) -> tuple[str, bool]:

@@ -142,7 +142,7 @@ def _encode_parts(message: Message, *, sends_ids: bool) -> list[bytes]:
 
 
 def _content(role: bytes, parts: list[bytes]) -> bytes:
-    return write_object({"role": role, "parts": write_array(parts)})
+    return b'{"role":%b,"parts":[%b]}' % (role, b",".join(parts))
 
 
 class Contents:

@@ -49,7 +49,7 @@ class ChatItems:
             return [*found, encode_message(message, self._profile)]
         found: list[bytes] = []
         for part in message.parts:
-            if isinstance(part, ToolResult):
+            if type(part) is ToolResult:
                 self._files += _files_of(part, self._profile)
                 found.append(encode(_tool_message(part, self._profile)))
         return found
@@ -140,13 +140,12 @@ def _texts_and_calls(parts: Sequence[Part], profile: Profile) -> Fields | None:
     texts: list[str] = []
     calls: list[Fields] = []
     for part in parts:
-        match part:
-            case ToolCall(opaque=None):
-                calls.append(encode_call(part, profile=profile))
-            case Text(opaque=None):
-                texts.append(part.text)
-            case _:
-                return None
+        if type(part) is ToolCall and part.opaque is None:
+            calls.append(encode_call(part, profile=profile))
+        elif type(part) is Text and part.opaque is None:
+            texts.append(part.text)
+        else:
+            return None
     content = "".join(texts) if texts else None
     if calls:
         return {"role": "assistant", "content": content, "tool_calls": calls}
@@ -199,34 +198,36 @@ def encode_call(call: ToolCall, *, profile: Profile | None = None) -> Fields:
     Arguments that are not complete go as `{}`: several servers parse the string and refuse the whole request otherwise.
     """
     call_id = wire_id(call.id, profile)
-    rest = _part_fields(call.opaque)
+    rest = None if call.opaque is None else _part_fields(call.opaque)
     if call.free_form and (profile is None or profile.free_form_tools):
-        return merged({"id": call_id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}, rest)
+        custom: Fields = {"id": call_id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}
+        return merged(custom, rest) if rest else custom
     arguments = call.arguments
     if call.free_form:
         arguments = free_form_arguments(call.arguments)
     elif profile is not None and call.state is not ArgumentsState.COMPLETE:
         arguments = "{}"
-    return merged({"id": call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}, rest)
+    found: Fields = {"id": call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    return merged(found, rest) if rest else found
 
 
 def _tool_message(result: ToolResult, profile: Profile) -> Fields:
-    texts = [part for part in result.content if isinstance(part, Text)]
-    match texts:
-        case []:
-            content: object = ""
-        case [Text(text=text, opaque=opaque)] if not _part_fields(opaque):
-            content = text
-        case _:
-            content = _with_notes(texts) or _content(texts, profile)
+    texts = [part for part in result.content if type(part) is Text]
+    if not texts:
+        content: object = ""
+    elif len(texts) == 1 and (texts[0].opaque is None or not _part_fields(texts[0].opaque)):
+        content = texts[0].text
+    else:
+        content = _with_notes(texts) or _content(texts, profile)
     message: Fields = {"role": "tool", "tool_call_id": wire_id(result.call_id, profile), "content": content}
-    message.update(fields_of(result.opaque))
+    if result.opaque is not None:
+        message.update(fields_of(result.opaque))
     return message
 
 
 def _files_of(result: ToolResult, profile: Profile) -> list[Fields]:
     """A tool message takes text only; its files go into a user message that says where they come from."""
-    files = [part for part in result.content if isinstance(part, File)]
+    files = [part for part in result.content if type(part) is File]
     if not files:
         return []
     told: Fields = {"type": "text", "text": f"Files that the call `{wire_id(result.call_id, profile)}` returned:"}

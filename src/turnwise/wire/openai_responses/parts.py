@@ -293,7 +293,7 @@ def reasoning_item(part: Reasoning) -> dict[str, object]:
 
 
 def call_item(call: ToolCall, *, arguments: str) -> dict[str, object]:
-    own = own_fields(call.opaque)
+    own = {} if call.opaque is None else own_fields(call.opaque)
     if call.free_form:
         return {**own, "type": "custom_tool_call", "call_id": call.id, "name": call.name, "input": arguments}
     return {**own, "type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments}
@@ -309,5 +309,6 @@ def result_item(result: ToolResult) -> dict[str, object]:
             output = text
         case content:
             output = [content_part(part, role="user") for part in content]
+    own = {} if result.opaque is None else own_fields(result.opaque)
     kind = "custom_tool_call_output" if result.free_form else "function_call_output"
-    return {**own_fields(result.opaque), "type": kind, "call_id": result.call_id, "output": output}
+    return {**own, "type": kind, "call_id": result.call_id, "output": output}

@@ -189,7 +189,7 @@ class ResponseItems:
 
 def _client_items(parts: Sequence[Part], *, role: str, profile: Profile) -> Iterator[dict[str, object]]:
     """Neighbouring texts and files are one message; results and items of our own family stand for themselves."""
-    for is_content, run in groupby(parts, key=lambda part: isinstance(part, Text | File | Refusal)):
+    for is_content, run in groupby(parts, key=_is_content):
         if is_content:
             content = [_allowed(part, profile) for part in run if isinstance(part, Text | File | Refusal)]
             yield message_item(content, role=role)
@@ -197,13 +197,23 @@ def _client_items(parts: Sequence[Part], *, role: str, profile: Profile) -> Iter
         for part in run:
             match part:
                 case ToolResult():
-                    files = tuple([_allowed_in_result(piece, profile) for piece in part.content])
-                    free_form = part.free_form and profile.free_form_tools
-                    yield result_item(msgspec.structs.replace(part, content=files, free_form=free_form))
+                    yield result_item(_allowed_result(part, profile))
                 case ProviderItem(family=family, json=json) if family == NAME:
                     yield {**read_fields(json)}
                 case _:
                     pass
+
+
+def _is_content(part: Part) -> bool:
+    return type(part) is not ToolResult and isinstance(part, Text | File | Refusal)
+
+
+def _allowed_result(result: ToolResult, profile: Profile) -> ToolResult:
+    if not result.free_form and File not in map(type, result.content):  # as nearly always
+        return result
+    content = tuple([_allowed_in_result(piece, profile) for piece in result.content])
+    free_form = result.free_form and profile.free_form_tools
+    return msgspec.structs.replace(result, content=content, free_form=free_form)
 
 
 def _allowed_in_result(part: Text | File, profile: Profile) -> Text | File:
@@ -219,6 +229,9 @@ def _assistant_items(
     parts: Sequence[Part], *, profile: Profile, keeps_bare_reasoning: bool
 ) -> Iterator[dict[str, object]]:
     for run in text_runs(parts):
+        if type(run[0]) is ToolCall:  # the usual one: sooner told than by a pattern
+            yield _call(run[0], profile=profile)
+            continue
         match run:
             case [Text() | Refusal(), *_]:
                 texts = [part for part in run if isinstance(part, Text | Refusal)]
@@ -227,8 +240,6 @@ def _assistant_items(
                 own = own_fields(part.opaque)
                 if own and (keeps_bare_reasoning or text_at(own, "encrypted_content") or "content" in own):
                     yield reasoning_item(part)
-            case [ToolCall() as call]:
-                yield _call(call, profile=profile)
             case [ProviderItem(family=family, json=json)] if family == NAME:
                 yield {**read_fields(json)}
             case _:
@@ -250,7 +261,7 @@ def text_runs(parts: Sequence[Part]) -> Iterator[list[Part]]:
     run: list[Part] = []
     header: Fields = {}
     for part in parts:
-        own = header_of(part) if isinstance(part, Text | Refusal) else {}
+        own = header_of(part) if type(part) is Text or type(part) is Refusal else {}
         if run and own and encode(own) == encode(header):
             run.append(part)
             continue
