@@ -389,24 +389,20 @@ def request_bytes(*, system: Iterable[Text], tools: Iterable[ToolSpec]) -> int:
 
 def message_bytes(message: Message) -> int:
     """The UTF-8 bytes of what a message says, framing included; each byte is looked at once."""
-    size = PART_BYTES
-    for part in message.parts:
-        size += part_bytes(part)
-    return size
+    return sum(map(part_bytes, message.parts), PART_BYTES)
 
 
 def part_bytes(part: Part) -> int:
     # A long history is made of these: the type tells them sooner than a pattern.
     if type(part) is Text or type(part) is Reasoning:
-        return PART_BYTES + _size(part.text) + (0 if part.opaque is None else _size(part.opaque.json))
+        text = part.text
+        size = PART_BYTES + (len(text) if text.isascii() else _size(text))
+        return size if part.opaque is None else size + _size(part.opaque.json)
     if type(part) is ToolCall:
         size = PART_BYTES + _size(part.name) + _size(part.arguments)
         return size if part.opaque is None else size + _size(part.opaque.json)
     if type(part) is ToolResult:
-        size = PART_BYTES + _size(part.name)
-        for piece in part.content:
-            size += part_bytes(piece)
-        return size
+        return sum(map(part_bytes, part.content), PART_BYTES + _size(part.name))
     match part:
         case File(media_type=kind, data=data):
             is_read = data is not None and not kind.startswith(("image/", "audio/", "video/"))

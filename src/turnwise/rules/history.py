@@ -149,7 +149,8 @@ def _ids_of_sound(
         if waiting or (role == "assistant" == before and family in JOINS_NEIGHBOURS):
             return None
         calls = [part for part in parts if type(part) is ToolCall] if role == "assistant" else ()
-        if not (_are_usual(parts, calls=calls) or _stay(parts, role=role, family=family)):
+        usual = len(calls) == len(parts) or _are_usual(parts, calls=calls)
+        if not usual and not _stay(parts, role=role, family=family):
             return None
         for call in calls:
             if call.state is not ArgumentsState.COMPLETE or call.alternatives:
@@ -176,8 +177,6 @@ def _ids_of_sound(
 def _are_usual(parts: tuple[Part, ...], *, calls: Sequence[ToolCall]) -> bool:
     """Whether there is nothing beside the calls but texts that say something."""
     usual = len(calls)
-    if usual == len(parts):
-        return True
     for part in parts:
         if type(part) is Text and part.text.strip():
             usual += 1
@@ -394,7 +393,7 @@ def unique_id(id: str, *, taken: Collection[str], also: Collection[str] = (), fa
 def _fit_id(id: str, *, family: str) -> str:
     """What has to change gets the id's own print behind it, so that two ids that differ stay different, in any order."""
     refused, limit = REFUSED_IN_IDS.get(family), ID_CHARACTERS.get(family)
-    if refused is None and (limit is None or len(id) <= limit):
+    if (limit is None or len(id) <= limit) and (refused is None or not refused.search(id)):
         return id
     fit = id if refused is None else refused.sub("_", id)
     limit = len(fit) if limit is None else limit
@@ -433,7 +432,7 @@ def fit_call(call: ToolCall, *, tool_names: Collection[str]) -> tuple[ToolCall, 
 
 def _is_object(arguments: str) -> bool:
     try:
-        return isinstance(decode_strictly(arguments), dict)
+        return type(decode_strictly(arguments)) is dict
     except ValueError:
         return False
 

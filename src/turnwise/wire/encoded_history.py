@@ -127,8 +127,12 @@ class EncodedHistory:
 
     def _take(self, messages: Sequence[Message], *, behind: _Mark) -> _Mark:
         items = behind.items.copy()
+        encoded = self._encoded
         for message in messages:
-            _put(items.add(message), behind=self._encoded)
+            for item in items.add(message):
+                if encoded:
+                    encoded += b","
+                encoded += item
         return _Mark(behind.messages + len(messages), len(self._encoded), items)
 
 

@@ -27,9 +27,8 @@ _raw = msgspec.json.Decoder(msgspec.Raw)
 _encode = msgspec.json.encode
 
 
-def read_fields(text: bytes | str | msgspec.Raw) -> Fields:
-    """The object's keys with their values as JSON text. Raises one of UNREADABLE if it is no object."""
-    return _fields.decode(text)
+read_fields: Callable[[bytes | str | msgspec.Raw], Fields] = _fields.decode
+"""The object's keys with their values as JSON text. Raises one of UNREADABLE if it is no object."""
 
 
 def read_items(text: bytes | str | msgspec.Raw) -> list[msgspec.Raw]:

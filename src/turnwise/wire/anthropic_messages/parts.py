@@ -207,11 +207,17 @@ def write_blocks(message: Message, profile: Profile) -> list[bytes]:
     The API refuses empty texts, and texts of white space ("text content blocks must contain non-whitespace text"); of an
     assistant it takes the latter back beside a call (recorded: simonw/llm-anthropic, test_tools).
     """
-    parts = message.parts
-    blank = [part for part in parts if type(part) is Text and not part.text.strip()]
-    if blank and (message.role != "assistant" or len(blank) == len(parts)):
-        parts = tuple([part for part in parts if type(part) is not Text or part.text.strip()])
-    return [block for part in parts if (block := write_block(part, profile)) is not None]
+    blocks: list[bytes] = []
+    for part in message.parts:
+        if type(part) is Text and not part.text.strip() and (message.role != "assistant" or _is_blank(message)):
+            continue
+        if (block := write_block(part, profile)) is not None:
+            blocks.append(block)
+    return blocks
+
+
+def _is_blank(message: Message) -> bool:
+    return all(isinstance(part, Text) and not part.text.strip() for part in message.parts)
 
 
 def write_block(part: Part, profile: Profile) -> bytes | None:
@@ -259,10 +265,17 @@ def write_reasoning(part: Reasoning, *, signed_only: bool = True) -> bytes | Non
 
 
 def write_tool_use(part: ToolCall) -> bytes:
-    id, name, input = quote(tool_use_id(part.id)), quote(part.name), input_object(part)
+    input = input_object(part)
     if part.opaque is None:
+        id, name = quote(tool_use_id(part.id)), quote(part.name)
         return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (id, name, input)
-    return write_object(merged({"type": b'"tool_use"', "id": id, "name": name, "input": input}, part.opaque))
+    fields = {
+        "type": b'"tool_use"',
+        "id": quote(tool_use_id(part.id)),
+        "name": quote(part.name),
+        "input": input,
+    }
+    return write_object(merged(fields, part.opaque))
 
 
 def input_object(call: ToolCall) -> bytes:

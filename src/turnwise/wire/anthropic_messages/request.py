@@ -118,16 +118,11 @@ def _put_over(fields: dict[str, bytes], over: Fields) -> None:
 
 def encode_message(message: Message, profile: Profile) -> tuple[WireRole, list[bytes]]:
     """One message as blocks; no blocks where nothing of it can be sent."""
-    role: WireRole
-    match message.role:
-        case "assistant":
-            role = "assistant"
-        case "system":
-            role = "system" if profile.mid_system else "user"
-        case "user" | "tool":
-            role = "user"
-    if role == "assistant":
-        message = Message(message.role, files_in_words(message.parts))
+    if message.role == "assistant":
+        if (parts := files_in_words(message.parts)) is not message.parts:
+            message = Message(message.role, parts)
+        return "assistant", write_blocks(message, profile)
+    role = "system" if message.role == "system" and profile.mid_system else "user"
     return role, write_blocks(message, profile)
 
 

@@ -66,11 +66,16 @@ def encode_part(part: Part, *, sends_ids: bool) -> bytes | None:
     """The part as JSON text; None where Gemini has no place for it, or it is empty."""
     # Long histories are made of these two: their type tells them sooner than a pattern.
     if type(part) is ToolCall:
-        return _with_about({"functionCall": encode_call(part, sends_ids=sends_ids)}, part.opaque)
+        call = encode_call(part, sends_ids=sends_ids)
+        return (
+            b'{"functionCall":%b}' % call if part.opaque is None else _with_about({"functionCall": call}, part.opaque)
+        )
     if type(part) is ToolResult:
         return b'{"functionResponse":%b}' % _encode_result(part, sends_ids=sends_ids)
     match part:
         case Text(text=text, opaque=opaque):
+            if opaque is None:
+                return b'{"text":%b}' % quote(text) if text else None
             return _with_about({"text": quote(text)}, opaque) if text or _is_own(opaque) else None
         case Reasoning(text=text, opaque=opaque):
             fields = {"text": quote(text), "thought": b"true"}
@@ -145,7 +150,7 @@ def _encode_content(result: ToolResult) -> bytes:
         return write_object({ERROR_KEY: b'""'}) if result.is_error else b"{}"
     if result.is_error:
         return write_object({ERROR_KEY: quote(text)})
-    if is_json_object(text) and read_result(text.encode()) == (text, False):
+    if text[:1] == "{" and is_json_object(text) and read_result(text.encode()) == (text, False):
         return text.encode()
     return b'{"%b":%b}' % (OUTPUT_KEY.encode(), quote(text))
 

@@ -97,8 +97,10 @@ def _frame(request: Request, profile: Profile) -> Frame:
 def _signed(message: Message) -> Message:
     """The message with a stand-in on its first call where no call of it brings a signature: another family's model made them,
     or they were written by hand."""
-    calls = [part for part in message.parts if isinstance(part, ToolCall)]
-    if message.role != "assistant" or not calls or any(SIGNATURE in own_fields(call.opaque) for call in calls):
+    if message.role != "assistant":
+        return message
+    calls = [part for part in message.parts if type(part) is ToolCall]
+    if not calls or any(SIGNATURE in own_fields(call.opaque) for call in calls if call.opaque is not None):
         return message
     own = {**own_fields(calls[0].opaque), SIGNATURE: quote(NO_SIGNATURE)}
     first = msgspec.structs.replace(calls[0], opaque=opaque_of(own, family=NAME))
@@ -138,7 +140,8 @@ def _role_of(message: Message) -> bytes:
 
 
 def _encode_parts(message: Message, *, sends_ids: bool) -> list[bytes]:
-    return [part for ours in message.parts if (part := encode_part(ours, sends_ids=sends_ids)) is not None]
+    parts = [encode_part(part, sends_ids=sends_ids) for part in message.parts]
+    return [part for part in parts if part is not None]
 
 
 def _content(role: bytes, parts: list[bytes]) -> bytes:
@@ -171,7 +174,7 @@ class Contents:
         found = self._take_results()
         found += self._take(message)
         if message.role == "assistant":
-            ids = [part.id for part in message.parts if isinstance(part, ToolCall)]
+            ids = [part.id for part in message.parts if type(part) is ToolCall]
             self._calls = {id: position for position, id in enumerate(ids)}
         return found
 
@@ -187,8 +190,10 @@ class Contents:
         return copied
 
     def _take_results(self) -> list[bytes]:
+        if not self._results:
+            return []
         results, self._results = self._results, []
-        return self._take(_in_call_order(results, self._calls)) if results else []
+        return self._take(_in_call_order(results, self._calls))
 
     def _take(self, message: Message) -> list[bytes]:
         role, parts = _role_of(message), _encode_parts(message, sends_ids=self._profile.sends_call_ids)
@@ -206,6 +211,8 @@ def _in_call_order(results: list[Part], calls: dict[str, int]) -> Message:
     def position(part: Part) -> int:
         return calls.get(part.call_id, len(calls)) if isinstance(part, ToolResult) else len(calls)
 
+    if len(results) == 1:
+        return Message("tool", tuple(results))
     return Message("tool", tuple(sorted(results, key=position)))
 
 

@@ -44,6 +44,8 @@ class ChatItems:
 
     def add(self, message: Message) -> list[bytes]:
         if message.role != "tool":
+            if not self._files:
+                return [encode_message(message, self._profile)]
             found = self.rest()
             self._files = []
             return [*found, encode_message(message, self._profile)]

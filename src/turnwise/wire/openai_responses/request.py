@@ -172,6 +172,8 @@ class ResponseItems:
         self._keeps_bare_reasoning = keeps_bare_reasoning
 
     def add(self, message: Message) -> list[bytes]:
+        if (usual := self._usual(message)) is not None:
+            return usual
         if message.role == "assistant":
             keeps = self._keeps_bare_reasoning
             items = _assistant_items(files_in_words(message.parts), profile=self._profile, keeps_bare_reasoning=keeps)
@@ -179,6 +181,18 @@ class ResponseItems:
             role = self._profile.system_role if message.role == "system" else "user"
             items = _client_items(message.parts, role=role, profile=self._profile)
         return [encode(item) for item in items]
+
+    def _usual(self, message: Message) -> list[bytes] | None:
+        """The items of a message that has nothing but calls, or nothing but results, each alone; None for any other."""
+        items: list[bytes] = []
+        for part in message.parts:
+            if type(part) is ToolCall and message.role == "assistant":
+                items.append(encode(_call(part, profile=self._profile)))
+            elif type(part) is ToolResult and message.role == "tool":
+                items.append(encode(result_item(_allowed_result(part, self._profile))))
+            else:
+                return None
+        return items
 
     def rest(self) -> list[bytes]:
         return []
