@@ -49,6 +49,7 @@ ABOUT_PART = frozenset(
 # What a result's object is read as where it has this one key with a string: first what we write. `output` and `error` are
 # the API's own words (API reference, `FunctionResponse.response`), `result` is what many clients write.
 OUTPUT_KEY, ERROR_KEY = "output", "error"
+_OUTPUT = b'{"' + OUTPUT_KEY.encode() + b'":%b}'
 TEXT_KEYS = {"output": False, "result": False, "error": True}
 
 # How files begin, for the media type of bytes whose kind alone is known: Gemini wants a whole type.
@@ -152,7 +153,7 @@ def _encode_content(result: ToolResult) -> bytes:
         return write_object({ERROR_KEY: quote(text)})
     if text[:1] == "{" and is_json_object(text) and read_result(text.encode()) == (text, False):
         return text.encode()
-    return b'{"%b":%b}' % (OUTPUT_KEY.encode(), quote(text))
+    return _OUTPUT % quote(text)
 
 
 def read_result(response: bytes) -> tuple[str, bool]:

@@ -118,8 +118,6 @@ def _path(request: Request, profile: Profile) -> str:
 
 def _allowed(message: Message, profile: Profile) -> Message:
     """The message with a line of text in place of each file that the endpoint does not take."""
-    if profile.files == "all":
-        return message
     return Message(message.role, tuple([_allowed_part(part, profile) for part in message.parts]))
 
 
@@ -165,7 +163,8 @@ class Contents:
         self._parts: list[bytes] = []
 
     def add(self, message: Message) -> list[bytes]:
-        message = _allowed(message, self._profile)
+        if self._profile.files != "all":
+            message = _allowed(message, self._profile)
         if self._signs:
             message = _signed(message)
         if message.role == "tool":
