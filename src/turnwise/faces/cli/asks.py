@@ -5,7 +5,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import msgspec
 
@@ -43,21 +43,31 @@ ANSWERS = {
     **dict.fromkeys(["s", "show"], "all"),
     **dict.fromkeys(["?", "help"], "help"),
 }
+
+
+class Choosing(NamedTuple):
+    """One answer: how it stands among the choices, and what `?` says of it."""
+
+    shown: str
+    meaning: str
+
+    @property
+    def letter(self) -> str:
+        return self.shown[1]
+
+
 CHOICES = {
-    "yes": "[y] yes, once",
-    "always": "[a] always in this session",
-    "no": "[n] no",
-    "why": "[d] no, and say why",
-    "later": "[l] later",
-    "all": "[s] show all of it",
-}
-EXPLAINED = {
-    "yes": "y, yes     run it, this once",
-    "always": "a, always  run it, and do not ask again in this session for what the line above names",
-    "no": "n, no      do not run it; the model is told that you said no",
-    "why": "d          do not run it, and tell the model why: you are asked for the reason",
-    "later": "l, later   leave it for later: the run ends, `turnwise run --continue` asks again",
-    "all": "s, show    show all of it, page by page; q leads back here",
+    "yes": Choosing("[y] yes, once", "y, yes     run it, this once"),
+    "always": Choosing(
+        "[a] always in this session",
+        "a, always  run it, and do not ask again in this session for what the line above names",
+    ),
+    "no": Choosing("[n] no", "n, no      do not run it; the model is told that you said no"),
+    "why": Choosing(
+        "[d] no, and say why", "d          do not run it, and tell the model why: you are asked for the reason"
+    ),
+    "later": Choosing("[l] later", "l, later   leave it for later: the run ends, `turnwise run --continue` asks again"),
+    "all": Choosing("[s] show all of it", "s, show    show all of it, page by page; q leads back here"),
 }
 
 
@@ -149,7 +159,7 @@ class TerminalApprover:
 
     async def _chosen(self, choices: Sequence[str], *, shown: "_Shown", until: float) -> str:
         """However long the call is, the question with its subject stays on the screen."""
-        letters = ", ".join([CHOICES[name][1] for name in choices[:-1]]) + f" or {CHOICES[choices[-1]][1]}"
+        letters = ", ".join([CHOICES[name].letter for name in choices[:-1]]) + f" or {CHOICES[choices[-1]].letter}"
         below, said = _rows(shown.short), None  # rows since the question was said
         while True:
             if below + _rows(shown.always) + SPARE_ROWS > shutil.get_terminal_size().lines:
@@ -158,7 +168,7 @@ class TerminalApprover:
             if said is None:
                 for line in shown.always:
                     self._terminal.say(line)
-                self._terminal.say("  ".join([CHOICES[name] for name in choices]))
+                self._terminal.say("  ".join([CHOICES[name].shown for name in choices]))
             said = await self._terminal.line(
                 lambda: f"{letters} ({self._left(until)}, then no): ", ticks=True, fresh=True
             )
@@ -172,7 +182,7 @@ class TerminalApprover:
             elif chosen is not None and chosen in choices:
                 return chosen
             elif chosen == "help":
-                lines = [f"  {EXPLAINED[name]}" for name in choices]
+                lines = [f"  {CHOICES[name].meaning}" for name in choices]
                 for line in lines:
                     self._terminal.say(line)
                 below += _rows(lines) + 1
