@@ -377,6 +377,31 @@ async def test_own_certificate_authority_is_taken_from_the_environment(
             assert await fetch(transport, request(url)) == (200, b"ok")
 
 
+async def test_over_tls_a_stream_leaves_its_connection_for_the_next_request(tmp_path: Path) -> None:
+    """A handshake costs two round trips: there the first connection is taken again (see test_kept_connections.py)."""
+    certificate, key = _self_signed(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    peers: list[object] = []
+
+    async def answer(got: web.Request) -> web.StreamResponse:
+        assert got.transport is not None
+        peers.append(got.transport.get_extra_info("peername"))
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(got)
+        await response.write(b"ok")
+        return response
+
+    async with (
+        served(answer, tls=context) as url,
+        AiohttpTransport(env={"REQUESTS_CA_BUNDLE": str(certificate)}) as transport,
+    ):
+        for _ in range(3):
+            assert await fetch(transport, request(url)) == (200, b"ok")
+    assert len(peers) == 3 and len(set(peers)) == 1
+
+
 async def test_transport_belongs_to_its_loop() -> None:
     """Using it in a second loop is told, not left to hang."""
 

@@ -1,5 +1,5 @@
-"""Connections that end when a server sends heads without end, and that tell a reader when the body's framing breaks. Imported
-with the first request."""
+"""Connections that end when a server sends heads without end, that tell a reader when the body's framing breaks, and that serve
+a second request only where the server keeps them. Imported with the first request."""
 
 import asyncio
 import functools
@@ -7,6 +7,7 @@ import re
 
 from aiohttp import ClientPayloadError, ClientRequest, ClientTimeout, ConnectionTimeoutError, TCPConnector
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
@@ -50,10 +51,13 @@ class BoundedHandler(ResponseHandler):
         self._is_answered = False
         self._seam = b""  # the last bytes of the read before, which may begin the end of a head
         self._body: StreamReader | None = None  # of the answer
+        self.asked_s = 0.0  # when the last request began, by the clock of the event loop
+        self.is_streamed = False  # its answer came in pieces, without a length
 
     def set_response_params(self, **params: object) -> None:
         """Called for each request that uses this connection."""
         self._heads, self._is_answered = 0, False
+        self.asked_s, self.is_streamed = self._loop.time(), False
         self._seam, self._body = b"", None
         super().set_response_params(**params)  # pyright: ignore[reportArgumentType] (passed on unchanged)
 
@@ -95,13 +99,21 @@ class BoundedHandler(ResponseHandler):
             self.force_close()  # nobody asked for it, so the connection serves no further request
         else:
             self._is_answered = data[0].code >= _FINAL or data[0].code == _SWITCHES
+            self.is_streamed = data[0].chunked
             if self._is_answered and data[1] is not EMPTY_PAYLOAD:
                 self._body = data[1]
             super().feed_data(data, size)
 
 
 class BoundedConnector(TCPConnector):
-    """Makes such connections, without a limit on their number. Keeps each for `keepalive_s` after its last request.
+    """Makes such connections, without a limit on their number. Keeps each for `keepalive_s` after its last request, unless the
+    server closes it.
+
+    llama.cpp's server announces `Keep-Alive` and closes each connection right behind the last byte of a stream. A request that
+    takes the connection in that moment is lost: every third one, where the tools are quick (seen with the build of
+    docs/live.md). So over plain HTTP, where a new connection costs a fifth of a millisecond and local servers are, the first
+    streamed response decides: its connection is set aside, and once a later request has had its whole response, whether it is
+    still open says what this server does. Over TLS, where a connection is dear, each is taken again.
 
     The timeout's `sock_connect` bounds all of it: name, TCP, TLS, proxy. aiohttp's own timers win over a connection that came up
     while the event loop was busy.
@@ -111,6 +123,8 @@ class BoundedConnector(TCPConnector):
         super().__init__(limit=0, keepalive_timeout=keepalive_s)  # pyright: ignore[reportUnknownMemberType] (its own types)
         # aiohttp (3.14) has no public way to choose the class. This can go once aiohttp bounds interim responses itself.
         self._factory = functools.partial(BoundedHandler, asyncio.get_running_loop())
+        self._aside: dict[ConnectionKey, tuple[BoundedHandler, float]] = {}  # and since when
+        self._keeps: dict[ConnectionKey, bool] = {}  # what a server does with a connection behind a stream
 
     async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:  # noqa: ASYNC109 (aiohttp's own)
         within_s = timeout.sock_connect
@@ -119,3 +133,22 @@ class BoundedConnector(TCPConnector):
                 return await super().connect(req, traces, ClientTimeout(total=None))
         except Overdue:
             raise ConnectionTimeoutError(f"no connection within {within_s} s") from None
+
+    def _release(self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False) -> None:
+        """A response is over. aiohttp (3.14) has no public way to say what becomes of its connection."""
+        if key.is_ssl or not isinstance(protocol, BoundedHandler) or not protocol.is_streamed:
+            super()._release(key, protocol, should_close=should_close)
+        elif should_close or protocol.should_close or key in self._keeps:
+            super()._release(key, protocol, should_close=should_close or not self._keeps.get(key, False))
+        elif key not in self._aside:
+            self._aside[key] = (
+                protocol,
+                self._loop.time(),
+            )  # still in use, as far as aiohttp knows: it closes it at the end
+        else:
+            first, since_s = self._aside[key]
+            if protocol.asked_s > since_s:
+                del self._aside[key]
+                self._keeps[key] = first.is_connected()
+                super()._release(key, first, should_close=not self._keeps[key])
+            super()._release(key, protocol, should_close=not self._keeps.get(key, False))
