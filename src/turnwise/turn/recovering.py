@@ -38,7 +38,12 @@ class Recovering(Requesting, kw_only=True):
     def _under_cap(self, response: Response, *, asking: Asking) -> Asking:
         """What `response` is judged by: a server that ends at its own cap, whatever it calls that, ends there again. Exactly
         there; more tokens show that it was none."""
-        cap, used = self.cap_tokens, 0 if response.usage is None else response.usage.output_tokens
+        usage = response.usage
+        cap, used = self.cap_tokens, 0 if usage is None else usage.output_tokens
+        # llama.cpp ends where prompt and answer fill the window, and its Responses endpoint calls that `completed`
+        # (docs/live.md). Exactly there: more tokens show that the window is larger than what is known of it.
+        if usage is not None and usage.input_tokens + used == self.config.model_limits.context_window_tokens:
+            return msgspec.structs.replace(asking, limit_tokens=used)
         if cap is not None and used > cap:
             self.cap_tokens = cap = None
         if cap is None or (asking.limit_tokens is not None and asking.limit_tokens <= cap):
