@@ -5,7 +5,7 @@ The state is data and time comes in; whoever sends the requests keeps it, across
 
 import msgspec
 
-from turnwise.rules.retries import TRANSIENT
+from turnwise.rules.retries import TRANSIENT, is_loading
 from turnwise.vocab import Fault, FaultKind
 
 # A limit of rates says that the endpoint is well and that we are too many; waiting as long as it asks is the answer to it.
@@ -54,7 +54,7 @@ def after_response(circuit: Circuit, *, fault: Fault | None, policy: CircuitPoli
     """The circuit once a request has ended; an answer of any kind closes it, and so does an error that is ours."""
     if fault is None or (fault.kind not in COUNTS_AS_FAILURE and fault.kind is not FaultKind.RATE_LIMITED):
         return CLOSED
-    if fault.kind is FaultKind.RATE_LIMITED:
+    if fault.kind is FaultKind.RATE_LIMITED or is_loading(fault):
         return msgspec.structs.replace(circuit, opened_at_s=None, probed_at_s=None)
     failures = circuit.failures + 1
     opened = now_s if failures >= policy.failures else None

@@ -5,6 +5,7 @@ itself is at fault (a wrong key, a prompt that does not fit, a spent quota) fail
 and time come in as data, so that a replayed turn waits as long as it did (promise wait:retry).
 """
 
+import re
 from math import floor
 from typing import assert_never
 
@@ -14,9 +15,9 @@ from turnwise.vocab import Fault, FaultKind
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How often and how long one request is tried. `attempts` counts the first one; `total_s` is the time after the first
-    failure in which a further attempt may begin, waits and failed attempts included. Without a word of the provider's the
-    waits double from `base_s` up to `cap_s`."""
+    """How often and how long one request is tried. `attempts` counts the first one; where the server is still loading the model,
+    only the time counts. `total_s` is the time after the first failure in which a further attempt may begin, waits and failed
+    attempts included. Without a word of the provider's the waits double from `base_s` up to `cap_s`."""
 
     attempts: int = 4  # the vendors' own clients make 3, and give up in the middle of a short outage
     base_s: float = 0.5  # theirs
@@ -49,6 +50,11 @@ LASTING = frozenset(
 )
 # Request timeout and conflict: client errors by number, which their own clients send again all the same.
 AGAIN_STATUSES = frozenset({408, 409, 429})
+# llama.cpp: 503 "Loading model"; Hugging Face: 503 "Model ... is currently loading". A large model takes longer than the usual
+# attempts, and loads whether it is asked or not, so only the time counts.
+_LOADS = re.compile(r"\bloading\b", re.IGNORECASE)
+LOADING_STATUS = 503
+LOADING_CAP_S = 5.0  # between two looks: who waits for a model wants to know soon
 # What another model of the same endpoint may not meet. Not the key, the request or the way there: those are the same.
 MODEL_BOUND = (TRANSIENT | {FaultKind.QUOTA, FaultKind.NOT_FOUND, FaultKind.PROTOCOL}) - {FaultKind.UNREACHABLE}
 
@@ -115,6 +121,11 @@ def is_worth_a_retry(fault: Fault) -> bool:
     return fault.status is not None and (fault.status in AGAIN_STATUSES or fault.status >= 500)
 
 
+def is_loading(fault: Fault) -> bool:
+    """Whether the server says that it is there, and its model not yet."""
+    return fault.status == LOADING_STATUS and _LOADS.search(fault.message) is not None
+
+
 def _may_be_the_models(fault: Fault) -> bool:
     if fault.kind in MODEL_BOUND:
         return True
@@ -139,7 +150,8 @@ def _judge(
 ) -> WaitThenRetry | GiveUp:
     if not is_worth_a_retry(fault):
         return GiveUp()
-    if attempt >= policy.attempts:
+    loads = is_loading(fault) and policy.attempts > 1
+    if attempt >= policy.attempts and not loads:
         return GiveUp(why=f"Tried {attempt} times over {waited_s:.1f} s." if attempt > 1 else "")
     asked_s = fault.retry_after_s or 0.0
     if asked_s > 0:
@@ -147,6 +159,7 @@ def _judge(
         seconds, why = asked_s + jitter * policy.base_s, f"{fault.kind}; the provider asks for {_said(asked_s)}"
     else:
         seconds, why = backoff_s(policy, attempt=attempt, jitter=jitter), f"{fault.kind}"
+        seconds = min(seconds, LOADING_CAP_S) if loads else seconds
         if left_s is not None and left_s >= answer_s > 0:
             seconds = min(seconds, left_s - answer_s)
     if waited_s + seconds > policy.total_s:
