@@ -10,6 +10,8 @@ followed. In doubt it is code, because code is never run.
 import copy
 import re
 
+# Pieces that wait to be looked at together: only a mark asks where it stands.
+_MOST_UNSEEN = 256
 _STEP = re.compile(r"\n|`+|~+")
 # What may stand before a fence on its line: blanks, marks of quotations and of list items.
 _BEFORE_FENCE = re.compile(r"(?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])*")
@@ -20,23 +22,26 @@ _INDENT = 4  # blanks before a line of code
 class CodeTracker:
     """Fed with all the text in order, in any pieces. `is_inside` tells of what comes next."""
 
-    __slots__ = ("_readings", "_run")
+    __slots__ = ("_readings", "_run", "_unseen")
 
     def __init__(self) -> None:
         self._readings = [_Reading()]
+        self._unseen: list[str] = []
         self._run = ""  # the fence marks or backticks that the text ends with
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether text without backticks, tildes and line breaks changes nothing."""
-        return not self._run and all(one.is_idle for one in self._readings)
-
     def is_inside(self) -> bool:
+        self._see()
         self._end_run()
         return any(one.is_inside for one in self._readings)
 
     def feed(self, text: str) -> None:
-        last = 0
+        self._unseen.append(text)
+        if len(self._unseen) > _MOST_UNSEEN:
+            self._see()
+
+    def _see(self) -> None:
+        text, last = "".join(self._unseen), 0
+        self._unseen = []
         for step in _STEP.finditer(text):
             self._words(text[last : step.start()])
             last = step.end()
@@ -100,10 +105,6 @@ class _Reading:
         other = copy.copy(self)
         other._knows_indented = True
         return other
-
-    @property
-    def is_idle(self) -> bool:
-        return self._line is None and not self._closing
 
     @property
     def is_inside(self) -> bool:

@@ -22,7 +22,6 @@ from turnwise.assembly.calls_in_text.text_reader import (
     TextReader,
     Think,
     Unmade,
-    is_plain,
     words_of,
 )
 from turnwise.assembly.calls_in_text.tools import OfferedTools
@@ -118,8 +117,6 @@ class CallFinder:
         self._lost = False
         self._is_finished_by_itself = False
         self._is_faulted = False
-        self._plain: str | None = None  # the text whose words pass as they are, if they have no mark in them ...
-        self._plain_aside: str | None = None  # ... and the reasoning
         self._last = ""  # the text that was written to last
         self._told = 0  # characters held when it was told last
 
@@ -147,10 +144,14 @@ class CallFinder:
             if self._has_own:
                 if type(first) is not Started:
                     return frames
-            elif type(first) is TextDelta and (
-                (first.block == self._plain and is_plain(first.text)) or self._passes(first.block, first.text)
-            ):
-                return frames
+            elif type(first) is TextDelta:
+                reader = self._texts.get(first.block)
+                if reader is not None and first.block == self._last and reader.passes(first.text):
+                    return frames
+            elif type(first) is ReasoningDelta:
+                reader = self._asides.get(first.block)
+                if reader is not None and reader.passes(first.text):
+                    return frames
         elif self._are_plain(frames):
             return frames
         given: list[Frame] = []
@@ -179,28 +180,15 @@ class CallFinder:
         kinds = set(map(type, frames))
         if self._has_own:
             return Started not in kinds
-        if kinds == _TEXTS:
-            texts = cast("list[TextDelta]", frames)
-            block = texts[0].block
-            words = [frame.text for frame in texts if frame.block == block]
-            if len(words) != len(frames):
-                return False
-            text = "".join(words)
-            return (block == self._plain and is_plain(text)) or self._passes(block, text)
-        elif kinds == _REASONINGS:
-            block = self._plain_aside
-        else:
+        if kinds not in (_TEXTS, _REASONINGS):
             return False
-        words = [frame.text for frame in cast("list[TextDelta]", frames) if frame.block == block]
-        return len(words) == len(frames) and is_plain("".join(words))
-
-    def _passes(self, block: str, text: str) -> bool:
-        """Whether these words of the text that was written to last go on as they came."""
-        reader = self._texts.get(block) if block == self._last else None
-        if reader is None or not reader.passes(text):
+        texts = cast("list[TextDelta]", frames)
+        block = texts[0].block
+        reader = self._texts.get(block) if kinds == _TEXTS else self._asides.get(block)
+        if reader is None or (kinds == _TEXTS and block != self._last):
             return False
-        self._plain = block if reader.is_idle else None
-        return True
+        words = [frame.text for frame in texts if frame.block == block]
+        return len(words) == len(frames) and reader.passes("".join(words))
 
     def finish(self, *, is_closed: bool = False) -> list[Frame]:
         """No more frames will come. `is_closed`: nothing but the end mark is missing."""
@@ -276,12 +264,10 @@ class CallFinder:
         if reader is None:
             reader = self._texts[block] = self._new_reader()
         self._last = block
-        if reader.is_idle and is_plain(text):
-            self._plain = block
+        if reader.passes(text):
             given.append(frame)
             return
         self._give(reader.feed(text), block, given)
-        self._plain = block if reader.is_idle else None
 
     def _new_reader(self) -> TextReader:
         return TextReader(self._tools, quotations=self._quotations, unmarked=self._unmarked, leading=self._leading)
@@ -413,9 +399,8 @@ class CallFinder:
         reader = self._asides.get(block)
         if reader is None:
             reader = self._asides[block] = TextReader(self._tools, quotations=self._quotations)
-        if not (reader.is_idle and is_plain(text)):
+        if not reader.passes(text):
             self._note_aside(reader.feed(text), block)
-        self._plain_aside = block if reader.is_idle else None
 
     def _note_aside(self, events: Sequence[Event], block: str) -> None:
         for event in events:

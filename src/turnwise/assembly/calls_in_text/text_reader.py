@@ -135,13 +135,6 @@ class TextReader:
         self._after: list[str] = []  # ... if they stand in these words, which came behind them
         self.is_touched = False  # something was held or taken as reasoning
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether words that are plain can be given out as they are."""
-        if self._at is _At.OVER:
-            return True
-        return self._at is _At.WORDS and not self._tail and not self._orphans and self._code.is_idle
-
     def passes(self, text: str) -> bool:
         """Whether more words go on as they came, because no marker begins in them. They are taken then."""
         if self._at is not _At.WORDS:
@@ -590,11 +583,6 @@ def _holds_orphan(text: str, *, marks: frozenset[str]) -> bool:
             return found.group() in marks
         last = found.start()
     return False
-
-
-def is_plain(text: str) -> bool:
-    """Whether nothing in the words may begin a block or change what is code. To look for one character costs next to nothing."""
-    return "<" not in text and "\n" not in text and "[" not in text and "`" not in text and "~" not in text
 
 
 def words_of(events: Sequence[Event]) -> str:
