@@ -11,8 +11,8 @@ import copy
 import re
 
 # Pieces that wait to be looked at together: only a mark asks where it stands.
-_MOST_UNSEEN = 256
-_STEP = re.compile(r"\n|`+|~+")
+MOST_UNSEEN = 256
+_RUNS = re.compile(r"`+|~+")
 # What may stand before a fence on its line: blanks, marks of quotations and of list items.
 _BEFORE_FENCE = re.compile(r"(?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])*")
 _MOST = 64  # characters before a fence
@@ -22,11 +22,11 @@ _INDENT = 4  # blanks before a line of code
 class CodeTracker:
     """Fed with all the text in order, in any pieces. `is_inside` tells of what comes next."""
 
-    __slots__ = ("_readings", "_run", "_unseen")
+    __slots__ = ("_readings", "_run", "unseen")
 
     def __init__(self) -> None:
         self._readings = [_Reading()]
-        self._unseen: list[str] = []
+        self.unseen: list[str] = []  # pieces that were not looked at yet; who has more may add them here
         self._run = ""  # the fence marks or backticks that the text ends with
 
     def is_inside(self) -> bool:
@@ -35,27 +35,34 @@ class CodeTracker:
         return any(one.is_inside for one in self._readings)
 
     def feed(self, text: str) -> None:
-        self._unseen.append(text)
-        if len(self._unseen) > _MOST_UNSEEN:
+        self.unseen.append(text)
+        if len(self.unseen) > MOST_UNSEEN:
             self._see()
 
     def _see(self) -> None:
-        text, last = "".join(self._unseen), 0
-        self._unseen = []
-        for step in _STEP.finditer(text):
-            self._words(text[last : step.start()])
-            last = step.end()
-            mark = step.group()
-            if mark == "\n":
-                self._end_run()
-                for one in self._readings:
-                    one.break_line()
-            elif self._run and self._run[0] == mark[0]:
-                self._run += mark
-            else:
-                self._end_run()
-                self._run = mark
-        self._words(text[last:])
+        text = "".join(self.unseen)
+        self.unseen.clear()
+        first, *more = text.split("\n")
+        self._see_line(first)
+        for line in more:
+            self._end_run()
+            for one in self._readings:
+                one.break_line()
+            self._see_line(line)
+
+    def _see_line(self, line: str) -> None:
+        """Of a line, or of what came of it."""
+        last = 0
+        if "`" in line or "~" in line:
+            for found in _RUNS.finditer(line):
+                self._words(line[last : found.start()])
+                last, run = found.end(), found.group()
+                if self._run and self._run[0] == run[0]:
+                    self._run += run
+                else:
+                    self._end_run()
+                    self._run = run
+        self._words(line[last:])
 
     def _words(self, text: str) -> None:
         if text:

@@ -10,6 +10,7 @@ from typing import cast
 
 import msgspec
 
+from turnwise.assembly.calls_in_text.code import MOST_UNSEEN
 from turnwise.assembly.calls_in_text.quotations import Quotations
 from turnwise.assembly.calls_in_text.reading import ReadCall
 from turnwise.assembly.calls_in_text.syntaxes import MARKERS
@@ -118,6 +119,7 @@ class CallFinder:
         self._is_finished_by_itself = False
         self._is_faulted = False
         self._last = ""  # the text that was written to last
+        self._words: list[str] | None = None  # where its words without a mark go, while nothing else comes
         self._told = 0  # characters held when it was told last
 
     @property
@@ -145,8 +147,18 @@ class CallFinder:
                 if type(first) is not Started:
                     return frames
             elif type(first) is TextDelta:
+                words, text = self._words, first.text
+                if (
+                    words is not None
+                    and "<" not in text
+                    and "[" not in text
+                    and len(words) < MOST_UNSEEN
+                    and first.block == self._last
+                ):
+                    words.append(text)
+                    return frames
                 reader = self._texts.get(first.block)
-                if reader is not None and first.block == self._last and reader.passes(first.text):
+                if reader is not None and first.block == self._last and reader.passes(text):
                     return frames
             elif type(first) is ReasoningDelta:
                 reader = self._asides.get(first.block)
@@ -154,6 +166,7 @@ class CallFinder:
                     return frames
         elif self._are_plain(frames):
             return frames
+        self._words = None
         given: list[Frame] = []
         for kind, run in groupby(frames, key=type):
             if kind is TextDelta:
@@ -162,9 +175,11 @@ class CallFinder:
                 for frame in run:
                     self._take(frame, given)
         reader = self._texts.get(self._last)
-        if reader is not None and (held := reader.held) and held != self._told:
-            self._told = held
-            given.append(CallForming(self._last, held))
+        if reader is not None and not self._has_own:
+            self._words = reader.unseen
+            if (held := reader.held) and held != self._told:
+                self._told = held
+                given.append(CallForming(self._last, held))
         return given
 
     def _take_run(self, frames: list[Frame], given: list[Frame]) -> None:

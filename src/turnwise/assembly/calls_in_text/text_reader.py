@@ -147,6 +147,12 @@ class TextReader:
         return True
 
     @property
+    def unseen(self) -> list[str] | None:
+        """Where words without `<` and `[` may be put, up to `MOST_UNSEEN`, as long as nothing else is fed; None: feed them."""
+        is_open = self._at is _At.WORDS and not self._tail and not self._orphans
+        return self._code.unseen if is_open else None
+
+    @property
     def held(self) -> int:
         """Characters of what may be a call."""
         if self._at not in (_At.BLOCK, _At.WHOLE, _At.BEHIND):
