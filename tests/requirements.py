@@ -230,6 +230,10 @@ PROMISES: dict[str, Promise] = {
         "On a per-request plan a scripted step lets one request run a whole sequence of tools; the saving is shown.",
         "Chutes",
     ),
+    "bill:cached": Promise(
+        "Where a provider caches prompts, a step pays for what is new: caches that have to be asked for are asked for, what they saved is shown, and a miss has a reason.",
+        "field",
+    ),
     # safe
     "safe:judged": Promise(
         "A command runs without asking only if every part of it was understood; what the judge does not know, now or after its grammar changes, asks.",

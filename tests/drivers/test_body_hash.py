@@ -22,6 +22,16 @@ def test_hashes_are_those_of_whole_bodies_however_much_is_known() -> None:
         assert hashes.sha256_of(sent) == hashlib.sha256(body.encode()).hexdigest()
 
 
+def test_marks_for_the_providers_cache_are_no_part_of_it() -> None:
+    """Promise step:prefix-stable: they stand at other places in each body, and `same_bytes` leaves them out."""
+    for marks in ((), ((1, 2),), ((1, 2), (5, 7)), ((0, 1), (9, 10))):
+        hashes = BodyHash()
+        for body, same_bytes in (("abcdefghij", 0), ("abcdefghij", 4), ("abcdefghij", 7), ("abcdefghij", 2)):
+            left = "".join([one for at, one in enumerate(body) if not any(start <= at < end for start, end in marks)])
+            sent = HttpCall(path="/", body=body.encode(), same_bytes=same_bytes, marks=marks)
+            assert hashes.sha256_of(sent) == hashlib.sha256(left.encode()).hexdigest()
+
+
 def look(place: str) -> str:
     return f"{place}: nothing"
 

@@ -1,5 +1,6 @@
 """What two requests of a turn have in common, judged by the bytes that went out and by nothing else (done-when 7)."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,16 +24,18 @@ STATIC = frozenset({"model", "tools", *SYSTEM, "store", "include"})
 # What would have to be read again at full price if it got lost: nothing of it may stand in what is for one request only.
 DEAR = (b'"tool_calls"', b'"tool_call_id"', b'"function_call', b'"tool_use"', b'"tool_result"', b'"functionCall"')
 DEAR += (b'"functionResponse"', b'"thinking"', b'"reasoning"', b'"thought"')
+THINKING = ("thinking", "reasoning", "reasoning_effort")
 ONE_OF = ("compaction", "paused content", "last message")
 
 
 class Wire(NamedTuple):
-    """One request: its path, its fields in order, and its messages as the smallest pieces that providers cache by: Anthropic's
-    content blocks, Gemini's parts (it caches by tokens), the others' messages and items. `ends` are the places in the body
-    behind each of them."""
+    """One request: its path, its body without cache marks and as it was `sent`, its fields in order, and its messages as the
+    smallest pieces that providers cache by: Anthropic's content blocks, Gemini's parts (it caches by tokens), the others'
+    messages and items. `ends` are the places in the body behind each of them."""
 
     path: str
     body: bytes
+    sent: bytes
     head: dict[str, bytes]
     tail: dict[str, bytes]
     system: tuple[bytes, ...]
@@ -40,7 +43,12 @@ class Wire(NamedTuple):
     ends: tuple[int, ...]
 
 
+# What no provider compares: they move on from request to request.
+MARKS = re.compile(rb',"cache_control":\{"type":"ephemeral"(?:,"ttl":"1h")?\}')
+
+
 def read_wire(family: str, *, path: str, body: bytes) -> Wire:
+    sent, body = body, MARKS.sub(b"", body)
     fields = {key: bytes(raw) for key, raw in msgspec.json.decode(body, type=dict[str, msgspec.Raw]).items()}
     keys = list(fields)
     at = keys.index(MESSAGES[family])
@@ -63,6 +71,7 @@ def read_wire(family: str, *, path: str, body: bytes) -> Wire:
     return Wire(
         path=path,
         body=body,
+        sent=sent,
         head=head,
         tail={key: fields[key] for key in keys[at + 1 :]},
         system=system,
@@ -103,6 +112,11 @@ def changes_between(before: Wire, *, after: Wire) -> frozenset[str]:
         found.add("tools")
     if before.system != after.system or _output(before) != _output(after):
         found.add("output")
+    if min(before.sent.count(b"cache_control"), after.sent.count(b"cache_control")) > 1:  # one is the user's own
+        if any(before.tail.get(name) != after.tail.get(name) for name in ("tool_choice", "parallel_tool_calls")):
+            found.add("tool choice")
+        if any(before.tail.get(name) != after.tail.get(name) for name in THINKING):
+            found.add("thinking")
     if lost_blocks(before, after=after):
         found.add("messages")
     if found.isdisjoint(("model", "tools")) and before.system == after.system:

@@ -85,8 +85,8 @@ def test_a_request_looks_as_the_api_documents_it() -> None:
     body = json.loads(call.body)
     assert list(body.items()) == [
         ("model", "claude"),
-        ("system", [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]),
         ("tools", [{"name": "read", "description": "Read a file", "input_schema": {"type": "object"}, "strict": True}]),
+        ("system", [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]),
         (
             "messages",
             [

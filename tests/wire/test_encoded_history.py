@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from turnwise.vocab import (
     ArgumentsState,
+    Caching,
     File,
     Message,
     Opaque,
@@ -25,6 +26,7 @@ from turnwise.vocab import (
     ToolSpec,
 )
 from turnwise.wire.encoded_history import EncodedHistory, Frame
+from turnwise.wire.family import HttpCall
 from turnwise.wire.profiles import Profile, builtin_profiles
 from turnwise.wire.registry import MODULES, family
 
@@ -32,7 +34,7 @@ ROWS = builtin_profiles()
 # Rows whose messages look otherwise than those of their family's own.
 PROFILES: tuple[Profile, ...] = (
     *[ROWS[name] for name in MODULES],
-    *[ROWS[name] for name in ("mistral", "deepseek", "anthropic", "vertex-gemini")],
+    *[ROWS[name] for name in ("mistral", "deepseek", "anthropic", "vertex-gemini", "openrouter", "litellm")],
     msgspec.structs.replace(ROWS["gemini"], files="images"),
 )
 each_profile = pytest.mark.parametrize("profile", PROFILES, ids=[f"{row.name}-{row.files}" for row in PROFILES])
@@ -77,7 +79,7 @@ def requests(draw: st.DrawFn) -> list[Request]:
             history = history[: draw(st.integers(0, len(history)))]
         history = (*history, *draw(st.lists(messages, max_size=4)))
         own = draw(st.lists(messages, max_size=1))
-        model = draw(st.sampled_from(("m", "m", "m", "gemini-3-pro")))
+        model = draw(st.sampled_from(("m", "anthropic/m", "anthropic/m", "gemini-3-pro")))
         tools = draw(st.sampled_from(((TOOL,), (TOOL,), (TOOL,), ())))
         asked.append(
             Request(
@@ -87,6 +89,7 @@ def requests(draw: st.DrawFn) -> list[Request]:
                 tools=tools,
                 stream=draw(st.booleans()),
                 extra=None if extra is None else Opaque("openai_chat", extra),
+                cache=draw(st.sampled_from((None, Caching(passing=len(own)), Caching(passing=len(own), hour=True)))),
             )
         )
     return asked
@@ -101,16 +104,29 @@ def with_extra_of(request: Request, *, profile: Profile) -> Request:
 @settings(max_examples=60)
 @given(asked=requests())
 def test_bodies_are_the_same_as_those_encoded_anew(profile: Profile, asked: Sequence[Request]) -> None:
-    """Whatever the requests in a row have in common, and what `same_bytes` says of two bodies is true."""
+    """Whatever the requests in a row have in common, and what `same_bytes` and `changed_at` say of two bodies is true."""
     encode = family(profile.family).encode_request
     history = EncodedHistory()
     before = b""
     for request in asked:
         request = with_extra_of(request, profile=profile)
         call = encode(request, profile, history=history)
-        assert msgspec.structs.replace(call, same_bytes=0) == encode(request, profile)
-        assert call.body[: call.same_bytes] == before[: call.same_bytes]
-        before = call.body
+        assert msgspec.structs.replace(call, same_bytes=0, changed_at=None) == encode(request, profile)
+        body = unmarked(call)
+        assert body[: call.same_bytes] == before[: call.same_bytes]
+        if call.changed_at is not None:
+            assert body[: call.changed_at] == before[: call.changed_at]
+            assert body[call.changed_at : call.changed_at + 1] != before[call.changed_at : call.changed_at + 1]
+            assert call.changed_at >= call.same_bytes
+        before = body
+
+
+def unmarked(call: HttpCall) -> bytes:
+    """The body with its cache marks left out."""
+    body = call.body
+    for start, end in reversed(call.marks):
+        body = body[:start] + body[end:]
+    return body
 
 
 def step(number: int) -> tuple[Message, Message]:
@@ -150,6 +166,7 @@ CHANGED: dict[str, object] = {
     "settings": Settings(temperature=0.5),
     "stream": False,
     "extra": Opaque("openai_chat", '{"user":"u"}'),
+    "cache": Caching(key="k"),
 }
 
 
@@ -165,6 +182,7 @@ def test_what_stands_around_the_messages_is_kept_for_no_other_request(profile: P
         assert encode(changed, profile).body != encode(plain, profile).body or field in (
             "parallel_tool_calls",
             "stream",
+            "cache",
         )
         for request in (plain, changed, plain):
             assert encode(request, profile, history=history).body == encode(request, profile).body

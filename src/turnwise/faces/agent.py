@@ -65,7 +65,8 @@ from turnwise.turn.config import (
 from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.turn.resuming import asked_ids, listed_digests
 from turnwise.turn.snapshot import SessionSoFar, fold_session
-from turnwise.vocab import File, Message, Settings, StopReason, Text, ToolChoice
+from turnwise.vocab import Cache, File, Message, Settings, StopReason, Text, ToolChoice
+from turnwise.wire.profiles import MARK_WAYS
 
 ALL_EFFECTS: tuple[Effect, ...] = get_args(Effect)
 
@@ -102,9 +103,10 @@ class Agent:
     the provider. `room` says what is done so that a prompt and its
     answer fit the model: `compact` bounds tool results (a tool `read_result` gives the model the rest), shortens old ones and
     has older messages summarised where room runs out; `budget` only asks for as much output as there is room for; `off` does
-    neither. `policy` are permission rules: they allow, deny, or ask `approver` about a call, whose paths and commands `inspect`
-    finds out; what nobody answers in time is denied. An approver needs a policy that is `attended`, here or below. `hooks`
-    see calls, results and requests, and may change or deny them.
+    neither. `cache` says whether the provider is asked to keep the prompt in its cache: `auto` for as long as it usually does,
+    `1h` for an hour (OpenAI: up to a day), `off` not at all. `policy` are permission rules: they allow, deny, or ask
+    `approver` about a call, whose paths and commands `inspect` finds out; what nobody answers in time is denied. An approver
+    needs a policy that is `attended`, here or below. `hooks` see calls, results and requests, and may change or deny them.
     `agents` are those that the model may hand tasks to (a tool `task`), by name and with their `description`; they draw on this
     agent's limits and nest `max_depth` deep. A run starts at most `max_subagents` of them, theirs included, and all of them
     together make at most `max_subagent_requests` requests; None lifts a bound. `batch_hint` adds
@@ -136,6 +138,7 @@ class Agent:
         retry: RetryPolicy = RetryPolicy(),  # noqa: B008 (frozen)
         fallbacks: Sequence[str] = (),
         room: Room = "compact",
+        cache: Cache = "auto",
         model_limits: ModelLimits | None = None,
         tool_choice: ToolChoice = "auto",
         parallel_tool_calls: bool | None = None,
@@ -173,16 +176,14 @@ class Agent:
         self._tools = (*read_tools(tools), *([task_tool(_children(agents), max_depth=max_depth)] if agents else ()))
         self._agents = dict(agents or {})
         self._approver, self._inspect = approver, inspect
-        self.description = description
-        self._output = None if output_type is None else read_output_type(output_type)
+        self.description, self._output = description, None if output_type is None else read_output_type(output_type)
         self._prices, self._batch_hint = prices, batch_hint
         self._script: Literal["auto"] | bool = script
         self._prepare_step, self._opening = prepare_step, opening
         self._journal, self._folder = journal, folder or Path.cwd()
         self._clock = clock or SystemClock()
         self._hooks = Hooks(hooks, clock=self._clock, scrub=self._endpoint.scrub)
-        self._ids = TimeOrderedIds(self._clock)
-        self._circuits = Circuits(clock=self._clock)
+        self._ids, self._circuits = TimeOrderedIds(self._clock), Circuits(clock=self._clock)
         self._given_transport = transport
         self._transport: Transport | None = None
         self._open = contextlib.AsyncExitStack()
@@ -207,6 +208,7 @@ class Agent:
             retry=retry,
             fallbacks=tuple([_fallback(name, profile=profile.name) for name in fallbacks]),
             room=room,
+            cache=cache,
             model_limits=limits_over(find_limits(self._model.name, profile=profile.name), model_limits),
             allowed=tuple(allowed),
             deadlines=deadlines,
@@ -416,7 +418,7 @@ class Agent:
         config = self._config_of_run(
             {}, tools=tools, output=self._output, prepares=self._prepare_step is not None, session_id=session_id
         )
-        config = await self._priced(as_child(config, order=order))
+        config = await self._priced(as_child(config, order=order, name=name))
         given = await self._opened((Message("user", (Text(prompt),)),), earlier=())
         started = TurnStarted(config=config, input=given, keeps_waiting=True)
         pen = None
@@ -584,6 +586,7 @@ def _at_endpoint(config: TurnConfig, *, endpoint: Endpoint) -> TurnConfig:
         default_max_tokens=profile.sent_max_tokens,
         tool_choice_none=profile.tool_choice_none,
         leaves_calls_in_text=endpoint.leaves_calls_in_text,
+        marks_cache=profile.cache_way(config.model) in MARK_WAYS,
     )
 
 

@@ -17,7 +17,7 @@ from turnwise.faces.tools import ToolLike
 from turnwise.rules.limits import Limit
 from turnwise.turn.approvals import Approval
 from turnwise.turn.config import CallsInText, Recover, TurnConfig
-from turnwise.vocab import Message, Settings, ToolChoice
+from turnwise.vocab import Cache, Message, Settings, ToolChoice
 
 
 class TurnOptions(TypedDict, total=False):
@@ -30,6 +30,7 @@ class TurnOptions(TypedDict, total=False):
     max_subagents: int | None
     max_subagent_requests: int | None
     recover: Recover
+    cache: Cache
     calls_in_text: CallsInText
 
 

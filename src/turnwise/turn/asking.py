@@ -7,6 +7,7 @@ from turnwise.turn.commands import Purpose
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import StepPrepared
 from turnwise.vocab import (
+    Caching,
     Message,
     NamedTool,
     Opaque,
@@ -38,6 +39,10 @@ PREFIX_EXCEPTIONS = {
     # It stands in the system prompt where the endpoint is told of it in words; OpenAI puts a schema before the system
     # message ("Prompt caching", structured outputs).
     "output": "another form of answer was asked for: `prepare_step` chose it, or a summary or a continuation has none",
+    # Anthropic docs, "Prompt caching", "What invalidates the cache": of tools and system nothing is lost by these two. Named
+    # where its cache is asked for.
+    "tool choice": "tool choice was another one: the last step forbids calls, or `prepare_step` chose it",
+    "thinking": "another amount of reasoning was asked for: `prepare_step` chose it, or a summary needs less",
     "compaction": "there was too little room: old results were shortened, or older messages summarised",
     "paused content": "a pause that nothing continues keeps its text only",
     "last message": "what stood at the end of the request before was for that request only: a user-role text, or a cut "
@@ -181,8 +186,18 @@ def sent_as(request: Request, *, own: int, config: TurnConfig) -> Sent:
     return Sent(request=request, own=own, tools=() if left_out else request.tools)
 
 
-def prefix_changes(before: Sent | None, *, now: Sent, compacted: bool, family: str) -> tuple[str, ...]:
-    """Which of PREFIX_EXCEPTIONS hold between two requests: by what went out, not by what was meant to change."""
+def caching_of(config: TurnConfig, *, own: int) -> Caching | None:
+    """What is asked of the provider's cache by a request whose last messages that are no part of the history are `own` ones."""
+    if config.cache == "off":
+        return None
+    return Caching(hour=config.cache == "1h", key=config.cache_key or config.session_id, passing=own)
+
+
+def prefix_changes(
+    before: Sent | None, *, now: Sent, compacted: bool, family: str, marks_cache: bool = False
+) -> tuple[str, ...]:
+    """Which of PREFIX_EXCEPTIONS hold between two requests: by what went out, not by what was meant to change. `marks_cache`: it
+    is Anthropic's cache, and asked for."""
     if before is None:
         return ()
     old, new = before.request, now.request
@@ -190,17 +205,31 @@ def prefix_changes(before: Sent | None, *, now: Sent, compacted: bool, family: s
     if family in CACHES_WITHIN_MESSAGES and same == len(old.messages) - 1 < len(new.messages):
         same += _begins_with(new.messages[same], old.messages[same])
     lost = len(old.messages) - same
-    if not lost and old.model == new.model and before.tools == now.tools and old.output == new.output:
-        return ()
+    choice, thinking = (
+        (_choice(before) != _choice(now), _thinks(old) != _thinks(new)) if marks_cache else (False, False)
+    )
+    if not (lost or choice or thinking) and old.model == new.model and before.tools == now.tools:
+        return () if old.output == new.output else ("output",)
     found = {
         "model": old.model != new.model,
         "tools": before.tools != now.tools,
         "output": old.output != new.output,
+        "tool choice": choice,
+        "thinking": thinking,
         "compaction": lost > before.own and compacted,
         "paused content": lost > before.own and not compacted,
         "last message": 0 < lost <= before.own,
     }
     return tuple([what for what, holds in found.items() if holds])
+
+
+def _choice(sent: Sent) -> object:
+    request = sent.request
+    return (request.tool_choice, request.parallel_tool_calls) if sent.tools else None
+
+
+def _thinks(request: Request) -> object:
+    return request.settings.reasoning_effort, request.settings.reasoning_tokens
 
 
 def _begins_with(longer: Message, message: Message) -> bool:

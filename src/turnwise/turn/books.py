@@ -72,6 +72,7 @@ class Books(msgspec.Struct, kw_only=True):
     changes_before: int = 0  # of `prefix_changes`
     changed_before: bool = False  # it is the first one since room was made
     prefix_changes: list[str] = []
+    kept_tokens: int = 0  # of the prompt of the last request that was answered, in the provider's cache
     paused: bool = False  # the last message is the provider's paused content
     said: str = ""  # the text of paused responses, to which the next one belongs
     said_lost: bool = False  # a piece of it did not arrive
@@ -123,9 +124,18 @@ class Books(msgspec.Struct, kw_only=True):
         if response is None or response.usage is None:
             return
         self.usage += response.usage
+        self._count_cached(response.usage)
         if self.asking is not None and self.asking.purpose in RECOVERY:
             self.recovery_usage += response.usage
         self.config = self.room.counted(response.usage, asking=self.asking, config=self.config)
+
+    def _count_cached(self, usage: Usage) -> None:
+        """Say what a break of the prefix cost, where the provider has kept something of it."""
+        lost = min(self.kept_tokens, usage.input_tokens) - usage.cache_read_tokens
+        if lost > 0 and len(self.prefix_changes) > self.changes_before:
+            self.prefix_changes[self.changes_before] += f": {lost:,} tokens read anew"
+        read, written = usage.cache_read_tokens, usage.cache_write_tokens
+        self.kept_tokens = read + written if written else usage.input_tokens if read else 0
 
     # history
 

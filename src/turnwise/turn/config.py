@@ -13,6 +13,7 @@ from turnwise.rules.retries import NO_RETRY, RetryPolicy
 from turnwise.turn.approvals import OneAsk
 from turnwise.vocab import (
     NO_USAGE,
+    Cache,
     Fault,
     Message,
     OutputSchema,
@@ -108,6 +109,10 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: tuple[ToolOffer, ...] = ()
     tool_choice: ToolChoice = "auto"  # `required` and a named tool hold until a tool has been called
     parallel_tool_calls: bool | None = None
+    # whether the provider is asked to keep the prompt in its cache. Journals of before it could be asked know nothing of it, so
+    # it is off where it is not said.
+    cache: Cache = "off"
+    cache_key: str = ""  # of requests that begin alike, over turns and sub-agents; empty: the session's id
     output: OutputSchema | None = None
     max_output_corrections: int = 2
     checks_output: bool = False  # the type behind `output` may refuse what fits it: ask for OutputChecked
@@ -155,6 +160,7 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     accepts_prefill: bool = False
     default_max_tokens: int | None = None  # goes out where the settings name none
     tool_choice_none: Literal["send", "drop_tools"] = "send"
+    marks_cache: bool = False  # Anthropic's cache: what is kept of the messages rests on tool choice and thinking, too
     # where the user sent the turn, for whoever goes on with the session; never the key itself, and no query (it may hold one)
     base_url: str = ""  # empty: the profile's own; it ends with "?" where a query was left out
     api_key_env: str = ""  # the variable's name
@@ -201,7 +207,9 @@ class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fault: Fault | None = None
     origin: Literal["model", "local"] = "model"
     why_incomplete: str = ""  # in words; empty for a complete answer
-    prefix_changes: tuple[str, ...] = ()  # "request 3: tools": it does not begin as the one before (PREFIX_EXCEPTIONS)
+    # "request 3: tools": it does not begin as the one before (PREFIX_EXCEPTIONS); ": 4,120 tokens read anew" behind it is what
+    # that cost, where the provider told
+    prefix_changes: tuple[str, ...] = ()
     requests_by_purpose: dict[str, int] = {}  # of `requests`: {"step": 12, "compact": 2}
     # what the next turn goes on from, where room was made in this one: with summaries and shortened results. None where it
     # was not: then it is all that was said

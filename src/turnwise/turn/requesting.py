@@ -14,6 +14,7 @@ from turnwise.turn.asking import (
     Asking,
     asking_of,
     build_request,
+    caching_of,
     limit_of,
     own_choice,
     prefix_changes,
@@ -338,6 +339,8 @@ class Requesting(Finishing, kw_only=True):
             self.purse = self.purse.stakes(
                 AtStake(row=price, model=request.model, step=self.step, projected_usd=projected)
             )
+        if (caching := caching_of(self.config, own=own)) is not None:
+            request = msgspec.structs.replace(request, cache=caching)
         before = self.sent if self.has_left else self.left_before
         compacted = self.room.changed or (self.changed_before and not self.has_left)
         self.left_before, self.has_left, self.changes_before = before, True, len(self.prefix_changes)
@@ -345,7 +348,13 @@ class Requesting(Finishing, kw_only=True):
             self.pacing = self.pacing.weigh_less(self.room, messages=self.messages)
         self.changed_before, self.room.changed = compacted, False
         self.sent = sent_as(request, own=own, config=self.config)
-        changes = prefix_changes(before, now=self.sent, compacted=compacted, family=self.config.family)
+        changes = prefix_changes(
+            before,
+            now=self.sent,
+            compacted=compacted,
+            family=self.config.family,
+            marks_cache=self.config.marks_cache and caching is not None,
+        )
         if changes:
             self.prefix_changes += [f"request {self.requests}: {change}" for change in changes]
         self.purposes[purpose] = self.purposes.get(purpose, 0) + 1

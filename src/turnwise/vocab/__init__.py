@@ -53,6 +53,8 @@ from turnwise.vocab.reasons import (
     StopReason,
 )
 from turnwise.vocab.requests import (
+    Cache,
+    Caching,
     Effort,
     NamedTool,
     OutputSchema,
@@ -73,6 +75,8 @@ __all__ = [
     "ArgumentsState",
     "BlockData",
     "BlockEnded",
+    "Cache",
+    "Caching",
     "CallForming",
     "Citation",
     "CitationAdded",

@@ -52,9 +52,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reasoning_tokens: int | None = None  # a budget, where the family takes one
 
 
+Cache = Literal["auto", "1h", "off"]
+"""Whether the provider is asked to keep the prompt in its cache: for as long as it usually does, for an hour (or longer, where
+it knows no hour), or not at all. Where it keeps prompts unasked, it does so in any case."""
+
+
+class Caching(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The provider is asked to keep the prompt. `key` names the requests that begin alike, in at most 64 characters; the last
+    `passing` messages are for this request only, so nothing behind what stands before them is worth keeping."""
+
+    hour: bool = False
+    key: str = ""
+    passing: int = 0
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request to a model. `system` are the leading instructions, one text each; `extra` holds body fields of one
-    family that have no word here (JSON object as text), merged over the encoded body."""
+    family that have no word here (JSON object as text), merged over the encoded body. No `cache`: nothing is asked for."""
 
     model: str
     messages: tuple[Message, ...]
@@ -66,6 +80,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     settings: Settings = Settings()
     stream: bool = True
     extra: Opaque | None = None
+    cache: Caching | None = None
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

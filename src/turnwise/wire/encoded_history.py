@@ -4,12 +4,14 @@ Every request of a turn begins with the messages of the one before it (promise s
 is new in it, and a copy of the bytes that are known already. What stands around the messages is the same as a rule, too.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, Self
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol, Self
 
 import msgspec
 
 from turnwise.vocab import Message, Request, messages_in_common
+from turnwise.wire.cache_marks import MARKS, Marking, Placed, chosen, marks_at, placed_marks
 from turnwise.wire.json_fields import write_object
 from turnwise.wire.profiles import Profile
 
@@ -42,6 +44,18 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     tail: bytes = b""
     items: Items | None = None
     rests_on: tuple[object, ...] = ()
+    marking: Marking | None = None  # None: the provider is not asked to keep the prompt
+
+
+class Written(NamedTuple):
+    """A body. Its first `same_bytes` are those of the body before it; `marks` are where its cache marks begin and end, which are
+    left out of that count. `changed_at` is the first byte (marks left out) at which it goes on otherwise than the body before
+    it, whose messages it does not begin with; None where it begins with them."""
+
+    body: bytes
+    same_bytes: int = 0
+    marks: tuple[tuple[int, int], ...] = ()
+    changed_at: int | None = None
 
 
 class _Mark(msgspec.Struct, frozen=True):
@@ -65,6 +79,9 @@ class EncodedHistory:
         self._last: Frame | None = None  # that of the last body
         self._messages: Sequence[Message] = ()  # the last body's
         self._encoded = bytearray()  # of them, with commas between them
+        self._starts: list[int] = []  # of the items in there
+        self._own: list[Placed] = []  # the user's cache marks among them, where they are looked for
+        self._rest = b""  # what stood behind them in the last body
         self._shared: _Mark | None = None  # up to what the last two bodies had in common
         self._whole: _Mark | None = None  # up to the last message
 
@@ -88,6 +105,7 @@ class EncodedHistory:
             request.output,
             request.stream,
             request.extra,
+            request.cache,
             profile,
             also,
         )
@@ -96,44 +114,183 @@ class EncodedHistory:
             self._around = around
         return self._frame
 
-    def write_body(self, frame: Frame, *, messages: Sequence[Message]) -> tuple[bytes, int]:
-        """The body, and how many bytes at its beginning are those of the body before it."""
+    def write_body(self, frame: Frame, *, messages: Sequence[Message]) -> Written:
         if frame.items is None:
-            return frame.head + frame.tail, 0
-        encoded, head = self._encoded, frame.head
-        shared = self._shared_with(frame, items=frame.items, messages=messages)
+            return Written(frame.head + frame.tail)
+        encoded, head, marking = self._encoded, frame.head, frame.marking
+        kept = len(messages) if marking is None else max(0, len(messages) - marking.passing)
+        common = min(messages_in_common(self._messages, messages), kept)
+        before = self._before(frame, common=common)
+        shared = self._shared_with(frame, items=frame.items, messages=messages, common=common)
         same_bytes = len(head) + shared.length if shared.length and self._last and head == self._last.head else 0
-        self._whole = self._take(messages[shared.messages :], behind=shared)
+        until = self._take(messages[shared.messages : kept], behind=shared, frame=frame)
+        behind_kept = until.items.rest()
+        self._whole = self._take(messages[kept:], behind=until, frame=frame) if kept < len(messages) else until
         self._last, self._messages, self._shared = frame, messages, shared
-        _put(self._whole.items.rest(), behind=encoded)
+        rest = behind_kept if self._whole is until else self._whole.items.rest()
+        self._rest = b",".join(rest)
+        if rest and self._whole.length:
+            self._rest = b"," + self._rest
+        encoded += self._rest
         comma = b"," if encoded and not head.endswith(b"[") else b""
+        begins = len(head) + len(comma)
         body = b"".join((head, comma, encoded, frame.tail))
+        changed_at = None if before is None else before.change(body)
+        spans: tuple[tuple[int, int], ...] = ()
+        if marking is not None:
+            marks = self._marks(frame, marking=marking, until=until, behind=behind_kept, rest=rest, begins=begins)
+            body, spans = _with_marks(body, marks=marks)
         del encoded[self._whole.length :]
-        return body, same_bytes
+        return Written(body, same_bytes, spans, changed_at)
 
-    def _shared_with(self, frame: Frame, *, items: Items, messages: Sequence[Message]) -> _Mark:
+    def _before(self, frame: Frame, *, common: int) -> "_Before | None":
+        """The body before up to its last message, from where it may be another one than the next; None where it is none."""
+        last, shared = self._last, self._shared
+        if last is None or shared is None or (last.head == frame.head and common == len(self._messages)):
+            return None
+        behind_bracket = last.head.endswith(b"[") or not (self._encoded or self._rest)
+        comma = b"" if behind_bracket else b","
+        is_kept = common >= shared.messages and last.rests_on == frame.rests_on and last.head == frame.head
+        if is_kept and shared.length:
+            begins = len(last.head) + len(comma) + shared.length
+            return _Before(begins, bytes(self._encoded[shared.length :]) + self._rest)
+        return _Before(0, last.head + comma + self._encoded + self._rest)
+
+    def _marks(
+        self,
+        frame: Frame,
+        *,
+        marking: Marking,
+        until: _Mark,
+        behind: Sequence[bytes],
+        rest: Sequence[bytes],
+        begins: int,
+    ) -> list[tuple[int, bytes]]:
+        """Where marks go in the body, and what they say. `until`: what is worth keeping is encoded so far, with `behind` it."""
+        own = list(marking.own)
+        for at, ttl in self._own:
+            own += marks_at(begins + at, ttls=(ttl,))
+        for at, item in _at(rest, behind=self._whole_length):
+            own += placed_marks(item, at=begins + at)
+        end = begins + len(self._encoded) + len(frame.tail)
+        own += () if marking.at_top is None else marks_at(end, ttls=(marking.at_top,))
+        ends = [begins + at for at in self._ends(marking, until=until, behind=behind)]
+        if marking.at_end and marking.at_top is None and not marking.passing:
+            ends = [end - 1, *ends[1:]]
+        places = [(9 - number, at) for number, at in enumerate(ends)]
+        places += list(enumerate(marking.in_head))
+        return [(at, MARKS[ttl]) for at, ttl in chosen(places, own=own, ttl=marking.ttl)]
+
+    @property
+    def _whole_length(self) -> int:
+        return 0 if self._whole is None else self._whole.length
+
+    def _ends(self, marking: Marking, *, until: _Mark, behind: Sequence[bytes]) -> list[int]:
+        """The places for marks at the end of what is worth keeping, and at the end of that in the request before it: what the
+        model said in between begins with an assistant's item."""
+        found: list[int] = []
+        is_open = True
+        for at, item in self._from_the_end(until, behind=behind):
+            if item.startswith(ASSISTANT):
+                is_open = True
+            elif is_open and (place := marking.place(item)) is not None:
+                if not self._encoded.startswith(item[:place], at):  # a later message has changed it
+                    continue
+                found.append(at + place)
+                is_open = False
+                if len(found) == 2:
+                    break
+        return found
+
+    def _from_the_end(self, until: _Mark, *, behind: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+        yield from reversed(list(_at(behind, behind=until.length)))
+        end = until.length
+        for number in range(bisect_left(self._starts, until.length) - 1, -1, -1):
+            start = self._starts[number]
+            yield start, bytes(self._encoded[start:end])
+            end = start - 1
+
+    def _shared_with(self, frame: Frame, *, items: Items, messages: Sequence[Message], common: int) -> _Mark:
         """What these have in common with the messages of the last body; nothing is encoded behind it afterwards."""
         shared, whole, last = self._shared, self._whole, self._last
         self._shared = self._whole = None  # until all is encoded: what cannot be must leave nothing half-kept behind
-        common = messages_in_common(self._messages, messages)
         rests_on_same = last is frame or (last is not None and last.rests_on == frame.rests_on)
         if shared is None or whole is None or common < shared.messages or not rests_on_same:
-            self._encoded.clear()
+            self._cut(0)
             return _Mark(0, 0, items)
         if common == whole.messages:
             return whole
-        del self._encoded[shared.length :]
-        return self._take(messages[shared.messages : common], behind=shared)
+        self._cut(shared.length)
+        return self._take(messages[shared.messages : common], behind=shared, frame=frame)
 
-    def _take(self, messages: Sequence[Message], *, behind: _Mark) -> _Mark:
+    def _cut(self, length: int) -> None:
+        """Keep so many bytes."""
+        del self._encoded[length:]
+        del self._starts[bisect_left(self._starts, length) :]
+        while self._own and self._own[-1][0] >= length:
+            self._own.pop()
+
+    def _take(self, messages: Sequence[Message], *, behind: _Mark, frame: Frame) -> _Mark:
         items = behind.items.copy()
-        encoded = self._encoded
+        encoded, starts = self._encoded, self._starts
         for message in messages:
             for item in items.add(message):
                 if encoded:
                     encoded += b","
+                start = len(encoded)
+                starts.append(start)
                 encoded += item
-        return _Mark(behind.messages + len(messages), len(self._encoded), items)
+                if frame.marking is not None:
+                    self._own += placed_marks(item, at=start)
+        return _Mark(behind.messages + len(messages), len(encoded), items)
+
+
+ASSISTANT = b'{"role":"assistant"'
+
+
+def _at(items: Sequence[bytes], *, behind: int) -> Iterator[tuple[int, bytes]]:
+    """The items with their places, where they follow what has so many bytes."""
+    at = behind + 1 if behind else 0
+    for item in items:
+        yield at, item
+        at += len(item) + 1
+
+
+def _with_marks(body: bytes, *, marks: Sequence[tuple[int, bytes]]) -> tuple[bytes, tuple[tuple[int, int], ...]]:
+    """The body with the marks put in at their places, and where they stand then."""
+    pieces: list[bytes | memoryview] = []
+    spans: list[tuple[int, int]] = []
+    whole = memoryview(body)
+    end = longer = 0
+    for at, mark in marks:
+        pieces += (whole[end:at], mark)
+        spans.append((at + longer, at + longer + len(mark)))
+        end, longer = at, longer + len(mark)
+    return b"".join((*pieces, whole[end:])), tuple(spans)
+
+
+class _Before(NamedTuple):
+    """A part of a body, and where it begins."""
+
+    begins: int
+    part: bytes
+
+    def change(self, body: bytes) -> int | None:
+        """The first byte at which the next body is another one; None where it has all of this."""
+        at = _first_difference(self.part, memoryview(body)[self.begins :])
+        return None if at == len(self.part) else self.begins + at
+
+
+def _first_difference(one: bytes, other: memoryview) -> int:
+    low, high = 0, min(len(one), len(other))
+    first = memoryview(one)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if first[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def around(fields: Mapping[str, bytes], *, name: str) -> tuple[bytes, bytes]:
@@ -149,10 +306,3 @@ def around(fields: Mapping[str, bytes], *, name: str) -> tuple[bytes, bytes]:
 def _writes_alike(one: object, other: object) -> bool:
     """Of two that are equal: 1 and 1.0 are, too."""
     return one is other or repr(one) == repr(other)
-
-
-def _put(items: Iterable[bytes], *, behind: bytearray) -> None:
-    for item in items:
-        if behind:
-            behind += b","
-        behind += item

@@ -6,7 +6,8 @@ from typing import Protocol
 import msgspec
 
 from turnwise.vocab import Fault, FinishReason, Frame, Request, Response
-from turnwise.wire.encoded_history import EncodedHistory
+from turnwise.wire import encoded_history
+from turnwise.wire.encoded_history import EncodedHistory, Written
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
 
@@ -14,13 +15,29 @@ from turnwise.wire.profiles import Profile
 class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
     """One encoded request. `path` is appended to the profile's base URL (query included). The key is not in here: the
     driver adds it as `profile.auth` says, so no value of ours can leak it. The first `same_bytes` of the body are those of
-    the call before it that was encoded with the same history; 0 where that is not known."""
+    the call before it that was encoded with the same history; 0 where that is not known. `marks` are where the marks for the
+    provider's cache begin and end, which no other figure counts. `changed_at` is the first byte at which the body goes on
+    otherwise than the one before it, if it does not begin with all its messages."""
 
     path: str
     body: bytes
     headers: tuple[tuple[str, str], ...] = ()
     method: str = "POST"
     same_bytes: int = 0
+    marks: tuple[tuple[int, int], ...] = ()
+    changed_at: int | None = None
+
+
+def call_of(frame: encoded_history.Frame, *, written: Written) -> HttpCall:
+    """The call that takes a body there."""
+    return HttpCall(
+        path=frame.path,
+        body=written.body,
+        headers=frame.headers,
+        same_bytes=written.same_bytes,
+        marks=written.marks,
+        changed_at=written.changed_at,
+    )
 
 
 class RequestEncoder(Protocol):

@@ -9,6 +9,15 @@ import msgspec
 FALLBACK_MAX_TOKENS = 8192
 """Anthropic's API insists on `max_tokens`; used where neither request nor profile says one: every model since 2024 takes it."""
 
+CacheWay = Literal["unasked", "top", "blocks", "parts", "messages", "key"]
+"""How an endpoint is asked to keep a prompt in its cache. `unasked`: it keeps prompts by itself, or not at all. `blocks`: marks
+on content blocks, tools and system texts (Anthropic's `cache_control`); `top`: and one field for the end of the body. `parts`:
+the same marks on content parts of Chat Completions; `messages`: and on tool messages themselves. `key`: a `prompt_cache_key`
+that leads requests with the same beginning to the same cache."""
+
+MARK_WAYS: frozenset[CacheWay] = frozenset({"top", "blocks", "parts", "messages"})
+"""Those of Anthropic's cache."""
+
 FamilyName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini"]
 
 
@@ -50,6 +59,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     stateless: bool = True  # Responses: takes `store: false` and `include: ["reasoning.encrypted_content"]`
     body: str = ""  # further body fields for every request, JSON object as text
 
+    # prompt caches
+    cache: CacheWay = "unasked"
+    cache_models: tuple[str, ...] = ()  # only where one of these stands in the model's name; empty: for every model
+    cache_day_models: tuple[str, ...] = ()  # `key`: those that take `prompt_cache_retention: "24h"`, dated names too
+
     # response
     calls_in_text: bool = False  # its server may leave calls in the text: `auto` looks for them
     output_excludes_reasoning: bool = False  # xAI: completion_tokens leaves reasoning out
@@ -61,6 +75,15 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     accepts_prefill: bool = False  # the last message of a request may be an assistant's
     tool_choice_none: Literal["send", "drop_tools"] = "send"  # how tools are forbidden on the last step
     billing: Literal["token", "request", "step", "free", "unknown"] = "unknown"
+
+    def cache_way(self, model: str) -> CacheWay:
+        """How this model's cache is asked for."""
+        name = model.lower()
+        return self.cache if not self.cache_models or any(word in name for word in self.cache_models) else "unasked"
+
+    def keeps_a_day(self, model: str) -> bool:
+        """Whether the model takes the wish to keep prompts for longer than it usually does."""
+        return any(model == name or model.startswith(f"{name}-20") for name in self.cache_day_models)
 
     @property
     def sent_max_tokens(self) -> int | None:

@@ -4,6 +4,7 @@ import re
 
 from turnwise.lab.raw import Raw, rows, table, text
 from turnwise.lab.signing import sign
+from turnwise.lab.strict.cache_marks import check_marks, marks_of_messages
 from turnwise.lab.strict.verdicts import ModelRules, Rejected
 
 # The fields of each tool choice beside its type (the SDK's `ToolChoiceParam`).
@@ -31,7 +32,6 @@ THINKING = ("thinking", "redacted_thinking")
 MIN_THINKING_TOKENS = 1024
 BLANK = "text content blocks must contain non-whitespace text"  # reported: claude-code#23440, home-assistant#175637
 EMPTY = "text content blocks must be non-empty"
-MAX_CACHED_BLOCKS = 4  # "A maximum of 4 blocks with cache_control may be provided."
 
 
 def check(body: Raw, rules: ModelRules) -> None:
@@ -67,7 +67,7 @@ def check(body: Raw, rules: ModelRules) -> None:
     if not rows(body.get("tools")) and any(uses_tools(message) for message in messages):
         raise Rejected("Requests which include `tool_use` or `tool_result` blocks must define tools.")
     check_thinking(body, messages=messages, rules=rules)
-    check_cached(body)
+    check_marks(marks_of_messages(body))
     if not rules.prefill and table(messages[-1]).get("role") == "assistant":
         raise Rejected(
             "This model does not support assistant message prefill. The conversation must end with a user message."
@@ -358,12 +358,3 @@ def check_signatures(conversation: list[tuple[int, str, list[Raw]]]) -> None:
             fields = table(block)
             if fields.get("type") == "thinking" and fields.get("signature") != sign(text(fields.get("thinking"))):
                 raise Rejected(f"messages.{position}.content.{index}: Invalid `signature` in `thinking` block")
-
-
-def check_cached(body: dict[str, Raw]) -> None:
-    blocks: list[Raw] = [*rows(body.get("system")), *rows(body.get("tools"))]
-    for message in rows(body.get("messages")):
-        blocks += rows(table(message).get("content"))
-    found = sum(1 for block in blocks if table(block).get("cache_control"))
-    if found > MAX_CACHED_BLOCKS:
-        raise Rejected(f"A maximum of {MAX_CACHED_BLOCKS} blocks with cache_control may be provided. Found {found}.")

@@ -3,6 +3,7 @@
 import msgspec
 
 from turnwise.lab.raw import Raw, dump, kind, parse, rows, table, text
+from turnwise.lab.strict.cache_marks import check_marks, marks_of_chat
 from turnwise.lab.strict.openai_choices import check_choice
 from turnwise.lab.strict.openai_schemas import check_length, check_name, check_output, check_parameters
 from turnwise.lab.strict.verdicts import ModelRules, Rejected
@@ -31,6 +32,7 @@ def check(body: Raw, rules: ModelRules) -> None:
     for position, message in enumerate(messages):
         check_message(message, position=position)
     check_pairing(messages)
+    check_marks(marks_of_chat(body))
 
 
 def array(value: Raw, *, where: str) -> list[Raw]:

@@ -1,6 +1,7 @@
 """Requests of the Messages API, both ways.
 
-The body begins with what stays the same over a turn (model, system, tools), then the messages, then what a step may change.
+The body begins with what stays the same over a turn (model, tools, system: the order in which the API reads them), then the
+messages, then what a step may change.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,8 +20,9 @@ from turnwise.vocab import (
 from turnwise.wire.anthropic_messages.fields import NAME, merged, own_fields
 from turnwise.wire.anthropic_messages.parts import write_blocks
 from turnwise.wire.anthropic_messages.thinking import Way, may_think_by_budget, way_of
+from turnwise.wire.cache_marks import Marking, end_of_content, marking_of
 from turnwise.wire.encoded_history import MESSAGES, EncodedHistory, Frame, around
-from turnwise.wire.family import HttpCall
+from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.files import files_in_words
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.json_fields import (
@@ -56,8 +58,8 @@ def encode_request(request: Request, profile: Profile, *, history: EncodedHistor
     thinks = settings.reasoning_effort is not None or settings.reasoning_tokens is not None
     may_think = thinks and may_think_by_budget(request.messages)
     frame = history.frame(request, profile, make=_frame, also=may_think)
-    body, same_bytes = history.write_body(frame, messages=request.messages)
-    return HttpCall(path=frame.path, body=body, headers=frame.headers, same_bytes=same_bytes)
+    written = history.write_body(frame, messages=request.messages)
+    return call_of(frame, written=written)
 
 
 def _frame(request: Request, profile: Profile) -> Frame:
@@ -68,19 +70,48 @@ def _frame(request: Request, profile: Profile) -> Frame:
     if fields.get("messages") is not MESSAGES:  # `extra` has put its own in their place
         return Frame(path=path, headers=headers, head=write_object(fields))
     head, tail = around(fields, name="messages")
-    return Frame(path=path, headers=headers, head=head, tail=tail, items=BlockItems(profile), rests_on=(profile,))
+    marking = _marking(request, profile, fields=fields, head=head)
+    return Frame(
+        path=path,
+        headers=headers,
+        head=head,
+        tail=tail,
+        items=BlockItems(profile),
+        rests_on=(profile, marking is None),
+        marking=marking,
+    )
+
+
+def _marking(request: Request, profile: Profile, *, fields: dict[str, bytes], head: bytes) -> Marking | None:
+    """Source: Anthropic docs, "Prompt caching": tools come first, then the system text, then the messages."""
+    way = profile.cache_way(request.model)
+    if request.cache is None or way not in ("blocks", "top"):
+        return None
+    return marking_of(
+        head,
+        arrays={name: fields[name] for name in ("tools", "system") if name in fields},
+        hour=request.cache.hour,
+        passing=request.cache.passing,
+        place=_end_of_user_message,
+        at_top=fields.get("cache_control"),
+        at_end=way == "top",
+    )
+
+
+def _end_of_user_message(item: bytes) -> int | None:
+    return end_of_content(item) if item.startswith(b'{"role":"user"') else None
 
 
 def _fields(request: Request, profile: Profile) -> dict[str, bytes]:
     fields: dict[str, bytes] = {}
     if profile.model_in_body:
         fields["model"] = quote(request.model)
-    system = write_blocks(Message("system", instructions(request, profile)), profile)
-    if system:
-        fields["system"] = write_array(system)
     tools = encode_tools(offered_tools(request, profile, family=NAME), request, profile)
     if tools:
         fields["tools"] = write_array(tools)
+    system = write_blocks(Message("system", instructions(request, profile)), profile)
+    if system:
+        fields["system"] = write_array(system)
     fields["messages"] = MESSAGES
     fields |= _step_fields(request, profile, has_tools=bool(tools))
     if profile.body:

@@ -20,7 +20,7 @@ import msgspec
 
 from turnwise.vocab import File, Message, NamedTool, Part, Request, Settings, ToolCall, ToolResult, ToolSpec
 from turnwise.wire.encoded_history import MESSAGES, EncodedHistory, Frame, around
-from turnwise.wire.family import HttpCall
+from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.files import left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.gemini.fields import NAME, own_fields, read_fields
@@ -55,8 +55,7 @@ Tree = dict[str, "bytes | Tree"]
 def encode_request(request: Request, profile: Profile, *, history: EncodedHistory | None = None) -> HttpCall:
     history = history or EncodedHistory()
     frame = history.frame(request, profile, make=_frame)
-    body, same_bytes = history.write_body(frame, messages=request.messages)
-    return HttpCall(path=frame.path, body=body, same_bytes=same_bytes)
+    return call_of(frame, written=history.write_body(frame, messages=request.messages))
 
 
 def _frame(request: Request, profile: Profile) -> Frame:

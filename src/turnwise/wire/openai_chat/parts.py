@@ -36,51 +36,61 @@ ALPHANUMERIC = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 class ChatItems:
     """The wire's messages for ours. Several tool messages in a row are one run: what their results cannot hold (files)
-    follows the whole run, since the API wants all results right after the calls."""
+    follows the whole run, since the API wants all results right after the calls. `listed`: content that could be a string is a
+    list of one part, which can have a mark of the provider's cache; so its bytes are the same with and without one."""
 
-    def __init__(self, profile: Profile, *, files: Sequence[Fields] = ()) -> None:
+    def __init__(self, profile: Profile, *, files: Sequence[Fields] = (), listed: bool = False) -> None:
         self._profile = profile
+        self._listed = listed
         self._files = list(files)
 
     def add(self, message: Message) -> list[bytes]:
         if message.role != "tool":
             if not self._files:
-                return [encode_message(message, self._profile)]
+                return [encode_message(message, self._profile, listed=self._listed)]
             found = self.rest()
             self._files = []
-            return [*found, encode_message(message, self._profile)]
+            return [*found, encode_message(message, self._profile, listed=self._listed)]
         found: list[bytes] = []
+        listed = self._listed and self._profile.cache == "parts"
         for part in message.parts:
             if type(part) is ToolResult:
                 self._files += _files_of(part, self._profile)
-                found.append(encode(_tool_message(part, self._profile)))
+                found.append(encode(_tool_message(part, self._profile, listed=listed)))
         return found
 
     def rest(self) -> list[bytes]:
         return [encode({"role": "user", "content": self._files})] if self._files else []
 
     def copy(self) -> "ChatItems":
-        return ChatItems(self._profile, files=self._files)
+        return ChatItems(self._profile, files=self._files, listed=self._listed)
 
 
-def encode_message(message: Message, profile: Profile) -> bytes:
-    """A system, user or assistant message."""
+def encode_message(message: Message, profile: Profile, *, listed: bool = False) -> bytes:
+    """A system, user or assistant message. `listed`: as `ChatItems` says it."""
     match message.role:
         case "assistant":
             return encode(_assistant_message(message.parts, profile))
         case "system":
-            return encode(_plain_message(profile.system_role, message.parts, profile))
+            return encode(_plain_message(profile.system_role, message.parts, profile, listed=listed))
         case _:
-            return encode(_plain_message(message.role, message.parts, profile))
+            return encode(_plain_message(message.role, message.parts, profile, listed=listed))
 
 
-def _plain_message(role: str, parts: Sequence[Part], profile: Profile) -> Fields:
+def _plain_message(role: str, parts: Sequence[Part], profile: Profile, *, listed: bool) -> Fields:
     match parts:
         case [Text(text=text, opaque=opaque)] if not _part_fields(opaque):
             content: object = text
         case _:
             content = _with_notes(parts) or _content(parts, profile)
-    return {"role": role, "content": content, **message_fields(parts)}
+    return {"role": role, "content": _listed(content) if listed else content, **message_fields(parts)}
+
+
+def _listed(content: object) -> object:
+    """A text that says something as a list of one part."""
+    if not isinstance(content, str) or not content.strip():
+        return content
+    return [{"type": "text", "text": content}]
 
 
 def _with_notes(parts: Sequence[Part]) -> str:
@@ -213,7 +223,7 @@ def encode_call(call: ToolCall, *, profile: Profile | None = None) -> Fields:
     return merged(found, rest) if rest else found
 
 
-def _tool_message(result: ToolResult, profile: Profile) -> Fields:
+def _tool_message(result: ToolResult, profile: Profile, *, listed: bool) -> Fields:
     texts = [part for part in result.content if type(part) is Text]
     if not texts:
         content: object = ""
@@ -221,6 +231,7 @@ def _tool_message(result: ToolResult, profile: Profile) -> Fields:
         content = texts[0].text
     else:
         content = _with_notes(texts) or _content(texts, profile)
+    content = _listed(content) if listed else content
     message: Fields = {"role": "tool", "tool_call_id": wire_id(result.call_id, profile), "content": content}
     if result.opaque is not None:
         message.update(fields_of(result.opaque))

@@ -6,9 +6,11 @@ the next step begins with the bytes of this one up to its last message (promise 
 
 import msgspec
 
-from turnwise.vocab import Message, NamedTool, OutputSchema, Request, Settings, ToolSpec
+from turnwise.vocab import Caching, Message, NamedTool, OutputSchema, Request, Settings, ToolSpec
+from turnwise.wire.cache_keys import cache_key_fields
+from turnwise.wire.cache_marks import Marking, end_of_content, end_of_message, marking_of, own_marks
 from turnwise.wire.encoded_history import MESSAGES, EncodedHistory, Frame, around
-from turnwise.wire.family import HttpCall
+from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.json_fields import encode, write_object
 from turnwise.wire.offers import instructions, offered_tools
@@ -22,8 +24,7 @@ PATH = "/chat/completions"
 def encode_request(request: Request, profile: Profile, *, history: EncodedHistory | None = None) -> HttpCall:
     history = history or EncodedHistory()
     frame = history.frame(request, profile, make=_frame)
-    body, same_bytes = history.write_body(frame, messages=request.messages)
-    return HttpCall(path=frame.path, body=body, same_bytes=same_bytes)
+    return call_of(frame, written=history.write_body(frame, messages=request.messages))
 
 
 def _frame(request: Request, profile: Profile) -> Frame:
@@ -34,8 +35,57 @@ def _frame(request: Request, profile: Profile) -> Frame:
     if fields.get("messages") is not MESSAGES:  # `extra` has put its own in their place
         return Frame(path=path, head=write_object(fields))
     head, tail = around(fields, name="messages")
-    system = [encode_message(Message("system", (text,)), profile) for text in instructions(request, profile)]
-    return Frame(path=path, head=head + b",".join(system), tail=tail, items=ChatItems(profile), rests_on=(profile,))
+    listed = _takes_marks(request, profile)
+    system = [
+        encode_message(Message("system", (text,)), profile, listed=listed) for text in instructions(request, profile)
+    ]
+    head += b",".join(system)
+    marking = _marking(request, profile, fields=fields, head=head, system=system) if listed else None
+    return Frame(
+        path=path,
+        head=head,
+        tail=tail,
+        items=ChatItems(profile, listed=listed),
+        rests_on=(profile, listed),
+        marking=marking,
+    )
+
+
+def _takes_marks(request: Request, profile: Profile) -> bool:
+    return request.cache is not None and profile.cache_way(request.model) in ("parts", "messages")
+
+
+def _marking(
+    request: Request, profile: Profile, *, fields: dict[str, bytes], head: bytes, system: list[bytes]
+) -> Marking:
+    """Marks stand on content parts (OpenRouter docs, "Prompt caching": on text parts). The end of the system text covers the
+    tools, which come before it. A tool message of LiteLLM has them itself: on a part they end up within the result
+    (LiteLLM, `convert_to_anthropic_tool_result`)."""
+    cache = request.cache or Caching()
+    on_messages = profile.cache_way(request.model) == "messages"
+    marking = marking_of(
+        head,
+        arrays={name: fields[name] for name in ("tools",) if name in fields},
+        hour=cache.hour,
+        passing=cache.passing,
+        place=_end_on_message if on_messages else _end_on_part,
+        at_top=fields.get("cache_control"),
+    )
+    place = end_of_content(system[-1]) if system else None
+    own = [(len(head), ttl) for text in system for ttl in own_marks(text)]
+    return msgspec.structs.replace(
+        marking,
+        in_head=() if place is None else (len(head) - len(system[-1]) + place,),
+        own=(*marking.own, *own),
+    )
+
+
+def _end_on_part(item: bytes) -> int | None:
+    return end_of_content(item) if item.startswith((b'{"role":"user"', b'{"role":"tool"')) else None
+
+
+def _end_on_message(item: bytes) -> int | None:
+    return end_of_message(item) if item.startswith(b'{"role":"tool"') else _end_on_part(item)
 
 
 def _fields(request: Request, profile: Profile) -> Fields:
@@ -51,6 +101,7 @@ def _fields(request: Request, profile: Profile) -> Fields:
     if request.output is not None:
         body.update(_output(request.output, profile))
     body.update(_settings(request.settings, profile))
+    body.update(cache_key_fields(request, profile))
     if request.stream:
         body["stream"] = True
         if profile.stream_usage:

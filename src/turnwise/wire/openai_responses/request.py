@@ -29,8 +29,9 @@ from turnwise.vocab import (
     ToolResult,
     ToolSpec,
 )
+from turnwise.wire.cache_keys import cache_key_fields
 from turnwise.wire.encoded_history import EncodedHistory, Frame
-from turnwise.wire.family import HttpCall
+from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.files import files_in_words, left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA, free_form_arguments
 from turnwise.wire.json_fields import Fields, encode, is_object, read_fields
@@ -57,13 +58,9 @@ MERGED = frozenset(("text", "reasoning"))
 
 
 def encode_request(request: Request, profile: Profile, *, history: EncodedHistory | None = None) -> HttpCall:
-    body, same_bytes = encode_body_of(request, profile, history=history or EncodedHistory())
-    return HttpCall(path=profile.path or PATH, body=body, same_bytes=same_bytes)
-
-
-def encode_body_of(request: Request, profile: Profile, *, history: EncodedHistory) -> tuple[bytes, int]:
-    """The body, and how many bytes at its beginning are those of the one before it."""
-    return history.write_body(history.frame(request, profile, make=_frame), messages=request.messages)
+    history = history or EncodedHistory()
+    frame = history.frame(request, profile, make=_frame)
+    return call_of(frame, written=history.write_body(frame, messages=request.messages))
 
 
 def _frame(request: Request, profile: Profile) -> Frame:
@@ -82,7 +79,7 @@ def _frame(request: Request, profile: Profile) -> Frame:
         before["store"] = False
         if wants_encrypted_reasoning(request.model, effort=request.settings.reasoning_effort):
             before["include"] = [ENCRYPTED_REASONING]
-    after = dict(_changing_fields(request, tools, profile=profile))
+    after = {**cache_key_fields(request, profile), **dict(_changing_fields(request, tools, profile=profile))}
     for key in [key for key in extra if key in before]:
         before[key] = extra.pop(key)
     for key, value in extra.items():
@@ -95,6 +92,7 @@ def _frame(request: Request, profile: Profile) -> Frame:
     head = encode(before)[:-1] + (b"," if before else b"")
     tail = b"," + encode(after)[1:] if after else b"}"
     return Frame(
+        path=profile.path or PATH,
         head=head + b'"input":[' + b",".join(items),
         tail=b"]" + tail,
         items=ResponseItems(profile, keeps_bare_reasoning=keeps_bare_reasoning),

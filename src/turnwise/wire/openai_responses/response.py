@@ -20,7 +20,6 @@ from turnwise.vocab import (
     ToolCall,
     Usage,
 )
-from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.faults import too_large
 from turnwise.wire.json_fields import encode, read_fields
 from turnwise.wire.limits import Limits
@@ -28,7 +27,7 @@ from turnwise.wire.openai_responses.body import read_body
 from turnwise.wire.openai_responses.faults import response_error
 from turnwise.wire.openai_responses.fields import NAME
 from turnwise.wire.openai_responses.parts import call_item, message_item, reasoning_item
-from turnwise.wire.openai_responses.request import encode_body_of, text_runs
+from turnwise.wire.openai_responses.request import encode_request, text_runs
 from turnwise.wire.openai_responses.usage import usage_object
 from turnwise.wire.openai_responses.words import FINISH_REASONS
 from turnwise.wire.profiles import Profile
@@ -130,9 +129,7 @@ def response_object(
     """The whole response object: what the request asked for is repeated in it, as the API does. `word` is the status, with
     `:reason` behind it. The time is 0: this room has no clock."""
     status, _, reason = word.partition(":")
-    asked = read_fields(
-        encode_body_of(msgspec.structs.replace(request, messages=()), PROFILE, history=EncodedHistory())[0]
-    )
+    asked = read_fields(encode_request(msgspec.structs.replace(request, messages=(), cache=None), PROFILE).body)
     settings = {key: value for key, value in asked.items() if key in REPEATED}
     return {
         **DEFAULTS,

@@ -1,0 +1,174 @@
+"""Marks by which a provider is asked to keep a prompt: `cache_control` of Anthropic's API, and of gateways to its models.
+
+A mark says: keep everything up to here. Sources (Anthropic docs, "Prompt caching"): at most four in a request; the API looks
+back over 20 content blocks from each for an earlier one; what is kept for an hour has to stand before what is kept for five
+minutes. The marks are no part of what is compared.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, cast
+
+import msgspec
+
+MARK_NAME = b'"cache_control"'
+MOST_MARKS = 4
+
+Ttl = Literal["5m", "1h"]
+Placed = tuple[int, Ttl]
+"""A mark, and where it stands."""
+
+MARKS: dict[Ttl, bytes] = {
+    "5m": b',"cache_control":{"type":"ephemeral"}',
+    "1h": b',"cache_control":{"type":"ephemeral","ttl":"1h"}',
+}
+"""As they stand in a body: behind the last field of an object."""
+
+
+class Marking(msgspec.Struct, frozen=True, kw_only=True):
+    """Where marks may go in a body, beside the ends of messages. `in_head` are places in its head, each before an object's
+    closing brace, the most useful last. `own` are the marks that the user set in the head and `behind` those in the tail, in
+    order. `at_end`: the body takes a field for its end. `place` gives where in an item a mark goes, None where it takes none."""
+
+    ttl: Ttl = "5m"
+    in_head: tuple[int, ...] = ()
+    own: tuple[Placed, ...] = ()
+    at_top: Ttl | None = None  # the user's own field for the end of the body
+    at_end: bool = False
+    passing: int = 0
+    place: Callable[[bytes], int | None]
+
+
+def marking_of(
+    head: bytes,
+    *,
+    arrays: Mapping[str, bytes],
+    hour: bool,
+    passing: int,
+    place: Callable[[bytes], int | None],
+    at_top: bytes | None = None,
+    at_end: bool = False,
+) -> Marking:
+    """Marks at the ends of these arrays of a head, the most useful last, and of messages as `place` finds it. `at_top` is what
+    the user wrote into the field for the end of the body."""
+    own: list[Placed] = []
+    ends: list[int] = []
+    for name, array in arrays.items():
+        begins = head.find(b'"%b":%b' % (name.encode(), array))
+        items = _items(array)
+        at = (
+            begins + len(name) + len(b'"":[') if begins >= 0 else -1
+        )  # what stands elsewhere is read first all the same
+        for item in items:
+            found = own_marks(item)
+            own += marks_at(at, ttls=found)
+            at += len(item) + 1 if begins >= 0 else 0
+            if item is items[-1] and not found and begins >= 0:
+                ends.append(at - 2)
+    return Marking(
+        ttl="1h" if hour else "5m",
+        in_head=tuple(ends),
+        own=tuple(own),
+        at_top=own_mark_at_top(at_top),
+        at_end=at_end,
+        passing=passing,
+        place=place,
+    )
+
+
+def _items(array: bytes) -> list[bytes]:
+    """Its objects, where they stand in it without a blank between them."""
+    try:
+        items = [bytes(raw) for raw in msgspec.json.decode(array, type=list[msgspec.Raw])]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+    is_plain = b"[" + b",".join(items) + b"]" == array and all(item.endswith(b"}") for item in items)
+    return items if is_plain else []
+
+
+def marks_at(at: int, *, ttls: Sequence[Ttl]) -> list[Placed]:
+    return [(at, ttl) for ttl in ttls]
+
+
+def own_marks(item: bytes) -> list[Ttl]:
+    """The marks that the user set in an item: on itself, on its content, and on what that holds."""
+    if MARK_NAME not in item:
+        return []
+    try:
+        return _marks_in(msgspec.json.decode(item), depth=3)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+
+
+def placed_marks(item: bytes, *, at: int) -> list[Placed]:
+    """The user's marks in a message that begins at this place: those of its content, then its own."""
+    if not (found := own_marks(item)):
+        return []
+    fields = msgspec.json.decode(item, type=dict[str, msgspec.Raw])
+    content = bytes(fields.get("content", b""))
+    begins = at + item.find(content) + 1
+    placed: list[Placed] = []
+    for block in _items(content):
+        placed += marks_at(begins, ttls=own_marks(block))
+        begins += len(block) + 1
+    return [*placed, *marks_at(at + len(item), ttls=found[len(placed) :])]
+
+
+def _marks_in(value: object, *, depth: int) -> list[Ttl]:
+    if not isinstance(value, dict):
+        return []
+    fields = cast("dict[str, object]", value)
+    found: list[Ttl] = []
+    content = fields.get("content")
+    if isinstance(content, list) and depth > 1:
+        for one in cast("list[object]", content):
+            found += _marks_in(one, depth=depth - 1)
+    return [*found, *_ttl_of(fields.get("cache_control"))]
+
+
+def _ttl_of(mark: object) -> list[Ttl]:
+    if not isinstance(mark, dict):
+        return []
+    return ["1h" if cast("dict[str, object]", mark).get("ttl") == "1h" else "5m"]
+
+
+def own_mark_at_top(value: bytes | None) -> Ttl | None:
+    """What the user's field for the end of the body says, if there is one."""
+    if value is None:
+        return None
+    try:
+        found = _ttl_of(msgspec.json.decode(value))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = []
+    return found[0] if found else None
+
+
+def chosen(
+    places: Sequence[tuple[int, int]], *, own: Sequence[Placed], ttl: Ttl, most: int = MOST_MARKS
+) -> list[Placed]:
+    """Where our marks go, in the order of the body. `places` are (how useful, where); the user's `own` count, too, and what is
+    kept for an hour stays before what is not."""
+    kept = sorted(places, reverse=True)[: max(0, most - len(own))]
+    return [(at, _ttl_at(at, own=own, ttl=ttl)) for at in sorted([at for _, at in kept])]
+
+
+def _ttl_at(at: int, *, own: Sequence[Placed], ttl: Ttl) -> Ttl:
+    if any(theirs == "1h" and place >= at for place, theirs in own):
+        return "1h"
+    return "5m" if any(theirs == "5m" and place < at for place, theirs in own) else ttl
+
+
+def end_of_content(item: bytes) -> int | None:
+    """Where a mark goes in a message whose content is a list that ends with an object. None where it takes none."""
+    if not item.endswith(b"}]}"):
+        return None
+    try:
+        fields = msgspec.json.decode(item, type=dict[str, msgspec.Raw])
+        content = msgspec.json.decode(fields["content"], type=list[msgspec.Raw])
+    except (msgspec.DecodeError, KeyError, UnicodeDecodeError):
+        return None
+    return len(item) - 3 if list(fields)[-1] == "content" and not own_marks(bytes(content[-1])) else None
+
+
+def end_of_message(item: bytes) -> int | None:
+    """Where a mark of the message itself goes. None where it has one."""
+    return None if own_marks(item) else len(item) - 1
