@@ -8,12 +8,13 @@ from collections.abc import Mapping
 import msgspec
 
 from turnwise.lab import strict
+from turnwise.lab.caches import CacheUse, PromptCaches
 from turnwise.lab.faults import EVENT_STREAM, JSON, Outgoing, bend, refusal, sent_until
 from turnwise.lab.raw import Raw, dump, parse, table, text
 from turnwise.lab.reading import Conversation, read
 from turnwise.lab.received import Received
 from turnwise.lab.replay import Recording, Unexpected, find
-from turnwise.lab.replies import Reply, next_reply, tokens, turns_in
+from turnwise.lab.replies import Reply, next_reply, tokens, turns_in, with_cache_use
 from turnwise.lab.routes import Route
 from turnwise.lab.script import Script
 from turnwise.lab.strict import ModelRules, Rejected
@@ -21,7 +22,7 @@ from turnwise.lab.window import check_room
 from turnwise.lab.wire import stream_of, unsaid_end
 from turnwise.lab.writer import room_of, writer_reply
 from turnwise.testing.frames import frames_of
-from turnwise.vocab import Frame, Request, Response, Usage, UsageReported, calls_of, text_of
+from turnwise.vocab import Frame, Request, Response, UsageReported, calls_of, text_of
 from turnwise.wire.family import BadRequest, Family
 from turnwise.wire.limits import Limits
 from turnwise.wire.registry import family as find_family
@@ -34,16 +35,22 @@ CREATED_AT = "2025-10-09T08:53:20Z"  # the same
 
 class Provider:
     """Answers requests by scripts, or by one recording. Of the requests before it remembers only how often the very same one
-    came, for the steps that fail at first."""
+    came, for the steps that fail at first, and what of their prompts stands in its `caches`, which no reply depends on but for
+    its usage."""
 
-    def __init__(self, *, scripts: Mapping[str, Script], recording: Recording | None = None) -> None:
+    def __init__(
+        self, *, scripts: Mapping[str, Script], recording: Recording | None = None, caches: bool = True
+    ) -> None:
         self.scripts = scripts
         self.recording = recording
+        self.caches = PromptCaches() if caches else None
         self._receipts: Counter[tuple[str, bytes]] = Counter()
 
     def forget(self) -> None:
-        """Every step that fails at first does so again."""
+        """Every step that fails at first does so again, and no prompt is kept."""
         self._receipts.clear()
+        if self.caches is not None:
+            self.caches.forget()
 
     def answer(self, route: Route, *, target: str, body: bytes, number: int) -> tuple[Outgoing, Received]:
         """The reply to one request, and what is kept of both. `target` is the path with its query."""
@@ -75,7 +82,9 @@ class Provider:
             return self._replay(self.recording, conversation=read(family.name, body=raw), kept=kept)
         script = self._script(kept, raw=raw)
         strict.check(family.name, body=raw, rules=ModelRules(prefill=script.prefill, signed=script.thinks))
-        conversation, size = read(family.name, body=raw), len(kept.body)
+        conversation = read(family.name, body=raw)
+        use = self._cached(script, raw=raw, kept=kept)
+        size = len(kept.body) - use.marked
         room = room_of(family.name, body=raw)
         check_room(
             family.name,
@@ -106,6 +115,7 @@ class Provider:
                 room=room,
                 prompt_bytes=size,
             )
+        reply = with_cache_use(reply, use=use)
         request = kept.request or Request(model=kept.model, messages=(), stream=kept.streamed)
         outgoing = encoded(family, reply=reply, request=request, streamed=kept.streamed)
         if family.name == "gemini" and kept.streamed and "alt=sse" not in target and not reply.fault:
@@ -120,6 +130,11 @@ class Provider:
             fault=None if fault is None else fault.kind,
             fault_at=None if fault is None else fault.at,
         )
+
+    def _cached(self, script: Script, *, raw: Raw, kept: Received) -> CacheUse:
+        if self.caches is None or not script.caches:
+            return CacheUse()
+        return self.caches.take(kept.family, body=raw, model=kept.model, least_tokens=script.cache_least_tokens)
 
     def _script(self, kept: Received, *, raw: Raw) -> Script:
         """The script that the model's name asks for; the judge looks first where there is none, as the APIs do."""
@@ -225,7 +240,7 @@ def streamed_frames(family: str, *, response: Response, piece: int) -> list[Fram
     """Anthropic says the prompt's tokens first, in `message_start`, and the rest at the end."""
     frames = frames_of(response, piece=piece)
     if family == "anthropic_messages" and response.usage is not None:
-        frames.insert(1, UsageReported(Usage(input_tokens=response.usage.input_tokens, output_tokens=1)))
+        frames.insert(1, UsageReported(msgspec.structs.replace(response.usage, output_tokens=1, reasoning_tokens=0)))
     return frames
 
 

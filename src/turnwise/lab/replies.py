@@ -4,6 +4,7 @@ import re
 
 import msgspec
 
+from turnwise.lab.caches import BYTES_A_TOKEN, CacheUse
 from turnwise.lab.raw import Raw, dump, rows, table, text
 from turnwise.lab.reading import Conversation, Offered, Said
 from turnwise.lab.recall import asked_step, is_asked_for_summary, recalled, summary_of
@@ -26,7 +27,6 @@ from turnwise.vocab import (
 )
 
 OWN_ID = re.compile(r"call_(\d{1,6})_\d+")
-BYTES_A_TOKEN = 4  # of prompt and output alike: made up, but the same every time, so that tests can sum it
 MAX_EXAMPLE_DEPTH = 8
 SUMMARY_TOKENS = 2000
 NO_PLACEHOLDERS = str.maketrans("{}", "()")  # what is quoted must not be filled in
@@ -279,6 +279,21 @@ def usage_of(parts: list[Part], *, prompt_bytes: int) -> Usage:
         output_tokens=tokens(reasoning + said + called),
         reasoning_tokens=tokens(reasoning),
     )
+
+
+def with_cache_use(reply: Reply, *, use: CacheUse) -> Reply:
+    """With what came from the cache in its usage, and what went there. Anthropic's object tells how long that is kept."""
+    usage = reply.response.usage
+    if usage is None or not (use.read or use.written):
+        return reply
+    read = min(use.read, usage.input_tokens)
+    written = min(use.written, usage.input_tokens - read)
+    hour = min(use.hour, written)
+    kept = {"cache_creation": {"ephemeral_5m_input_tokens": written - hour, "ephemeral_1h_input_tokens": hour}}
+    told = msgspec.structs.replace(
+        usage, cache_read_tokens=read, cache_write_tokens=written, provider=dump(kept).decode() if written else ""
+    )
+    return msgspec.structs.replace(reply, response=msgspec.structs.replace(reply.response, usage=told))
 
 
 def tokens(count_bytes: int) -> int:

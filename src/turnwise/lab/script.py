@@ -155,7 +155,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `recall` looks for patterns in what stands in the request in the user's name (summaries too), and keeps the last match's
     first group under its name, or `forgotten` where there is none: the model knows nothing else. Where the user's last text
     fits `summarises` it writes a summary, an extract of what it is given. `window_tokens` and `output_tokens` are its limits:
-    a request past them is refused as its API refuses it."""
+    a request past them is refused as its API refuses it. `caches`: prompts are kept as the provider's docs say it, from
+    `cache_least_tokens` on where that is said."""
 
     name: str
     title: str
@@ -171,6 +172,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     window_tokens: int | None = None
     output_tokens: int | None = None
     prefill: bool = True
+    caches: bool = True
+    cache_least_tokens: int | None = None
     families: tuple[str, ...] = ()
     healthy: bool = True
     requests: int | None = None

@@ -24,7 +24,8 @@ class Lab:
     The model's name chooses the script; `scripts` (values, or a folder of TOML files) come on top of those that ship with
     turnwise. `parameters` changes a script's, by script. `conversation` is a recorded one to play in place of the scripts.
     `chunk_delay_s` is slept between the pieces of a stream. With a `key`, a request without it gets 401. With
-    `strict_paths`, one without the API's version in its path gets the 404 that real servers give.
+    `strict_paths`, one without the API's version in its path gets the 404 that real servers give. With `caches` the prompts
+    are kept as each provider documents it, by a clock that only `pass_time` moves.
     Raises ScriptError or CallerError for what cannot be used.
     """
 
@@ -38,6 +39,7 @@ class Lab:
         conversation: Path | str | None = None,
         key: str | None = None,
         strict_paths: bool = False,
+        caches: bool = True,
     ) -> None:
         own = load_scripts(scripts) if isinstance(scripts, Path) else by_name(scripts or ())
         known = {**builtin_scripts(), **own}
@@ -46,7 +48,7 @@ class Lab:
                 raise ScriptError(f"there is no script `{name}`")
             known[name] = known[name].with_parameters(changed)
         recording = None if conversation is None else load_recording(Path(conversation))
-        self.provider = Provider(scripts=known, recording=recording)
+        self.provider = Provider(scripts=known, recording=recording, caches=caches)
         self.chunk_delay_s = chunk_delay_s
         self._key = key
         self._strict_paths = strict_paths
@@ -74,8 +76,13 @@ class Lab:
         """How many requests came in that match."""
         return counted(self._requests, model=model, family=family, status=status)
 
+    def pass_time(self, seconds: float) -> None:
+        """What is kept of prompts grows older by so much."""
+        if self.provider.caches is not None:
+            self.provider.caches.now_s += seconds
+
     def reset(self) -> None:
-        """Forget the requests so far; steps that fail at first do so again."""
+        """Forget the requests so far, and what is kept of their prompts; steps that fail at first do so again."""
         self._requests.clear()
         self.provider.forget()
 

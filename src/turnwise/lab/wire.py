@@ -69,6 +69,9 @@ def chat_piece(line: str, *, response: Response) -> bytes:
             "completion_tokens": usage.output_tokens,
             "total_tokens": usage.input_tokens + usage.output_tokens,
         }
+        if usage.cache_read_tokens or usage.cache_write_tokens:
+            told = {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens}
+            return encode_event(dump({**envelope, "choices": [], "usage": {**counted, "prompt_tokens_details": told}}))
         return encode_event(dump({**envelope, "choices": [], "usage": counted}))
     if line.startswith("chunk "):
         return encode_event(line.removeprefix("chunk ").encode())

@@ -23,7 +23,14 @@ MISFITS: dict[str, tuple[Untold, ...]] = {
     "cache_read_input_tokens": ("input_tokens", "cache_read_tokens"),
     "output_tokens_details": ("reasoning_tokens",),
 }
+
+
+class _Kept(msgspec.Struct):
+    cache_creation: dict[str, int] | None = None
+
+
 _counts = msgspec.json.Decoder(_Counts, strict=False)
+_kept = msgspec.json.Decoder(_Kept, strict=False)
 
 
 class UsageTally:
@@ -94,12 +101,14 @@ def _says_output(raw: msgspec.Raw) -> bool:
 def write_usage(usage: Usage) -> bytes:
     """The API's own object from our counts: its input leaves the cached tokens out."""
     plain = max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens)
-    counts: dict[str, int | dict[str, int]] = {
+    counts: dict[str, object] = {
         "input_tokens": plain,
         "cache_creation_input_tokens": usage.cache_write_tokens,
         "cache_read_input_tokens": usage.cache_read_tokens,
         "output_tokens": usage.output_tokens,
     }
+    if usage.provider and (kept := read_counts(usage.provider.encode(), _kept)) and kept.cache_creation is not None:
+        counts["cache_creation"] = kept.cache_creation  # how long it is kept
     if usage.reasoning_tokens:
         counts["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
     return msgspec.json.encode(counts)

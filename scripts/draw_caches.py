@@ -1,0 +1,131 @@
+"""Measure what prompt caches save in a turn of 20 steps, and draw the table in docs/billing.md.
+
+Usage: python scripts/draw_caches.py             prints the figures
+       python scripts/draw_caches.py --write     draws them into the page (tests/lab/test_cached_turns.py checks it)
+
+The turn: 4,000 tokens of system text and tools, results of 2 KB, against the lab, which keeps prompts as each provider documents
+it and counts 4 bytes as a token. Prices are 3 dollars a million tokens in, 15 out; a tenth for what is read from a cache, and
+1.25 of it for what Anthropic writes there.
+"""
+
+import argparse
+import asyncio
+from decimal import Decimal
+from pathlib import Path
+from typing import NamedTuple
+
+from turnwise import Agent, Prices, RunResult, read_prices
+from turnwise.lab import Lab
+from turnwise.lab.script import Script, ScriptedCall, Step
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "billing.md"
+BEGIN, END = "<!-- drawn by scripts/draw_caches.py -->", "<!-- end of the drawn table -->"
+STEPS = 20
+WHOLE_FROM = 6  # each step from here on is shown alone
+PROVIDERS = {
+    "Anthropic": "anthropic:turn",
+    "Claude on Vertex AI": "vertex-anthropic:turn",
+    "OpenRouter, Anthropic's models": "openrouter:anthropic/turn",
+    "LiteLLM, Anthropic's models": "litellm:anthropic/turn",
+    "OpenAI, Responses": "openai:turn",
+    "OpenAI, Chat Completions": "openai-chat:turn",
+    "Gemini": "gemini:turn",
+}
+ADDRESSES = {"anthropic": "http://lab", "vertex-anthropic": "http://lab/models", "gemini": "http://lab/v1beta"}
+ASKED = tuple(list(PROVIDERS)[:4])
+"""Where the cache is asked for with marks; elsewhere the provider keeps prompts by itself."""
+LEAST = (None, 4096)
+ROW: dict[str, object] = {"input": 3, "output": 15, "cache_read": "0.3"}
+WRITES: dict[str, object] = {"cache_write": "3.75", "cache_write_1h": 6}
+
+
+class Figures(NamedTuple):
+    """Shares of the input that came from the cache, over steps 2 to 20 and in the poorest step from the sixth on; and the cost,
+    as a share of the same turn's without a cache."""
+
+    provider: str
+    least_tokens: int | None
+    read: float
+    poorest: float
+    cost: float
+    most_marks: int
+
+
+def read(path: str) -> str:
+    """Read a part of the document. Give the path of the part as it stands in the list of parts."""
+    return (f"{path}: the quick brown fox jumps over the lazy dog. " * 50)[:2048]
+
+
+SYSTEM = ("Answer from the parts of the document alone, and name the part that each fact comes from. " * 200)[:15_700]
+
+
+def script_of(least_tokens: int | None) -> Script:
+    paths = [f"part-{number}" for number in range(1, STEPS)]
+    asks = [Step(calls=(ScriptedCall(name="read", arguments={"path": path}),)) for path in paths]
+    steps = (*asks, Step(text="Done."))
+    return Script(name="turn", title="reads 19 parts", steps=steps, cache_least_tokens=least_tokens)
+
+
+async def play(model: str, *, least_tokens: int | None, cached: bool, asked: bool) -> tuple[RunResult, int]:
+    """The turn, and the most marks in one of its requests. Not `cached`: nobody asks for it, or nobody keeps anything."""
+    name = model.partition(":")[0]
+    lab = Lab([script_of(least_tokens)], caches=cached or asked)
+    row = {f"{name}:*": {**ROW, **(WRITES if asked else {})}}
+    agent = Agent(
+        model,
+        tools=[read],
+        instructions=SYSTEM,
+        max_steps=2 * STEPS,
+        cache="auto" if cached else "off",
+        base_url=ADDRESSES.get(name, "http://lab/v1"),
+        api_key="k",
+        transport=lab.transport(),
+        prices=Prices(user=read_prices(row, named="the table", source="scripts/draw_caches.py")),
+    )
+    result = await agent.run("Read all of it.")
+    assert [one.status for one in lab.requests] == [200] * STEPS, [one.refused for one in lab.requests]
+    return result, max([one.body.count(b'"cache_control"') for one in lab.requests])
+
+
+def measure(provider: str, *, least_tokens: int | None = None) -> Figures:
+    model, asked = PROVIDERS[provider], provider in ASKED
+    with_cache, marks = asyncio.run(play(model, least_tokens=least_tokens, cached=True, asked=asked))
+    without, _ = asyncio.run(play(model, least_tokens=least_tokens, cached=False, asked=asked))
+    shares: list[float] = []
+    total = cached = 0
+    for entry in with_cache.ledger[1:]:
+        assert entry.usage is not None
+        total, cached = total + entry.usage.input_tokens, cached + entry.usage.cache_read_tokens
+        shares.append(entry.usage.cache_read_tokens / entry.usage.input_tokens)
+    cost = with_cache.cost.usd / (without.cost.usd or Decimal(1))
+    return Figures(provider, least_tokens, cached / total, min(shares[WHOLE_FROM - 2 :]), float(cost), marks)
+
+
+def table() -> list[str]:
+    lines = [
+        BEGIN,
+        "| provider | kept from | read from the cache, steps 2 to 20 | poorest step from 6 on | cost, of the turn without |",
+        "|---|---|---|---|---|",
+    ]
+    for least in LEAST:
+        for provider in PROVIDERS:
+            one = measure(provider, least_tokens=least)
+            kept = "4,096 tokens" if least else "its own least size"
+            lines.append(f"| {one.provider} | {kept} | {one.read:.1%} | {one.poorest:.1%} | {one.cost:.2f} |")
+    return [*lines, END]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="draw the table into docs/billing.md")
+    drawn = "\n".join(table())
+    if not parser.parse_args().write:
+        print(drawn)
+        return
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    PAGE.write_text(before + drawn + rest.partition(END)[2], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

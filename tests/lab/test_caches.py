@@ -1,0 +1,151 @@
+"""The lab keeps prompts as each provider documents it; the sources stand in `lab/caches.py`."""
+
+from typing import Any
+
+import pytest
+
+from turnwise import Agent
+from turnwise.lab import Lab
+from turnwise.lab.caches import CacheUse, PromptCaches
+from turnwise.lab.script import Script, Step
+
+MARK, HOUR = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
+LONG = "word " * 1024  # 5,120 bytes, 1,280 tokens
+ANSWER = Script(name="answer", title="answers", steps=(Step(text="Yes."),))
+
+
+def body(*texts: str, marks: dict[int, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """A request whose one message has these texts, some of them marked."""
+    blocks: list[Any] = [{"type": "text", "text": text} for text in texts]
+    for place, mark in (marks or {}).items():
+        blocks[place] = {**blocks[place], "cache_control": mark}
+    return {"model": "m", "messages": [{"role": "user", "content": blocks}], **more}
+
+
+def take(caches: PromptCaches, asked: Any, *, family: str = "anthropic_messages", least: int | None = None) -> CacheUse:
+    return caches.take(family, body=asked, model="m", least_tokens=least)
+
+
+def test_a_prompt_is_kept_only_where_a_mark_asks_for_it() -> None:
+    """Anthropic: and it costs a write; the next one with that beginning reads it, with a mark or without a longer one."""
+    caches = PromptCaches()
+    assert take(caches, body(LONG)) == CacheUse()
+    first = take(caches, body(LONG, marks={0: MARK}))
+    assert (first.read, first.hour) == (0, 0)
+    assert first.written > 1280
+    second = take(caches, body(LONG, "and?", marks={1: MARK}))
+    assert second.read == first.written
+    assert 0 < second.written < 30
+    assert take(caches, body("x" + LONG, marks={0: MARK})).read == 0
+
+
+def test_a_prompt_below_the_least_size_is_not_kept() -> None:
+    caches = PromptCaches()
+    for _ in range(2):
+        assert take(caches, body("short", marks={0: MARK}))[:2] == (0, 0)
+        assert take(caches, body(LONG, marks={0: MARK}), least=4096)[:2] == (0, 0)
+
+
+def test_marks_are_no_part_of_what_is_compared() -> None:
+    caches = PromptCaches()
+    written = take(caches, body(LONG, "b", marks={1: MARK})).written
+    found = take(caches, body(LONG, "b", marks={0: HOUR, 1: MARK}))
+    assert (found.read, found.written) == (written, 0)
+    bytes_of_marks = len(',"cache_control":{"type":"ephemeral"}') + len(
+        ',"cache_control":{"type":"ephemeral","ttl":"1h"}'
+    )
+    assert found.marked == bytes_of_marks
+
+
+@pytest.mark.parametrize(("more", "is_found"), [(19, True), (20, False)])
+def test_a_mark_looks_back_over_twenty_blocks(more: int, is_found: bool) -> None:
+    """Anthropic, "20-block lookback": the marked block counts as the first."""
+    texts = [str(number) for number in range(more)]
+    for marks, expected in (({more: MARK}, is_found), ({0: MARK, more: MARK}, True)):
+        caches = PromptCaches()
+        take(caches, body(LONG, marks={0: MARK}))
+        assert (take(caches, body(LONG, *texts, marks=marks)).read > 0) is expected
+
+
+@pytest.mark.parametrize(("mark", "kept_s"), [(MARK, 300), (HOUR, 3600)])
+def test_what_is_kept_lives_from_its_last_use(mark: dict[str, str], kept_s: int) -> None:
+    caches = PromptCaches()
+    first = take(caches, body(LONG, marks={0: mark}))
+    assert first.hour == (first.written if mark is HOUR else 0)
+    for _ in range(3):
+        caches.now_s += kept_s - 1
+        assert take(caches, body(LONG, marks={0: mark})).read > 0
+    caches.now_s += kept_s
+    assert take(caches, body(LONG, marks={0: mark})).read == 0
+
+
+def test_tools_come_before_the_system_text_and_that_before_messages() -> None:
+    """What changes in one costs what stands behind it; tool choice and thinking cost the messages alone."""
+    tool: dict[str, Any] = {"name": "t", "description": LONG, "input_schema": {"type": "object"}, "cache_control": MARK}
+    system: list[Any] = [{"type": "text", "text": LONG, "cache_control": MARK}]
+    plain = body(LONG, marks={0: MARK}, tools=[tool], system=system)
+    caches = PromptCaches()
+    whole = take(caches, plain).written
+    assert take(caches, plain).read == whole
+    changes: tuple[dict[str, Any], ...] = (
+        {"messages": body("x", marks={0: MARK})["messages"]},
+        {"tool_choice": {"type": "none"}},
+        {"thinking": {"type": "enabled", "budget_tokens": 1024}},
+        {"system": [{"type": "text", "text": "x", "cache_control": MARK}]},
+        {"tools": [{**tool, "name": "u"}]},
+    )
+    read = [take(caches, {**plain, **changed}).read for changed in changes]
+    assert read[0] == read[1] == read[2] > read[3] > read[4] == 0
+
+
+def test_the_field_at_the_top_marks_the_last_block() -> None:
+    caches = PromptCaches()
+    written = take(caches, body(LONG, "b", cache_control=MARK)).written
+    assert take(caches, body(LONG, "b", marks={1: MARK})).read == written
+
+
+def test_openai_keeps_prompts_unasked_in_steps_of_128_tokens() -> None:
+    caches = PromptCaches()
+    asked: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": LONG}]}
+    assert take(caches, asked, family="openai_chat") == CacheUse()
+    longer: dict[str, Any] = {
+        "model": "m",
+        "messages": [*asked["messages"], {"role": "assistant", "content": "x" * 600}],
+    }
+    assert take(caches, longer, family="openai_chat") == CacheUse(read=1280)
+    assert take(caches, {**longer, "prompt_cache_key": "k"}, family="openai_chat").read == 0
+    caches.now_s += 300
+    assert take(caches, longer, family="openai_chat").read == 0
+    day = {**longer, "prompt_cache_retention": "24h"}
+    take(caches, day, family="openai_chat")
+    caches.now_s += 80_000
+    assert take(caches, day, family="openai_chat").read > 1280
+
+
+def test_gemini_keeps_prompts_unasked_from_its_least_size_on() -> None:
+    def asked(*texts: str) -> dict[str, Any]:
+        return {"contents": [{"role": "user", "parts": [{"text": text} for text in texts]}]}
+
+    for text, least, is_found in ((LONG, None, False), (LONG + LONG, None, True), (LONG + LONG, 4096, False)):
+        caches = PromptCaches()
+        take(caches, asked(text), family="gemini", least=least)
+        assert (take(caches, asked(text, "more"), family="gemini", least=least).read > 0) is is_found
+
+
+@pytest.mark.parametrize("model", ["anthropic:answer", "openrouter:anthropic/answer", "gemini:answer"])
+async def test_usage_tells_what_was_read_and_a_scenario_can_switch_caches_off(model: str) -> None:
+    """A lab, and a script of it, can be without caches; and time passes only where somebody says so."""
+    base = {"anthropic": "http://lab", "gemini": "http://lab/v1beta"}.get(model.partition(":")[0], "http://lab/v1")
+    off = Script(name="answer", title="answers", steps=(Step(text="Yes."),), caches=False)
+    for lab, keeps in ((Lab([ANSWER]), True), (Lab([ANSWER], caches=False), False), (Lab([off]), False)):
+        agent = Agent(model, instructions=LONG * 2, base_url=base, api_key="k", transport=lab.transport())
+        reads: list[int] = []
+        for pause_s in (0, 0, 3600):
+            lab.pass_time(pause_s)
+            result = await agent.run("Is it?")
+            assert result.text == "Yes.", lab.requests[-1].refused
+            reads.append(result.usage.cache_read_tokens)
+            told = lab.requests[-1].usage
+            assert told is not None
+            assert told.cache_read_tokens == reads[-1]
+        assert (reads[0], reads[1] > 2000, reads[2]) == (0, keeps, 0)
