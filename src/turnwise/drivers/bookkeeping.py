@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from turnwise.drivers.cache_watch import CacheWatch
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.exchange import Exchange
 from turnwise.drivers.journal import RequestSent, TurnJournal
@@ -70,6 +71,10 @@ class Bookkeeper:
             self._journal.request_leaves(sent, entry)
         self.ledger.put(entry)
         return entry
+
+    def watches_cache(self) -> CacheWatch:
+        """For the requests of this turn."""
+        return CacheWatch(turn=self._config.turn_id, path=self._path)
 
     def has(self, number: int) -> bool:
         """Whether that request of the turn stands in the books: it may have left."""

@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from turnwise.drivers.cache_watch import CacheMissed, CacheSums
 from turnwise.rules.apart import billed_apart
 from turnwise.rules.pricing import Cost, Fate, Plan, Priced, PriceRow, Unknown, fate_of_failure, price_of, sum_of
 from turnwise.turn.commands import Purpose, SendRequest
@@ -113,11 +114,13 @@ class Received(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Ledger:
-    """The entries of a run and of its sub-agents, in the order in which they left."""
+    """The entries of a run and of its sub-agents, in the order in which they left. `cache_missed` are those that should have
+    read from the provider's cache, and did not."""
 
     def __init__(self, *, root_session: str, root_turn: str) -> None:
         self.root_session = root_session
         self.root_turn = root_turn
+        self.cache_missed: list[CacheMissed] = []
         self._entries: dict[tuple[str, int], LedgerEntry] = {}
         self._billed: dict[
             tuple[str, int], set[int]
@@ -147,6 +150,17 @@ class Ledger:
     def cost(self, *, turn: str | None = None) -> Cost:
         """Of all, or of one turn without its sub-agents."""
         return cost_of([one for one in self._entries.values() if turn is None or one.turn == turn])
+
+
+def caches_of(entries: Sequence[LedgerEntry]) -> CacheSums:
+    """What the providers' caches did to these requests."""
+    told = [one.usage for one in entries if one.usage is not None]
+    saved = [one.cache_saved_usd for one in entries if one.cache_saved_usd is not None]
+    return CacheSums(
+        read_tokens=sum([one.cache_read_tokens for one in told]),
+        written_tokens=sum([one.cache_write_tokens for one in told]),
+        saved_usd=sum_of(saved).usd if saved else None,
+    )
 
 
 def cost_of(entries: Sequence[LedgerEntry]) -> Cost:

@@ -8,6 +8,7 @@ import msgspec
 
 from turnwise.drivers.body_hash import BodyHash
 from turnwise.drivers.bookkeeping import Bookkeeper
+from turnwise.drivers.cache_watch import CacheMissed
 from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.endpoints import Addressing, Endpoint
@@ -52,6 +53,7 @@ class Sender:
         self._addressing = Addressing(endpoint)
         self._history = EncodedHistory()
         self._hash = BodyHash() if keeps_hash else None
+        self._cache = books.watches_cache()
         self.exchange: Exchange | None = None
         self.was_told = False
 
@@ -92,10 +94,15 @@ class Sender:
         ended = self._books.settle(entry, exchange, event=event)
         self.exchange = None
         usd = None if ended is None else ended.usd
-        self._tell_finished(event, seconds=self._clock.monotonic() - began, usd=usd)
         response, fault = (
             (event.response, event.response.fault) if isinstance(event, ResponseReceived) else (None, event.fault)
         )
+        missed = None
+        if response is not None:
+            missed = self._cache.saw(command, call, usage=response.usage, left_s=began)
+            if missed is not None:
+                self._books.ledger.cache_missed.append(missed)
+        self._tell_finished(event, seconds=self._clock.monotonic() - began, usd=usd, missed=missed)
         self._circuits.saw(door, fault=fault)
         if fault is None and response is not None and response.finish is not FinishReason.CUT and not response.lost:
             return event
@@ -113,11 +120,20 @@ class Sender:
             )
         )
 
-    def _tell_finished(self, event: ResponseReceived | RequestFailed, *, seconds: float, usd: Decimal | None) -> None:
+    def _tell_finished(
+        self,
+        event: ResponseReceived | RequestFailed,
+        *,
+        seconds: float,
+        usd: Decimal | None,
+        missed: CacheMissed | None,
+    ) -> None:
         match event:
             case ResponseReceived(number=number, response=response):
                 fault = response.fault
-                seen = RequestFinished(number=number, response=response, fault=fault, seconds=seconds, usd=usd)
+                seen = RequestFinished(
+                    number=number, response=response, fault=fault, seconds=seconds, usd=usd, cache_missed=missed
+                )
             case RequestFailed(number=number, fault=fault, sent=sent):
                 seen = RequestFinished(number=number, response=None, fault=fault, seconds=seconds, sent=sent, usd=usd)
         self._watchers.tell(seen)

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import msgspec
 
+from turnwise.drivers.cache_watch import CacheMissed
 from turnwise.turn.commands import Purpose
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import Fault, Frame, Response, ToolCall, ToolResult
@@ -34,7 +35,8 @@ class FrameSeen(msgspec.Struct, frozen=True, tag="frame_seen", gc=False):
 class RequestFinished(msgspec.Struct, frozen=True, tag="request_finished"):
     """`response` is the whole one; `fault` says why there is none, or what the provider reported inside it. A request that
     was never `sent` (no connection) does not count; the next one has its number. If it was cut off before it left (the turn was
-    cancelled), it has neither. `usd` is what it cost, None if its price is not known."""
+    cancelled), it has neither. `usd` is what it cost, None if its price is not known; `cache_missed` says that the provider's
+    cache should have given more of the prompt."""
 
     number: int
     response: Response | None
@@ -42,6 +44,7 @@ class RequestFinished(msgspec.Struct, frozen=True, tag="request_finished"):
     seconds: float
     sent: bool = True
     usd: Decimal | None = None
+    cache_missed: CacheMissed | None = None
 
 
 class AttemptDiscarded(msgspec.Struct, frozen=True, tag="attempt_discarded"):

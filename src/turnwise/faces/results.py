@@ -4,7 +4,8 @@ from decimal import Decimal
 
 import msgspec
 
-from turnwise.drivers.ledger import Ledger, LedgerEntry
+from turnwise.drivers.cache_watch import CacheMissed, CacheSums
+from turnwise.drivers.ledger import Ledger, LedgerEntry, caches_of
 from turnwise.faces.saying import cost_said, many
 from turnwise.faces.schemas import OutputType, problems_of
 from turnwise.rules.pricing import Cost
@@ -30,8 +31,10 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     run that answers only some of them lists the others again. `unread` are words of the user that came too late, or while
     calls still waited; the history does not hold them. `children` are what sub-agents spent, which is not in `usage` and
     `requests`.
-    `prefix_changes` are the requests that began otherwise than the one before, so that the provider's prompt cache missed,
-    and why. `requests` counts HTTP requests, `requests_by_purpose` of each purpose ("compact": for a summary);
+    `prefix_changes` are the requests that began otherwise than the one before, so that the provider's prompt cache missed, why,
+    and what that cost; `cache_missed` are those that read less from the cache than it had kept, whatever the reason, and
+    `caches` is what all of them read, wrote and saved. `requests` counts HTTP requests, `requests_by_purpose` of each purpose
+    ("compact": for a summary);
     `recovery_usage` is the part of `usage` that went into going on with what the output limit had cut, or asking for it once
     more. `ledger` has an entry for each request, those of sub-agents (with a `path`) among them; `cost` is their sum in US
     dollars, with the number of requests whose price nobody knows.
@@ -62,6 +65,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     prefix_changes: tuple[str, ...]
     ledger: tuple[LedgerEntry, ...] = ()
     cost: Cost = Cost()
+    cache_missed: tuple[CacheMissed, ...] = ()
+
+    @property
+    def caches(self) -> CacheSums:
+        """What the providers' caches did, sub-agents' requests included."""
+        return caches_of(self.ledger)
 
     @property
     def cost_usd(self) -> Decimal | None:
@@ -142,4 +151,5 @@ def run_result(
         prefix_changes=result.prefix_changes,
         ledger=() if ledger is None else ledger.entries,
         cost=Cost() if ledger is None else ledger.cost(),
+        cache_missed=() if ledger is None else tuple(ledger.cache_missed),
     )

@@ -124,7 +124,8 @@ class Books(msgspec.Struct, kw_only=True):
         if response is None or response.usage is None:
             return
         self.usage += response.usage
-        self._count_cached(response.usage)
+        if response.usage.cache_read_tokens or response.usage.cache_write_tokens or self.kept_tokens:
+            self._count_cached(response.usage)
         if self.asking is not None and self.asking.purpose in RECOVERY:
             self.recovery_usage += response.usage
         self.config = self.room.counted(response.usage, asking=self.asking, config=self.config)

@@ -47,15 +47,10 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     marking: Marking | None = None  # None: the provider is not asked to keep the prompt
 
 
-class Written(NamedTuple):
-    """A body. Its first `same_bytes` are those of the body before it; `marks` are where its cache marks begin and end, which are
-    left out of that count. `changed_at` is the first byte (marks left out) at which it goes on otherwise than the body before
-    it, whose messages it does not begin with; None where it begins with them."""
-
-    body: bytes
-    same_bytes: int = 0
-    marks: tuple[tuple[int, int], ...] = ()
-    changed_at: int | None = None
+Written = tuple[bytes, int, tuple[tuple[int, int], ...], int | None]
+"""A body; how many of its first bytes are those of the body before it; where its cache marks begin and end, which are left out of
+the other two counts; and the first byte at which it goes on otherwise than the body before it, None where it begins with all
+messages of that one."""
 
 
 class _Mark(msgspec.Struct, frozen=True):
@@ -79,7 +74,7 @@ class EncodedHistory:
         self._last: Frame | None = None  # that of the last body
         self._messages: Sequence[Message] = ()  # the last body's
         self._encoded = bytearray()  # of them, with commas between them
-        self._starts: list[int] = []  # of the items in there
+        self._starts: list[int] = []  # of the items in there, where marks are put in
         self._own: list[Placed] = []  # the user's cache marks among them, where they are looked for
         self._rest = b""  # what stood behind them in the last body
         self._shared: _Mark | None = None  # up to what the last two bodies had in common
@@ -116,11 +111,15 @@ class EncodedHistory:
 
     def write_body(self, frame: Frame, *, messages: Sequence[Message]) -> Written:
         if frame.items is None:
-            return Written(frame.head + frame.tail)
+            return frame.head + frame.tail, 0, (), None
         encoded, head, marking = self._encoded, frame.head, frame.marking
-        kept = len(messages) if marking is None else max(0, len(messages) - marking.passing)
-        common = min(messages_in_common(self._messages, messages), kept)
-        before = self._before(frame, common=common)
+        kept = len(messages)
+        common = messages_in_common(self._messages, messages)
+        if marking is not None and marking.passing:
+            kept = max(0, kept - marking.passing)
+            common = min(common, kept)
+        is_changed = common < len(self._messages) or (self._last is not None and self._last.head != head)
+        before = self._before(frame, common=common) if is_changed else None
         shared = self._shared_with(frame, items=frame.items, messages=messages, common=common)
         same_bytes = len(head) + shared.length if shared.length and self._last and head == self._last.head else 0
         until = self._take(messages[shared.messages : kept], behind=shared, frame=frame)
@@ -141,12 +140,12 @@ class EncodedHistory:
             marks = self._marks(frame, marking=marking, until=until, behind=behind_kept, rest=rest, begins=begins)
             body, spans = _with_marks(body, marks=marks)
         del encoded[self._whole.length :]
-        return Written(body, same_bytes, spans, changed_at)
+        return body, same_bytes, spans, changed_at
 
     def _before(self, frame: Frame, *, common: int) -> "_Before | None":
         """The body before up to its last message, from where it may be another one than the next; None where it is none."""
         last, shared = self._last, self._shared
-        if last is None or shared is None or (last.head == frame.head and common == len(self._messages)):
+        if last is None or shared is None:
             return None
         behind_bracket = last.head.endswith(b"[") or not (self._encoded or self._rest)
         comma = b"" if behind_bracket else b","
@@ -237,11 +236,10 @@ class EncodedHistory:
             for item in items.add(message):
                 if encoded:
                     encoded += b","
-                start = len(encoded)
-                starts.append(start)
-                encoded += item
                 if frame.marking is not None:
-                    self._own += placed_marks(item, at=start)
+                    starts.append(len(encoded))
+                    self._own += placed_marks(item, at=len(encoded))
+                encoded += item
         return _Mark(behind.messages + len(messages), len(encoded), items)
 
 

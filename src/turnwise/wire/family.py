@@ -30,13 +30,14 @@ class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
 
 def call_of(frame: encoded_history.Frame, *, written: Written) -> HttpCall:
     """The call that takes a body there."""
+    body, same_bytes, marks, changed_at = written
     return HttpCall(
         path=frame.path,
-        body=written.body,
+        body=body,
         headers=frame.headers,
-        same_bytes=written.same_bytes,
-        marks=written.marks,
-        changed_at=written.changed_at,
+        same_bytes=same_bytes,
+        marks=marks,
+        changed_at=changed_at,
     )
 
 

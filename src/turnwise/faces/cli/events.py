@@ -78,6 +78,7 @@ class JsonLines:
                         "fault": seen.fault,
                         "seconds": round(seen.seconds, 6),
                         **({} if seen.sent else {"sent": False}),
+                        **({} if seen.cache_missed is None else {"cache_missed": seen.cache_missed}),
                     }
                 )
             case AttemptDiscarded():

@@ -260,7 +260,8 @@ def lines_of(total: Total) -> list[str]:
         lines.append(PRICE_WANTED)
     if total.cache_read_tokens or total.cache_write_tokens:
         word = "saved" if total.cache_saved_usd >= 0 else "cost more than they saved, by"
-        lines.append(f"caches {word} {usd_said(abs(total.cache_saved_usd))} ({total.cache_read_tokens:,} tokens read)")
+        tokens = f"{total.cache_read_tokens:,} tokens read, {total.cache_write_tokens:,} written"
+        lines.append(f"caches {word} {usd_said(abs(total.cache_saved_usd))} ({tokens})")
     if total.saved.requests:
         word = "saved" if total.saved.requests > 0 else "cost more than they saved"
         lines.append(f"programs and parallel calls {word}, on plans by request: {saved_said(total.saved)}")

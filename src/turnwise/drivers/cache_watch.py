@@ -1,0 +1,106 @@
+"""Sees whether the provider's cache gave what it had kept of a prompt, and why not."""
+
+from decimal import Decimal
+
+import msgspec
+
+from turnwise.turn.commands import SendRequest
+from turnwise.vocab import Request, Usage
+from turnwise.wire.family import HttpCall
+
+# The least size that any provider keeps: less is lost by its rounding (OpenAI: 128 tokens) or is not worth a word.
+LEAST_LOST_TOKENS = 1024
+LEAST_LOST_SHARE = 0.1
+
+
+class CacheMissed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Request `number` of a turn should have read `expected_tokens` from the provider's cache, and read `read_tokens`.
+
+    `changed_at` is the first byte of its body, cache marks left out, at which it is another one than the request before it; None
+    where it began with all of that one. Then `since_hit_s` tells for how long nothing of it had been read: the provider keeps a
+    prompt for a time only. `path` names the sub-agents that lead to its turn.
+    """
+
+    turn: str
+    number: int
+    model: str
+    expected_tokens: int
+    read_tokens: int
+    changed_at: int | None = None
+    since_hit_s: float | None = None
+    path: tuple[str, ...] = ()
+
+
+class CacheSums(msgspec.Struct, frozen=True, kw_only=True):
+    """What caches did to several requests. `saved_usd` is less than 0 where writing cost more than reading saved; None where the
+    price of no request is known."""
+
+    read_tokens: int = 0
+    written_tokens: int = 0
+    saved_usd: Decimal | None = None
+
+
+class CacheWatch:
+    """Of one turn's requests, in the order in which they were encoded with one history."""
+
+    def __init__(self, *, turn: str, path: tuple[str, ...]) -> None:
+        self._turn = turn
+        self._path = path
+        self._before: Request | None = None
+        self._kept_tokens = 0  # of the last prompt that was answered
+        self._kept_at_s: float | None = None  # when that was read or written
+        self._has_hit = False  # this endpoint keeps prompts, asked or not
+
+    def saw(self, order: SendRequest, call: HttpCall, *, usage: Usage | None, left_s: float) -> CacheMissed | None:
+        """Take in what was counted of a request that left at this time; what is missing, if anything is."""
+        request, before = order.request, self._before
+        self._before = request
+        if usage is None or not (self._kept_tokens or usage.cache_read_tokens or usage.cache_write_tokens):
+            return None
+        if "cache_read_tokens" in usage.untold:
+            return None
+        same_model = before is not None and before.model == request.model
+        expected = min(self._kept_tokens, usage.input_tokens) if same_model else 0
+        since_s = None if self._kept_at_s is None else left_s - self._kept_at_s
+        self._take(call, usage=usage, left_s=left_s)
+        lost = expected - usage.cache_read_tokens
+        if before is None or lost < max(LEAST_LOST_TOKENS, expected * LEAST_LOST_SHARE):
+            return None
+        changed_at = _changed_at(call, before=before, now=request)
+        return CacheMissed(
+            turn=self._turn,
+            number=order.number,
+            model=request.model,
+            expected_tokens=expected,
+            read_tokens=usage.cache_read_tokens,
+            changed_at=changed_at,
+            since_hit_s=round(since_s, 3) if since_s is not None and changed_at is None else None,
+            path=self._path,
+        )
+
+    def _take(self, call: HttpCall, *, usage: Usage, left_s: float) -> None:
+        read, written = usage.cache_read_tokens, usage.cache_write_tokens
+        self._has_hit = self._has_hit or read > 0
+        if call.marks or written:
+            self._kept_tokens = read + written
+        else:
+            self._kept_tokens = usage.input_tokens if self._has_hit else 0
+        if self._kept_tokens:
+            self._kept_at_s = left_s
+
+
+def _changed_at(call: HttpCall, *, before: Request, now: Request) -> int | None:
+    """Of what is kept where marks ask for it, messages rest on fields behind them, too (Anthropic docs, "Prompt caching", "What
+    invalidates the cache")."""
+    if call.changed_at is not None or not call.marks:
+        return call.changed_at
+    is_same = (before.tool_choice, before.parallel_tool_calls, before.settings.reasoning_effort) == (
+        now.tool_choice,
+        now.parallel_tool_calls,
+        now.settings.reasoning_effort,
+    ) and before.settings.reasoning_tokens == now.settings.reasoning_tokens
+    if is_same:
+        return None
+    places = [call.body.rfind(name) for name in (b'"tool_choice"', b'"thinking"', b'"reasoning')]
+    at = min([place for place in places if place >= 0], default=len(call.body))
+    return at - sum([end - start for start, end in call.marks if end <= at])

@@ -1,0 +1,255 @@
+"""What a run says of the provider's cache: what it read, wrote and saved, and why it missed (promise bill:cached)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from turnwise import Agent, Prices, RunResult, read_prices
+from turnwise.drivers.watching import RequestFinished, Seen
+from turnwise.lab import Lab
+from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, Step
+from turnwise.rules.budget import ModelLimits
+from turnwise.rules.pricing import ZERO
+from turnwise.rules.retries import RetryPolicy
+from turnwise.testing import FakeClock
+from turnwise.turn.commands import PrepareStep
+from turnwise.turn.config import Deadlines
+from turnwise.turn.events import StepPrepared
+
+INSTRUCTIONS = "Answer from the parts of the document alone. " * 180  # 2,000 tokens
+ROW = {"input": 3, "output": 15, "cache_read": "0.3", "cache_write": "3.75", "cache_write_1h": 6}
+PRICES = Prices(user=read_prices({"anthropic:*": ROW}, named="the table", source="this test"))
+
+
+def read(path: str) -> str:
+    """Read a part."""
+    return f"{path}: the quick brown fox jumps over the lazy dog. " * 40
+
+
+def look(path: str) -> str:
+    """Look at a part."""
+    return path
+
+
+def reading(count: int, *, forced: str = "So far: parts.", **more: Any) -> Script:
+    calls = [ScriptedCall(name="read", arguments={"path": f"part-{number}"}) for number in range(1, count + 1)]
+    steps = (*[Step(calls=(call,)) for call in calls], Step(text="Done."))
+    return Script(name="reads", title="reads", steps=steps, forced=forced, **more)
+
+
+def agent_at(lab: Lab, *, tools: Sequence[Any] = (read, look), model: str = "anthropic:reads", **more: Any) -> Agent:
+    options: dict[str, Any] = {"instructions": INSTRUCTIONS, "prices": PRICES, "max_steps": 40, **more}
+    return Agent(model, tools=tools, base_url="http://lab", api_key="k", transport=lab.transport(), **options)
+
+
+@pytest.mark.promise("bill:cached")
+async def test_the_result_says_what_caches_were_read_written_and_saved() -> None:
+    """Sums of what the lab counted; the saving is what the same tokens would have cost without a cache."""
+    lab = Lab([reading(8)])
+    result = await agent_at(lab).run("Read.")
+    told = [one.usage for one in lab.requests if one.usage is not None]
+    assert result.caches.read_tokens == sum([usage.cache_read_tokens for usage in told]) > 20_000
+    assert result.caches.written_tokens == sum([usage.cache_write_tokens for usage in told]) > 5_000
+    assert result.caches.saved_usd is not None
+    assert float(result.caches.saved_usd) == pytest.approx(
+        (result.caches.read_tokens * 2.7 - result.caches.written_tokens * 0.75) / 1_000_000
+    )
+    assert result.cache_missed == ()
+
+
+async def test_a_write_that_is_never_read_is_a_loss() -> None:
+    """One request writes, and nobody comes back: an hour costs twice the input, and both are shown as less than nothing."""
+    for cache, factor in (("auto", 0.75), ("1h", 3.0)):
+        lab = Lab([reading(0)])
+        result = await agent_at(lab, cache=cache).run("Read.")
+        assert (result.caches.read_tokens, result.caches.written_tokens > 1_500) == (0, True)
+        assert result.caches.saved_usd is not None
+        assert result.caches.saved_usd < ZERO
+        assert float(result.caches.saved_usd) == pytest.approx(-result.caches.written_tokens * factor / 1_000_000)
+
+
+@pytest.mark.promise("bill:cached")
+async def test_a_miss_says_how_long_nothing_was_read() -> None:
+    """A tool that took longer than the provider keeps a prompt: nothing of ours changed, so the time is told."""
+    clock, lab = FakeClock(), Lab([reading(6)])
+
+    async def slow(path: str) -> str:
+        """Read a part."""
+        if path == "part-4":
+            lab.pass_time(301)
+            await clock.advance(301)
+        return read(path)
+
+    seen: list[Seen] = []
+    agent = agent_at(lab, tools=[renamed(slow)], clock=clock, deadlines=Deadlines(tool_s=1_000))
+    result = await agent.run("Read.", watch=seen.append)
+    (missed,) = result.cache_missed
+    assert (missed.number, missed.read_tokens, missed.changed_at) == (5, 0, None)
+    assert missed.since_hit_s == pytest.approx(301)
+    assert missed.expected_tokens > 3_000
+    told = [one.cache_missed for one in seen if isinstance(one, RequestFinished) and one.cache_missed is not None]
+    assert told == [missed]
+    assert result.prefix_changes == ()
+
+
+def renamed(function: Any) -> Any:
+    function.__name__ = "read"
+    return function
+
+
+async def test_an_hour_outlives_a_slow_tool() -> None:
+    lab = Lab([reading(6)])
+
+    def slow(path: str) -> str:
+        """Read a part."""
+        lab.pass_time(1_000)
+        return read(path)
+
+    result = await agent_at(lab, tools=[renamed(slow)], cache="1h").run("Read.")
+    assert result.cache_missed == ()
+    lab.reset()
+    short = await agent_at(lab, tools=[renamed(slow)]).run("Read.")
+    assert [one.number for one in short.cache_missed] == [2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.promise("bill:cached")
+async def test_a_miss_of_ours_says_where_the_first_changed_byte_is() -> None:
+    """Other tools for one step change the body near its beginning, and back again."""
+    lab = Lab([reading(6)])
+
+    def prepare(view: PrepareStep) -> StepPrepared | None:
+        return StepPrepared(tools=("read",)) if view.step == 4 else None
+
+    result = await agent_at(lab, prepare_step=prepare).run("Read.")
+    assert [one.number for one in result.cache_missed] == [4]  # what was kept before is read again afterwards
+    (missed,) = result.cache_missed
+    assert missed.since_hit_s is None
+    assert missed.changed_at is not None
+    before, after = (one.body for one in lab.requests[2:4])
+    assert before[: missed.changed_at] == after[: missed.changed_at]
+    assert before[missed.changed_at] != after[missed.changed_at]
+
+
+@pytest.mark.promise("bill:cached", "step:prefix-stable")
+async def test_each_break_of_the_prefix_says_what_it_cost() -> None:
+    """By the provider's own count: what it had kept, less what it read."""
+    lab = Lab([reading(6)])
+
+    def prepare(view: PrepareStep) -> StepPrepared | None:
+        return StepPrepared(tools=("read",)) if view.step == 4 else None
+
+    result = await agent_at(lab, prepare_step=prepare).run("Read.")
+    first, second = result.prefix_changes
+    told = [one.usage for one in lab.requests]
+    assert told[2] is not None
+    lost = told[2].cache_read_tokens + told[2].cache_write_tokens
+    assert first == f"request 4: tools: {lost:,} tokens read anew"
+    assert second.startswith("request 5: tools")
+
+
+def is_explained(result: RunResult) -> bool:
+    """Each miss is of a request whose beginning changed, and says so; each cost that is told is a miss or less than one."""
+    named = {int(change.split()[1].removesuffix(":")) for change in result.prefix_changes}
+    return all(missed.number in named for missed in result.cache_missed)
+
+
+@pytest.mark.promise("bill:cached", "end:forced-answer")
+async def test_a_forced_answer_says_what_it_costs() -> None:
+    """Anthropic keeps tools and system text; what it kept of the messages rests on tool choice."""
+    lab = Lab([reading(12)])
+    result = await agent_at(lab, max_steps=8).run("Read.")
+    assert result.stop_reason == "step_limit"
+    (change,) = result.prefix_changes
+    assert change.startswith("request 8: tool choice: ")
+    assert [one.number for one in result.cache_missed] == [8]
+    assert is_explained(result)
+    usage = lab.requests[-1].usage
+    assert usage is not None
+    assert usage.cache_read_tokens > 1_500  # tools and system text
+
+
+@pytest.mark.promise("bill:cached")
+async def test_a_fallback_says_what_it_costs() -> None:
+    """Another model has a cache of its own."""
+    fails = ScriptedFault(kind="status", status=503, message="busy")
+    steps = (*reading(6).steps[:3], Step(text="x", fault=fails))
+    lab = Lab(
+        [Script(name="reads", title="fails", steps=steps), Script(name="other", title="x", steps=(Step(text="Done."),))]
+    )
+    result = await agent_at(lab, fallbacks=["other"], retry=RetryPolicy(attempts=1)).run("Read.")
+    assert (result.text, [change.split(": ")[1] for change in result.prefix_changes]) == ("Done.", ["model"])
+    assert result.prefix_changes[0].endswith(" tokens read anew")
+    assert is_explained(result)
+
+
+def write(path: str, content: str, append: bool = False) -> str:
+    """Write a file."""
+    return f"{path}: {len(content)} characters{' more' if append else ''}"
+
+
+@pytest.mark.promise("bill:cached", "cut:continued")
+async def test_a_continuation_reads_what_was_kept_and_each_miss_is_explained() -> None:
+    """The rest of a cut call is asked for behind the same prompt; what is for that request only stands behind the newest mark."""
+    lab = Lab()
+    result = await agent_at(lab, model="anthropic:cut-call", tools=[read, write]).run("Write it.")
+    assert result.requests_by_purpose["continue"] >= 1
+    assert is_explained(result)
+    told = [entry.usage for entry in result.ledger if entry.purpose == "continue"]
+    assert [usage is not None and usage.cache_read_tokens > 1_500 for usage in told] == [True] * len(told)
+
+
+@pytest.mark.promise("bill:cached")
+@pytest.mark.parametrize("model", ["anthropic:reads", "openrouter:anthropic/reads", "openai:reads", "gemini:reads"])
+async def test_three_hundred_steps_in_a_small_room_keep_hitting_between_summaries(model: str) -> None:
+    """Done-when 3: under 32,000 tokens; every miss is explained by a change that is named, and all other steps read."""
+    name = model.partition(":")[0]
+    base = {"anthropic": "http://lab", "gemini": "http://lab/v1beta"}.get(name, "http://lab/v1")
+    lab = Lab([reading(299, summarises="Write a summary")])
+    agent = Agent(
+        model,
+        tools=[read, look],
+        instructions=INSTRUCTIONS,
+        max_steps=300,
+        model_limits=LIMITS,
+        base_url=base,
+        api_key="k",
+        transport=lab.transport(),
+    )
+    result = await agent.run("Read.")
+    assert result.steps == 300
+    assert any(change.partition(": ")[2].startswith("compaction") for change in result.prefix_changes)
+    assert is_explained(result)
+    named = {int(change.split()[1].removesuffix(":")) for change in result.prefix_changes}
+    missed = {one.number for one in result.cache_missed}
+    quiet = [entry for entry in result.ledger[1:] if entry.number not in named | missed and entry.usage is not None]
+    assert len(quiet) > 200
+    assert all(entry.usage is not None and entry.usage.cache_read_tokens > 0 for entry in quiet)
+    share = sum([one.cache_read_tokens for one in usages(result)]) / sum([one.input_tokens for one in usages(result)])
+    assert share > 0.8
+
+
+LIMITS = ModelLimits(context_window_tokens=32_000, max_output_tokens=2_000)
+
+
+def usages(result: RunResult) -> list[Any]:
+    return [entry.usage for entry in result.ledger if entry.usage is not None]
+
+
+@pytest.mark.promise("bill:cached")
+@pytest.mark.parametrize("model", ["anthropic", "openai"])
+async def test_sub_agents_of_one_kind_share_their_beginning(model: str) -> None:
+    """The second one reads the system text and tools that the first one wrote."""
+    tasks: list[dict[str, object]] = [{"agent": "reader", "prompt": f"Read part {number}."} for number in (1, 2)]
+    steps = tuple([Step(calls=(ScriptedCall(name="task", arguments=task),)) for task in tasks])
+    lead = Script(name="lead", title="hands out tasks", steps=(*steps, Step(text="Done.")))
+    lab = Lab([lead, reading(1)])
+    base = "http://lab" if model == "anthropic" else "http://lab/v1"
+    given: dict[str, Any] = {"base_url": base, "api_key": "k", "transport": lab.transport()}
+    reader = Agent(f"{model}:reads", tools=[read], instructions=INSTRUCTIONS, description="reads", **given)
+    result = await Agent(f"{model}:lead", agents={"reader": reader, "other": reader}, **given).run("Go.")
+    assert result.text == "Done."
+    first = [entry for entry in result.ledger if entry.path and entry.number == 1]
+    reads = [entry.usage.cache_read_tokens for entry in first if entry.usage is not None]
+    assert (len(reads), reads[0]) == (2, 0)
+    assert reads[1] > 1_500
