@@ -17,7 +17,7 @@ from turnwise.rules.limits import AnyOf, Leaf, Limit, MaxCost, MaxRequests, MaxT
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.turn.config import MAX_STEPS, CallsInText, Recover, TurnConfig
-from turnwise.vocab import Effort, Settings
+from turnwise.vocab import Cache, Effort, Settings
 
 MOST_STEPS = 10_000  # more is a slip of the keyboard
 MOST = 10**12  # of requests, tokens, seconds: the journal cannot hold what is not finite
@@ -198,6 +198,18 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             sources=(*PYTHON, *TERMINAL, "file"),
             default="continue",
             kept=lambda last: last.recover,
+        ),
+    ] = None
+    cache: Annotated[
+        Cache | None,
+        Option(
+            help="Whether the provider is asked to keep the prompt in its cache.",
+            page="whether the provider is asked to keep the prompt in its cache: `auto` for as long as it usually does, `1h` for "
+            "an hour, which costs more to write, `off` not at all ([what it saves](billing.md#prompt-caches))",
+            sources=(*PYTHON, *TERMINAL, "file"),
+            default="auto",
+            # sessions of before know nothing of it, and look as if they had it off: they have no `marks_cache` either
+            kept=lambda last: last.cache if last.cache != "off" or last.marks_cache else None,
         ),
     ] = None
     calls_in_text: Annotated[

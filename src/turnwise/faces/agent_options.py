@@ -17,7 +17,7 @@ from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import Deadlines, Effect, Room, ScriptLimits
-from turnwise.vocab import Cache, File, Settings, Text, ToolSpec
+from turnwise.vocab import File, Settings, Text, ToolSpec
 
 Given = ParamSpec("Given")
 
@@ -44,7 +44,6 @@ _OF_THE_TABLE = rows_from("agent", "run")
 _CHOICES: dict[str, tuple[object, ...]] = {
     **{row.name: row.choices for row in _OF_THE_TABLE if row.choices},
     "room": get_args(Room),
-    "cache": get_args(Cache),
     "script": ("auto", True, False),
 }
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
