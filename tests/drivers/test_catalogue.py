@@ -99,7 +99,10 @@ def test_a_star_at_the_end_leaves_the_rest_of_the_name_open() -> None:
     ("table", "said"),
     [
         ({"a": {"window": 0}}, "`f`, `a`: a limit is a number of tokens above 0; a row has `window`, `input`"),
-        ({"a": {"widow": 1}}, "`f`, `a`: Object contains unknown field `widow` (did you mean `window`?); a row has `window`, `input`, `output`"),
+        (
+            {"a": {"widow": 1}},
+            "`f`, `a`: Object contains unknown field `widow` (did you mean `window`?); a row has `window`, `input`, `output`",
+        ),
         ({"a": {"window": "1"}}, "`f`, `a`: Expected `int | null`, got `str` - at `$.window`; a row has"),
         ({"a": 1}, "`f`, `a`: Expected `object`, got `int`; a row has"),
         ({"a*b": {"window": 1}}, "`f`, `a*b`: `*` may stand at the end of a name only"),
