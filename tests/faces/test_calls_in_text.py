@@ -383,6 +383,16 @@ async def test_reasoning_at_the_beginning_of_the_text_is_reasoning_without_tools
         ("deepseek", "https://llm.example.org/v1", True),
         ("openai", "http://127.0.0.1:8000/v1", False),
         ("openai_chat", "http://127.0.0.1:8000/v1", True),
+        ("openai_chat", "http://localhost:11434/v1", True),
+        ("openai_chat", "https://api.openai.com/v1", False),
+        ("openai_chat", "https://API.openai.com/v1/", False),
+        ("openai_chat", "https://eu.api.openai.com/v1", False),
+        ("openai_chat", "https://mine.openai.azure.com/openai/v1", False),
+        ("openai_chat", "https://vm.westeurope.cloudapp.azure.com/v1", True),
+        ("openai_chat", "https://generativelanguage.googleapis.com/v1beta/openai", False),
+        ("openai_chat", "https://api.openai.com.example.org/v1", True),
+        ("openai_chat", "https://notapi.openai.com.example.org/v1", True),
+        ("openai-chat", "https://api.together.xyz/v1", False),
         ("ollama", None, True),
         ("ollama-cloud", None, False),
         ("anthropic", "http://127.0.0.1:8000", False),
@@ -391,7 +401,8 @@ async def test_reasoning_at_the_beginning_of_the_text_is_reasoning_without_tools
 def test_auto_reads_calls_at_self_hosted_and_unknown_chat_endpoints(
     profile: str, base_url: str | None, reads: bool
 ) -> None:
-    """Proves: a vendor's profile says how its own API behaves, and nothing of another server at another address."""
+    """Proves: a vendor's profile says how its own API behaves, under whichever name the address is asked for, and nothing of
+    another server at another address."""
     endpoint = open_endpoint(read_model(f"{profile}:m"), base_url=base_url, api_key="none")
     assert endpoint.leaves_calls_in_text is reads
 

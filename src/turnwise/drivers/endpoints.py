@@ -13,7 +13,7 @@ from turnwise.drivers.transport import HttpRequest
 from turnwise.errors import CallerError, MissingKey
 from turnwise.wire.addresses import path_below
 from turnwise.wire.family import Family, HttpCall
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import Profile, profile_at
 from turnwise.wire.registry import family as find_family
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2
@@ -74,11 +74,13 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def leaves_calls_in_text(self) -> bool:
-        """Whether the server may leave calls in the text: its profile says so, or it is a Chat Completions server at an address
-        that is not the vendor's."""
+        """Whether the server may leave calls in the text. Its profile says so; a Chat Completions server elsewhere may, unless
+        that is the own address of another vendor, whose profile says it then."""
         profile = self.profile
-        is_elsewhere = profile.family == "openai_chat" and _site(self.base_url) != _site(profile.base_url)
-        return profile.calls_in_text or is_elsewhere
+        if profile.family != "openai_chat" or _site(self.base_url) == _site(profile.base_url):
+            return profile.calls_in_text
+        there = profile_at(self.base_url)
+        return there is None or there.calls_in_text
 
     @property
     def sends_key(self) -> bool:

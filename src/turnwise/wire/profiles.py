@@ -1,8 +1,10 @@
 """Endpoints and their quirks: one typed row each, read from `profiles.toml`. Chosen by name, never sniffed from a URL."""
 
 import functools
+import re
 from collections.abc import Mapping
 from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -100,6 +102,33 @@ def builtin_profiles() -> Mapping[str, Profile]:
 
     text = resources.files("turnwise.wire").joinpath("profiles.toml").read_text(encoding="utf-8")
     return parse_profiles(text)
+
+
+def profile_at(base_url: str) -> Profile | None:
+    """The provider whose own address it is: the very same one, or another path or region (`eu.api.openai.com`) of its host.
+    Of several the plain name; None where it is nobody's."""
+    address = base_url.partition("?")[0].rstrip("/")
+    placed = [profile for profile in builtin_profiles().values() if profile.base_url]
+    found = [profile for profile in placed if profile.base_url == address]
+    if not found and (host := _public_host(address)):
+        found = [profile for profile in placed if _host_pattern(profile.base_url or "").fullmatch(host)]
+    return min(found, key=lambda profile: len(profile.name), default=None)
+
+
+def _public_host(address: str) -> str:
+    """Of an address that only its owner can serve; on one's own machine or without TLS the host alone says nothing."""
+    try:
+        parts = urlsplit(address)
+        return (parts.hostname or "") if parts.scheme == "https" and parts.port in (None, 443) else ""
+    except ValueError:
+        return ""
+
+
+@functools.cache
+def _host_pattern(base_url: str) -> re.Pattern[str]:
+    host = base_url.partition("://")[2].partition("/")[0].lower() if base_url.startswith("https://") else ""
+    own = re.sub(r"\\\{\w+\\\}", "[^.]+", re.escape(host))
+    return re.compile(rf"(?:[^/]+\.)?{own}" if host else "(?!)")
 
 
 def parse_profiles(text: str) -> dict[str, Profile]:

@@ -20,7 +20,7 @@ from turnwise.faces.cli.typed_model import (
     check,
     check_address,
     list_at,
-    profile_at,
+    provider_at,
     read_typed,
     unlisted,
 )
@@ -119,9 +119,9 @@ def test_a_name_is_one_of_the_servers_that_was_asked() -> None:
 
 def test_a_providers_own_address_is_that_provider_and_no_other_gets_a_key() -> None:
     """The usual family reads no variable: what is typed as a URL is asked without any key of the environment."""
-    assert profile_at("https://api.openai.com/v1/").name == "openai"
-    assert profile_at("http://localhost:11434/v1").name == "ollama"
-    assert profile_at(URL).name == "openai_chat" and profile_at(URL).api_key_env == ()
+    assert provider_at("https://api.openai.com/v1/").name == "openai"
+    assert provider_at("http://localhost:11434/v1").name == "ollama"
+    assert provider_at(URL).name == "openai_chat" and provider_at(URL).api_key_env == ()
 
 
 def test_a_server_is_asked_for_its_models_also_where_v1_is_missing() -> None:

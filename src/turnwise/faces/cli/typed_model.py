@@ -18,7 +18,7 @@ from turnwise.faces.cli.model_names import PLACE, URL, is_listed, meant_said, ne
 from turnwise.faces.cli.options import Given, given_over
 from turnwise.faces.models import Ways, find_profile, open_endpoint, read_model
 from turnwise.vocab import FaultKind
-from turnwise.wire.profiles import Profile, builtin_profiles
+from turnwise.wire.profiles import Profile, builtin_profiles, profile_at
 
 AT_THE_PROMPT = Ways(
     base_url=f"type the address, too: `{ANY_FAMILY}:NAME --base-url URL`",
@@ -55,7 +55,7 @@ def read_typed(text: str, *, given: Given) -> Given:
     if not model and not base_url:
         raise CallerError("it names no model: type PROVIDER:NAME, or the URL of a server")
     if model and base_url and ":" not in str(model):
-        typed["model"] = f"{profile_at(str(base_url)).name}:{model}"
+        typed["model"] = f"{provider_at(str(base_url)).name}:{model}"
     return given_over(given, typed)
 
 
@@ -102,11 +102,9 @@ def check(given: Given, *, env: Mapping[str, str]) -> None:
         raise CallerError(f"`{named.profile.name}` wants a key: {set_it}{AT_THE_PROMPT.key}") from None
 
 
-def profile_at(base_url: str) -> Profile:
-    """The provider whose own address it is; else any endpoint of the usual family. Of several the plain name."""
-    address = base_url.rstrip("/")
-    found = [profile for profile in builtin_profiles().values() if profile.base_url == address]
-    return min(found, key=lambda profile: len(profile.name), default=find_profile(ANY_FAMILY))
+def provider_at(base_url: str) -> Profile:
+    """The provider whose own address it is; else any endpoint of the usual family."""
+    return profile_at(base_url) or find_profile(ANY_FAMILY)
 
 
 def list_at(
@@ -114,7 +112,7 @@ def list_at(
 ) -> Listed:
     """Ask the server there which models it has; where it knows no such path, below `/v1`. Without a `profile` it is the one of
     the address. Raises CallerError for what is no address, and for a missing key."""
-    profile = profile or profile_at(base_url)
+    profile = profile or provider_at(base_url)
     first = _list_at(base_url, profile=profile, api_key_env=api_key_env, env=env)
     if isinstance(first, Listed):
         return first
