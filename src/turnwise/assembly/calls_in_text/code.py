@@ -3,31 +3,43 @@
 
 A fence is taken for one where a reader would take it so, in lists and quotations too; it ends at a line that holds nothing else.
 Backticks count until their like comes or the paragraph ends. Lines behind a blank one that begin with four blanks or a tab are
-code, unless they belong to a list, which only all of the text could tell: from the first mark in such a line on, both ways are
-followed. In doubt it is code, because code is never run.
+code, unless they belong to a list, which only all of the text could tell. Where a text can be read in two ways, both are followed
+from there on (`_Ways`). In doubt it is code, because code is never run.
 """
 
 import copy
 import re
+from collections.abc import Callable
+
+import msgspec
 
 # Pieces that wait to be looked at together: only a mark asks where it stands.
 MOST_UNSEEN = 256
 _RUNS = re.compile(r"`+|~+")
-# What may stand before a fence on its line: blanks, marks of quotations and of list items.
-_BEFORE_FENCE = re.compile(r"(?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])*")
-_MOST = 64  # characters before a fence
+# What may stand before a fence on its line: blanks, marks of quotations and of list items, also those that no Markdown knows.
+_BEFORE_FENCE = re.compile(r"(?:[ \t>]|[-*+•‣◦▪▫●○·–—][ \t]|\d{1,9}[.)][ \t])*")
+# The same, and what may become such a mark with the next piece.
+_MAY_BE_BEFORE = re.compile(rf"{_BEFORE_FENCE.pattern}(?:[-*+•‣◦▪▫●○·–—]|\d{{1,9}}[.)]?)?")
+# The mark of a quotation or of a list's item, and more blanks than belong to it.
+_CODE_IN_ITEM = re.compile(r"(?:[>*+•‣◦▪▫●○·–—-]|\d[.)])(?: {5}| *\t)")
+_INFO = re.compile(r"[ \t]*[\w+#.-]*[ \t]*")  # what may stand behind a fence
+_MOST = 64  # characters before a fence, or behind it
 _INDENT = 4  # blanks before a line of code
 
 
 class CodeTracker:
     """Fed with all the text in order, in any pieces. `is_inside` tells of what comes next."""
 
-    __slots__ = ("_readings", "_run", "unseen")
+    __slots__ = ("_follows_return", "_is_escaped", "_length", "_mark", "_readings", "_slash", "unseen")
 
     def __init__(self) -> None:
         self._readings = [_Reading()]
         self.unseen: list[str] = []  # pieces that were not looked at yet; who has more may add them here
-        self._run = ""  # the fence marks or backticks that the text ends with
+        self._mark = ""  # what the text ends with, if these are fence marks or backticks ...
+        self._length = 0  # ... so many ...
+        self._is_escaped = False  # ... behind a backslash
+        self._slash = False  # the text ends with a backslash that escapes what follows
+        self._follows_return = False  # the text ends with `\r`, which ends a line with `\n` and without
 
     def is_inside(self) -> bool:
         self._see()
@@ -42,13 +54,27 @@ class CodeTracker:
     def _see(self) -> None:
         text = "".join(self.unseen)
         self.unseen.clear()
+        if self._follows_return or "\r" in text:
+            text = self._plain_breaks(text)
         first, *more = text.split("\n")
         self._see_line(first)
         for line in more:
-            self._end_run()
-            for one in self._readings:
-                one.break_line()
+            self._break_line()
             self._see_line(line)
+
+    def _plain_breaks(self, text: str) -> str:
+        if not text:
+            return text
+        rest = text.removeprefix("\n") if self._follows_return else text
+        self._follows_return = text[-1] == "\r"
+        return rest.replace("\r\n", "\n").replace("\r", "\n")
+
+    def _break_line(self) -> None:
+        self._end_run()
+        self._slash = False
+        self._follow("late", lambda one: one.may_open_late)
+        for one in self._readings:
+            one.break_line()
 
     def _see_line(self, line: str) -> None:
         """Of a line, or of what came of it."""
@@ -56,61 +82,86 @@ class CodeTracker:
         if "`" in line or "~" in line:
             for found in _RUNS.finditer(line):
                 self._words(line[last : found.start()])
-                last, run = found.end(), found.group()
-                if self._run and self._run[0] == run[0]:
-                    self._run += run
-                else:
+                last, mark = found.end(), line[found.start()]
+                if self._mark != mark:
                     self._end_run()
-                    self._run = run
+                    self._mark, self._is_escaped, self._slash = mark, self._slash, False
+                self._length += last - found.start()
         self._words(line[last:])
 
     def _words(self, text: str) -> None:
-        if text:
-            self._end_run()
-            for one in self._readings:
-                one.words(text)
+        if not text:
+            return
+        self._end_run()
+        slashes = len(text) - len(text.rstrip("\\"))
+        self._slash = (slashes + (self._slash and slashes == len(text))) % 2 == 1
+        for one in self._readings:
+            one.words(text)
 
     def _end_run(self) -> None:
-        run, self._run = self._run, ""
-        if not run:
+        mark, length, self._mark, self._length = self._mark, self._length, "", 0
+        if not mark:
             return
-        first = self._readings[0]
-        if len(self._readings) == 1 and first.is_indented_at_mark():
-            self._readings.append(first.as_code())
+        self._follow("indented", _Reading.is_indented_at_mark)
+        if self._is_escaped:
+            self._follow("escapes", _Reading.is_in_words)
         for one in self._readings:
-            one.mark(run)
+            one.mark(mark, length, is_escaped=self._is_escaped)
+
+    def _follow(self, way: str, is_in_doubt: "Callable[[_Reading], bool]") -> None:
+        """From the first doubt of a kind on both ways."""
+        if not getattr(self._readings[-1].ways, way) and any(map(is_in_doubt, self._readings)):
+            self._readings += [one.read_so(way) for one in self._readings]
+
+
+class _Ways(msgspec.Struct, frozen=True):
+    """How a reading takes what may be taken in two ways."""
+
+    indented: bool = False  # marks in a line that is code for its blanks are words of it
+    escapes: bool = False  # a backtick behind a backslash is a word
+    late: bool = False  # a fence may begin behind words, if nothing but its language follows
 
 
 class _Reading:
-    """One way to read the text. `_knows_indented`: marks in a line that is code for its blanks are words of it."""
+    """One way to read the text."""
 
     __slots__ = (
+        "_before",
+        "_behind",
         "_closing",
         "_columns",
         "_fence",
         "_info",
+        "_is_heading",
         "_is_indented",
-        "_knows_indented",
         "_line",
         "_may_indent",
+        "_outer",
         "_span",
+        "ways",
     )
 
     def __init__(self) -> None:
-        self._knows_indented = False
+        self.ways = _Ways()
         self._fence: tuple[str, int] | None = None
+        self._before = ""  # what stands before it on its line
         self._info = False  # on the line that opened the fence
         self._closing = False  # the line may close the fence, if nothing else follows on it
         self._span = 0  # backticks that opened a span
+        self._outer = 0  # those that had opened one before the fence
+        self._behind: str | None = (
+            None  # what stands on the line behind these, if they are three or more and nothing forbids
+        )
         self._line: str | None = ""  # the line so far; None where no fence can begin any more
         self._columns: int | None = 0  # blanks that the line begins with; None behind them
         self._is_indented = False  # the line is code for its blanks
-        self._may_indent = True  # such a line may begin here: behind a blank line or another one
+        self._may_indent = True  # such a line may begin here: where no paragraph goes on
+        self._is_heading = False
 
-    def as_code(self) -> "_Reading":
+    def read_so(self, way: str) -> "_Reading":
         """The other way."""
         other = copy.copy(self)
-        other._knows_indented = True
+        other.ways = msgspec.structs.replace(self.ways, **{way: True})
         return other
 
     @property
@@ -121,7 +172,14 @@ class _Reading:
         """Whether what comes next stands in a line that is code for its blanks, if it is no blank."""
         if self._fence is not None:
             return False
-        return self._is_indented or (self._may_indent and self._columns is not None and self._columns >= _INDENT)
+        return self._is_indented or self._begins_code() or self._is_code_in(self._line)
+
+    def is_in_words(self) -> bool:
+        return self._fence is None and not self._span
+
+    @property
+    def may_open_late(self) -> bool:
+        return self._span > 0 and self._behind is not None
 
     def words(self, text: str) -> None:
         self._see_blanks(text)
@@ -129,48 +187,91 @@ class _Reading:
             self._closing = False
         if self._line is not None:
             line = self._line + text[: _MOST + 1]
-            self._line = line if len(line) <= _MOST and _BEFORE_FENCE.fullmatch(line) else None
+            if len(line) > _MOST or not _MAY_BE_BEFORE.fullmatch(line):
+                before = _BEFORE_FENCE.match(line)
+                self._is_indented = self._is_indented or self._is_code_in(before and before.group())
+                line = None
+            self._line = line
+        if self._behind is not None:
+            behind = self._behind + text[: _MOST + 1]
+            self._behind = behind if len(behind) <= _MOST and _INFO.fullmatch(behind) else None
 
     def break_line(self) -> None:
-        self._may_indent = self._columns is not None or self._is_indented
-        self._columns, self._is_indented = 0, False
+        is_blank = self._line is not None and not self._line.strip(" \t>")
+        is_empty = self._line is not None or self._columns is not None  # but for marks of items
+        self._may_indent = is_empty or self._is_heading or self._closing or self._is_indented
+        if self.ways.late and self.may_open_late:
+            self._fence, self._before, self._span = ("`", self._span), "", 0
         if self._closing:
             self._fence, self._closing = None, False
-        if self._line is not None and not self._line.strip(" \t>"):
+        if is_blank:
             self._span = 0
-        self._info = False
+        self._columns, self._is_indented, self._is_heading = 0, False, False
+        self._info, self._behind = False, None
         self._line = ""
 
-    def mark(self, run: str) -> None:
+    def mark(self, mark: str, length: int, *, is_escaped: bool) -> None:
         """Fence marks or backticks, all of them."""
-        self._see_blanks(run)
-        mark, length, line = run[0], len(run), self._line
-        self._line = None
-        if self._is_indented and self._knows_indented:
+        self._see_blanks(mark)
+        self._is_indented = self._is_indented or self._is_code_in(self._line)
+        line = self._line if self._line is not None and _BEFORE_FENCE.fullmatch(self._line) else None
+        self._line = self._behind = None
+        if self._is_indented and self.ways.indented:
             return
+        if is_escaped and self.ways.escapes and self.is_in_words():
+            length -= 1
         if self._fence is not None:
             if self._info and mark == "`" == self._fence[0]:  # no fence: backticks within a line
-                self._span = 0 if length == self._fence[1] else self._fence[1]
-                self._fence, self._info = None, False
+                opened, self._fence, self._info, self._span = self._fence[1], None, False, self._outer
+                self._mark_in_words(opened)
+                self._mark_in_words(length)
+                self._behind = None
+            elif line is not None and length >= 3 and line.count(">") < self._before.count(">"):
+                self._open(mark, length, before=line)  # the quotation is over, and its fence with it
             elif not self._info and line is not None and mark == self._fence[0] and length >= self._fence[1]:
-                self._closing = True
+                self._closing = self._may_close(line)
             else:
                 self._closing = False
-        elif line is not None and length >= 3 and not self._span:
-            self._fence, self._info = (mark, length), True
+        elif line is not None and length >= 3:
+            self._outer, self._span = self._span, 0
+            self._open(mark, length, before=line)
         elif mark == "`":
-            if not self._span:
-                self._span = length
-            elif self._span == length:
-                self._span = 0
+            self._mark_in_words(length)
+
+    def _open(self, mark: str, length: int, *, before: str) -> None:
+        self._fence, self._info, self._closing, self._before = (mark, length), True, False, before
+
+    def _may_close(self, before: str) -> bool:
+        """Not as an item of a list, in another quotation, or as a line of code."""
+        is_same = before.count(">") == self._before.count(">") and not before.strip(" \t>")
+        return is_same and _width(before) < _width(self._before) + _INDENT
+
+    def _mark_in_words(self, length: int) -> None:
+        if not self._span:
+            self._span = length
+            self._behind = "" if length >= 3 else None
+        elif self._span == length:
+            self._span = 0
 
     def _see_blanks(self, text: str) -> None:
         if self._columns is None:
             return
         bare = text.lstrip(" \t")
         blank = text[: len(text) - len(bare)]
-        self._columns += len(blank) + (_INDENT - 1) * blank.count("\t")
+        self._columns += _width(blank)
         if bare:
-            is_behind = self._may_indent and self._fence is None
-            self._is_indented = is_behind and self._columns >= _INDENT
+            self._is_indented = self._begins_code()
+            self._is_heading = bare[0] == "#"
             self._columns = None
+
+    def _begins_code(self) -> bool:
+        is_indented = self._columns is not None and self._columns >= _INDENT
+        return is_indented and self._may_indent and self._fence is None
+
+    def _is_code_in(self, before: str | None) -> bool:
+        """Whether what stands before the line's words makes them code in an item or a quotation."""
+        return bool(before) and self.is_in_words() and _CODE_IN_ITEM.search(before) is not None
+
+
+def _width(blanks: str) -> int:
+    return len(blanks) + (_INDENT - 1) * blanks.count("\t")

@@ -1,0 +1,113 @@
+"""Where a call stands in code it is text. The judge is a CommonMark parser that we did not write."""
+
+import itertools
+import re
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from text_calls import read_text
+from turnwise.assembly.calls_in_text.code import MOST_UNSEEN, CodeTracker
+
+MARK = "QMARKQ"
+HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
+LINE = HERMES.replace("\n", "")
+PIECES = (
+    *("`", "``", "```", "~~~", "````", "`x`", "\n```", "\n```\n", "\\", "\n", "\n\n", "\r\n", "\r\n\r\n", "\r"),
+    *("    ", "\t", " ", "a", "b c", "xml", "> ", "- ", "1. ", "\n# T\n", "•", "=="),
+)
+texts = st.lists(st.sampled_from(PIECES), max_size=10).map("".join)
+# A fence in an item whose end stands at the line's beginning: CommonMark begins another fence there. Models end it so.
+FENCE_IN_ITEM = re.compile(r"(?m)^[ \t>]*(?:[-*+]|\d[.)])[ \t].*(?:```|~~~)")
+
+
+def holds_code(tokens: Iterable[Token]) -> bool:
+    """Whether the mark is code for the judge."""
+    kinds = ("fence", "code_block", "code_inline")
+    return any((one.type in kinds and MARK in one.content) or holds_code(one.children or ()) for one in tokens)
+
+
+def is_inside(pieces: Iterable[str]) -> bool:
+    tracker = CodeTracker()
+    for piece in pieces:
+        tracker.feed(piece)
+    return tracker.is_inside()
+
+
+@given(before=texts, after=texts)
+def test_what_commonmark_takes_for_code_is_code(before: str, after: str) -> None:
+    """Done when 1: never inside a fence, backticks or indented code; in doubt it is code."""
+    text = f"{before}{MARK}{after}"
+    assume(FENCE_IN_ITEM.search(text.replace("\r", "\n")) is None)
+    if holds_code(MarkdownIt("commonmark").parse(text)):
+        assert is_inside([before])
+
+
+@given(before=texts, cuts=st.lists(st.integers(0, 40), max_size=3))
+def test_pieces_of_a_text_change_nothing_of_where_it_stands(before: str, cuts: list[int]) -> None:
+    """Proves: also where the pieces are looked at between two marks, and between the two halves of a line's end."""
+    places = sorted({min(cut, len(before)) for cut in cuts} | {0, len(before)})
+    tracker = CodeTracker()
+    for start, end in itertools.pairwise(places):
+        for piece in (before[start:end], *[""] * MOST_UNSEEN):
+            tracker.feed(piece)
+    assert tracker.is_inside() == is_inside([before])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"A literal \\` is escaped; e.g. `{LINE}`.",
+        f"A `\\` is one; e.g. `{LINE}`.",
+        f"Example:\r\n\r\n    {HERMES}",
+        f"Example:\r\n\r\n\t{HERMES}".replace("\n", "\r\n\t"),
+        f"Example: ```xml\n\n{HERMES}\n```",
+        f"• ```xml\n\n{HERMES}\n```",
+        f"It is 5` long:\n```xml\n\n{HERMES}\n```",
+        f"I write ``` so.\n\n```xml\n\n{HERMES}\n```",
+        f"# Example\n    {HERMES}",
+        f"> Example:\n>\n>     {LINE}",
+        f"```\nx\n```\n    {HERMES}",
+        f"-     {LINE}",
+        f"```\nx\n    ```\n{HERMES}\n```",
+        f"```\nx\n- ```\n{HERMES}\n```",
+    ],
+)
+def test_a_call_in_any_kind_of_code_is_text(text: str) -> None:
+    """Proves: escaped backticks, line ends of Windows, fences behind words, code in items and quotations."""
+    found = read_text(text)
+    assert (found.states, found.shown_text) == ([], text)
+    assert read_text(list(text)).outcome == found.outcome
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "```py\r\nx\r\n```\r\nNow:\r\n",
+        "Text `a\r\nb` c.\r\n",
+        "It costs \\`5\\`.\n",
+        "It is 5` long.\n\n",
+        "- a\n- b\n\n",
+        "> quoted\n\n",
+        "~~~\n```\n~~~\n",
+        "1. ```bash\nls\n```\n\nNow:\n",
+        "# Example\n",
+    ],
+)
+def test_a_call_behind_code_runs(before: str) -> None:
+    """Proves: code that has ended hides nothing."""
+    assert read_text(f"{before}{HERMES}").calls == [("read", {"path": "a"})]
+
+
+@pytest.mark.parametrize("mark", ["`", "~", "\\", "\r", "`\\"])
+def test_marks_that_come_alone_are_counted_and_not_put_together(mark: str) -> None:
+    """Proves: what is kept of a run does not grow with it, so a long one costs as much as it is long."""
+    tracker = CodeTracker()
+    for _ in range(20_000):
+        tracker.feed(mark)
+    kept = [getattr(tracker, name) for name in CodeTracker.__slots__]
+    assert sum([len(one) for one in kept if isinstance(one, str)]) <= 1
