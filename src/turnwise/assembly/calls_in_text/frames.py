@@ -11,12 +11,11 @@ from typing import cast
 import msgspec
 
 from turnwise.assembly.calls_in_text.code import MOST_UNSEEN
+from turnwise.assembly.calls_in_text.doubts import Doubted
 from turnwise.assembly.calls_in_text.quotations import Quotations
 from turnwise.assembly.calls_in_text.reading import ReadCall
 from turnwise.assembly.calls_in_text.syntaxes import MARKERS
 from turnwise.assembly.calls_in_text.text_reader import (
-    CLOSED_BY_A_VALUE,
-    Doubted,
     Event,
     Made,
     Say,
@@ -354,9 +353,8 @@ class CallFinder:
                     self._make(event, block, given)
                 case Unmade():
                     self._unmake(event, given)
-                case Doubted():
-                    why = f"{WRITTEN_WRONGLY}: {CLOSED_BY_A_VALUE}"
-                    self._mark_given(why, given, block=block)
+                case Doubted(calls=calls, why=why):
+                    self._mark_given(f"{WRITTEN_WRONGLY}: {why}", given, block=block, first=calls)
 
     def _make(self, made: Made, block: str, given: list[Frame]) -> None:
         id = self._new_id()
@@ -385,8 +383,10 @@ class CallFinder:
         what = f"written as {unmade.syntax}, and {'not whole' if not unmade.why else 'wrong'}"
         given.append(Mended(Repair("call_in_text", f"call {id}", what)))
 
-    def _mark_given(self, reason: str, given: list[Frame], *, block: str | None = None) -> None:
-        """The calls that were given out do not run."""
+    def _mark_given(
+        self, reason: str, given: list[Frame], *, block: str | None = None, first: int | None = None
+    ) -> None:
+        """The calls that were given out do not run, or the first so many of the block."""
         for key, calls in self._given.items():
             if block in (None, key):
                 given += [
@@ -400,7 +400,7 @@ class CallFinder:
                             reason=reason,
                         ),
                     )
-                    for one in calls
+                    for one in calls[:first]
                 ]
 
     def _new_id(self) -> str:

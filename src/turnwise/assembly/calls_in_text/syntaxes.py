@@ -12,19 +12,21 @@ MAX_BLOCKS = 256
 
 
 class Syntax(msgspec.Struct, frozen=True, kw_only=True):
-    """`marker` begins a block. `ends` are the marks by which a block that is no whole call ends, `orphans` those that tell, where
-    they stand behind a call without their beginning, that it was read wrongly: a value had closed it."""
+    """`marker` begins a block. `ends` are the marks by which a block that is no whole call ends."""
 
     name: str
     marker: str
     reader: Reader
     ends: tuple[str, ...]
-    orphans: tuple[str, ...] = ()
 
 
-_TAGS = ("</tool_call>", "</function>", "</parameter>", "</arg_value>")
-_INVOKE_TAGS = ("</minimax:tool_call>", "</invoke>", "</parameter>")
-_DSML_TAGS = ("</｜DSML｜function_calls>", "</｜DSML｜tool_calls>", "</｜DSML｜invoke>", "</｜DSML｜parameter>")
+# In these syntaxes a value may close its own call. Then these marks stand behind it without their beginning.
+CLOSING = {
+    "qwen3-coder": ("</tool_call>", "</function>", "</parameter>"),
+    "glm": ("</tool_call>", "</arg_value>"),
+    "minimax": ("</minimax:tool_call>", "</invoke>", "</parameter>"),
+    "dsml": ("</｜DSML｜function_calls>", "</｜DSML｜tool_calls>", "</｜DSML｜invoke>", "</｜DSML｜parameter>"),
+}
 
 SYNTAXES = (
     Syntax(
@@ -32,14 +34,12 @@ SYNTAXES = (
         marker="<tool_call>",
         reader=json_calls.tool_call,
         ends=("</tool_call>",),
-        orphans=_TAGS,
     ),
     Syntax(
         name="qwen3-coder",
         marker="<function=",
         reader=tagged_calls.qwen_coder_alone,
         ends=("</function>",),
-        orphans=_TAGS,
     ),
     Syntax(name="mistral", marker="[TOOL_CALLS]", reader=json_calls.mistral, ends=("\n\n",)),
     Syntax(name="llama", marker="<|python_tag|>", reader=json_calls.llama, ends=("<|eom_id|>", "<|eot_id|>")),
@@ -54,14 +54,12 @@ SYNTAXES = (
         marker="<｜DSML｜function_calls>",
         reader=tagged_calls.dsml,
         ends=("</｜DSML｜function_calls>",),
-        orphans=_DSML_TAGS,
     ),
     Syntax(
         name="dsml",
         marker="<｜DSML｜tool_calls>",
         reader=tagged_calls.dsml_v4,
         ends=("</｜DSML｜tool_calls>",),
-        orphans=_DSML_TAGS,
     ),
     Syntax(
         name="kimi",
@@ -80,7 +78,6 @@ SYNTAXES = (
         marker="<minimax:tool_call>",
         reader=tagged_calls.minimax,
         ends=("</minimax:tool_call>",),
-        orphans=_INVOKE_TAGS,
     ),
     Syntax(
         name="harmony",

@@ -4,18 +4,19 @@ Nothing that is given out is ever taken back. The cost is linear: words without 
 only while all its readings together stay within a few times its length.
 """
 
-import re
 from collections.abc import Sequence
 from enum import Enum, auto
 
 import msgspec
 
-from turnwise.assembly.calls_in_text import json_calls, pythonic, thinking
+from turnwise.assembly.calls_in_text import pythonic, thinking
 from turnwise.assembly.calls_in_text.code import CodeTracker
+from turnwise.assembly.calls_in_text.doubts import Aftermath, Doubted
 from turnwise.assembly.calls_in_text.quotations import Quotations
 from turnwise.assembly.calls_in_text.reading import Found, ReadCall, read
-from turnwise.assembly.calls_in_text.syntaxes import BY_MARKER, MARKERS, MAX_BLOCKS, Syntax, held_from
+from turnwise.assembly.calls_in_text.syntaxes import BY_MARKER, CLOSING, MARKERS, MAX_BLOCKS, Syntax, held_from
 from turnwise.assembly.calls_in_text.tools import OfferedTools
+from turnwise.assembly.calls_in_text.wholes import is_all, name_of_whole, read_whole
 from turnwise.assembly.heal import join_halves
 
 # What a block may be read in vain: so many times its length, and these characters besides.
@@ -23,8 +24,6 @@ READINGS = 8
 FREE_CHARACTERS = 64 * 1024
 # Of one block that is held: as many as a call may have that comes as one (`wire/limits.py`, `call_bytes`).
 MAX_BLOCK_CHARACTERS = 8 * 1024 * 1024
-_FENCE = re.compile(r"(`{3,}|~{3,})[ \t]*([A-Za-z_+-]*)[ \t]*\n")
-CLOSED_BY_A_VALUE = "a value in it holds the marks that close it"
 # Blanks that wait for what follows them, at the beginning of a text, between two blocks and at the end of reasoning. Vendors'
 # templates write two at most; more would be read again with every piece.
 _MOST_BLANK = 32
@@ -58,10 +57,6 @@ class Unmade(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-class Doubted(msgspec.Struct, frozen=True):
-    """Closing marks stand behind the calls made so far that belong to one of them: none of these may run."""
-
-
 Event = Say | Think | Made | Unmade | Doubted
 
 
@@ -87,7 +82,7 @@ class TextReader:
     """Feed it the pieces of a text; `finish` says how it ended, `release` that none of it is a call."""
 
     __slots__ = (
-        "_after",
+        "_aftermath",
         "_at",
         "_blank",
         "_blocks",
@@ -99,7 +94,6 @@ class TextReader:
         "_has_thought",
         "_held",
         "_leading",
-        "_orphans",
         "_quotations",
         "_size",
         "_spent",
@@ -131,15 +125,14 @@ class TextReader:
         self._halves = ""
         self._blank = ""  # blanks before the block
         self._has_thought = False  # reasoning was given out, or was empty
-        self._orphans: frozenset[str] = frozenset()  # closing marks that would make the calls so far doubtful ...
-        self._after: list[str] = []  # ... if they stand in these words, which came behind them
+        self._aftermath = Aftermath()
         self.is_touched = False  # something was held or taken as reasoning
 
     def passes(self, text: str) -> bool:
         """Whether more words go on as they came, because no marker begins in them. They are taken then."""
         if self._at is not _At.WORDS:
-            return self._at is _At.OVER
-        if self._tail or self._orphans:
+            return self._at is _At.OVER and not self._aftermath.is_watched
+        if self._tail or self._aftermath.is_watched:
             return False
         if ("<" in text or "[" in text) and (MARKERS.search(text) is not None or held_from(text) < len(text)):
             return False
@@ -149,7 +142,7 @@ class TextReader:
     @property
     def unseen(self) -> list[str] | None:
         """Where words without `<` and `[` may be put, up to `MOST_UNSEEN`, as long as nothing else is fed; None: feed them."""
-        is_open = self._at is _At.WORDS and not self._tail and not self._orphans
+        is_open = self._at is _At.WORDS and not self._tail and not self._aftermath.is_watched
         return self._code.unseen if is_open else None
 
     @property
@@ -170,7 +163,7 @@ class TextReader:
                 is_call = found.is_enough or (found.state == "whole" and not text[found.end :].strip())
             case _At.WHOLE:
                 text = self._text()
-                is_call = _is_all(self._whole(text, is_final=True), text)
+                is_call = is_all(self._whole(text, is_final=True), text)
             case _:
                 return False
         return is_call and not self._quotations.hold(text)
@@ -200,8 +193,7 @@ class TextReader:
             self._thought(_without_breaks(tail), events)
         elif tail and not is_blank:
             self._say(tail, events)
-        if self._orphans and _holds_orphan("".join(self._after), marks=self._orphans):
-            events.append(Doubted())
+        events += self._aftermath.doubts()
         self._at = _At.OVER
         return events
 
@@ -229,7 +221,7 @@ class TextReader:
                 case _At.BEHIND:
                     text = self._behind(text, events)
                 case _At.OVER:
-                    events.append(Say(text))
+                    self._show(text, events)
                     text = ""
                 case _At.BLOCK | _At.WHOLE:
                     self._held.append(text)
@@ -322,8 +314,7 @@ class TextReader:
     def _show(self, text: str, events: list[Event]) -> None:
         if text:
             events.append(Say(text))
-            if self._orphans:
-                self._after.append(text)
+            self._aftermath.add_words(text)
 
     # blocks
 
@@ -365,19 +356,13 @@ class TextReader:
                 return ""
             if found.end > MAX_BLOCK_CHARACTERS:
                 return ""
-            if found.state == "whole" and not self._follows_orphan(text[found.end :]):
+            if found.state == "whole":
                 return self._take_block(text, found, events)
             if not (found.name or found.calls):
                 return self._no_block(text, events)
             self._doomed = found
         ends = [at + len(mark) for mark in self._syntax.ends if (at := text.find(mark, len(self._syntax.marker))) >= 0]
         return self._fail_block(text, end=min(ends), events=events) if ends else ""
-
-    def _follows_orphan(self, rest: str) -> bool:
-        """Whether a closing mark follows that belongs to the block: then a value had closed it, and it was read wrongly."""
-        assert self._syntax is not None
-        bare = rest.lstrip()
-        return any(bare.startswith(mark) for mark in self._syntax.orphans)
 
     def _take_block(self, text: str, found: Found, events: list[Event]) -> str:
         """A whole block: a call, unless it was said to the model before."""
@@ -386,7 +371,7 @@ class TextReader:
         self._end_held()
         if self._quotations.hold(block):
             self._give_calls(events)
-            self._say_block(block, events)
+            self._say_quoted(block, events)
         else:
             self._found.append(_Block(self._take_blank() + block, self._syntax, found))
             self._at = _At.BEHIND
@@ -415,10 +400,13 @@ class TextReader:
         syntax = doomed.syntax or self._syntax.name
         # Without a name it is the last call whose end was not where it should be.
         whole = doomed.calls if doomed.name else doomed.calls[:-1]
-        events += [Made(call, syntax) for call in whole if doomed.state == "wrong"]
+        if syntax in CLOSING:  # a value of an earlier call may have closed it, so that all behind it was read wrongly
+            events += [Unmade(name=one.name, arguments="{}", syntax=syntax, why=doomed.why) for one in whole]
+        else:
+            self._make(whole, syntax, events)
+        self._aftermath.add_failed(block)
         name = doomed.name or doomed.calls[-1].name
-        why = CLOSED_BY_A_VALUE if doomed.state == "whole" else doomed.why or "it is not whole"
-        events.append(Unmade(name=name, arguments="{}", syntax=syntax, why=why))
+        events.append(Unmade(name=name, arguments="{}", syntax=syntax, why=doomed.why or "it is not whole"))
         return rest
 
     def _let_go_of_much(self, events: list[Event]) -> None:
@@ -434,6 +422,13 @@ class TextReader:
     def _say_block(self, text: str, events: list[Event]) -> None:
         """What was held is words."""
         self._say(self._take_blank() + text, events)
+        self._at = _At.OVER if self._leading else _At.WORDS
+
+    def _say_quoted(self, text: str, events: list[Event]) -> None:
+        """A whole block that was said before is words, and none of another call's."""
+        text = self._take_blank() + text
+        self._code.feed(text)
+        events.append(Say(text))
         self._at = _At.OVER if self._leading else _At.WORDS
 
     def _take_blank(self) -> str:
@@ -469,7 +464,8 @@ class TextReader:
         self._give_calls(events)
         *whole, last = found.calls if found.is_enough else (*found.calls, ReadCall(found.name, found.arguments))
         named = found.syntax or syntax.name
-        events += [Made(call, named) for call in whole]
+        self._make(whole, named, events)
+        self._aftermath.add_failed(text)
         events.append(Unmade(name=last.name, arguments=last.arguments if last.name else text, syntax=named))
         return ""
 
@@ -483,11 +479,7 @@ class TextReader:
         return self._let_go(text) if found.state == "wrong" or text[found.end :].strip() else ""
 
     def _whole(self, text: str, *, is_final: bool = False) -> Found | None:
-        """What the answer is as one call; None where more has to come before it can be looked at."""
-        if text[:3] in ("```", "~~~"):
-            return _read_fence(text, tools=self._tools, is_final=is_final)
-        reader = pythonic.alone if pythonic.begins_call(text) is not None else json_calls.bare
-        return read(reader, text, at=0, tools=self._tools, is_final=is_final)
+        return read_whole(text, tools=self._tools, is_final=is_final)
 
     def _let_go(self, text: str) -> str:
         self._end_held()
@@ -497,12 +489,12 @@ class TextReader:
     def _end_whole(self, events: list[Event]) -> str:
         text = self._text()
         found = self._whole(text, is_final=True)
-        if found is None or not _is_all(found, text) or self._quotations.hold(text):
+        if found is None or not is_all(found, text) or self._quotations.hold(text):
             return self._let_go(text)
         self._end_held()
         self._take_blank()
         self._at = _At.BEHIND
-        events += [Made(call, _name_of_whole(text)) for call in found.calls]
+        self._make(found.calls, name_of_whole(text), events)
         return ""
 
     # behind a block
@@ -526,69 +518,19 @@ class TextReader:
     def _give_calls(self, events: list[Event]) -> None:
         """The blocks so far are calls."""
         for block in self._found:
-            events += [Made(call, block.found.syntax or block.syntax.name) for call in block.found.calls]
-            self._orphans |= frozenset(block.syntax.orphans)
+            self._make(block.found.calls, block.found.syntax or block.syntax.name, events)
         self._found = []
+
+    def _make(self, calls: Sequence[ReadCall], syntax: str, events: list[Event]) -> None:
+        if calls:
+            events += [Made(call, syntax) for call in calls]
+            self._aftermath.add_calls(len(calls), closing=CLOSING.get(syntax, ()))
 
 
 def _without_breaks(text: str) -> str:
     """The text without the line breaks at its end, as far as they wait."""
     bare = text.rstrip("\n")
     return bare if len(text) - len(bare) <= _MOST_BLANK else text[:-_MOST_BLANK]
-
-
-def _read_fence(text: str, *, tools: OfferedTools, is_final: bool) -> Found | None:
-    """A fence that is all of the text: JSON, Python calls, or a block of a marked syntax in it."""
-    head = _FENCE.match(text)
-    if head is None:
-        return None if "\n" not in text else Found(state="wrong")
-    close = re.compile(rf"\n[ \t]*{re.escape(head.group(1))}[ \t]*(?:\n|$)").search(text, head.end() - 1)
-    if close is None:
-        return Found(state="wrong") if is_final else None
-    if text[close.end() :].strip():
-        return Found(state="wrong")
-    inner = text[head.end() : close.start()].strip()
-    calls = _calls_within(inner, tools=tools)
-    return Found(state="whole", calls=calls, end=len(text)) if calls else Found(state="wrong")
-
-
-def _calls_within(inner: str, *, tools: OfferedTools) -> tuple[ReadCall, ...]:
-    """The calls that the text consists of; none where there is anything else in it."""
-    if inner[:1] in ("{", "["):
-        reader = pythonic.alone if pythonic.begins_call(inner) is not None else json_calls.bare
-        found = read(reader, inner, at=0, tools=tools, is_final=True)
-        return _all_of(found, inner)
-    if (mark := MARKERS.match(inner)) is not None:
-        syntax = BY_MARKER[mark.group()]
-        return _all_of(read(syntax.reader, inner, at=mark.end(), tools=tools, is_final=True), inner)
-    return _all_of(read(pythonic.code, inner, at=0, tools=tools, is_final=True), inner)
-
-
-def _is_all(found: Found | None, text: str) -> bool:
-    """Whether the text is calls and nothing else."""
-    return found is not None and (found.is_enough or (found.state == "whole" and not text[found.end :].strip()))
-
-
-def _all_of(found: Found, text: str) -> tuple[ReadCall, ...]:
-    return found.calls if found.state == "whole" and not text[found.end :].strip() else ()
-
-
-def _name_of_whole(text: str) -> str:
-    if text[:1] in "`~":
-        return "fenced"
-    return "bare JSON" if text[:1] == "{" or text.startswith("[{") else "pythonic"
-
-
-def _holds_orphan(text: str, *, marks: frozenset[str]) -> bool:
-    """Whether one of the closing marks stands in the text, not as code, before anything is opened there."""
-    code, last = CodeTracker(), 0
-    code.feed("x")
-    for found in re.finditer("|".join(map(re.escape, (*sorted(marks), *BY_MARKER))), text):
-        code.feed(text[last : found.start()])
-        if not code.is_inside():
-            return found.group() in marks
-        last = found.start()
-    return False
 
 
 def words_of(events: Sequence[Event]) -> str:

@@ -1,0 +1,61 @@
+"""An answer that is nothing but a call: a list of Python calls, and with `on` a fence or JSON."""
+
+import re
+
+from turnwise.assembly.calls_in_text import json_calls, pythonic
+from turnwise.assembly.calls_in_text.reading import Found, ReadCall, read
+from turnwise.assembly.calls_in_text.syntaxes import BY_MARKER, MARKERS
+from turnwise.assembly.calls_in_text.tools import OfferedTools
+
+_FENCE = re.compile(r"(`{3,}|~{3,})[ \t]*([A-Za-z_+-]*)[ \t]*\n")
+
+
+def read_whole(text: str, *, tools: OfferedTools, is_final: bool) -> Found | None:
+    """What the answer is as one call; None where more has to come before it can be looked at."""
+    if text[:3] in ("```", "~~~"):
+        return _read_fence(text, tools=tools, is_final=is_final)
+    reader = pythonic.alone if pythonic.begins_call(text) is not None else json_calls.bare
+    return read(reader, text, at=0, tools=tools, is_final=is_final)
+
+
+def is_all(found: Found | None, text: str) -> bool:
+    """Whether the text is calls and nothing else."""
+    return found is not None and (found.is_enough or (found.state == "whole" and not text[found.end :].strip()))
+
+
+def name_of_whole(text: str) -> str:
+    """The syntax of such an answer."""
+    if text[:1] in "`~":
+        return "fenced"
+    return "bare JSON" if text[:1] == "{" or text.startswith("[{") else "pythonic"
+
+
+def _read_fence(text: str, *, tools: OfferedTools, is_final: bool) -> Found | None:
+    """A fence that is all of the text: JSON, Python calls, or a block of a marked syntax in it."""
+    head = _FENCE.match(text)
+    if head is None:
+        return None if "\n" not in text else Found(state="wrong")
+    close = re.compile(rf"\n[ \t]*{re.escape(head.group(1))}[ \t]*(?:\n|$)").search(text, head.end() - 1)
+    if close is None:
+        return Found(state="wrong") if is_final else None
+    if text[close.end() :].strip():
+        return Found(state="wrong")
+    inner = text[head.end() : close.start()].strip()
+    calls = _calls_within(inner, tools=tools)
+    return Found(state="whole", calls=calls, end=len(text)) if calls else Found(state="wrong")
+
+
+def _calls_within(inner: str, *, tools: OfferedTools) -> tuple[ReadCall, ...]:
+    """The calls that the text consists of; none where there is anything else in it."""
+    if inner[:1] in ("{", "["):
+        reader = pythonic.alone if pythonic.begins_call(inner) is not None else json_calls.bare
+        found = read(reader, inner, at=0, tools=tools, is_final=True)
+        return _all_of(found, inner)
+    if (mark := MARKERS.match(inner)) is not None:
+        syntax = BY_MARKER[mark.group()]
+        return _all_of(read(syntax.reader, inner, at=mark.end(), tools=tools, is_final=True), inner)
+    return _all_of(read(pythonic.code, inner, at=0, tools=tools, is_final=True), inner)
+
+
+def _all_of(found: Found, text: str) -> tuple[ReadCall, ...]:
+    return found.calls if found.state == "whole" and not text[found.end :].strip() else ()

@@ -1,0 +1,86 @@
+"""Calls in a text that are not surely whole: none of them runs, and no words of the answer are lost (issue 16, section A)."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from text_calls import TAGGED, WRITERS, read_text
+
+CLOSES = {
+    "qwen3-coder": "\n</parameter>\n</function>\n</tool_call>",
+    "glm": "</arg_value>\n</tool_call>",
+    "minimax": "</parameter>\n</invoke>\n</minimax:tool_call>",
+    "dsml": "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+    "dsml v4": "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+}
+each_tagged = pytest.mark.parametrize("syntax", sorted(TAGGED))
+pieces_of_prose = st.sampled_from(
+    (
+        *(
+            "`",
+            "``",
+            "```\n",
+            "\n",
+            "\n\n",
+            "    ",
+            "> ",
+            "- ",
+            "Ends with ",
+            " and begins with ",
+            ".",
+            "~~~\n",
+            "read",
+            "{",
+        ),
+        *(
+            "<tool_call>",
+            "<function=read>",
+            "<function=x>",
+            "<minimax:tool_call>",
+            "<｜DSML｜function_calls>",
+            "<think>",
+        ),
+        *("<tool_call>read", '<invoke name="read">', "[TOOL_CALLS]", "<|python_tag|>", "</tool_call>", "</function>"),
+    )
+)
+prose = st.lists(pieces_of_prose, max_size=6).map("".join)
+
+
+@each_tagged
+@settings(max_examples=60, deadline=None)
+@given(before=prose, after=prose, in_one=st.booleans())
+def test_a_value_that_closes_its_call_never_runs_cut_off(syntax: str, before: str, after: str, in_one: bool) -> None:
+    """Proves: whatever stands around the closing marks in the value, a call runs with all of it or not at all."""
+    closes = CLOSES[syntax].replace("\n", "") if in_one else CLOSES[syntax]
+    asked = [("write_file", {"path": "a.md", "content": f"Docs: {before}{closes}{after} end"})]
+    text = WRITERS[syntax](asked)
+    found = read_text(text)
+    assert found.calls in ([], asked)
+    assert read_text([text[at : at + 3] for at in range(0, len(text), 3)]).calls == found.calls
+
+
+@each_tagged
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("A call ends with `", "`.\nMore."),
+        ("Ends:\n```\n", "\n```\nMore"),
+        ("Ends with ", "\nand begins with <tool_call>."),
+        ("Ends with ", "\nand begins with <tool_call>\n<function=read>"),
+        ("Ends with ", "\nand begins with <tool_call>\n<function=NAME>\n<parameter=KEY>"),
+    ],
+)
+def test_closing_marks_in_code_or_beside_a_marker_leave_the_call_in_doubt(syntax: str, before: str, after: str) -> None:
+    """Proves: what the documentation of a syntax says is written whole or not at all; the model is told why."""
+    asked = [("write_file", {"path": "a.md", "content": f"{before}{CLOSES[syntax]}{after}"})]
+    found = read_text(WRITERS[syntax](asked))
+    assert found.calls == [] and set(found.states) == {"invalid"}
+    assert read_text(list(WRITERS[syntax](asked))).outcome == found.outcome
+
+
+@each_tagged
+def test_a_call_of_a_tool_that_is_not_on_offer_leaves_the_one_before_it_alone(syntax: str) -> None:
+    """Proves: a block that follows at once and is whole is none of the first call's value."""
+    first, other = ("read", {"path": "a"}), ("format_disk", {"path": "b"})
+    found = read_text(f"{WRITERS[syntax]([first])}\n{WRITERS[syntax]([other])}")
+    assert found.calls == [first]
