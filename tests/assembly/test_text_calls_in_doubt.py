@@ -84,3 +84,31 @@ def test_a_call_of_a_tool_that_is_not_on_offer_leaves_the_one_before_it_alone(sy
     first, other = ("read", {"path": "a"}), ("format_disk", {"path": "b"})
     found = read_text(f"{WRITERS[syntax]([first])}\n{WRITERS[syntax]([other])}")
     assert found.calls == [first]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>\n<function=write_file>\n<parameter=path>\na\n<parameter=content>\nb\n</parameter>\n</function>\n</tool_call>",
+        "<tool_call>\n<function=write_file>\n<parameter=path>\na\n</parameter>\n<parameter=content>\nb\n</function>\n</tool_call>",
+        "<tool_call>\n<function=write_file>\n<parameter=path\na\n</parameter>\n<parameter=content>\nb\n</parameter>\n</function>\n"
+        "</tool_call>",
+        "<tool_call>write_file\n<arg_key>path</arg_key>\n<arg_value>a\n<arg_key>content</arg_key>\n<arg_value>b</arg_value>\n"
+        "</tool_call>",
+        "<tool_call>write_file\n<arg_key>path<arg_value>a</arg_value>\n<arg_key>content</arg_key>\n<arg_value>b</arg_value>\n"
+        "</tool_call>",
+        '<minimax:tool_call><invoke name="write_file"><parameter name="path">a<parameter name="content">b</parameter></invoke>'
+        "</minimax:tool_call>",
+        '<minimax:tool_call><invoke name="write_file"><parameter name="path" name="content">a</parameter></invoke>'
+        "</minimax:tool_call>",
+        '<｜DSML｜tool_calls><｜DSML｜invoke name="write_file"><｜DSML｜parameter name="path" string="true">a'
+        '<｜DSML｜parameter name="content" string="true">b</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜tool_calls>',
+    ],
+)
+def test_a_call_with_a_tag_that_is_not_closed_is_told_as_written_wrongly(text: str) -> None:
+    """Proves: the next parameter never becomes part of a value; the words and the call behind it stay."""
+    call = WRITERS["qwen3-coder"]([("read", {"path": "a"})])
+    for after, calls in ((" It is done.", []), (f"\n{call}", [("read", {"path": "a"})])):
+        found = read_text(text + after)
+        assert (found.calls, found.states[0], found.text.strip()) == (calls, "invalid", "" if calls else after.strip())
+        assert read_text(list(text + after)).outcome == found.outcome

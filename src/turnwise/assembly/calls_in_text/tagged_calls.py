@@ -13,11 +13,11 @@ from turnwise.assembly.calls_in_text.values import Members, as_json
 class Tags:
     """What a value is closed by, and what may follow it."""
 
-    __slots__ = ("_open", "_steps", "close", "follows")
+    __slots__ = ("_ends_call", "_steps", "close")
 
-    def __init__(self, *, opens: str, close: str, follows: str) -> None:
+    def __init__(self, *, opens: str, close: str, follows: str, ends_call: str) -> None:
         self.close = close
-        self.follows = re.compile(rf"{re.escape(close)}\s*(?={follows})")
+        self._ends_call = re.compile(rf"{re.escape(close)}\s*{re.escape(ends_call)}")
         self._steps = re.compile(rf"(?P<open>{opens})|{re.escape(close)}\s*(?P<end>(?={follows}))?")
 
     def end_of(self, text: str, at: int) -> tuple[int, int] | None:
@@ -32,19 +32,32 @@ class Tags:
                 return step.start(), step.start() + len(self.close)
         return None
 
-    def first_end_of(self, text: str, at: int) -> tuple[int, int] | None:
-        """The same, whatever pairs of tags the value may hold."""
-        found = self.follows.search(text, at)
-        return None if found is None else (found.start(), found.start() + len(self.close))
+    def opens_too_much(self, text: str, at: int) -> bool:
+        """Whether the value that begins here opens a tag that is not closed, though the call ends behind it."""
+        depth = 0
+        for step in self._steps.finditer(text, at):
+            depth = depth + 1 if step.group("open") else max(0, depth - 1)
+        return depth > 0 and self._ends_call.search(text, at) is not None
 
 
-QWEN = Tags(opens=r"<parameter=[^>\n]{1,128}>", close="</parameter>", follows=r"<parameter=[^>\n]{1,128}>|</function>")
-GLM = Tags(opens=r"<arg_value>", close="</arg_value>", follows=r"<arg_key>|</tool_call>")
-INVOKE = Tags(opens=r"<parameter name=[^>\n]{1,128}>", close="</parameter>", follows=r"<parameter name=|</invoke>")
+QWEN = Tags(
+    opens=r"<parameter=[^>\n]{1,128}>",
+    close="</parameter>",
+    follows=r"<parameter=[^>\n]{1,128}>|</function>",
+    ends_call="</function>",
+)
+GLM = Tags(opens=r"<arg_value>", close="</arg_value>", follows=r"<arg_key>|</tool_call>", ends_call="</tool_call>")
+INVOKE = Tags(
+    opens=r"<parameter name=[^>\n]{1,128}>",
+    close="</parameter>",
+    follows=r"<parameter name=|</invoke>",
+    ends_call="</invoke>",
+)
 DSML = Tags(
     opens=r"<｜DSML｜parameter name=[^>\n]{1,160}>",
     close="</｜DSML｜parameter>",
     follows=r"<｜DSML｜parameter name=|</｜DSML｜invoke>",
+    ends_call="</｜DSML｜invoke>",
 )
 
 
@@ -134,7 +147,8 @@ def dsml_v4(cursor: Cursor) -> None:
     _invokes(cursor, prefix="｜DSML｜", tags=DSML, end="</｜DSML｜tool_calls>")
 
 
-_INVOKE_NAME = re.compile(r"""name\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
+_NO_KEY = frozenset("<>\n")  # a parameter's name holds none of them; a tag that is not closed does
+_INVOKE_NAME = re.compile(r"""\bname\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 _IS_STRING = re.compile(r"""\sstring\s*=\s*["']?(true|false)""")
 
 
@@ -161,10 +175,10 @@ def _invokes(cursor: Cursor, *, prefix: str, tags: Tags, end: str) -> None:
 
 
 def _named(head: str) -> str:
-    found = _INVOKE_NAME.search(head)
-    if found is None:
-        raise Wrong("a name was expected")
-    return next(one for one in found.groups() if one is not None).strip()
+    names = [one for found in _INVOKE_NAME.findall(head) for one in found if one]
+    if len(names) != 1:
+        raise Wrong("a name was expected" if not names else "two names stand in one tag")
+    return names[0].strip()
 
 
 def _tool_name(cursor: Cursor, *, before: str) -> str:
@@ -180,9 +194,10 @@ def _tool_name(cursor: Cursor, *, before: str) -> str:
 def _value(cursor: Cursor, tags: Tags, *, key: str, members: Members) -> str:
     start = cursor.at
     ends = tags.end_of(cursor.text, start)
-    if ends is None and cursor.is_final:  # a tag that the value opens and does not close
-        ends = tags.first_end_of(cursor.text, start)
     if ends is None:
+        if cursor.is_final and tags.opens_too_much(cursor.text, start):
+            # Either a closing tag is missing, and the next parameter is no part of this value, or the value names a tag.
+            raise Wrong(f"the parameter `{key[:64]}` is not closed, or a tag in it is not")
         if "string" in cursor.tools.types_of(cursor.name, key):
             so_far = _without_beginning_of(tags.close, cursor.text[start:])
             cursor.arguments = members.with_open(key, so_far.removeprefix("\n"))
@@ -205,6 +220,8 @@ def _without_line_breaks(value: str) -> str:
 
 
 def _add(cursor: Cursor, members: Members, *, key: str, value: str, types: frozenset[str] | None = None) -> None:
-    if not key or members.has(key):
-        raise Wrong(f"the parameter `{key[:64]}` is named twice" if key else "a parameter has no name")
+    if not key or not _NO_KEY.isdisjoint(key):
+        raise Wrong("a parameter has no name")
+    if members.has(key):
+        raise Wrong(f"the parameter `{key[:64]}` is named twice")
     members.add(key, as_json(value, types=cursor.tools.types_of(cursor.name, key) if types is None else types))

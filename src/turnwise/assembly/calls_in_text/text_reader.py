@@ -24,6 +24,7 @@ READINGS = 8
 FREE_CHARACTERS = 64 * 1024
 # Of one block that is held: as many as a call may have that comes as one (`wire/limits.py`, `call_bytes`).
 MAX_BLOCK_CHARACTERS = 8 * 1024 * 1024
+NOT_CLOSED = "something in it is not closed"
 # Blanks that wait for what follows them, at the beginning of a text, between two blocks and at the end of reasoning. Vendors'
 # templates write two at most; more would be read again with every piece.
 _MOST_BLANK = 32
@@ -361,8 +362,14 @@ class TextReader:
             if not (found.name or found.calls):
                 return self._no_block(text, events)
             self._doomed = found
-        ends = [at + len(mark) for mark in self._syntax.ends if (at := text.find(mark, len(self._syntax.marker))) >= 0]
-        return self._fail_block(text, end=min(ends), events=events) if ends else ""
+        end = self._end_mark(text)
+        return "" if end is None else self._fail_block(text, end=end, events=events)
+
+    def _end_mark(self, text: str) -> int | None:
+        """Where a block ends that is no whole call."""
+        assert self._syntax is not None
+        marker = len(self._syntax.marker)
+        return min([at + len(one) for one in self._syntax.ends if (at := text.find(one, marker)) >= 0], default=None)
 
     def _take_block(self, text: str, found: Found, events: list[Event]) -> str:
         """A whole block: a call, unless it was said to the model before."""
@@ -450,6 +457,9 @@ class TextReader:
         if self._doomed is not None:
             return self._fail_block(text, end=len(text), events=events)
         found = read(syntax.reader, text, at=len(syntax.marker), tools=self._tools, is_final=True)
+        if by_itself and found.name and (end := self._end_mark(text)) is not None:
+            self._doomed = msgspec.structs.replace(found, state="wrong", why=NOT_CLOSED)
+            return self._fail_block(text, end=end, events=events)
         self._end_held()
         is_named = bool(found.name or found.calls)  # what names no tool and was not cut was about a marker
         if (by_itself and not is_named) or self._quotations.hold(text):
