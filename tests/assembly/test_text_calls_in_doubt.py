@@ -112,3 +112,75 @@ def test_a_call_with_a_tag_that_is_not_closed_is_told_as_written_wrongly(text: s
         found = read_text(text + after)
         assert (found.calls, found.states[0], found.text.strip()) == (calls, "invalid", "" if calls else after.strip())
         assert read_text(list(text + after)).outcome == found.outcome
+
+
+WRAPPED = {
+    "hermes": ("<tool_call>\n", "\n</tool_call>"),
+    "mistral": ("[TOOL_CALLS][", "]"),
+    "lfm": ("<|tool_call_start|>[", "]<|tool_call_end|>"),
+    "llama": ("<|python_tag|>", "<|eom_id|>"),
+}
+AFTER_A_NAME = {
+    "kimi": (
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>",
+        "<|tool_call_end|><|tool_calls_section_end|>",
+    ),
+    "deepseek": (
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>read<｜tool▁sep｜>",
+        "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    ),
+    "harmony": ("<|channel|>commentary to=functions.read<|message|>", "<|call|>"),
+    "mistral": ("[TOOL_CALLS]read[ARGS]", ""),
+}
+
+
+@pytest.mark.parametrize("syntax", WRAPPED)
+@pytest.mark.parametrize(
+    "call",
+    [
+        '{"name": "read", "path": "a"}',
+        '{"name": "read", "args": {"path": "a"}}',
+        '{"name": "read", "input": {"path": "a"}}',
+        '{"name": "read", "arguments": {}, "arguments": {"path": "a"}}',
+        '{"name": "read", "arguments": {}, "parameters": {"path": "a"}}',
+        '{"name": "list", "name": "read", "arguments": {"path": "a"}}',
+        '{"name": "read", "arguments": {"path": "a", "path": "b"}}',
+        '{"name": "read", "arguments": {"options": {"a": 1, "a": 2}}}',
+        '{"type": "function", "arguments": {"path": "a"}, "function": {"name": "read"}}',
+    ],
+)
+def test_a_call_whose_arguments_would_be_dropped_does_not_run(syntax: str, call: str) -> None:
+    """Proves: only known keys, each once; the model is told, and a call beside it in the list is not lost."""
+    opens, closes = WRAPPED[syntax]
+    found = read_text(opens + call + closes)
+    assert (found.calls, found.states, found.text) == ([], ["invalid"], "")
+    assert read_text(list(opens + call + closes)).outcome == found.outcome
+
+
+@pytest.mark.parametrize("syntax", AFTER_A_NAME)
+def test_arguments_that_name_a_key_twice_do_not_run(syntax: str) -> None:
+    """Proves: the same where the arguments stand alone."""
+    opens, closes = AFTER_A_NAME[syntax]
+    found = read_text(f'{opens}{{"path": "a", "path": "b"}}{closes}')
+    assert (found.calls, found.states) == ([], ["invalid"])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        '{"name": "read", "arguments": {"path": "a"}, "id": "1", "type": "function", "index": 0}',
+        '{"type": "function", "id": "1", "function": {"name": "read", "arguments": {"path": "a"}}}',
+        '{"function": "read", "parameters": {"path": "a"}}',
+    ],
+)
+@pytest.mark.parametrize("syntax", WRAPPED)
+def test_what_says_nothing_about_a_call_may_stand_in_it(syntax: str, call: str) -> None:
+    """Proves: ids and types are no arguments."""
+    opens, closes = WRAPPED[syntax]
+    assert read_text(opens + call + closes).calls == [("read", {"path": "a"})]
+
+
+def test_a_list_within_tool_call_tags_is_read() -> None:
+    """Proves: it is as certain as one object; before, it was shown and nobody was told."""
+    text = '<tool_call>[{"name": "read", "arguments": {"path": "a"}}, {"name": "list", "arguments": {}}]</tool_call>'
+    assert read_text(text).calls == [("read", {"path": "a"}), ("list", {})] == read_text(list(text)).calls

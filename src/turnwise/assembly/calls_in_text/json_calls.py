@@ -1,6 +1,8 @@
 """Syntaxes whose arguments are a JSON object."""
 
+import json
 import re
+from collections.abc import Iterable
 
 import msgspec
 
@@ -8,6 +10,8 @@ from turnwise.assembly.calls_in_text import pythonic, tagged_calls
 from turnwise.assembly.calls_in_text.reading import NAME, Beyond, Cursor, Wrong
 
 _ARGUMENT_KEYS = ("arguments", "parameters")
+# What may stand beside them, and says nothing about the call.
+_BESIDE = frozenset({"id", "type", "index", "call_id", "tool_call_id"})
 # The beginning of an object that names its tool first, as all templates write it.
 _NAMED = re.compile(r'\{\s*"name"\s*:\s*"([^"\\]*)"(?:\s*,\s*"(?:arguments|parameters)"\s*:\s*)?')
 
@@ -23,6 +27,11 @@ def tool_call(cursor: Cursor) -> None:
     if first == "{":
         cursor.syntax = "hermes"
         hermes(cursor)
+    elif first == "[":  # some write a list there
+        cursor.syntax = "hermes"
+        list_of_calls(cursor)
+        cursor.space()
+        cursor.expects("</tool_call>", is_enough=True)
     elif first == "<":
         cursor.syntax = "qwen3-coder"
         tagged_calls.qwen_coder(cursor, wrapped=True)
@@ -59,7 +68,8 @@ def mistral(cursor: Cursor) -> None:
         return
     cursor.begin_call(_name(cursor))
     if cursor.takes("[CALL_ID]"):
-        cursor.until("[ARGS]", most=64)
+        if not cursor.until("[ARGS]", most=64).strip().replace("-", "").replace("_", "").isalnum():
+            raise Wrong("a call's id was expected")
     elif cursor.peek() == "[":
         cursor.expects("[ARGS]")
     cursor.space()
@@ -148,10 +158,12 @@ def harmony(cursor: Cursor) -> None:
     which most servers leave out.
     """
     header = cursor.until("<|message|>")
-    to = re.search(r"(?:^|\s)to=(?:functions\.)?([A-Za-z0-9_.-]+)", header)
-    if to is None:
-        raise Wrong("the message is to no tool")
-    cursor.begin_call(to.group(1))
+    to = re.findall(r"(?:^|\s)to=(?:functions\.)?([A-Za-z0-9_.-]+)", header)
+    if len(to) != 1:
+        raise Wrong("the message is to two tools" if to else "the message is to no tool")
+    cursor.begin_call(to[0])
+    if "{" in header:
+        raise Wrong("there are arguments in the header")
     cursor.space()
     arguments(cursor)
     cursor.space()
@@ -207,19 +219,18 @@ def object_call(cursor: Cursor, *, strict: bool = False) -> None:
 
 
 def list_of_calls(cursor: Cursor, *, strict: bool = False) -> None:
-    start = cursor.at
-    try:
-        text = cursor.json_value()
-    except (Beyond, Wrong):
-        found = _NAMED.search(cursor.text, start, cursor.reached)
-        if found is not None:
-            cursor.begin_call(found.group(1))
-        raise
-    try:
-        for item in msgspec.json.decode(text, type=list[msgspec.Raw]):
-            _take_object(cursor, bytes(item).decode(), strict=strict)
-    except msgspec.MsgspecError:
-        raise Wrong("no list of calls") from None
+    cursor.expects("[")
+    cursor.space()
+    while not cursor.takes("]"):
+        if cursor.peek() != "{":
+            raise Wrong("no list of calls")
+        object_call(cursor, strict=strict)
+        cursor.space()
+        if cursor.peek() != "]":
+            cursor.expects(",")
+            cursor.space()
+            if cursor.peek() == "]":
+                raise Wrong("no list of calls")
 
 
 def arguments(cursor: Cursor) -> None:
@@ -232,34 +243,68 @@ def _arguments_text(cursor: Cursor) -> str:
     if cursor.peek() != "{":
         raise Wrong("the arguments are no JSON object")
     try:
-        return cursor.json_value()
+        text = cursor.json_value()
     except Beyond:
         cursor.arguments = cursor.text[start:]
         raise
+    _refuse_doubled(text)
+    return text
 
 
 def _take_object(cursor: Cursor, text: str, *, strict: bool) -> None:
-    try:
-        members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except msgspec.MsgspecError:
-        raise Wrong("no JSON object") from None
+    members = _members_of(msgspec.Raw(text.encode()))
     nested = members.get("function")
     if nested is not None and "name" not in members and bytes(nested)[:1] == b"{":
+        name = _string(_members_of(nested).get("name"))
+        if name is not None:
+            cursor.begin_call(name)
+        _refuse_doubled(text)
+        _refuse_unknown(members.keys() - {"function"})
         _take_object(cursor, bytes(nested).decode(), strict=strict)
         return
     name = _string(members.pop("name", None) or members.pop("function", None))
     if name is None:
         raise Wrong("the object names no tool")
     cursor.begin_call(name)
+    _refuse_doubled(text)
     given = [members.pop(key) for key in _ARGUMENT_KEYS if key in members]
-    if len(given) > 1 or (strict and (not given or members.keys() - {"id", "type"})):
-        raise Wrong("the object is no call")
-    if strict and bytes(given[0])[:1] != b"{":
+    _refuse_unknown(members.keys())
+    if len(given) > 1 or (strict and (not given or bytes(given[0])[:1] != b"{")):
         raise Wrong("the object is no call")
     found = bytes(given[0]).decode() if given else "{}"
     if found[:1] not in '{"n':
         raise Wrong("the arguments are no JSON object")
     cursor.end_call(found)
+
+
+def _members_of(object: msgspec.Raw) -> dict[str, msgspec.Raw]:
+    try:
+        return msgspec.json.decode(object, type=dict[str, msgspec.Raw])
+    except msgspec.MsgspecError:
+        raise Wrong("no JSON object") from None
+
+
+def _refuse_unknown(keys: Iterable[str]) -> None:
+    """A member that nobody knows may be the arguments under another name: without it the call would say something else."""
+    unknown = sorted(set(keys) - _BESIDE)
+    if unknown:
+        raise Wrong(f"`{unknown[0][:64]}` stands beside the name and the arguments")
+
+
+def _refuse_doubled(text: str) -> None:
+    """Of two members of one name nobody knows which is meant."""
+    try:
+        _decode_members(text)
+    except RecursionError:
+        raise Wrong("nested too deeply") from None
+
+
+def _once(members: list[tuple[str, object]]) -> None:
+    if len({key for key, _ in members}) < len(members):
+        raise Wrong("a key stands twice")
+
+
+_decode_members = json.JSONDecoder(object_pairs_hook=_once).decode
 
 
 def _string(raw: msgspec.Raw | None) -> str | None:
