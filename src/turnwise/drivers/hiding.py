@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
-from turnwise.drivers.key_forms import hide_forms
+from turnwise.drivers.escapes import may_escape
+from turnwise.drivers.key_forms import begins_at, hide_forms
 from turnwise.vocab import (
     Citation,
     CitationAdded,
@@ -97,11 +98,11 @@ class WordsHider:
         shown = self._shown
         joined = self._tail + frame.text
         self._last = frame
-        if shown == len(self._tail) and not any(start in joined for start in self._starts):
+        if shown == len(self._tail) and not (may_escape(joined) or any(start in joined for start in self._starts)):
             self._tail = joined[-(START - 1) :]
             self._shown = len(self._tail)
             return [*before, frame]
-        waits_at = self._waiting_from(joined)
+        waits_at = begins_at(joined, forms=self._forms, least=START)
         ready = hide_forms(joined[:waits_at], forms=self._forms)
         text = _unshown(ready, of=joined, shown=min(shown, waits_at))
         self._tail, self._shown = joined[waits_at:], max(shown - waits_at, 0)
@@ -109,15 +110,6 @@ class WordsHider:
             self._tail = ready[-(START - 1) :]
             self._shown = len(self._tail)
         return [*before, msgspec.structs.replace(frame, text=text)] if text else before
-
-    def _waiting_from(self, joined: str) -> int:
-        """Where an end begins that may be the beginning of a form, cut short."""
-        found = len(joined)
-        for form in self._forms:
-            for start in range(max(0, len(joined) - len(form) + 1), len(joined) - START + 1):
-                if start < found and form.startswith(joined[start:]):
-                    found = start
-        return found
 
 
 def _unshown(hidden: str, *, of: str, shown: int) -> str:

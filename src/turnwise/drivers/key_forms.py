@@ -1,7 +1,13 @@
-"""The forms in which a key is quoted back: as it is, and in base64. What is found of them is put out of sight."""
+"""The forms in which a key is quoted back: as it is, and in base64, each with any character escaped as JSON, URLs or HTML do.
+What is found of them is put out of sight.
+
+This is the one place that knows the forms: messages, frames, answers and the table of `turnwise check` all come here.
+"""
 
 import base64
 from functools import lru_cache
+
+from turnwise.drivers.escapes import half_at_end, may_escape, plain, plain_spans
 
 HIDDEN = "***"
 SHORTEST_KEY = 8  # shorter ones would be found everywhere in harmless text
@@ -17,7 +23,7 @@ def forms_of(key: str) -> tuple[str, ...]:
     group. Empty for a key that is too short to be looked for."""
     if len(key) < SHORTEST_KEY:
         return ()
-    found = [key]
+    found = [key, key.encode().decode("latin-1")]  # the second is what `%C3%A9` says byte by byte
     for before, cut in ((0, 0), (1, 2), (2, 3)):
         whole = (before + len(key.encode())) // 3 * 4  # what the bytes behind the key change is left out
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
@@ -32,8 +38,60 @@ def is_sought_in_words(key: str) -> bool:
 
 def hide_forms(text: str, *, forms: tuple[str, ...]) -> str:
     """The text without them: providers quote a key, and longer texts are cut in its middle."""
+    if forms and may_escape(text):  # first: what is found as it stands may go on behind an escape
+        text = _without_escaped(text, forms=_plain_forms(forms))
     for form in forms:
         while (start := text.find(form[:TELLTALE])) >= 0:
-            shown = next(length for length in range(len(form), 0, -1) if text.startswith(form[:length], start))
-            text = text[:start] + HIDDEN + text[start + shown :]
+            text = text[:start] + HIDDEN + text[start + _shown(form, text=text, start=start) :]
     return text
+
+
+def begins_at(text: str, *, forms: tuple[str, ...], least: int) -> int:
+    """Where the end of a text begins that may be the beginning of a form, cut short; else its length. Fewer than `least`
+    characters do not count, unless an escape is among them or may come."""
+    found = len(text)
+    for form in forms:
+        for start in range(max(0, len(text) - len(form) + 1), len(text) - least + 1):
+            if start < found and form.startswith(text[start:]):
+                found = start
+    return min(found, _escaped_begins_at(text, forms=_plain_forms(forms), least=least)) if may_escape(text) else found
+
+
+def _escaped_begins_at(text: str, *, forms: tuple[str, ...], least: int) -> int:
+    shown, places = plain_spans(text)
+    end = half_at_end(shown)
+    found = places[end]
+    for form in forms:
+        for start in range(max(0, end - len(form) + 1), end):
+            is_enough = end < len(shown) or end - start >= least or places[end] - places[start] > end - start
+            if is_enough and form.startswith(shown[start:end]):
+                found = min(found, places[start])
+                break
+    return found
+
+
+def _without_escaped(text: str, *, forms: tuple[str, ...]) -> str:
+    """The text without the forms that have escapes in them. Places are counted only where there is one."""
+    shown = plain(text)
+    if not any(form[:TELLTALE] in shown for form in forms):
+        return text
+    shown, places = plain_spans(text)
+    pieces: list[str] = []
+    at = 0
+    while starts := [start for form in forms if (start := shown.find(form[:TELLTALE], at)) >= 0]:
+        start = min(starts)
+        end = start + max([_shown(form, text=shown, start=start) for form in forms])
+        pieces += (text[places[at] : places[start]], HIDDEN)
+        at = end
+    return "".join([*pieces, text[places[at] :]])
+
+
+def _shown(form: str, *, text: str, start: int) -> int:
+    """How many characters of the form's beginning stand there."""
+    return next((length for length in range(len(form), 0, -1) if text.startswith(form[:length], start)), 0)
+
+
+@lru_cache(maxsize=8)
+def _plain_forms(forms: tuple[str, ...]) -> tuple[str, ...]:
+    """As the text is when its escapes are read: a key may itself hold what looks like one."""
+    return tuple(dict.fromkeys([one for form in forms if len(one := plain(form)) >= SHORTEST_KEY]))
