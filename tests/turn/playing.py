@@ -92,10 +92,11 @@ def play(
     prepare: Sequence[StepPrepared] = (),
     approvals: tuple[Approval, ...] = (),
     answer: Callable[[Command], Event] | None = None,
+    keeps_waiting: bool = False,
 ) -> Played:
     """Responses answer requests in order, and so do failures; tools run by `run` unless the script has their event next.
     `answer` gives the event to any other command."""
-    started = TurnStarted(config=config, input=input, history=history, approvals=approvals)
+    started = TurnStarted(config=config, input=input, history=history, approvals=approvals, keeps_waiting=keeps_waiting)
     turn, command = Turn.start(started, earlier=earlier)
     events: list[Event] = [started]
     requests: list[SendRequest] = []

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import msgspec
 
-from turnwise.rules.advice import FINISH
+from turnwise.rules.advice import FINISH, SEND_THE_REST
 from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.limits import (
     Limit,
@@ -24,7 +24,7 @@ from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.pricing import ZERO
 from turnwise.rules.shares import NOTHING_LEFT, Share, shares_of
 from turnwise.rules.subagents import Bounds, Place, no_place, paid, places_of
-from turnwise.turn.approvals import Approval, settled
+from turnwise.turn.approvals import Approval, OneAsk, settled
 from turnwise.turn.asking import Asking
 from turnwise.turn.calls import MAX_CALLS, Adopted, sort_calls, unfit
 from turnwise.turn.commands import Ask, Command, InspectCalls, PlannedCall, RunHooks, RunTools
@@ -47,6 +47,10 @@ from turnwise.turn.verdicts import (
 from turnwise.vocab import FinishReason, Response, StopReason, ToolCall, ToolResult, calls_of, text_of
 
 NO_MORE_CALLS = "Not run: the turn's limit of tool calls is reached. " + FINISH
+NOT_IN_LINE = (
+    "Not run, and nobody was asked about it: the turn's limit of tool calls leaves room only for calls before it. "
+    + SEND_THE_REST
+)
 
 
 class Calling(Retrying, kw_only=True):
@@ -122,21 +126,18 @@ class Calling(Retrying, kw_only=True):
     # before they run
 
     def _hook_before(self) -> Command:
-        self._leave_out_calls_beyond_limit()
         if self.planned and "before_tool" in self.config.hooks:
             return RunHooks(step=self.step, point="before_tool", deadlines=self.config.deadlines, calls=self.planned)
         return self._inspect()
 
-    def _leave_out_calls_beyond_limit(self) -> None:
-        """Give the calls for which the limits have no room their result, before anybody is asked about them."""
+    @property
+    def _calls_left(self) -> int | None:
+        """So many more calls may be given to their tools; None where no limit counts them."""
         if not counts_tool_calls(self.config.limits):
-            return
+            return None
         spent = self._spent_in(self.step)
         most = most_tool_calls(self.config.limits, spent=spent)
-        if most is None or len(self.planned) <= (left := max(most - spent.tool_calls, 0)):
-            return
-        beyond = {plan.call.id: error_result(plan.call, text=NO_MORE_CALLS) for plan in self.planned[left:]}
-        self._sift(Sifted(planned=self.planned[:left], results=beyond))
+        return None if most is None else max(most - spent.tool_calls, 0)
 
     def _count_calls(self, number: int) -> None:
         if counts_tool_calls(self.config.limits):
@@ -190,9 +191,36 @@ class Calling(Retrying, kw_only=True):
             return self._start_tools()
         before = recalled(self.approved, asks=asks)
         self.approved, self.asks = before.approvals, before.asks
-        if not before.left:
+        left = self._worth_asking(before.left)
+        if not left:
             return self._asked(())
-        return Ask(step=self.step, asks=before.left, deadline_s=self._before_answer(self.config.deadlines.ask_s))
+        return Ask(step=self.step, asks=left, deadline_s=self._before_answer(self.config.deadlines.ask_s))
+
+    def _worth_asking(self, asks: tuple[OneAsk, ...]) -> tuple[OneAsk, ...]:
+        """Those of these asks whose calls have a place under the limits if they are allowed: nobody is asked in vain. A call
+        without a place has its result; one that an earlier run left waiting waits on."""
+        left = self._calls_left
+        if left is None:
+            return asks
+        asked = {ask.call.id for ask in asks}
+        out = {id for id, answer in settled(self.approved).items() if answer.verdict != "allow"} - asked
+        takers = [plan.call for plan in self.planned if self._takes_place(plan) and plan.call.id not in out]
+        beyond = {call.id: call for call in takers[left:] if call.id in asked}
+        if self._is_resuming:
+            later = [Approval(call_id=id, verdict="later", by="default") for id in beyond]
+            self.approved = (*self.approved, *later)
+        elif beyond:
+            text = NOT_IN_LINE if left else NO_MORE_CALLS
+            kept = tuple([plan for plan in self.planned if plan.call.id not in beyond])
+            results = {id: error_result(call, text=text) for id, call in beyond.items()}
+            self._sift(Sifted(planned=kept, results=results))
+            self.asks = tuple([ask for ask in self.asks if ask.call.id not in beyond])
+        return tuple([ask for ask in asks if ask.call.id not in beyond])
+
+    def _takes_place(self, plan: PlannedCall) -> bool:
+        """Whether it counts as a call of a tool: a program's calls do, in its place, and a question has no tool."""
+        offer = self.offers[plan.call.name]
+        return not offer.script and not offer.asks_user
 
     def _before_answer(self, seconds: float) -> float:
         """So many, or fewer where the turn's time would be up: one deadline comes before the other, with the answer between."""
@@ -219,15 +247,46 @@ class Calling(Retrying, kw_only=True):
 
     def _start_tools(self) -> Command:
         self.approved = ()
-        self._count_calls(len(self.planned))
+        beyond = self._give_places()
         children = [plan.call.id for plan in self.planned if self.offers[plan.call.name].child]
         if children:
-            planned = len(self.planned)
+            before = len(self.planned)
             self._grant(children)
-            self._count_calls(len(self.planned) - planned)
+            beyond = self._give_places_back(before - len(self.planned), waiting=beyond)
+        self._sift(
+            Sifted(
+                planned=self.planned,
+                results={plan.call.id: error_result(plan.call, text=NO_MORE_CALLS) for plan in beyond},
+            )
+        )
         if self.planned:
             return RunTools(step=self.step, calls=self.planned, most_s=self.pacing.calls_s)
         return self._after_tools(())
+
+    def _give_places(self) -> tuple[PlannedCall, ...]:
+        """Count the calls that the limits leave room for, the first ones; those beyond are not planned any more."""
+        left = self._calls_left
+        beyond = () if left is None else self.planned[left:]
+        self.planned = self.planned[: len(self.planned) - len(beyond)]
+        self._count_calls(len(self.planned))
+        return beyond
+
+    def _give_places_back(self, freed: int, *, waiting: tuple[PlannedCall, ...]) -> tuple[PlannedCall, ...]:
+        """Give the places of sub-agents that do not start to calls that have none; what is still without one. A further
+        sub-agent has no share either."""
+        if not freed:
+            return waiting
+        children = [plan for plan in waiting if self.offers[plan.call.name].child]
+        others = [plan for plan in waiting if not self.offers[plan.call.name].child]
+        now = others[:freed]
+        self._count_calls(len(now) - freed)
+        self._sift(
+            Sifted(
+                planned=(*self.planned, *now),
+                results={plan.call.id: error_result(plan.call, text=NOTHING_LEFT_FOR_CHILD) for plan in children},
+            )
+        )
+        return tuple(others[freed:])
 
     def _grant(self, children: Sequence[str]) -> None:
         """Give each child its place in the tree and its share of what the limits leave, before anything is spent (promises
