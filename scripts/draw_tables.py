@@ -132,7 +132,8 @@ def options() -> str:
         "[the command line](cli.md#turnwise-run), which has further options for one run alone.",
         "",
         "A project's file may have come from elsewhere. So it can only lower some options, or only switch them off; others it",
-        "cannot say at all.",
+        "cannot say at all. It lowers what your own file says; if that says nothing, it lowers the default. A limit without a",
+        "default is lowered by any number.",
         "",
     ]
     lines += table(

@@ -1,5 +1,6 @@
 """The files of settings: which are read, in which order, and what is said of a bad one."""
 
+import inspect
 import os
 from decimal import Decimal
 from pathlib import Path
@@ -7,11 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from turnwise import Agent
 from turnwise.drivers.catalogue import LimitRow
 from turnwise.drivers.settings import (
     CAPS,
     MAX_FILE_BYTES,
     SWITCHES,
+    USUAL,
     Layer,
     Merged,
     RunSettings,
@@ -22,6 +25,7 @@ from turnwise.drivers.settings import (
     read_layers,
 )
 from turnwise.errors import CallerError
+from turnwise.turn.config import TurnConfig
 
 
 @pytest.fixture
@@ -166,13 +170,43 @@ def test_the_later_word_holds_and_each_key_knows_whose_it_is() -> None:
 def test_a_project_may_lower_what_the_user_caps_and_never_raise_it() -> None:
     """A folder from elsewhere does not spend what its user would not; the session and the command line may."""
     user = Said(source="user", origin="u", settings=RunSettings(max_tokens=50, max_requests=5, max_output_tokens=9))
-    project = Said(source="project", origin="p", settings=RunSettings(max_tokens=60, max_requests=4, max_steps=100))
+    project = Said(source="project", origin="p", settings=RunSettings(max_tokens=60, max_requests=4, max_steps=10))
     line = Said(source="command line", origin="line", settings=RunSettings(max_tokens=70))
     assert merge(user, project) == Merged(
-        settings=RunSettings(max_steps=100, max_requests=4, max_tokens=50, max_output_tokens=9),
+        settings=RunSettings(max_steps=10, max_requests=4, max_tokens=50, max_output_tokens=9),
         origins={"max_tokens": "u", "max_requests": "p", "max_output_tokens": "u", "max_steps": "p"},
     )
     assert merge(user, project, line).settings.max_tokens == 70
+
+
+DEFAULTS = {
+    "max_steps": TurnConfig(session_id="s", turn_id="t", model="m").max_steps,
+    "max_subagents": inspect.signature(Agent).parameters["max_subagents"].default,
+    "max_subagent_requests": inspect.signature(Agent).parameters["max_subagent_requests"].default,
+}
+
+
+@pytest.mark.parametrize("key", sorted(CAPS))
+def test_a_project_may_lower_a_default_and_never_raise_it(key: str) -> None:
+    """What the user's file does not say has its default, and a limit without one is lowered by any number. A project's 60 steps
+    held in place of 20, and its 1,000 sub-agents in place of 32."""
+
+    def holding(*sources: tuple[Source, int]) -> object:
+        layers = [Layer(source=source, table={key: value}) for source, value in sources]
+        return getattr(merge(*map(check_layer, layers)).settings, key)
+
+    usual = DEFAULTS.get(key)
+    assert USUAL.get(key) == usual
+    if usual is None:
+        assert holding(("project", 9_000)) == 9_000
+        return
+    assert holding(("project", usual + 1)) is None
+    assert holding(("project", usual)) == usual and holding(("project", usual - 1)) == usual - 1
+    assert holding(("user", usual + 5), ("project", usual + 3)) == usual + 3
+    assert holding(("project", usual + 1), ("session", usual + 2)) == usual + 2
+    assert holding(("project", usual + 1), ("command line", usual + 2)) == usual + 2
+    project = check_layer(Layer(source="project", table={key: usual + 1}))
+    assert merge(project) == Merged(settings=RunSettings(), origins={})
 
 
 # What may be said that bounds nothing of what a run may spend. Every other setting is a limit.

@@ -43,7 +43,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     """What a row says beside name and type. `help` is for the command line and `page` for docs/. `flags` stand in place of
     `--name`. `limit` is the limit that the amount makes, and `setting` the field of `Settings` that has it: a session keeps both.
     `kept` is what else a session's last turn had; `is_of_model`: it is kept with the session's own model alone. `python` is how
-    Python says it, where not by the same name, as a limit or as a setting."""
+    Python says it, where not by the same name, as a limit or as a setting. `default` is what holds where nobody says it, as
+    people read it; that of a number is the number."""
 
     help: str = ""
     page: str = ""
@@ -363,6 +364,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     def flags(self) -> tuple[str, ...]:
         """As the command line takes it."""
         return self.option.flags or (f"--{self.name.replace('_', '-')}",)
+
+    @property
+    def usual_amount(self) -> int | float | Decimal | None:
+        """The number that holds where nobody says one; None where none does, or it is no number."""
+        if not self.option.default or not (self.kind is int or self.kind is float or self.kind is Decimal):
+            return None
+        return msgspec.convert(self.option.default, cast("type[int | float | Decimal]", self.kind), strict=False)
 
     @property
     def choices(self) -> tuple[str, ...]:

@@ -24,6 +24,8 @@ MOST_USD = Decimal(1_000_000)
 MOST_USD_PLACES = 12  # as fine as prices may be
 # What a project may lower and not raise: a folder from elsewhere must not spend what the user would not.
 CAPS = frozenset([row.name for row in rows() if row.option.project == "lowers"])
+# What of it holds where the user says nothing; the others are not limited then, so any amount lowers them.
+USUAL = {row.name: row.usual_amount for row in rows() if row.name in CAPS and row.usual_amount is not None}
 # What a project may switch off and not on: it must not have told what the user does not tell.
 SWITCHES = frozenset([row.name for row in rows() if row.option.project == "switches off"])
 # What people may look for in a file, and why it is not there.
@@ -74,15 +76,16 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
 
 def merge(*sources: Said) -> Merged:
     """The settings of all sources, the weakest first: the later word holds, key by key, and of a row of model limits figure
-    by figure. Only a project's CAPS are no higher than the user's, where the user's file has them, and its SWITCHES not on
-    where the user's are off. With another model the address of the one before is gone."""
+    by figure. Only a project's CAPS are no higher than the user's, or than the default where the user's file does not have them,
+    and its SWITCHES not on where the user's are off. With another model the address of the one before is gone."""
     values: dict[str, object] = {}
     models: dict[str, LimitRow] = {}
     origins: dict[str, str] = {}
     for said in sources:
         for key, value in _set_in(said.settings).items():
             before = values.get(key)
-            is_raised = _is_number(value) and _is_number(before) and value > before
+            most = USUAL.get(key) if before is None else before
+            is_raised = _is_number(value) and _is_number(most) and value > most
             is_on_again = key in SWITCHES and before is False
             if said.source == "project" and (is_on_again or (key in CAPS and is_raised)):
                 continue
