@@ -370,7 +370,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         """The number that holds where nobody says one; None where none does, or it is no number."""
         if not self.option.default or not (self.kind is int or self.kind is float or self.kind is Decimal):
             return None
-        return msgspec.convert(self.option.default, cast("type[int | float | Decimal]", self.kind), strict=False)
+        return msgspec.convert(self.option.default, self.kind, strict=False)
 
     @property
     def choices(self) -> tuple[str, ...]:
