@@ -33,6 +33,7 @@ from turnwise.wire.sse import SseParser
 NAMES: tuple[FamilyName, ...] = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 SCHEMA = '{"type":"object","properties":{"a":{"type":"string"}}}'
 PDF = File(media_type="application/pdf", data=b"%PDF", name="a.pdf")
+FOREIGN = ProviderItem(family="elsewhere", kind="search", json='{"type":"search"}')
 LEFT_OUT = Text("[file `a.pdf` of type application/pdf left out: this endpoint does not take it]")
 
 each_family = pytest.mark.parametrize("name", NAMES)
@@ -102,7 +103,11 @@ def test_a_file_in_a_result_that_the_endpoint_does_not_take_is_named_too(name: F
 
 @each_family
 @pytest.mark.promise("step:history-healed")
-@pytest.mark.parametrize("parts", [(PDF,), (Reasoning("hm"), PDF)], ids=["alone", "with reasoning"])
+@pytest.mark.parametrize(
+    "parts",
+    [(PDF,), (Reasoning("hm"), PDF), (Reasoning("hm"), FOREIGN, PDF)],
+    ids=["alone", "with reasoning", "with an item of no known family"],
+)
 def test_an_assistant_who_gave_nothing_but_a_file_has_said_something(name: FamilyName, parts: tuple[Part, ...]) -> None:
     """An imported history may be no more than that: without words in its place Responses and Anthropic got no message at all,
     which strict servers refuse. Beside a text the file goes, as before."""

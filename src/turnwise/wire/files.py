@@ -4,7 +4,7 @@ import base64
 import binascii
 import re
 
-from turnwise.vocab import File, Part, Reasoning, Text
+from turnwise.vocab import File, Part, ProviderItem, Reasoning, Text
 from turnwise.wire.profiles import Profile
 
 UNKNOWN_TYPE = "application/octet-stream"
@@ -25,15 +25,20 @@ def left_out(file: File) -> Text:
     return Text(f"[file{name} of type {file.media_type} left out: this endpoint does not take it]")
 
 
-def files_in_words(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """An assistant's parts, for an API that takes no files from it: they are told in words where it said nothing else, as a
-    history without any message is refused."""
+def files_in_words(parts: tuple[Part, ...], *, family: str) -> tuple[Part, ...]:
+    """An assistant's parts, for an API of this family that takes no files from it: they are told in words where it said nothing
+    else that the API takes, as a history without any message is refused."""
     if File not in map(type, parts):  # as nearly always
         return parts
     others = tuple([part for part in parts if not isinstance(part, File)])
-    if not all(isinstance(part, Reasoning) for part in others):
+    if not all(isinstance(part, Reasoning) or _is_foreign(part, family=family) for part in others):
         return others
     return (*others, *[left_out(part) for part in parts if isinstance(part, File)])
+
+
+def _is_foreign(part: Part, *, family: str) -> bool:
+    """An item of another family, which this one's encoder leaves out."""
+    return isinstance(part, ProviderItem) and part.family != family
 
 
 def encode_base64(content: bytes) -> str:

@@ -150,7 +150,7 @@ def _put_over(fields: dict[str, bytes], over: Fields) -> None:
 def encode_message(message: Message, profile: Profile) -> tuple[WireRole, list[bytes]]:
     """One message as blocks; no blocks where nothing of it can be sent."""
     if message.role == "assistant":
-        if (parts := files_in_words(message.parts)) is not message.parts:
+        if (parts := files_in_words(message.parts, family=NAME)) is not message.parts:
             message = Message(message.role, parts)
         return "assistant", write_blocks(message, profile)
     role = "system" if message.role == "system" and profile.mid_system else "user"

@@ -174,7 +174,9 @@ class ResponseItems:
             return usual
         if message.role == "assistant":
             keeps = self._keeps_bare_reasoning
-            items = _assistant_items(files_in_words(message.parts), profile=self._profile, keeps_bare_reasoning=keeps)
+            items = _assistant_items(
+                files_in_words(message.parts, family=NAME), profile=self._profile, keeps_bare_reasoning=keeps
+            )
         else:
             role = self._profile.system_role if message.role == "system" else "user"
             items = _client_items(message.parts, role=role, profile=self._profile)
