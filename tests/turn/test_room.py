@@ -474,3 +474,19 @@ def test_compaction_begins_where_the_response_would_have_less_than_its_reserve(o
     assert [sent.purpose for sent in played.requests] == purposes
     if not over:
         assert played.requests[0].request.settings.max_output_tokens == 4_000
+
+
+@pytest.mark.promise("cut:budget")
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "told by a refusal"])
+def test_a_summary_asks_for_no_more_output_than_the_model_has(is_known: bool) -> None:
+    """Its share of the window may be more than the model can write: the request was refused, and sent again as it was."""
+    limits = ModelLimits(context_window_tokens=30_000, max_output_tokens=512 if is_known else None)
+    config = msgspec.structs.replace(CONFIG, room="compact", model_limits=limits, tools=(), system=())
+    pair = (Message("user", (Text("x" * 5_000),)), Message("assistant", (Text("x" * 5_000),)))
+    told = "max_tokens: 8192 > 512, which is the maximum allowed number of output tokens for m"
+    refused = [] if is_known else [failed(1, told, FaultKind.BAD_REQUEST)]
+    played = play([*refused, says("What was said."), says("Hi.")], config=config, earlier=pair * 10)
+    assert [sent.purpose for sent in played.requests][-2:] == ["compact", "step"]
+    summary = played.requests[-2].request
+    assert summary.settings.max_output_tokens == 512
+    assert f"At most {512 * 2 // 3} words" in text_of(summary.messages[-1])

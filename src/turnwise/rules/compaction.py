@@ -121,6 +121,7 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
     capacity_tokens: int
     window_tokens: int
     input_tokens: int | None
+    output_tokens: int | None
     handle: str | None
     tail: int
     before_bytes: int  # what stands before the messages
@@ -142,14 +143,15 @@ def plan(
     capacity_tokens: int,
     window_tokens: int,
     input_tokens: int | None = None,
+    output_tokens: int | None = None,
     handle: str | None = None,
     overflowed: bool = False,
     may_summarise: bool = True,
 ) -> Plan:
     """What to do before the next request. `sizes` are the bytes of each message (`message_bytes`), `prompt` the size of all.
 
-    `input_tokens` limits a prompt beside `window_tokens`, which hold prompt and output together. `overflowed`: the provider
-    refused the prompt, whatever its size seems to be. `handle` names the tool that reads
+    `input_tokens` limits a prompt beside `window_tokens`, which hold prompt and output together, and `output_tokens` a summary.
+    `overflowed`: the provider refused the prompt, whatever its size seems to be. `handle` names the tool that reads
     shortened results back. `may_summarise` is false once a summary of this very history failed. Where nothing brings enough
     it is what brings most, if that is worth it: the next request is smaller then, though no step more may fit.
     """
@@ -162,6 +164,7 @@ def plan(
         capacity_tokens=capacity_tokens,
         window_tokens=window_tokens,
         input_tokens=input_tokens,
+        output_tokens=output_tokens,
         handle=handle,
         tail=tail_start(messages, sizes=sizes, prompt=prompt, capacity_tokens=capacity_tokens),
         before_bytes=prompt.bytes - sum(sizes),
@@ -400,6 +403,8 @@ def _summaries(case: _Case, *, variant: Variant) -> list[tuple[int, Summarise]]:
     if first >= tail:
         return []
     max_tokens = min(MAX_SUMMARY_TOKENS, max(MIN_SUMMARY_TOKENS, case.capacity_tokens * SUMMARY_PERCENT // 100))
+    if case.output_tokens is not None:
+        max_tokens = min(max_tokens, case.output_tokens)
     instruction = SUMMARISE.format(words=max_tokens * 2 // 3)
     room = case.window_tokens - max_tokens - tokens_in(_summary_bytes(instruction + MORE_FOLLOWS))
     room = room if case.input_tokens is None else min(room, case.input_tokens)

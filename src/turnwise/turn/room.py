@@ -228,6 +228,7 @@ class Room(msgspec.Struct, kw_only=True):
             capacity_tokens=capacity,
             window_tokens=window_of(config.model_limits),
             input_tokens=config.model_limits.max_input_tokens,
+            output_tokens=config.model_limits.max_output_tokens,
             handle=handle_of(config),
             overflowed=overflowed or no_news,
             may_summarise=may_ask and not self.ends,
