@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from text_calls import TAGGED, WRITERS, read_text
+from turnwise.vocab import PartDone, Text, TextDelta
 
 CLOSES = {
     "qwen3-coder": "\n</parameter>\n</function>\n</tool_call>",
@@ -184,3 +185,52 @@ def test_a_list_within_tool_call_tags_is_read() -> None:
     """Proves: it is as certain as one object; before, it was shown and nobody was told."""
     text = '<tool_call>[{"name": "read", "arguments": {"path": "a"}}, {"name": "list", "arguments": {}}]</tool_call>'
     assert read_text(text).calls == [("read", {"path": "a"}), ("list", {})] == read_text(list(text)).calls
+
+
+each_syntax = pytest.mark.parametrize("syntax", sorted(WRITERS))
+LAST = frozenset({"llama"})  # its calls are the rest of the message
+
+
+@each_syntax
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("I could ", " but need not.\n</think>\n\nIt is 4."),
+        ("", "\n</think>\n\nIt is 4."),
+        ("Well. <think>I could ", " but need not.</think> It is 4."),
+        ("Well. <think>I could ", " but need not.</think> It is 4 <think>indeed</think>."),
+        ("I could ", " or <think>not</think>. [/THINK] It is 4."),
+        ("<think>It says </think>, so I could ", " but need not.\n</think>\n\nIt is 4."),
+    ],
+)
+def test_a_call_before_a_lone_end_of_reasoning_does_not_run(syntax: str, before: str, after: str) -> None:
+    """Proves: templates put `<think>` into the prompt, so that reasoning comes as text; a call behind it runs."""
+    if syntax in LAST:
+        return
+    call = WRITERS[syntax]([("read", {"path": "a"})])
+    found = read_text(f"{before}{call}{after}")
+    assert (found.calls, found.states) == ([], ["invalid"])
+    assert read_text(list(f"{before}{call}{after}")).outcome == found.outcome
+    found = read_text(f"{before}{call}{after}\n{call}")
+    assert (found.calls, found.states) == ([("read", {"path": "a"})], ["invalid", "complete"])
+
+
+@each_syntax
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("", ""), ("Use <think> so. ", ""), ("I see</think> ", " Well."), ("", " <think>I wait.</think> Well.")],
+)
+def test_a_call_outside_of_reasoning_runs(syntax: str, before: str, after: str) -> None:
+    """Proves: marks of reasoning before the call, or in pairs behind it, mean nothing to it."""
+    call = WRITERS[syntax]([("read", {"path": "a"})])
+    if not (after and syntax in LAST):
+        assert read_text(f"{before}{call}{after}").calls == [("read", {"path": "a"})]
+
+
+def test_a_text_that_is_said_again_as_a_whole_keeps_its_doubts() -> None:
+    """Proves: only the calls before the closing mark are in doubt, in pieces and in the whole text after them."""
+    call = WRITERS["hermes"]([("read", {"path": "a"})])
+    text = f"I could {call} but need not.\n</think>\n\nNow: {call} and wait."
+    for cut in range(0, len(text), 7):
+        found = read_text(text[:cut], after=[TextDelta(text[cut:], "text"), PartDone("text", Text(text))])
+        assert (found.calls, found.states) == ([("read", {"path": "a"})], ["invalid", "complete"])

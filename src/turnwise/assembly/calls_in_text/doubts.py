@@ -2,6 +2,8 @@
 
 A value that closes its own call leaves the call's real closing marks behind. They stand anywhere in the words that follow: in
 code and behind other marks too, because all of that may be the rest of the value.
+
+Reasoning whose opening mark stands in the prompt, or behind some words, is not known as such until its closing mark comes.
 """
 
 import re
@@ -9,6 +11,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from turnwise.assembly.calls_in_text import thinking
+
+WITHIN_REASONING = (
+    "it stands in reasoning, whose closing mark comes behind it; call tools only outside of your reasoning"
+)
 CLOSED_BY_A_VALUE = "a value in it holds the marks that close it"
 
 # What a value between tags may be, as far as nothing in it looks like a tag.
@@ -78,15 +85,35 @@ class Aftermath:
     def doubts(self) -> list[Doubted]:
         """What the text says about its calls now that it is over."""
         self._end_words()
+        found: list[Doubted] = []
+        for calls, _, words, failed in reversed(self._said):
+            if _ends_reasoning(words) or _ends_reasoning(failed):
+                found.append(Doubted(calls, WITHIN_REASONING))
+                break
         for calls, closing, words, failed in reversed(self._said):
             if closing and (_holds_closing(words, marks=closing) or _closes_more(failed, marks=closing)):
-                return [Doubted(calls, CLOSED_BY_A_VALUE)]
-        return []
+                found.append(Doubted(calls, CLOSED_BY_A_VALUE))
+                break
+        return found
 
     def _end_words(self) -> None:
         if self._pieces or self._failed:
             self._said.append((self._calls, self._closing, "".join(self._pieces), "".join(self._failed)))
             self._pieces, self._failed = [], []
+
+
+def _ends_reasoning(text: str) -> bool:
+    """Whether reasoning ends there that did not begin there."""
+    depths = dict.fromkeys(thinking.PAIRS, 0)
+    for found in thinking.PAIR_MARKS.finditer(text):
+        opens = thinking.PAIRS_BY_CLOSE.get(found.group())
+        if opens is None:
+            depths[found.group()] += 1
+        elif not depths[opens]:
+            return True
+        else:
+            depths[opens] -= 1
+    return False
 
 
 def _holds_closing(text: str, *, marks: frozenset[str]) -> bool:

@@ -5,6 +5,8 @@ Sources: the chat templates of DeepSeek-R1, Qwen3, GLM-4.5 and MiniMax-M2 (`<thi
 from models that were told to write them.
 """
 
+import re
+
 MARKS = {
     "<think>": "</think>",
     "<thinking>": "</thinking>",
@@ -21,6 +23,10 @@ MARKS = {
 # What an answer may begin with that is no part of it: harmony's mark of the channel that the user sees.
 ANSWER_MARKS = ("<|start|>assistant<|channel|>final<|message|>", "<|channel|>final<|message|>")
 _ALL = (*MARKS, *ANSWER_MARKS)
+# Pairs that nothing but reasoning has.
+PAIRS = {opens: close for opens, close in MARKS.items() if close != "<|end|>"}
+PAIRS_BY_CLOSE = {close: opens for opens, close in PAIRS.items()}
+PAIR_MARKS = re.compile("|".join(map(re.escape, [*PAIRS, *PAIRS_BY_CLOSE])))
 
 
 def opening(text: str) -> str | None:
