@@ -234,3 +234,51 @@ def test_a_text_that_is_said_again_as_a_whole_keeps_its_doubts() -> None:
     for cut in range(0, len(text), 7):
         found = read_text(text[:cut], after=[TextDelta(text[cut:], "text"), PartDone("text", Text(text))])
         assert (found.calls, found.states) == ([("read", {"path": "a"})], ["invalid", "complete"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Qwen writes <function=read> and then the parameters. This is the rest of my long answer.",
+        "GLM begins with <tool_call>list followed by arg_key tags. The rest is important.\n\nAnother paragraph.",
+        "Set `x`. The tag <function=list> ... </function> wraps it. More text.",
+        "The tag <function=list></function> wraps it.",
+        "Mistral writes [TOOL_CALLS]read then JSON. The rest of the answer matters.",
+        "Llama writes <|python_tag|>read and then a call.",
+        "The format is <tool_call>list</tool_call>.",
+        "The format is <tool_call>list</tool_call> or <tool_call>read</tool_call>, too.",
+    ],
+)
+def test_words_about_a_syntax_that_name_a_tool_are_words(text: str) -> None:
+    """Proves: no text of an answer is lost, nothing runs, and no error goes to the model."""
+    found = read_text(text)
+    assert (found.states, found.text, found.shown_text) == ([], text, text)
+    for at in range(len(text)):
+        assert read_text([text[:at], text[at:]]).outcome == found.outcome
+    assert read_text(list(text)).outcome == found.outcome
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        '<|python_tag|>{"name": "read", "parameters": {"path": "a"}}',
+        '<|python_tag|>read.call(path="x")',
+        "[TOOL_CALLS]read[ARGS]{...}",
+        '[TOOL_CALLS][{"name": "read", "arguments": {"path": "a" "b"}}]',
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>{...}",
+        '<tool_call>{"name": "read", "arguments": {...}}',
+        '<tool_call>{"name": "read", "arguments": {}}',
+        '<tool_call>\n{"name": "read", "arguments": {"path": "a"}\n</tool_call>',
+        "<tool_call>\n<function=read>\n<parameter=path>\na\n</parameter>\n</function>",
+        '<minimax:tool_call><invoke name="read"><parameter name="path">a</invoke></minimax:tool_call>',
+        "<tool_call>read\n<arg_key>path</arg_key>\n<arg_value>a</tool_call>",
+    ],
+)
+@pytest.mark.parametrize("after", [" is the form. The rest matters.", "\n\nI look at it.\n\nSo (as I said) [it] is."])
+def test_words_behind_a_call_that_is_written_wrongly_are_kept(block: str, after: str) -> None:
+    """Proves: the block is told, and ends where its marks or brackets do; the answer goes on behind it."""
+    found = read_text(f"Here: {block}{after}")
+    assert (found.calls, found.states, found.text) == ([], ["invalid"], f"Here: {after}")
+    for at in range(len(f"Here: {block}{after}")):
+        assert read_text([f"Here: {block}{after}"[:at], f"Here: {block}{after}"[at:]]).outcome == found.outcome
+    assert read_text(list(f"Here: {block}{after}")).outcome == found.outcome

@@ -46,6 +46,7 @@ def built_in(cursor: Cursor) -> None:
     """`NAME.call(query="..")`, as Llama 3.1 calls its built-in tools."""
     name = _take_name(cursor)
     cursor.begin_call(name.removesuffix(".call"))
+    cursor.space()
     cursor.expects("(")
     _members(cursor)
 

@@ -16,6 +16,7 @@ from turnwise.assembly.calls_in_text.tools import OfferedTools
 from turnwise.assembly.calls_in_text.values import Members
 from turnwise.assembly.json_text import Complete, JsonScanner, Truncated, check_strictly, classify
 
+_BRACKET = re.compile(r"[\[({]|<parameter=|<arg_key>")
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _decode_json = json.JSONDecoder().raw_decode
 # As JSON Schema names of tools go: letters, digits and what providers and MCP servers put between them.
@@ -48,13 +49,15 @@ class ReadCall(msgspec.Struct, frozen=True):
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What a reader makes of a block. `whole`: it ends before character `end` (`wrong`: it
     was a call up to there); `open`: more may make it whole (`is_enough`: it
-    counts as it is where the response ended by itself); `wrong`: nothing can. `calls` are whole; `name` is the tool on offer of
+    counts as it is where the response ended by itself); `wrong`: nothing can. `is_prose`: words follow a tool's name, and
+    nothing of a call. `calls` are whole; `name` is the tool on offer of
     the call that is not, and `arguments` are a beginning of its JSON, if there is one."""
 
     state: Literal["whole", "open", "wrong"]
     calls: tuple[ReadCall, ...] = ()
     end: int = 0
     is_enough: bool = False
+    is_prose: bool = False
     name: str = ""
     arguments: str = ""
     why: str = ""
@@ -149,6 +152,12 @@ class Cursor:
         """What there is of the arguments of the call that is not whole. Made once, because it costs as much as it is long."""
         return self._members.beginning if self._members is not None and not self.arguments else self.arguments
 
+    @property
+    def is_at_words(self) -> bool:
+        """Whether a tool is named, and what stands here begins no arguments in any syntax."""
+        rest = self.text[self.at : self.at + 64].lstrip()
+        return bool(self.name and rest) and rest[0] not in "{[(<`\"'"
+
     def json_value(self) -> str:
         """The JSON value that begins here, strictly: its text."""
         start = self.at
@@ -183,6 +192,7 @@ Reader = Callable[[Cursor], None]
 
 def read(reader: Reader, text: str, *, at: int, tools: OfferedTools, is_final: bool = False) -> Found:
     """Run a reader over the text from behind its marker."""
+    start = at
     cursor = Cursor(text, at=at, tools=tools, is_final=is_final)
     try:
         reader(cursor)
@@ -198,7 +208,15 @@ def read(reader: Reader, text: str, *, at: int, tools: OfferedTools, is_final: b
     except Wrong as wrong:
         calls = tuple(cursor.calls)
         at = min(max(cursor.at, cursor.reached), len(text))
-        return Found(state="wrong", calls=calls, end=at, name=cursor.name, why=wrong.why, syntax=cursor.syntax)
+        return Found(
+            state="wrong",
+            calls=calls,
+            end=at,
+            is_prose=cursor.is_at_words and _BRACKET.search(text, start, cursor.at) is None,
+            name=cursor.name,
+            why=wrong.why,
+            syntax=cursor.syntax,
+        )
     if not cursor.calls:
         return Found(state="wrong", why="there is no call in it")
     return Found(state="whole", calls=tuple(cursor.calls), end=cursor.at, syntax=cursor.syntax)

@@ -28,6 +28,9 @@ CLOSING = {
     "dsml": ("</｜DSML｜function_calls>", "</｜DSML｜tool_calls>", "</｜DSML｜invoke>", "</｜DSML｜parameter>"),
 }
 
+# Here a marker and a tool's name are all that tells a call from words about it.
+BEGUN_BY_A_NAME = frozenset({"qwen3-coder", "glm", "mistral", "llama"})
+
 SYNTAXES = (
     Syntax(
         name="tool_call",  # Hermes, Qwen, Qwen3-Coder, GLM: what follows tells
@@ -41,7 +44,7 @@ SYNTAXES = (
         reader=tagged_calls.qwen_coder_alone,
         ends=("</function>",),
     ),
-    Syntax(name="mistral", marker="[TOOL_CALLS]", reader=json_calls.mistral, ends=("\n\n",)),
+    Syntax(name="mistral", marker="[TOOL_CALLS]", reader=json_calls.mistral, ends=()),
     Syntax(name="llama", marker="<|python_tag|>", reader=json_calls.llama, ends=("<|eom_id|>", "<|eot_id|>")),
     Syntax(
         name="deepseek",

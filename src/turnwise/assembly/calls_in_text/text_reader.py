@@ -14,9 +14,18 @@ from turnwise.assembly.calls_in_text.code import CodeTracker
 from turnwise.assembly.calls_in_text.doubts import Aftermath, Doubted
 from turnwise.assembly.calls_in_text.quotations import Quotations
 from turnwise.assembly.calls_in_text.reading import Found, ReadCall, read
-from turnwise.assembly.calls_in_text.syntaxes import BY_MARKER, CLOSING, MARKERS, MAX_BLOCKS, Syntax, held_from
+from turnwise.assembly.calls_in_text.syntaxes import (
+    BEGUN_BY_A_NAME,
+    BY_MARKER,
+    CLOSING,
+    MARKERS,
+    MAX_BLOCKS,
+    Syntax,
+    held_from,
+)
 from turnwise.assembly.calls_in_text.tools import OfferedTools
 from turnwise.assembly.calls_in_text.wholes import is_all, name_of_whole, read_whole
+from turnwise.assembly.calls_in_text.wrongs import end_mark, end_of_wrong
 from turnwise.assembly.heal import join_halves
 
 # What a block may be read in vain: so many times its length, and these characters besides.
@@ -77,6 +86,12 @@ class _Block(msgspec.Struct):
     text: str
     syntax: Syntax
     found: Found
+
+    @property
+    def is_mere_name(self) -> bool:
+        """Whether it is a tool's name between two tags, on one line, and nothing else."""
+        is_line = "\n" not in self.text.strip() and (self.found.syntax or self.syntax.name) in ("glm", "qwen3-coder")
+        return is_line and all(call.arguments == "{}" for call in self.found.calls)
 
 
 class TextReader:
@@ -189,7 +204,7 @@ class TextReader:
             self._go_on(self._end_block(events, by_itself=by_itself), events)
         tail, self._tail = self._tail, ""
         is_blank = self._at is _At.BEHIND and not tail.strip()
-        self._give_calls(events)
+        self._give_calls(events, words_follow=bool(tail.strip()))
         if self._at is _At.THINKING:
             self._thought(_without_breaks(tail), events)
         elif tail and not is_blank:
@@ -359,17 +374,12 @@ class TextReader:
                 return ""
             if found.state == "whole":
                 return self._take_block(text, found, events)
-            if not (found.name or found.calls):
+            is_prose = found.is_prose and (found.syntax or self._syntax.name) in BEGUN_BY_A_NAME
+            if is_prose or not (found.name or found.calls):
                 return self._no_block(text, events)
             self._doomed = found
-        end = self._end_mark(text)
+        end = end_of_wrong(text, found=self._doomed, syntax=self._syntax)
         return "" if end is None else self._fail_block(text, end=end, events=events)
-
-    def _end_mark(self, text: str) -> int | None:
-        """Where a block ends that is no whole call."""
-        assert self._syntax is not None
-        marker = len(self._syntax.marker)
-        return min([at + len(one) for one in self._syntax.ends if (at := text.find(one, marker)) >= 0], default=None)
 
     def _take_block(self, text: str, found: Found, events: list[Event]) -> str:
         """A whole block: a call, unless it was said to the model before."""
@@ -377,7 +387,7 @@ class TextReader:
         block, rest = text[: found.end], text[found.end :] + self._halves
         self._end_held()
         if self._quotations.hold(block):
-            self._give_calls(events)
+            self._give_calls(events, words_follow=True)
             self._say_quoted(block, events)
         else:
             self._found.append(_Block(self._take_blank() + block, self._syntax, found))
@@ -389,7 +399,7 @@ class TextReader:
         assert self._syntax is not None
         marker, rest = text[: len(self._syntax.marker)], text[len(self._syntax.marker) :] + self._halves
         self._end_held()
-        self._give_calls(events)
+        self._give_calls(events, words_follow=True)
         self._say_block(marker, events)
         return rest
 
@@ -455,9 +465,10 @@ class TextReader:
         assert self._syntax is not None
         text, syntax = self._text(), self._syntax
         if self._doomed is not None:
-            return self._fail_block(text, end=len(text), events=events)
+            end = end_of_wrong(text, found=self._doomed, syntax=syntax, is_final=True)
+            return self._fail_block(text, end=len(text) if end is None else end, events=events)
         found = read(syntax.reader, text, at=len(syntax.marker), tools=self._tools, is_final=True)
-        if by_itself and found.name and (end := self._end_mark(text)) is not None:
+        if by_itself and found.name and (end := end_mark(text, syntax=syntax)) is not None:
             self._doomed = msgspec.structs.replace(found, state="wrong", why=NOT_CLOSED)
             return self._fail_block(text, end=end, events=events)
         self._end_held()
@@ -520,16 +531,20 @@ class TextReader:
         if mark is not None and self._blocks < MAX_BLOCKS:
             self._begin_block(BY_MARKER[mark.group()], blank=blank)
             return bare
-        self._give_calls(events)
+        self._give_calls(events, words_follow=True)
         self._code.feed("x")  # the block stood on this line
         self._at = _At.OVER if self._leading else _At.WORDS
         return text
 
-    def _give_calls(self, events: list[Event]) -> None:
-        """The blocks so far are calls."""
+    def _give_calls(self, events: list[Event], *, words_follow: bool = False) -> None:
+        """The blocks so far are calls, but for a mere name that words go on from: that is what an answer says about a syntax."""
+        named = self._found.pop() if words_follow and self._found and self._found[-1].is_mere_name else None
         for block in self._found:
             self._make(block.found.calls, block.found.syntax or block.syntax.name, events)
         self._found = []
+        if named is not None:
+            self._code.feed(named.text)
+            events.append(Say(named.text))
 
     def _make(self, calls: Sequence[ReadCall], syntax: str, events: list[Event]) -> None:
         if calls:

@@ -1,0 +1,41 @@
+"""Where a block ends that is no whole call. What stands behind it is the answer, and none of it is lost."""
+
+import re
+
+from turnwise.assembly.calls_in_text.reading import Found
+from turnwise.assembly.calls_in_text.syntaxes import Syntax
+
+_WORD = re.compile(r"[^\W\d_]+\Z")
+_BRACKETS = re.compile(r"[\[({})\]]|\n[ \t]*\n")
+
+
+def end_mark(text: str, *, syntax: Syntax) -> int | None:
+    """Behind the first mark that closes such a block."""
+    start = len(syntax.marker)
+    return min([at + len(one) for one in syntax.ends if (at := text.find(one, start)) >= 0], default=None)
+
+
+def end_of_wrong(text: str, *, found: Found, syntax: Syntax, is_final: bool = False) -> int | None:
+    """The same for a block that cannot become a call; None as long as its end may come yet.
+
+    Where words follow a whole call, it ends with the call. Where no mark closes it, it ends with the bracket that closes its
+    first one, or before the word that was wrong.
+    """
+    end = len(text[: found.end].rstrip())
+    if (word := _WORD.search(text, max(0, end - 16), end)) is not None and text[end : end + 1].isalnum():
+        end = word.start()
+    if not found.name and not text.startswith("<", found.end):
+        return end
+    closed = end_mark(text, syntax=syntax)
+    if closed is not None or (syntax.ends and not is_final):
+        return closed
+    depth = 0
+    for bracket in _BRACKETS.finditer(text, len(syntax.marker)):
+        if bracket.group().isspace():
+            if bracket.start() >= found.end:
+                return end
+            continue
+        depth += 1 if bracket.group() in "[({" else -1
+        if depth <= 0 and bracket.end() > found.end:
+            return bracket.end()
+    return end if is_final else None
