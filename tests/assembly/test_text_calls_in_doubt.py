@@ -1,11 +1,14 @@
 """Calls in a text that are not surely whole: none of them runs, and no words of the answer are lost (issue 16, section A)."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from text_calls import TAGGED, WRITERS, read_text
-from turnwise.vocab import PartDone, Text, TextDelta
+from text_calls import TAGGED, TOOLS, WRITERS, Call, read_text
+from turnwise.assembly.calls_in_text.frames import CallFinder
+from turnwise.vocab import FinishReason, Message, PartDone, Text, TextDelta, calls_of
 
 CLOSES = {
     "qwen3-coder": "\n</parameter>\n</function>\n</tool_call>",
@@ -282,3 +285,70 @@ def test_words_behind_a_call_that_is_written_wrongly_are_kept(block: str, after:
     for at in range(len(f"Here: {block}{after}")):
         assert read_text([f"Here: {block}{after}"[:at], f"Here: {block}{after}"[at:]]).outcome == found.outcome
     assert read_text(list(f"Here: {block}{after}")).outcome == found.outcome
+
+
+READ = '{"name": "read", "arguments": {"path": "a"}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "calls", "states", "arguments"),
+    [
+        ("[write_file(path='a', content='hel", [], ["truncated"], '{"path":"a"'),
+        ("[read(path='a'), write_file(path='b", [("read", {"path": "a"})], ["complete", "truncated"], "{"),
+        (
+            f'[TOOL_CALLS][{READ}, {{"name": "write_file", "arguments": {{"path": "b',
+            [("read", {"path": "a"})],
+            ["complete", "truncated"],
+            '{"path": "b',
+        ),
+        (
+            f'<|tool_call_start|>[{READ}, {{"name": "write_file", "arguments": {{"path": "b',
+            [("read", {"path": "a"})],
+            ["complete", "truncated"],
+            '{"path": "b',
+        ),
+    ],
+)
+def test_a_cut_list_names_the_call_that_was_cut(
+    text: str, calls: list[Call], states: list[str], arguments: str
+) -> None:
+    """Proves: cut:named. The calls before it are whole and run, and no markup is shown as an answer."""
+    found = read_text(text, reason=FinishReason.LENGTH)
+    last = calls_of(found.response.message)[-1]
+    assert (found.calls, found.states, found.text) == (calls, states, "")
+    assert (last.name, last.arguments) == ("write_file", arguments)
+    assert read_text(list(text), reason=FinishReason.LENGTH).outcome == found.outcome
+
+
+def test_json_that_is_an_answer_is_told_as_cut_only_if_it_was() -> None:
+    """Proves: with `on`, a cut object that names a tool is a cut call; one that ended so is text, and so is a link."""
+    text = '{"name": "read", "arguments": {"path": "a'
+    assert read_text(text, unmarked=True, reason=FinishReason.LENGTH).states == ["truncated"]
+    for whole, unmarked in ((text, True), (text, False), ("[read](http", False), ("[read", False)):
+        found = read_text(whole, unmarked=unmarked, reason=FinishReason.STOP)
+        assert (found.states, found.text) == ([], whole)
+
+
+def late_words(block: str, *, earlier: Sequence[Message] = ()) -> int:
+    """How many characters of the words behind the block are the most that waited, in pieces of four."""
+    text = block + " I wrote the file and go on to tell why, in many words, without a mark." * 50
+    found = CallFinder(tools=TOOLS, earlier=earlier)
+    shown, late = 0, 0
+    for at in range(0, len(text), 4):
+        frames = found.take([TextDelta(text[at : at + 4])])
+        shown += sum([len(frame.text) for frame in frames if isinstance(frame, TextDelta)])
+        late = max(late, at + 4 - len(block) - max(0, shown - (len(block) if earlier else 0)))
+    return late
+
+
+@each_syntax
+@pytest.mark.parametrize("lines", [100, 400])
+def test_words_behind_a_long_call_flow_on_at_once(syntax: str, lines: int) -> None:
+    """Proves: readings in vain do not use up those that the end needs; a quoted block is shown as soon as it ends, too."""
+    if syntax in LAST:
+        return
+    block = WRITERS[syntax]([("write_file", {"path": "a", "content": "x = f(1); y = [2, {3: 4}]\n" * lines})])
+    # Any bracket may end a call of Mistral's, so its end may have to wait, for a share of its length.
+    most = len(block) // 4 if syntax.startswith("mistral") else 64
+    assert late_words(block) <= most
+    assert late_words(block, earlier=[Message("user", (Text(block),))]) <= most

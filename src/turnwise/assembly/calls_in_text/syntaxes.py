@@ -1,6 +1,7 @@
 """The marked syntaxes: by what each begins, and the reader of what follows. The readers name their sources."""
 
 import re
+from functools import cache
 
 import msgspec
 
@@ -12,12 +13,23 @@ MAX_BLOCKS = 256
 
 
 class Syntax(msgspec.Struct, frozen=True, kw_only=True):
-    """`marker` begins a block. `ends` are the marks by which a block that is no whole call ends."""
+    """`marker` begins a block. `ends` are the marks by which a block that is no whole call ends, `closes` those by which a whole
+    one may end besides."""
 
     name: str
     marker: str
     reader: Reader
     ends: tuple[str, ...]
+    closes: tuple[str, ...] = ()
+
+    @property
+    def may_end(self) -> re.Pattern[str]:
+        return _one_of(self.ends + self.closes)
+
+
+@cache
+def _one_of(marks: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, marks)))
 
 
 # In these syntaxes a value may close its own call. Then these marks stand behind it without their beginning.
@@ -43,9 +55,16 @@ SYNTAXES = (
         marker="<function=",
         reader=tagged_calls.qwen_coder_alone,
         ends=("</function>",),
+        closes=("</tool_call>",),
     ),
-    Syntax(name="mistral", marker="[TOOL_CALLS]", reader=json_calls.mistral, ends=()),
-    Syntax(name="llama", marker="<|python_tag|>", reader=json_calls.llama, ends=("<|eom_id|>", "<|eot_id|>")),
+    Syntax(name="mistral", marker="[TOOL_CALLS]", reader=json_calls.mistral, ends=(), closes=("]", "}")),
+    Syntax(
+        name="llama",
+        marker="<|python_tag|>",
+        reader=json_calls.llama,
+        ends=("<|eom_id|>", "<|eot_id|>"),
+        closes=("}", ")", "]"),
+    ),
     Syntax(
         name="deepseek",
         marker="<｜tool▁calls▁begin｜>",
@@ -97,6 +116,7 @@ SYNTAXES = (
     Syntax(name="lfm", marker="<|tool_call_start|>", reader=json_calls.lfm, ends=("<|tool_call_end|>",)),
 )
 BY_MARKER = {one.marker: one for one in SYNTAXES}
+LONGEST_END = max([len(mark) for one in SYNTAXES for mark in one.ends])
 LONGEST_MARKER = max(map(len, BY_MARKER))
 MARKERS = re.compile("|".join(map(re.escape, sorted(BY_MARKER, key=len, reverse=True))))
 # Every beginning of a marker, the whole one left out.

@@ -4,6 +4,7 @@ Nothing that is given out is ever taken back. The cost is linear: words without 
 only while all its readings together stay within a few times its length.
 """
 
+import re
 from collections.abc import Sequence
 from enum import Enum, auto
 
@@ -18,19 +19,23 @@ from turnwise.assembly.calls_in_text.syntaxes import (
     BEGUN_BY_A_NAME,
     BY_MARKER,
     CLOSING,
+    LONGEST_END,
     MARKERS,
     MAX_BLOCKS,
     Syntax,
     held_from,
 )
 from turnwise.assembly.calls_in_text.tools import OfferedTools
-from turnwise.assembly.calls_in_text.wholes import is_all, name_of_whole, read_whole
+from turnwise.assembly.calls_in_text.wholes import is_all, is_cut, name_of_whole, read_whole
 from turnwise.assembly.calls_in_text.wrongs import end_mark, end_of_wrong
 from turnwise.assembly.heal import join_halves
 
 # What a block may be read in vain: so many times its length, and these characters besides.
 READINGS = 8
 FREE_CHARACTERS = 64 * 1024
+MOST_READ_ANYWAY = 256  # characters of a block that is read with every piece
+# What may end an answer that is nothing but a call.
+_MAY_END = re.compile(r"[\])};`]")
 # Of one block that is held: as many as a call may have that comes as one (`wire/limits.py`, `call_bytes`).
 MAX_BLOCK_CHARACTERS = 8 * 1024 * 1024
 NOT_CLOSED = "something in it is not closed"
@@ -105,12 +110,15 @@ class TextReader:
         "_close",
         "_code",
         "_doomed",
+        "_edge",
         "_found",
         "_halves",
         "_has_thought",
         "_held",
+        "_is_due",
         "_leading",
         "_quotations",
+        "_read_size",
         "_size",
         "_spent",
         "_syntax",
@@ -133,6 +141,9 @@ class TextReader:
         self._held: list[str] = []  # of the block
         self._size = 0
         self._spent = 0  # characters read for this block
+        self._read_size = 0  # its length when it was read last
+        self._is_due = False  # it has to be read again, as soon as the readings so far allow it
+        self._edge = ""  # its last characters, in which a mark may have begun
         self._syntax: Syntax | None = None
         self._doomed: Found | None = None  # the block is no whole call whatever follows; its end has not come
         self._found: list[_Block] = []  # blocks that are calls, not given out yet
@@ -339,13 +350,20 @@ class TextReader:
         self._blank = blank
         self._at, self._syntax, self._doomed = _At.BLOCK, syntax, None
         self._held, self._size, self._spent = [], 0, 0
+        self._edge, self._is_due, self._read_size = "", False, 0
         self._blocks += 1
 
     def _is_worth_reading(self, piece: str) -> bool:
-        """A piece that ends nothing changes nothing; and what was read in vain is bounded."""
-        if self._size > 256 and not any(mark in piece for mark in ">]})`;"):
-            return False
-        return self._spent + self._size <= READINGS * self._size + FREE_CHARACTERS
+        """A piece that ends nothing changes nothing. What was read in vain is bounded; what has to wait for that stays due."""
+        seen, self._edge = self._edge, (self._edge + piece)[-LONGEST_END:]
+        closing = _MAY_END if self._syntax is None else self._syntax.may_end
+        self._is_due = (
+            self._is_due
+            or self._size <= MOST_READ_ANYWAY
+            or self._size >= 2 * self._read_size
+            or any(found.end() > len(seen) for found in closing.finditer(seen + piece))
+        )
+        return self._is_due and self._spent + self._size <= READINGS * self._size + FREE_CHARACTERS
 
     def _text(self) -> str:
         """All of the block, with halves of characters joined."""
@@ -362,6 +380,7 @@ class TextReader:
         """Look at the block once more; return the words that are no part of it, for the state that it leaves."""
         text = self._text()
         self._spent += len(text)
+        self._read_size, self._is_due, self._edge = len(text), False, text[-LONGEST_END:]
         if self._at is _At.WHOLE:
             return self._read_whole(text)
         assert self._syntax is not None
@@ -369,6 +388,7 @@ class TextReader:
             at = len(self._syntax.marker)
             found = read(self._syntax.reader, text, at=at, tools=self._tools, is_final=is_final)
             if found.state == "open":
+                self._is_due = found.is_enough  # it ends with whatever follows
                 return ""
             if found.end > MAX_BLOCK_CHARACTERS:
                 return ""
@@ -458,7 +478,7 @@ class TextReader:
     def _end_block(self, events: list[Event], *, by_itself: bool) -> str:
         """The text ends within a block; returns as `_read_block`."""
         if self._at is _At.WHOLE:
-            return self._end_whole(events)
+            return self._end_whole(events, by_itself=by_itself)
         rest = self._read_block(events, is_final=True)
         if self._at is not _At.BLOCK:
             return rest
@@ -507,15 +527,20 @@ class TextReader:
         self._at = _At.OVER if self._leading else _At.WORDS
         return self._take_blank() + text
 
-    def _end_whole(self, events: list[Event]) -> str:
+    def _end_whole(self, events: list[Event], *, by_itself: bool) -> str:
         text = self._text()
         found = self._whole(text, is_final=True)
-        if found is None or not is_all(found, text) or self._quotations.hold(text):
+        is_call = is_all(found, text) or is_cut(found, text, by_itself=by_itself)
+        if found is None or not is_call or self._quotations.hold(text):
             return self._let_go(text)
         self._end_held()
         self._take_blank()
         self._at = _At.BEHIND
-        self._make(found.calls, name_of_whole(text), events)
+        syntax = name_of_whole(text)
+        self._make(found.calls, syntax, events)
+        if found.name:
+            self._aftermath.add_failed(text)
+            events.append(Unmade(name=found.name, arguments=found.arguments, syntax=syntax))
         return ""
 
     # behind a block

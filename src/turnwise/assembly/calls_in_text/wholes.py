@@ -23,6 +23,15 @@ def is_all(found: Found | None, text: str) -> bool:
     return found is not None and (found.is_enough or (found.state == "whole" and not text[found.end :].strip()))
 
 
+def is_cut(found: Found | None, text: str, *, by_itself: bool) -> bool:
+    """Whether the text ends within calls. JSON may be an answer, unless the limit cut it; a list of Python calls is none."""
+    if found is None or found.state != "open":
+        return False
+    if by_itself:
+        return bool(found.name) and name_of_whole(text) == "pythonic"
+    return bool(found.name or found.calls)
+
+
 def name_of_whole(text: str) -> str:
     """The syntax of such an answer."""
     if text[:1] in "`~":
