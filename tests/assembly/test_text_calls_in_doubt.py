@@ -352,3 +352,48 @@ def test_words_behind_a_long_call_flow_on_at_once(syntax: str, lines: int) -> No
     most = len(block) // 4 if syntax.startswith("mistral") else 64
     assert late_words(block) <= most
     assert late_words(block, earlier=[Message("user", (Text(block),))]) <= most
+
+
+HARMONY = '<|channel|>commentary to=functions.read<|message|>{"path": "a"}<|call|>'
+
+
+@pytest.mark.parametrize(
+    ("text", "calls", "words"),
+    [
+        (f"<|channel|>commentary<|message|>I look.<|end|><|start|>assistant{HARMONY}", 1, "I look."),
+        ("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>4.<|return|>", 0, "4."),
+        (
+            "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary<|message|>I look.<|end|>"
+            f"<|start|>assistant<|channel|>analysis<|message|>So.<|end|><|start|>assistant{HARMONY}",
+            1,
+            "I look.",
+        ),
+        (
+            f"{HARMONY}<|start|>assistant<|channel|>final<|message|>A <b> `<|end|>` <|e.<|return|>",
+            1,
+            "A <b> `<|end|>` <|e.",
+        ),
+        (
+            "It writes <|channel|>commentary<|message|>I look.<|end|> so.",
+            0,
+            "It writes <|channel|>commentary<|message|>I look.<|end|> so.",
+        ),
+    ],
+)
+def test_marks_between_the_messages_of_harmony_are_not_shown(text: str, calls: int, words: str) -> None:
+    """Proves: a preamble and an answer are words; who writes about the marks keeps them."""
+    found = read_text(text)
+    assert (found.calls, found.text, found.shown_text) == ([("read", {"path": "a"})] * calls, words, words)
+    for at in range(len(text)):
+        assert read_text([text[:at], text[at:]]).outcome == found.outcome
+    assert read_text(list(text)).outcome == found.outcome
+
+
+@pytest.mark.parametrize("text", ['<function=read>{"path": "a"}</function>', '<function=read>\n{"path": "a"}\n'])
+def test_json_between_function_tags_is_read(text: str) -> None:
+    """Proves: Llama 3.1's own calls; before, they were told as wrong ones of Qwen3-Coder."""
+    found = read_text(text)
+    assert (found.calls, found.text) == ([("read", {"path": "a"})], "")
+    assert "written as llama" in found.response.repairs[0].what
+    assert read_text(list(text)).outcome == found.outcome
+    assert read_text(text[:20], reason=FinishReason.LENGTH).states == ["truncated"]

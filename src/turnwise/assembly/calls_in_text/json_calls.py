@@ -12,6 +12,7 @@ from turnwise.assembly.calls_in_text.reading import NAME, Beyond, Cursor, Wrong
 _ARGUMENT_KEYS = ("arguments", "parameters")
 # What may stand beside them, and says nothing about the call.
 _BESIDE = frozenset({"id", "type", "index", "call_id", "tool_call_id"})
+_FUNCTION = re.compile(r"([^>\n]{1,128})>\s*(?=\{)")
 # The beginning of an object that names its tool first, as all templates write it.
 _NAMED = re.compile(r'\{\s*"name"\s*:\s*"([^"\\]*)"(?:\s*,\s*"(?:arguments|parameters)"\s*:\s*)?')
 
@@ -38,6 +39,23 @@ def tool_call(cursor: Cursor) -> None:
     else:
         cursor.syntax = "glm"
         tagged_calls.glm(cursor)
+
+
+def function_tag(cursor: Cursor) -> None:
+    """Behind `<function=`: Llama 3.1 writes JSON between the tags, Qwen3-Coder parameters.
+
+    Source: Llama 3.1's model card, "User-defined custom tool calling".
+    """
+    head = _FUNCTION.match(cursor.text, cursor.at)
+    if head is None:
+        tagged_calls.qwen_coder_alone(cursor)
+        return
+    cursor.syntax = "llama"
+    cursor.begin_call(head.group(1).strip())
+    cursor.at = head.end()
+    arguments(cursor)
+    cursor.space()
+    cursor.expects("</function>", is_enough=True)
 
 
 def hermes(cursor: Cursor) -> None:

@@ -53,7 +53,7 @@ SYNTAXES = (
     Syntax(
         name="qwen3-coder",
         marker="<function=",
-        reader=tagged_calls.qwen_coder_alone,
+        reader=json_calls.function_tag,
         ends=("</function>",),
         closes=("</tool_call>",),
     ),

@@ -120,6 +120,7 @@ class TextReader:
         "_quotations",
         "_read_size",
         "_size",
+        "_speaks_harmony",
         "_spent",
         "_syntax",
         "_tail",
@@ -149,6 +150,7 @@ class TextReader:
         self._found: list[_Block] = []  # blocks that are calls, not given out yet
         self._blocks = 0
         self._close = ""
+        self._speaks_harmony = False  # the text is messages between marks
         self._halves = ""
         self._blank = ""  # blanks before the block
         self._has_thought = False  # reasoning was given out, or was empty
@@ -159,7 +161,7 @@ class TextReader:
         """Whether more words go on as they came, because no marker begins in them. They are taken then."""
         if self._at is not _At.WORDS:
             return self._at is _At.OVER and not self._aftermath.is_watched
-        if self._tail or self._aftermath.is_watched:
+        if self._tail or self._aftermath.is_watched or (self._speaks_harmony and "<" in text):
             return False
         if ("<" in text or "[" in text) and (MARKERS.search(text) is not None or held_from(text) < len(text)):
             return False
@@ -265,6 +267,7 @@ class TextReader:
         if (mark == "" or self._may_open_fence(bare)) and len(blank) <= _MOST_BLANK:
             self._tail = blank + bare
             return ""
+        self._speaks_harmony = self._speaks_harmony or thinking.is_harmony(mark or "")
         if mark in thinking.MARKS:
             self.is_touched, self._has_thought = True, False
             self._at, self._close = _At.THINKING, thinking.MARKS[mark]
@@ -290,6 +293,8 @@ class TextReader:
 
     def _may_be_whole(self, bare: str) -> bool:
         """Whether this may be an answer that is nothing but a call without a marker."""
+        if self._speaks_harmony:
+            return False
         name = pythonic.begins_call(bare)
         if name is not None:
             return self._tools.may_begin(name) or self._tools.has(name)
@@ -315,6 +320,25 @@ class TextReader:
             events.append(Think(text))
 
     def _words(self, text: str, events: list[Event]) -> str:
+        if not self._speaks_harmony:
+            return self._marked_words(text, events)
+        found = thinking.MESSAGE_END.search(text)
+        end = thinking.held_before_message_end(text) if found is None else found.start()
+        rest = self._marked_words(text[:end], events)
+        if self._at is not _At.WORDS:
+            return rest + text[end:]
+        if found is None:
+            self._tail += text[end:]
+            return ""
+        tail, self._tail = self._tail, ""
+        self._say(tail, events)
+        if self._code.is_inside():
+            self._say(found.group(), events)
+        else:
+            self._at = _At.START  # of the next message
+        return text[found.end() :]
+
+    def _marked_words(self, text: str, events: list[Event]) -> str:
         at = 0
         while (mark := MARKERS.search(text, at)) is not None:
             self._code.feed(text[at : mark.start()])
@@ -410,6 +434,7 @@ class TextReader:
             self._give_calls(events, words_follow=True)
             self._say_quoted(block, events)
         else:
+            self._speaks_harmony = self._speaks_harmony or self._syntax.name == "harmony"
             self._found.append(_Block(self._take_blank() + block, self._syntax, found))
             self._at = _At.BEHIND
         return rest
@@ -419,6 +444,10 @@ class TextReader:
         assert self._syntax is not None
         marker, rest = text[: len(self._syntax.marker)], text[len(self._syntax.marker) :] + self._halves
         self._end_held()
+        if self._speaks_harmony and thinking.opening(marker + rest):
+            self._give_calls(events)
+            self._at, self._close = _At.START, self._close or "<|end|>"
+            return marker + rest
         self._give_calls(events, words_follow=True)
         self._say_block(marker, events)
         return rest

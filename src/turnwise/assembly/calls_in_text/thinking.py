@@ -20,8 +20,16 @@ MARKS = {
     "<|channel|>analysis<|message|>": "<|end|>",
     "<|start|>assistant<|channel|>analysis<|message|>": "<|end|>",
 }
-# What an answer may begin with that is no part of it: harmony's mark of the channel that the user sees.
-ANSWER_MARKS = ("<|start|>assistant<|channel|>final<|message|>", "<|channel|>final<|message|>")
+# What an answer may begin with that is no part of it: harmony's marks of what the user sees, the answer or words before a call.
+ANSWER_MARKS = (
+    "<|start|>assistant<|channel|>final<|message|>",
+    "<|channel|>final<|message|>",
+    "<|start|>assistant<|channel|>commentary<|message|>",
+    "<|channel|>commentary<|message|>",
+)
+# By which a message of harmony ends; another may begin behind it.
+_MESSAGE_ENDS = ("<|end|>", "<|return|>")
+MESSAGE_END = re.compile("|".join(map(re.escape, _MESSAGE_ENDS)))
 _ALL = (*MARKS, *ANSWER_MARKS)
 # Pairs that nothing but reasoning has.
 PAIRS = {opens: close for opens, close in MARKS.items() if close != "<|end|>"}
@@ -43,3 +51,12 @@ def held_from(text: str, *, close: str) -> int:
         if close.startswith(text[at:]):
             return at
     return len(text)
+
+
+def held_before_message_end(text: str) -> int:
+    """Where an end of the text begins that may be the beginning of a message's end."""
+    return min(held_from(text, close=one) for one in _MESSAGE_ENDS)
+
+
+def is_harmony(mark: str) -> bool:
+    return mark.endswith("<|message|>")
