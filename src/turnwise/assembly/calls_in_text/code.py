@@ -22,6 +22,7 @@ _BEFORE_FENCE = re.compile(r"(?:[ \t>]|[-*+•‣◦▪▫●○·–—][ \t]|\
 _MAY_BE_BEFORE = re.compile(rf"{_BEFORE_FENCE.pattern}(?:[-*+•‣◦▪▫●○·–—]|\d{{1,9}}[.)]?)?")
 # The mark of a quotation or of a list's item, and more blanks than belong to it.
 _CODE_IN_ITEM = re.compile(r"(?:[>*+•‣◦▪▫●○·–—-]|\d[.)])(?: {5}| *\t)")
+_BLOCKS = "#>*+-_=•‣◦▪▫●○·–—"  # what a line of another block may begin with
 _INFO = re.compile(r"[ \t]*[\w+#.-]*[ \t]*")  # what may stand behind a fence
 _MOST = 64  # characters before a fence, or behind it
 _INDENT = 4  # blanks before a line of code
@@ -73,6 +74,7 @@ class CodeTracker:
         self._end_run()
         self._slash = False
         self._follow("late", lambda one: one.may_open_late)
+        self._follow("blocks", lambda one: one.is_in_span)
         for one in self._readings:
             one.break_line()
 
@@ -119,6 +121,7 @@ class _Ways(msgspec.Struct, frozen=True):
 
     indented: bool = False  # marks in a line that is code for its blanks are words of it
     escapes: bool = False  # a backtick behind a backslash is a word
+    blocks: bool = False  # a line that begins as a heading, an item or a quotation ends a span
     late: bool = False  # a fence may begin behind words, if nothing but its language follows
 
 
@@ -178,6 +181,10 @@ class _Reading:
         return self._fence is None and not self._span
 
     @property
+    def is_in_span(self) -> bool:
+        return self._span > 0
+
+    @property
     def may_open_late(self) -> bool:
         return self._span > 0 and self._behind is not None
 
@@ -204,7 +211,7 @@ class _Reading:
             self._fence, self._before, self._span = ("`", self._span), "", 0
         if self._closing:
             self._fence, self._closing = None, False
-        if is_blank:
+        if is_blank or (self.ways.blocks and self._is_heading):
             self._span = 0
         self._columns, self._is_indented, self._is_heading = 0, False, False
         self._info, self._behind = False, None
@@ -262,6 +269,8 @@ class _Reading:
         if bare:
             self._is_indented = self._begins_code()
             self._is_heading = bare[0] == "#"
+            if self.ways.blocks and (bare[0] in _BLOCKS or bare[0].isdigit()):
+                self._span = 0
             self._columns = None
 
     def _begins_code(self) -> bool:
