@@ -274,8 +274,8 @@ def check() -> str:
     )
     lines += [
         "",
-        "`result` and `forced` go on from the model's own call. If it made none, they go on from an invented one. Gemini wants",
-        "the signature of a thought in a call, so there they are left out.",
+        "`result` and `forced` go on from the model's own call. If it made none, or a large one, they go on from an invented",
+        "one. Gemini wants the signature of a thought in a call, so there they are left out.",
     ]
     for weight in reversed(ORDER):
         lines += ["", f"## `{weight}`: {WEIGHTS[weight]}", ""]

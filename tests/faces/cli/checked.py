@@ -31,9 +31,14 @@ async def check_lab(name: str, *, family: str = "openai_chat", scripts: Sequence
 
 
 async def check_transport(
-    transport: Transport, *, profile: Profile, model: str = "a-model", probes: Sequence[Probe] = PROBES
+    transport: Transport,
+    *,
+    profile: Profile,
+    model: str = "a-model",
+    probes: Sequence[Probe] = PROBES,
+    clock: FakeClock | None = None,
 ) -> Course:
-    clock = FakeClock()
+    clock = clock or FakeClock()
     checking = check_with(transport, profile=profile, model=model, clock=clock)
     task = asyncio.create_task(checking.run(probes))
     passes, seen = 0, 0

@@ -35,6 +35,19 @@ fault = {{ kind = "status", status = 418, message = "no\\u001b[2J\\u202e {KEY} h
 )
 
 
+STALLS_LATER = script(
+    "stalls-later",
+    """
+[[steps]]
+asked = "Count from 1"
+fault = { kind = "stall" }
+
+[[steps]]
+text = "ready"
+""",
+)
+
+
 def checked(cli: Cli, lab: Lab, name: str, *args: str, family: str = "openai_chat") -> Ran:
     _, model, *address = at(lab, name, family=family)
     return cli("check", model, *address, "--yes", *args)
@@ -95,30 +108,34 @@ def test_it_asks_at_a_terminal_and_only_yes_is_a_yes(
     assert lab.count() == requests
 
 
-def test_ctrl_c_ends_it_with_what_was_found(folder: Path) -> None:
-    """The probe about limits never ends: what came before it is shown, and the exit code says that it was cancelled."""
-    stalls = script(
-        "stalls-later",
-        """
-[[steps]]
-asked = "Count from 1"
-fault = { kind = "stall" }
-
-[[steps]]
-text = "ready"
-""",
-    )
-    with running_lab([stalls]) as lab:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_with_what_was_found(folder: Path, number: signal.Signals) -> None:
+    """The probe about limits never ends: what came before it is shown, and the exit code says that it was cancelled. The
+    request in flight was sent."""
+    with running_lab([STALLS_LATER]) as lab:
         _, model, *address = at(lab, "stalls-later")
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         process = begin("check", model, *address, "--yes", "--json", "--timeout", "900", cwd=folder, **pipes)
         wait_until(lambda: lab.count() == NAMES.index("limit") + 1)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         ran = end(process)
     said = told(ran)
     assert ran.code == said["exit_code"] == 130 and said["outcome"] == "stopped"
     assert [probe["name"] for probe in said["probes"]] == list(NAMES[: NAMES.index("limit")])
-    assert said["not_asked"][0] == "limit" and said["profile"] is not None
+    assert said["not_waited_for"] == ["limit"] and said["requests"] == NAMES.index("limit") + 1
+    assert said["not_asked"][0] == "cut-call" and said["profile"] is not None
+
+
+def test_sigterm_leaves_the_terminal_as_it_was(folder: Path) -> None:
+    """The line that says what is asked now hides the cursor."""
+    with running_lab([STALLS_LATER]) as lab:
+        _, model, *address = at(lab, "stalls-later")
+        with at_terminal("check", model, *address, "--yes", "--timeout", "900", cwd=folder) as person:
+            wait_until(lambda: lab.count() == NAMES.index("limit") + 1)
+            person.process.send_signal(signal.SIGTERM)
+            person.sees("sent, and not waited for: limit")
+            person.leaves_by(130)
+            assert person.raw.rfind("\x1b[?25h") > person.raw.rfind("\x1b[?25l")
 
 
 def test_only_the_probes_that_are_named_are_sent(cli: Cli, lab: Lab) -> None:
@@ -266,6 +283,30 @@ def test_a_missing_key_or_model_is_one_line(cli: Cli) -> None:
     for args in (("check",), ("check", "openai:gpt-5"), ("check", "nobody:x"), ("check", "openai_chat:x")):
         ran = cli(*args, "--yes")
         assert ran.code == 2 and len(ran.complaints()) == 1 and ran.out == ""
+
+
+def test_no_model_is_told_in_the_words_of_this_command(cli: Cli) -> None:
+    """`check` takes the model as an argument; it has no `--model`."""
+    (said,) = cli("check", "--yes").complaints()
+    assert "turnwise check PROVIDER:NAME" in said and "--model" not in said
+
+
+def test_a_timeout_that_is_no_number_is_refused(cli: Cli, lab: Lab) -> None:
+    ran = checked(cli, lab, "plain-answer", "--timeout", "nan")
+    assert ran.code == 2 and "nan" in ran.err and lab.count() == 0
+
+
+@pytest.mark.parametrize("slash", [r"\\/", r"\\u002f", "%2F", "&#47;"])
+def test_no_part_of_an_escaped_key_is_shown(cli: Cli, monkeypatch: pytest.MonkeyPatch, slash: str) -> None:
+    """Proves: a refusal that quotes the key in another spelling shows no tail of it, in the table and in `--json`."""
+    key = "sk-verysecret/tail1tail2tail3"
+    said = f"Incorrect API key: {key.replace('/', slash)}."
+    refusing = script("refusing", f'[[steps]]\nfault = {{ kind = "status", status = 401, message = "{said}" }}\n')
+    monkeypatch.setenv("MY_KEY", key)
+    with running_lab([refusing]) as lab:
+        for flag in ([], ["--json"]):
+            ran = checked(cli, lab, "refusing", "--api-key-env", "MY_KEY", *flag)
+            assert "Incorrect API key: ***" in ran.out and "tail" not in ran.out + ran.err
 
 
 def closes_behind_each_stream(connection: socket.socket) -> None:

@@ -1,5 +1,6 @@
 """`turnwise check`: what an endpoint does well, and what turnwise has to heal. The options only: what asks is imported then."""
 
+import math
 import sys
 from pathlib import Path
 
@@ -25,6 +26,13 @@ Exit codes:
 {CHECK_EXIT_CODES}"""
 
 
+def _as_number(_ctx: click.Context, _param: click.Parameter, seconds: float) -> float:
+    """`nan` is outside of no range."""
+    if math.isnan(seconds):
+        raise click.BadParameter("nan is no number of seconds")
+    return seconds
+
+
 @click.command(epilog=EPILOG)
 @click.argument("model", required=False, shell_complete=complete_models)
 @click.option("--base-url", metavar="URL", help="Address of the endpoint. [env: TURNWISE_BASE_URL]")
@@ -47,6 +55,7 @@ Exit codes:
 @click.option(
     "--timeout",
     type=click.FloatRange(0, MOST_TIMEOUT_S, min_open=True),
+    callback=_as_number,
     default=60.0,
     show_default=True,
     metavar="SECONDS",

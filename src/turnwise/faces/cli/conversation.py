@@ -1,12 +1,10 @@
 """What `turnwise` at a terminal does: prompt after prompt, turn after turn."""
 
 import asyncio
-import contextlib
 import functools
 import os
-import signal
 import sys
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 
 from turnwise._version import __version__
@@ -15,6 +13,7 @@ from turnwise.drivers.journal import Journal, SessionRow, journal_path
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.errors import CallerError, ToolFault
 from turnwise.faces.cli.attendance import is_attended
+from turnwise.faces.cli.cancelling import cancelling
 from turnwise.faces.cli.choice import NoModel
 from turnwise.faces.cli.commands import COMMANDS, OTHER_NAMES, command_of, unknown_said
 from turnwise.faces.cli.completing import completer
@@ -129,7 +128,7 @@ class Chat:
     async def _next(self, typed: str) -> str | None:
         """What is typed next; None: the person leaves, or the program is told to."""
         is_told = False
-        with _cancelling():
+        with cancelling():
             while True:
                 try:
                     return await self._terminal.text(PROMPT, default=typed)
@@ -311,21 +310,6 @@ def session_lines(rows: Sequence[SessionRow], *, here: str, now_s: float) -> lis
         f"{' (this one)' if row.id == here else ''}"
         for row, when in zip(rows, times, strict=True)
     ]
-
-
-@contextlib.contextmanager
-def _cancelling() -> Generator[None]:
-    """SIGTERM and the end of the terminal cancel what is awaited here, so that the terminal is left as it was."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    for number in numbers:
-        loop.add_signal_handler(number, task.cancel)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
 
 
 def _rule_line(rule: PermissionRule, *, workspace: str) -> str:

@@ -21,4 +21,4 @@ CHECK_EXIT_CODES = f"""\
   2    nothing was sent: wrong use, no key, or --yes is missing
   {FAULTS_FOUND}    something does not work
   {NOT_THERE}    no answer came: no server, another API, or every request was refused
-  130  cancelled: you said no, or Ctrl-C (what was found is shown)"""
+  130  cancelled: you said no, or Ctrl-C or SIGTERM (what was found is shown)"""

@@ -1,5 +1,6 @@
 """`turnwise check` in order: say what it will cost, ask, send, judge, show."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Sequence
@@ -18,7 +19,8 @@ from turnwise.drivers.settings import RunSettings, read_layers
 from turnwise.drivers.user_settings import lines_of
 from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import is_attended
-from turnwise.faces.cli.choice import choose
+from turnwise.faces.cli.cancelling import cancelling
+from turnwise.faces.cli.choice import NoModel, choose
 from turnwise.faces.cli.endpoint_check.estimating import estimate, estimate_said
 from turnwise.faces.cli.endpoint_check.judging import Judgement, judge
 from turnwise.faces.cli.endpoint_check.probes import MAX_OUTPUT_TOKENS, PROBES, Probe, SoFar
@@ -35,6 +37,7 @@ from turnwise.rules.pricing import Priced, PriceRow, price_of, sum_of
 from turnwise.vocab import Usage
 from turnwise.wire.profiles import parse_profiles
 
+NEEDS_MODEL = "no model: name it as `turnwise check PROVIDER:NAME` (for example openai:gpt-5), or set TURNWISE_MODEL"
 NEEDS_YES = "nothing was sent, as nobody can be asked here: add --yes"
 
 
@@ -56,14 +59,17 @@ def check(wanted: Wanted, *, folder: Path) -> int:
     clock = SystemClock()
     layers = read_layers(folder, env=os.environ)
     settings = settings_of_run(layers, last=None, given=RunSettings()).settings
-    choice = choose(
-        wanted.model,
-        base_url=wanted.base_url,
-        api_key_env=wanted.api_key_env,
-        last=None,
-        env=os.environ,
-        settings=settings,
-    )
+    try:
+        choice = choose(
+            wanted.model,
+            base_url=wanted.base_url,
+            api_key_env=wanted.api_key_env,
+            last=None,
+            env=os.environ,
+            settings=settings,
+        )
+    except NoModel:
+        raise CallerError(NEEDS_MODEL) from None
     named = read_model(choice.model)
     endpoint = open_endpoint(named, base_url=choice.base_url, api_key_env=choice.api_key_env, ways=ON_THE_COMMAND_LINE)
     prices = prices_of_layers(layers, env=os.environ)
@@ -110,14 +116,15 @@ def _is_allowed() -> bool:
 
 async def _is_confirmed(terminal: Terminal) -> bool:
     try:
-        said = await terminal.line(lambda: "send them? [y/N] ", fresh=True)
-    except (Stopped, Left):
+        with cancelling():
+            said = await terminal.line(lambda: "send them? [y/N] ", fresh=True)
+    except (Stopped, Left, asyncio.CancelledError):
         return False
     return said.strip().lower() in {"y", "yes"}
 
 
 async def _run(endpoint: Endpoint, *, so_far: SoFar, probes: Sequence[Probe], clock: Clock, timeout_s: float) -> Course:
-    with _Progress(len(probes)) as progress:
+    with cancelling(), _Progress(len(probes)) as progress:
         async with AiohttpTransport() as transport:
             checking = Check(
                 endpoint,
@@ -165,6 +172,7 @@ def shown_of(
         learned=course.learned,
         asked=[probe.name for probe in probes],
         stopped=course.stopped,
+        pending=course.pending,
     )
     profile_row, row_name = "", ""
     if judgement.outcome != "no_server" and course.observations:
@@ -175,7 +183,8 @@ def shown_of(
         profile_row, row_name = write_row(profile), profile.name
         assert parse_profiles(profile_row) == {profile.name: profile}, "the row reads back"
     usages = [observed.response.usage for observed in course.observations if observed.response is not None]
-    prices = [price_of(usage, row=row) for usage in usages]
+    # What a request used that nobody waited for, nobody knows.
+    prices = [price_of(usage, row=row) for usage in [*usages, *[None for _ in judgement.unanswered]]]
     return Shown(
         model=f"{named.profile.name}:{named.name}",
         url=shown_url(course.endpoint),

@@ -9,9 +9,12 @@ from turnwise.drivers.endpoints import Endpoint
 from turnwise.faces.cli.endpoint_check.probes import OTHER_WAYS, Probe, SoFar
 from turnwise.faces.saying import many, usd_said
 from turnwise.rules.pricing import Priced, PriceRow, price_of
-from turnwise.vocab import Usage
+from turnwise.vocab import Message, Request, Usage
 
 BYTES_A_TOKEN = 3  # of UTF-8, as for a prompt whose usage nobody knows yet: rather too many tokens than too few
+OWN_CALL_BYTES = (
+    4096  # that the model's own call may add to a request that goes on from it; with more, an invented one is sent
+)
 MAX_WAITS = 3  # times that a server which asks to wait is asked again
 
 
@@ -43,8 +46,21 @@ def estimate(probes: Sequence[Probe], *, so_far: SoFar, endpoint: Endpoint, row:
 
 def _usage_of(probe: Probe, *, so_far: SoFar, endpoint: Endpoint) -> Usage:
     request = probe.build(so_far)
-    size = len(endpoint.family.encode_request(request, endpoint.profile).body)
+    size = _size_of(request, endpoint=endpoint) + (OWN_CALL_BYTES if probe.needs_call else 0)
     return Usage(input_tokens=-(-size // BYTES_A_TOKEN), output_tokens=request.settings.max_output_tokens or 0)
+
+
+def is_counted(said: Message, *, probes: Sequence[Probe], model: str, endpoint: Endpoint) -> bool:
+    """Whether the requests that go on from this message are no larger than the estimate says."""
+    for probe in probes:
+        counted = _size_of(probe.build(SoFar(model=model)), endpoint=endpoint) + OWN_CALL_BYTES
+        if probe.needs_call and _size_of(probe.build(SoFar(model=model, said=said)), endpoint=endpoint) > counted:
+            return False
+    return True
+
+
+def _size_of(request: Request, *, endpoint: Endpoint) -> int:
+    return len(endpoint.family.encode_request(request, endpoint.profile).body)
 
 
 def _usd(usages: Sequence[Usage], *, row: PriceRow | None) -> Decimal | None:

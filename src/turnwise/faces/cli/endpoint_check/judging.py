@@ -1,5 +1,6 @@
 """Observations in, findings out. Pure: it takes what was seen as data and knows no server."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
@@ -10,13 +11,14 @@ from turnwise.assembly.calls_in_text.syntaxes import MARKERS
 from turnwise.faces.cli.endpoint_check.meanings import ORDER, Weight, meaning_of
 from turnwise.faces.cli.endpoint_check.observed import Learned, Observed
 from turnwise.faces.cli.endpoint_check.probes import NAMES
-from turnwise.faces.cli.endpoint_check.shapes import shapes_of
+from turnwise.faces.cli.endpoint_check.shapes import OF_THE_WAY, shapes_of
 from turnwise.rules.output import Misfits, judge_output
 from turnwise.rules.schema import decode_strictly, schema_errors
 from turnwise.vocab import (
     ArgumentsState,
     FaultKind,
     FinishReason,
+    Reasoning,
     Response,
     ToolCall,
     ToolSpec,
@@ -30,6 +32,7 @@ Outcome = Literal["fine", "faults", "no_server", "stopped"]
 REFUSED = ("wrong-model", "wrong-key")
 """The probes that a good server refuses."""
 CHARACTERS_A_TOKEN = 10  # more than any tokenizer makes of words: so much text is past its limit
+_FENCE = re.compile(r"\A```[A-Za-z0-9]*\s*(.*?)(?:```)?\Z", re.DOTALL)
 FIRST_EVENT_MARGIN = 3.0  # a server is slower on another day
 
 
@@ -53,13 +56,14 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """`seen` names each thing once, with the probes that showed it, the gravest first. `unasked` are the probes that were
-    not sent."""
+    not sent, `unanswered` the one that was sent when the check was stopped."""
 
     outcome: Outcome
     verdicts: tuple[Verdict, ...]
     seen: Mapping[str, tuple[str, ...]]
     changes: tuple[Change, ...]
     unasked: tuple[str, ...]
+    unanswered: tuple[str, ...] = ()
 
 
 def judge(
@@ -69,8 +73,10 @@ def judge(
     learned: Sequence[Learned] = (),
     asked: Sequence[str] = NAMES,
     stopped: bool = False,
+    pending: str | None = None,
 ) -> Judgement:
-    """What the answers say of the endpoint. `profile` is the one that they were asked with, `asked` all that were to be sent."""
+    """What the answers say of the endpoint. `profile` is the one that they were asked with, `asked` all that were to be sent,
+    `pending` one that was sent and not waited for."""
     by_name = {observed.probe: observed for observed in observations}
     verdicts = tuple([_verdict(observed, others=by_name, family=profile.family) for observed in observations])
     seen: dict[str, tuple[str, ...]] = {}
@@ -85,13 +91,22 @@ def judge(
         verdicts=verdicts,
         seen=MappingProxyType(dict(graded)),
         changes=tuple(_changes(by_name, seen=seen, profile=profile, learned=learned)),
-        unasked=tuple([name for name in asked if name not in by_name]),
+        unasked=tuple([name for name in asked if name not in by_name and name != pending]),
+        unanswered=() if pending is None else (pending,),
     )
 
 
 def has_answered(observations: Sequence[Observed]) -> bool:
-    """Whether a response of this API came to any of them."""
-    return any(observed.answered and observed.probe not in REFUSED for observed in observations)
+    """Whether a response of this API came to any of them; to those that ask for a refusal alone, a refusal is one."""
+    ordinary = [observed for observed in observations if observed.probe not in REFUSED]
+    if not ordinary:
+        return any(observed.answered or _is_refused(observed) for observed in observations)
+    return any(observed.answered for observed in ordinary)
+
+
+def _is_refused(observed: Observed) -> bool:
+    """In words of this API: other servers have pages that do not exist."""
+    return observed.fault is not None and observed.fault.kind not in OF_THE_WAY and observed.marks.look == "json"
 
 
 def _outcome(observations: Sequence[Observed], *, verdicts: Sequence[Verdict], stopped: bool) -> Outcome:
@@ -104,7 +119,7 @@ def _outcome(observations: Sequence[Observed], *, verdicts: Sequence[Verdict], s
 
 def _verdict(observed: Observed, *, others: Mapping[str, Observed], family: str) -> Verdict:
     if observed.probe in REFUSED:
-        seen = [] if observed.answered else list(_odd(observed))
+        seen = [] if observed.answered else list(_odd(observed, family=family))
     else:
         seen = shapes_of(observed, family=family)
     if observed.answered and observed.response is not None:
@@ -129,8 +144,11 @@ def _gravest(seen: Sequence[str]) -> Weight:
     return ORDER[max([ORDER.index(weight) for weight in weights], default=0)]
 
 
-def _odd(observed: Observed) -> Iterator[str]:
-    """A refusal that does not say what is wrong, or none at all."""
+def _odd(observed: Observed, *, family: str) -> Iterator[str]:
+    """A refusal that does not say what is wrong; what is no refusal at all is told as of any other request."""
+    if observed.fault is not None and observed.fault.kind in OF_THE_WAY and not _has_error_status(observed):
+        yield from shapes_of(observed, family=family)
+        return
     wanted = {
         "wrong-model": {FaultKind.NOT_FOUND, FaultKind.BAD_REQUEST},
         "wrong-key": {FaultKind.AUTH},
@@ -139,12 +157,16 @@ def _odd(observed: Observed) -> Iterator[str]:
         yield "odd_refusal"
 
 
+def _has_error_status(observed: Observed) -> bool:
+    return observed.marks.status is not None and observed.marks.status >= 300
+
+
 def _found(observed: Observed) -> str:
     """Figures of an answer, or the words of a refusal."""
     response, fault = observed.response, observed.fault
     if fault is not None:
-        status = "" if fault.status is None else f"HTTP {fault.status}: "
-        return f"{status}{fault.message}"
+        status = f"HTTP {fault.status}"
+        return fault.message if fault.status is None or status in fault.message else f"{status}: {fault.message}"
     if response is None:
         return ""
     parts = [_said(response)]
@@ -177,9 +199,24 @@ def _of_any(observed: Observed, response: Response) -> Iterator[str]:
     if any(call.name not in offered for call in calls):
         yield "call_unasked"
     if not calls and offered and MARKERS.search(text):
-        yield "call_in_text"
+        # Where tools are forbidden, turnwise reads no call in the text: it is no answer.
+        yield "disobeyed" if request.tool_choice == "none" else "call_in_text"
+    if response.finish is FinishReason.CONTENT_FILTER:
+        yield "filtered"
+    elif response.finish is FinishReason.REFUSAL or refusal_of(message):
+        yield "declined"
+    if is_whole and _is_cut_early(observed, response):
+        yield "cut_early"
     if is_whole and response.usage is None:
         yield "no_usage"
+
+
+def _is_cut_early(observed: Observed, response: Response) -> bool:
+    """It says that the limit cut it, and has not used half of it. Some servers count no reasoning."""
+    usage, limit = response.usage, observed.request.settings.max_output_tokens or 0
+    if usage is None or "output_tokens" in usage.untold or response.finish is not FinishReason.LENGTH:
+        return False
+    return usage.output_tokens * 2 < limit and not any(isinstance(part, Reasoning) for part in response.message.parts)
 
 
 def _lacks_of_call(observed: Observed, response: Response, _: Mapping[str, Observed]) -> list[str]:
@@ -291,4 +328,13 @@ def _ignores_schema(observed: Observed | None) -> bool:
     if observed is None or observed.response is None or observed.response.finish is not FinishReason.STOP:
         return False
     text = text_of(observed.response.message).strip()
-    return bool(text) and not text.removeprefix("```json").strip().startswith("{")
+    inner = _FENCE.sub(r"\1", text).strip()
+    return bool(text) and not inner.startswith(("{", "[")) and not _is_json(inner)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        decode_strictly(text)
+    except ValueError:
+        return False
+    return True

@@ -58,6 +58,8 @@ _DECODERS: dict[str, Meaning] = {
     NO_FINISH_REASON: Meaning("healed", "the response ends without a finish reason"),
     "unknown_finish": Meaning("healed", "the finish reason is a word that the API does not have"),
     "body_for_stream": Meaning("healed", "a whole body comes where a stream was asked for"),
+    "stream_for_body": Meaning("healed", "a stream comes where a whole body was asked for"),
+    "wrong_type": Meaning("healed", "a stream comes under another content type than text/event-stream"),
     "left_open": Meaning("healed", "the connection stays open after the answer, without an end mark"),
     "noise_skipped": Meaning("healed", "words that are no event stand in the stream"),
     "chunks_glued": Meaning("healed", "several JSON values stand in one event"),
@@ -95,10 +97,15 @@ _LOSSES: dict[str, Meaning] = {
     "fell_silent": Meaning("broken", "the answer begins and then nothing more comes"),
     "error_in_stream": Meaning("broken", "an error comes in the middle of the stream"),
     "html": Meaning("broken", "a web page comes in place of an answer"),
+    "too_slow": Meaning("broken", "pieces come until the time is up, and the answer is not whole then"),
+    "other_api": Meaning("broken", "the answer is one of another API"),
     "other_json": Meaning("broken", "JSON comes that is no answer of this API"),
 }
 _MODEL: dict[str, Meaning] = {
     "empty_answer": Meaning("broken", "the answer is empty"),
+    "cut_early": Meaning("broken", "the finish reason says that the output limit was reached, and it was not"),
+    "filtered": Meaning("broken", "a content filter stops a harmless request"),
+    "declined": Meaning("broken", "the model refuses a harmless request"),
     "no_room": Meaning("lacks", "reasoning takes all of the output limit, so no text is left"),
     "call_unasked": Meaning("lacks", "the model calls a tool that was not offered"),
     "call_in_text": Meaning(

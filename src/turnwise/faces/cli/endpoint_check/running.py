@@ -8,11 +8,11 @@ import msgspec
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.endpoints import Endpoint
 from turnwise.drivers.transport import Transport
-from turnwise.faces.cli.endpoint_check.estimating import MAX_WAITS
+from turnwise.faces.cli.endpoint_check.estimating import MAX_WAITS, is_counted
 from turnwise.faces.cli.endpoint_check.judging import REFUSED, has_answered
 from turnwise.faces.cli.endpoint_check.observed import Learned, Observed
 from turnwise.faces.cli.endpoint_check.observing import observe
-from turnwise.faces.cli.endpoint_check.probes import INVENTED, OTHER_WAYS, Probe, SoFar
+from turnwise.faces.cli.endpoint_check.probes import INVENTED, OTHER_WAYS, PROBES, Probe, SoFar
 from turnwise.vocab import ArgumentsState, Fault, FaultKind, Message, Request, ToolCall, calls_of
 
 MAX_WAIT_S = 30.0  # a server that asks for more is not waited for
@@ -27,7 +27,8 @@ SIGNED = frozenset({"gemini"})
 
 
 class Course(msgspec.Struct, kw_only=True):
-    """How far a check has come. `requests` counts all that were sent; `endpoint` has the profile as learned."""
+    """How far a check has come. `requests` counts all that were sent; `endpoint` has the profile as learned. `pending` is the
+    probe that was sent and has no answer yet."""
 
     endpoint: Endpoint
     so_far: SoFar
@@ -36,6 +37,7 @@ class Course(msgspec.Struct, kw_only=True):
     requests: int = 0
     waits: int = 0
     stopped: bool = False
+    pending: str | None = None
 
 
 class Check:
@@ -63,7 +65,7 @@ class Check:
         self._has_call = False
 
     async def run(self, probes: Sequence[Probe]) -> Course:
-        """Ctrl-C ends it with what was found until then."""
+        """A cancellation (Ctrl-C) ends it with what was found until then."""
         course = self.course
         try:
             for probe in probes:
@@ -72,6 +74,7 @@ class Check:
                 self._tell(probe)
                 observed = await self._ask(probe)
                 course.observations.append(observed)
+                course.pending = None
                 self._keep_call(observed)
                 if _is_hopeless(course.observations):
                     break
@@ -114,6 +117,7 @@ class Check:
         if self._refresh is not None:
             await self._refresh()
         self.course.requests += 1
+        self.course.pending = probe.name
         return await observe(
             probe,
             request,
@@ -125,15 +129,22 @@ class Check:
         )
 
     def _keep_call(self, observed: Observed) -> None:
-        """The model's own message is what a result is sent for. Of one with a call that is not whole, the id alone."""
-        if observed.probe != "call" or observed.response is None or not calls_of(observed.response.message):
+        """The model's own message is what a result is sent for. Of one with a call that is not whole, or that is larger than was
+        said before, the id alone, if that is not too long in its turn."""
+        if observed.probe != "call" or observed.response is None:
             return
-        said = observed.response.message
+        said, so_far, endpoint = observed.response.message, self.course.so_far, self.course.endpoint
         calls = calls_of(said)
-        if any(call.state is not ArgumentsState.COMPLETE for call in calls):
-            said = Message("assistant", (msgspec.structs.replace(INVENTED, id=calls[0].id),))
-        self.course.so_far = msgspec.structs.replace(self.course.so_far, said=said)
-        self._has_call = True
+        if not calls:
+            return
+        with_id = Message("assistant", (msgspec.structs.replace(INVENTED, id=calls[0].id),))
+        is_whole = all(call.state is ArgumentsState.COMPLETE for call in calls)
+        is_signed = endpoint.profile.family in SIGNED
+        for one in [*([said] if is_whole else []), *([] if is_signed else [with_id])]:
+            if is_counted(one, probes=PROBES, model=so_far.model, endpoint=endpoint):
+                self.course.so_far = msgspec.structs.replace(so_far, said=one)
+                self._has_call = True
+                return
 
     def _can_ask(self, probe: Probe) -> bool:
         """An invented call has no signature of a thought, which Gemini 3 insists on."""

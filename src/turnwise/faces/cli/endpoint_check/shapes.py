@@ -24,6 +24,8 @@ OF_THE_WAY = frozenset(
 
 def shapes_of(observed: Observed, *, family: str) -> list[str]:
     """All that this answer shows: repairs, ways of writing, losses, its fault."""
+    if observed.fault is not None and observed.fault.kind is FaultKind.PROTOCOL and observed.marks.look != "stream":
+        return list(_fault_of(observed))  # what a decoder missed in a web page says nothing
     found = list(_ways_of(observed, family=family))
     response = observed.response
     if response is not None:
@@ -38,10 +40,12 @@ def _ways_of(observed: Observed, *, family: str) -> Iterator[str]:
     frames = [frame for event in observed.events for frame in event]
     if marks.comments and not (observed.fault is not None and observed.fault.kind is FaultKind.PROTOCOL):
         yield "comments"
-    if marks.is_doubled:
-        yield "sent_twice"
     if response is not None and any(isinstance(part, Reasoning) for part in response.message.parts):
         yield "reasoning"
+    if observed.answered:
+        yield from _ways_of_bodies(observed)
+    if response is not None and calls_of(response.message) and _says_stop(frames):
+        yield "stop_with_calls"
     if marks.look != "stream":
         return
     finished = [place for place, frame in enumerate(frames) if isinstance(frame, Finished)]
@@ -50,15 +54,27 @@ def _ways_of(observed: Observed, *, family: str) -> Iterator[str]:
         yield from _ways_of_events(observed.events)
         if finished and not marks.has_done:
             yield "no_done"
+    if marks.is_doubled and finished:  # else it is a stream of two equal events that breaks off
+        yield "sent_twice"
     if len(finished) > 1:
         yield "finish_twice"
     if finished and any(isinstance(frame, ToolCallDelta) for frame in frames[finished[0] + 1 :]):
         yield "late_pieces"
-    if response is not None and calls_of(response.message) and _says_stop(frames):
-        yield "stop_with_calls"
     ids = {frame.id for frame in frames if isinstance(frame, ToolCallDelta) and frame.id}
     if ids & observed.taken_ids:
         yield "id_reused"
+
+
+def _ways_of_bodies(observed: Observed) -> Iterator[str]:
+    """A stream where a body was asked for, or the reverse; or one under a wrong name."""
+    look, is_asked = observed.marks.look, observed.request.stream
+    if look == "json" and is_asked:
+        yield "body_for_stream"
+    if look == "stream":
+        if not is_asked:
+            yield "stream_for_body"
+        if observed.marks.content_type != "text/event-stream":
+            yield "wrong_type"
 
 
 def _says_stop(frames: Sequence[Frame]) -> bool:
@@ -138,6 +154,9 @@ def _losses_of(observed: Observed, response: Response) -> Iterator[str]:
 
 def _fault_of(observed: Observed) -> Iterator[str]:
     fault, marks = observed.fault, observed.marks
+    if observed.other_api:
+        yield "other_api"
+        return
     if fault is None:
         if observed.response is not None and observed.response.finish is FinishReason.CUT:
             yield "broke_off"
@@ -145,7 +164,7 @@ def _fault_of(observed: Observed) -> Iterator[str]:
     has_begun = observed.response is not None and bool(observed.response.message.parts)
     match fault.kind:
         case FaultKind.TIMEOUT if has_begun:
-            yield "fell_silent"
+            yield "too_slow" if observed.is_steady else "fell_silent"
         case FaultKind.DISCONNECTED if has_begun:
             yield "broke_off"
         case FaultKind.PROTOCOL if marks.look == "html":

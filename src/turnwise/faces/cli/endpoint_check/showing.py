@@ -55,6 +55,8 @@ def lines_of(shown: Shown) -> Iterator[str]:
         mark, colour = MARKS[verdict.weight]
         title = titles[verdict.probe].ljust(width)
         yield f"{style(mark, colour)} {title}  {shortened(_told_of(verdict), limit=MAX_FOUND)}"
+    if judgement.unanswered:
+        yield f"sent, and not waited for: {', '.join(judgement.unanswered)}"
     if judgement.unasked:
         yield f"not asked: {', '.join(judgement.unasked)}"
     yield from _seen_lines(judgement)
@@ -128,6 +130,7 @@ def write_json(shown: Shown) -> None:
             }
             for verdict in judgement.verdicts
         ],
+        "not_waited_for": judgement.unanswered,
         "not_asked": judgement.unasked,
         "seen": [
             {"name": name, "weight": meaning_of(name).weight, "words": meaning_of(name).words, "probes": probes}
