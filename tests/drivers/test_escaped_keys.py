@@ -143,6 +143,16 @@ def test_a_long_run_of_what_begins_an_escape_costs_little(run: str) -> None:
     assert hide_forms(text, forms=forms_of(KEY)) == text
 
 
+@pytest.mark.parametrize("piece", ["%25", "&amp;", "\\\\"])
+def test_a_stream_of_what_begins_an_escape_does_not_wait_for_its_end(piece: str) -> None:
+    """It would be held and read again with each delta."""
+    hider = WordsHider(forms_of(KEY))
+    shown = [frame for _ in range(3000) for frame in hider.hide([TextDelta(piece)])]
+    said = "".join([frame.text for frame in shown if isinstance(frame, TextDelta)])
+    assert len(said) > 3000 * len(piece) - 2000
+    assert said + "".join([frame.text for frame in hider.flush() if isinstance(frame, TextDelta)]) == piece * 3000
+
+
 @pytest.mark.parametrize("text", ["100% of a&b at C:\\users\\new", '{"a":"\\u00e9"}', "%20&nbsp;\\n"])
 def test_a_text_without_the_key_stays_as_it_is(text: str) -> None:
     assert hide_forms(text, forms=forms_of(KEY)) == text

@@ -11,6 +11,7 @@ from turnwise.drivers.escapes import half_at_end, may_escape, plain, plain_spans
 
 HIDDEN = "***"
 SHORTEST_KEY = 8  # shorter ones would be found everywhere in harmless text
+LONGEST_SPELLING = 32  # of one character that is waited for; a run of escapes may go on for ever
 TELLTALE = 12  # characters of a form's beginning that are hidden like the whole; `sk-proj-` alone says nothing
 # Of words of a model: local servers take any key, and people give them words (`lm-studio`, `sk-no-key-required`), which an
 # honest answer may hold. Keys that providers give out are longer than this, and have digits.
@@ -58,7 +59,8 @@ def begins_at(text: str, *, forms: tuple[str, ...], least: int) -> int:
 
 
 def _escaped_begins_at(text: str, *, forms: tuple[str, ...], least: int) -> int:
-    shown, places = plain_spans(text)
+    before = max(0, len(text) - LONGEST_SPELLING * max(map(len, forms), default=0))
+    shown, places = plain_spans(text[before:])
     end = half_at_end(shown)
     found = places[end]
     for form in forms:
@@ -67,7 +69,7 @@ def _escaped_begins_at(text: str, *, forms: tuple[str, ...], least: int) -> int:
             if is_enough and form.startswith(shown[start:end]):
                 found = min(found, places[start])
                 break
-    return found
+    return before + found
 
 
 def _without_escaped(text: str, *, forms: tuple[str, ...]) -> str:
