@@ -26,6 +26,7 @@ from turnwise.vocab import (
     Response,
     Text,
     TextDelta,
+    ToolCall,
     ToolCallDelta,
     ToolResult,
     calls_of,
@@ -411,3 +412,30 @@ def test_a_wrong_value_of_the_option_is_an_error_at_once() -> None:
     """Proves: the one sentence names the values."""
     with pytest.raises(CallerError, match=r"`calls_in_text`.*auto.*on.*off"):
         Agent("ollama:m", calls_in_text="yes")  # pyright: ignore[reportArgumentType]
+
+
+@each_way
+async def test_a_block_that_was_summarised_away_is_still_quoted(stream: bool) -> None:
+    """Proves: the model has read it, and may say it again, when the request does not hold it any more."""
+    tools = Tools()
+    summary = "Summary: a file with an example was read. " + "It was long. " * 20
+    made, _ = scripted(
+        summary,
+        f"It says: {HERMES}",
+        tools=tools.tools,
+        stream=stream,
+        model_limits=ModelLimits(context_window_tokens=6000, max_output_tokens=1000),
+    )
+    file = ToolResult(call_id="1", name="read", content=(Text(f"Write so:\n{HERMES}"),))
+    history = [
+        Message("user", (Text("Read it."),)),
+        Message("assistant", (ToolCall(id="1", name="read", arguments="{}"),)),
+    ]
+    history += [Message("tool", (file,)), Message("assistant", (Text("I see."),))]
+    for number in range(14):
+        history.append(Message("user", (Text(f"{number} " + "lorem ipsum " * 60),)))
+        history.append(Message("assistant", (Text("sit amet " * 60),)))
+    result = await asyncio.wait_for(made.run("What did the file say?", history=history), HANG_S)
+    assert "compact" in result.requests_by_purpose
+    assert not any(file in message.parts for message in result.history)
+    assert (result.text, tools.ran) == (f"It says: {HERMES}", [])

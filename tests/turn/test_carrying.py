@@ -237,3 +237,22 @@ def test_a_session_is_folded_in_linear_time(room: str) -> None:
     half = lines_of(lambda: fold_session(lived.journals[:40]))
     whole = lines_of(lambda: fold_session(lived.journals))
     assert whole < half * 21 // 10, (half, whole)
+
+
+def test_a_block_of_a_message_that_gave_way_is_still_known_as_said() -> None:
+    """Issue 16, done when 1: what was summarised or shortened was read, so the model may quote it, in later turns too."""
+    lived = Lived()
+    config = msgspec.structs.replace(ROOMY, calls_in_text="on")
+    result = Text("<tool_call>of the file</tool_call> " + "word " * 300)
+    lived.turn(steps(60), config=config, content=result.text)
+    lived.turn([], config=config, said=Message("user", (Text("And now?"),)))
+    assert "compact" in lived.purposes(0)
+    for request in (lived.sent[0][-1], lived.sent[1][0]):
+        sought = request.calls_in_text
+        assert sought is not None
+        said = (*sought.earlier, *request.request.messages)
+        read = {part.call_id for message in said for part in message.parts if result in getattr(part, "content", ())}
+        asked = {call.id for message in lived.so_far.messages for call in calls_of(message)}
+        assert read == asked and ASK in said
+    first = lived.sent[0][0].calls_in_text
+    assert first is not None and first.earlier == ()

@@ -447,7 +447,7 @@ def _in_text(order: SendRequest) -> CallFinder | None:
         return None
     return CallFinder(
         tools=wanted.tools,
-        earlier=order.request.messages,
+        earlier=(*wanted.earlier, *order.request.messages),
         unmarked=wanted.unmarked,
         leading=wanted.leading,
         id_prefix=order.id_prefix,

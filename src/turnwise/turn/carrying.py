@@ -40,15 +40,16 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     """What the next turn of a session starts from.
 
     `messages` are all that were said, until a turn makes room: then what its summaries and shortened results left of them.
-    `originals` are the whole results of shortened ones, by call id; `call_ids` those that the session has used, the ones of
-    messages that are gone too. `gave_way`: some are. Without `left` the messages are healed and weighed anew. `words` are the
-    user's of a turn that was killed while calls waited: behind them these could not be answered any more, so the next turn
-    begins with them.
+    `originals` are the whole results of shortened ones, by call id; `gone` are the messages that gave way, as they were.
+    `call_ids` are those that the session has used, the ones of messages that are gone too. `gave_way`: some are. Without
+    `left` the messages are healed and weighed anew. `words` are the user's of a turn that was killed while calls waited:
+    behind them these could not be answered any more, so the next turn begins with them.
     """
 
     messages: Sequence[Message] = ()
     left: Left | None = None
     originals: dict[str, ToolResult] = {}
+    gone: tuple[Message, ...] = ()
     call_ids: frozenset[str] = frozenset()
     gave_way: bool = False
     words: tuple[Message, ...] = ()
@@ -70,7 +71,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         """
         names = frozenset([offer.spec.name for offer in config.tools])
         room = Room.of(config)
-        room.originals = dict(self.originals)
+        room.originals, room.gone = dict(self.originals), self.gone
         left = self.left
         if left is None or not left.is_healed_for(config):
             taken = self.call_ids - _ids_in(self.messages) if self.gave_way else ()

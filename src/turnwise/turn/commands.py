@@ -26,11 +26,13 @@ class PrepareStep(msgspec.Struct, frozen=True, kw_only=True, tag="prepare_step",
 
 class SoughtCalls(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Calls that stand in the text of the response count, if they are of these `tools`. `unmarked`: also an answer that is only a
-    fence or an object. `leading`: only at the text's beginning, for a request whose answer may quote one."""
+    fence or an object. `leading`: only at the text's beginning, for a request whose answer may quote one. A block that stands in
+    `earlier` messages is quoted, too: the model has read them, and the request does not hold them any more."""
 
     tools: tuple[ToolSpec, ...]
     unmarked: bool = False
     leading: bool = False
+    earlier: tuple[Message, ...] = ()
 
 
 class SendRequest(msgspec.Struct, frozen=True, kw_only=True, tag="send_request", omit_defaults=True):

@@ -382,7 +382,12 @@ class Requesting(Finishing, kw_only=True):
         tools = self.specs if is_forced else request.tools
         if request.output is not None or (request.tool_choice == "none" and not is_forced):
             tools = ()
-        return SoughtCalls(tools=tools, unmarked=bool(tools) and config.calls_in_text == "on", leading=leading)
+        return SoughtCalls(
+            tools=tools,
+            unmarked=bool(tools) and config.calls_in_text == "on",
+            leading=leading,
+            earlier=self.room.left_out if tools else (),
+        )
 
     def _tools_on_offer(self, prepared: StepPrepared) -> tuple[ToolSpec, ...]:
         return tools_chosen(prepared, specs=self.specs, always=handle_of(self.config))

@@ -109,6 +109,7 @@ class Room(msgspec.Struct, kw_only=True):
     sizes: list[int] = []  # of the messages, as far as they were weighed
     sums: list[int] = []  # of the sizes up to each of them
     originals: dict[str, ToolResult] = {}  # whole results that history has shortened, by call id
+    gone: tuple[Message, ...] = ()  # messages that history has summarised or shortened, as they were
     planned: Summarise | None = None  # the request at hand asks for this summary
     ends: str = ""
     changed: bool = False  # since the last request: it begins otherwise
@@ -130,6 +131,11 @@ class Room(msgspec.Struct, kw_only=True):
     def of(cls, config: TurnConfig) -> "Room":
         before = request_bytes(system=config.system, tools=[offer.spec for offer in config.tools])
         return cls(prompt=PromptSize(added_bytes=before), before_bytes=before)
+
+    @property
+    def left_out(self) -> tuple[Message, ...]:
+        """What was said and does not stand in the messages any more as it was said."""
+        return self.gone if self.whole is None else (*self.gone, *self.whole.messages)
 
     # results
 
@@ -285,7 +291,9 @@ class Room(msgspec.Struct, kw_only=True):
             gave_way=self.gave_way,
             fitted=len(fitted.messages),
         )
+        gone = self.gone
         self._replace(messages, after=fitted.messages)
+        self.gone = gone
         self.whole, self.stuck = whole, False
         return True
 
@@ -465,6 +473,8 @@ class Room(msgspec.Struct, kw_only=True):
                     self.originals[part.call_id] = part
 
     def _replace(self, messages: list[Message], *, after: Sequence[Message]) -> None:
+        kept = set(map(id, after))
+        self.gone += tuple([message for message in messages if id(message) not in kept])
         sizes = resized(self.sizes, before=messages, after=after)
         self.prompt = weighed(self.prompt, sizes=self.sizes, sizes_now=sizes)
         self.sizes, self.sums = sizes, []

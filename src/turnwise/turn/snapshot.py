@@ -102,6 +102,7 @@ def _carry_on(before: Carried, *, turn: Turn, started: TurnStarted, whole: list[
         words=turn.inbox if turn.result is None and turn.pending else (),
         left=left,
         originals=turn.room.originals,
+        gone=turn.room.gone,
         call_ids=frozenset(turn.call_ids),
         gave_way=gave_way,
     )
