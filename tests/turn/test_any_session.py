@@ -74,20 +74,24 @@ def test_any_session_of_waiting_resumed_and_killed_turns_holds(
     journals: list[list[Event]] = []
     ran: list[str] = []
     whole: list[Message] = []
+    said = 0
     for number in range(TURNS):
         earlier = fold_session(journals).carried
-        judged = Judged(started, data=data, earlier=earlier, busy=True)
+        judged = Judged(started, data=data, earlier=earlier, busy=True, said=said)
         killed = data.draw(st.integers(0, 4)) == 0
         while not judged.has_ended and not (killed and data.draw(st.integers(0, 9)) == 0):
             judged.step()
         if judged.has_ended:
             judged.check_end()
         ran += judged.ran
+        said += len(judged.words)
         journals.append(judged.events)
         whole += [*started.history, *judged.turn.left_behind()]
         folded = fold_session(journals)
         assert list(folded.messages) == whole
         check_session(whole, ran=ran)
+        if not judged.has_ended:
+            judged.check_words_in([*judged.turn.added, *folded.carried.words])
         started = next_turn(data, before=judged, so_far=folded, config=config, number=number)
 
 

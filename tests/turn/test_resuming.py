@@ -173,6 +173,22 @@ def test_a_turn_killed_anywhere_leaves_open_what_nobody_answered() -> None:
         )  # the result of a run that ended says that it was not read
 
 
+@pytest.mark.promise("wait:ask", "step:history-healed")
+def test_the_words_of_a_killed_turn_stand_behind_the_results_that_it_waited_for() -> None:
+    """The next turn begins with them and with the last results: once between the call and its result, they had to be moved."""
+    killed = TurnStarted(config=CONFIG, input=(WORD,), history=PENDING, approvals=(YES,), keeps_waiting=True)
+    so_far = fold_session([[killed]])
+    assert so_far.carried.words == (WORD,)
+    then = Message("user", (Text("what came of it?"),))
+    after = TurnStarted(config=CONFIG, input=(handed_in("c"), then), keeps_waiting=True)
+    played = play_started(after, says("Done."), earlier=so_far.carried)
+    session = fold_session([[killed], played.events]).messages
+    assert [one.role for one in session] == ["user", "assistant", "tool", "tool", "user", "user", "assistant"]
+    assert list(results_in(session)) == ["a", "c"] and [session[4], session[5]] == [WORD, then]
+    assert played.requests[0].request.messages[-2:] == (WORD, then)
+    assert played.result.repairs == ()
+
+
 def yes(id: str) -> Approval:
     return Approval(call_id=id, verdict="allow")
 

@@ -11,6 +11,7 @@ from turnwise.rules.budget import ModelLimits, PromptSize, grown
 from turnwise.rules.compaction import weighed
 from turnwise.rules.history import Healed, heal
 from turnwise.turn.config import TurnConfig
+from turnwise.turn.events import TurnStarted
 from turnwise.turn.room import Room
 from turnwise.vocab import Message, ToolResult, calls_of
 
@@ -62,6 +63,14 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         if left.given_limits != config.model_limits or left.config.model_limits == config.model_limits:
             return config
         return msgspec.structs.replace(config, model_limits=left.config.model_limits)
+
+    def with_words(self, started: TurnStarted) -> TurnStarted:
+        """What the next turn starts with: `words` are part of its input, behind the results that it begins with."""
+        if not self.words:
+            return started
+        given = started.input
+        at = next((place for place, message in enumerate(given) if message.role != "tool"), len(given))
+        return msgspec.structs.replace(started, input=(*given[:at], *self.words, *given[at:]))
 
     def begin(self, new: Sequence[Message], *, config: TurnConfig) -> tuple[Healed, Room]:
         """The messages with `new` behind them as `config` may send them, and the room of a turn that starts with them.

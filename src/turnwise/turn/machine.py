@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.apart import searches_asked
 from turnwise.rules.history import error_result, heal
@@ -88,8 +86,7 @@ class Turn(Scripting, kw_only=True):
         check_config(started.config)
         carried = carried_of(earlier)
         config = carried.fit(with_own_tools(started.config))
-        if carried.words:
-            started = replace(started, input=(*carried.words, *started.input))
+        started = carried.with_words(started)
         resumed = taken_up(started, earlier=carried.messages)
         healed, room = carried.begin(resumed.new, config=config)
         given = (*carried.messages, *resumed.new) if resumed.calls else ()
