@@ -126,7 +126,7 @@ def test_what_the_providers_own_search_found_protects() -> None:
     ],
 )
 def test_a_long_row_of_marks_holds_no_block(text: str) -> None:
-    """Proves: no pattern reads such a row once for each of its characters; that took 20 seconds and more."""
+    """Proves: no pattern reads such a row once for each of its characters."""
     assert not holds(text, HERMES)
 
 
