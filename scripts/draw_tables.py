@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from turnwise.drivers.options import MOST, Row, rows, rows_from
+from turnwise.drivers.options import Row, rows, rows_from
 from turnwise.faces.cli.chat import command as chat
 from turnwise.faces.cli.compare import command as compare
 from turnwise.faces.cli.endpoint_check.meanings import MEANINGS, ORDER, WEIGHTS
@@ -166,6 +166,7 @@ def options() -> str:
     lines += [
         "",
         "Python: a name alone is an option of `Agent(...)` and of `agent.run(...)`; a run's word stands over its agent's.",
+        "Values have the same ranges in Python, but for `retries`: `RetryPolicy(attempts=...)` takes any number from 1.",
         "A session keeps model, address and key variable together: with another model it keeps none of the three.",
     ]
     return "\n".join(lines) + "\n"
@@ -182,13 +183,9 @@ def value_of(row: Row) -> str:
         return "yes or no"
     if row.kind is Decimal:
         return "US dollars"
-    bounds = row.bounds
-    if bounds is None:
-        return (
-            "names, in order" if row.kind == tuple[str, ...] else "a table" if row.name == "model_limits" else "a name"
-        )
-    least = f"more than {bounds.gt:g}" if bounds.gt is not None else f"from {bounds.ge:,}"
-    return least if bounds.le is None or bounds.le >= MOST else f"{least} to {bounds.le:,}"
+    if row.kind == tuple[str, ...]:
+        return "names, in order"
+    return row.span or ("a table" if row.name == "model_limits" else "a name")
 
 
 def flags_of(row: Row) -> str:
@@ -214,7 +211,7 @@ def python_of(row: Row) -> str:
 def kept_of(row: Row) -> str:
     option = row.option
     if not (option.kept or option.limit or option.setting) and row.name not in NAMES_A_MODEL:
-        return ""
+        return option.kept_only
     return "with its model" if option.is_of_model or row.name in NAMES_A_MODEL else "yes"
 
 

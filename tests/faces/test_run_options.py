@@ -13,12 +13,14 @@ import pytest
 from msgspec.structs import replace
 
 from turnwise import Agent, CallerError, MissingKey, RunInterrupted, RunResult, Settings
+from turnwise.drivers.options import Row, rows
 from turnwise.drivers.watching import FrameSeen, Seen
 from turnwise.errors import UnknownOption
 from turnwise.faces.run_options import RunOptions, settings_over
 from turnwise.lab import Lab
 from turnwise.lab.script import parse_script
-from turnwise.rules.limits import MaxCost
+from turnwise.rules.budget import ModelLimits
+from turnwise.rules.limits import MaxCost, MaxRequests, MaxTokens, MaxToolCalls, MaxWallTime
 from turnwise.vocab import Repair
 from waits import HANG_S
 
@@ -89,6 +91,9 @@ def test_each_field_is_taken_over_alone(field: str) -> None:
         (Settings(temperature=math.nan), "`temperature` must be a number from 0, not nan"),
         (Settings(temperature=math.inf), "`temperature` must be a number from 0, not inf"),
         (Settings(top_p=1.5), "`top_p` must be a number from 0 to 1, not 1.5"),
+        (Settings(seed=-1), "`seed` must be a number from 0 to 2,147,483,647, not -1"),
+        (Settings(seed=2**40), "`seed` must be a number from 0 to 2,147,483,647, not 1099511627776"),
+        (Settings(max_output_tokens=10**13), "`max_output_tokens` must be a number from 1, not 10000000000000"),
         (Settings(temperature="hot"), r"Expected `float \| null`, got `str` - at `\$.temperature`"),  # pyright: ignore[reportArgumentType]
         (Settings(seed=True), r"`\$.seed`"),
         (Settings(stop="END"), r"`\$.stop`"),  # pyright: ignore[reportArgumentType]
@@ -195,6 +200,14 @@ def test_an_option_that_an_agent_does_not_have_names_where_it_goes(lab: Lab, nam
         ({"deadlines": 30}, "`Deadlines(total_s=...)`"),
         ({"retry": 3}, "`RetryPolicy(attempts=...)`"),
         ({"max_steps": "3"}, "must be a whole number, not '3'"),
+        ({"max_steps": 0}, "must be a whole number from 1 to 10,000, not 0"),
+        ({"max_steps": 10**9}, "must be a whole number from 1 to 10,000, not 1000000000"),
+        ({"max_subagents": -1}, "must be a whole number from 0, not -1"),
+        ({"max_subagent_requests": 10**13}, "must be a whole number from 0, not 10000000000000"),
+        ({"limits": MaxWallTime(math.inf)}, "give a number more than 0"),
+        ({"limits": MaxRequests(3) | MaxWallTime(math.nan)}, "give a number more than 0"),
+        ({"limits": MaxToolCalls(0) & MaxTokens(9)}, "holds `MaxToolCalls(calls=0)`: give a number from 1"),
+        ({"model_limits": ModelLimits(context_window_tokens=0)}, "give a number from 1"),
         ({"agents": [1]}, "must be a dict"),
     ],
 )
@@ -207,6 +220,37 @@ def test_a_value_of_the_wrong_kind_raises_with_the_fix(lab: Lab, options: dict[s
         with pytest.raises(CallerError, match="of the run"):
             agent_at(lab).run_sync("go", **options)  # pyright: ignore[reportArgumentType]
     assert not lab.requests
+
+
+def as_python(row: Row, value: float) -> dict[str, object]:
+    """How Python says this value of the option."""
+    option = row.option
+    if option.limit is not None:
+        return {"limits": option.limit(value)}  # pyright: ignore[reportArgumentType]
+    if option.setting:
+        return {"settings": Settings(**{option.setting: value})}  # pyright: ignore[reportArgumentType]
+    if row.name == "context_window":
+        return {"model_limits": ModelLimits(context_window_tokens=value)}  # pyright: ignore[reportArgumentType]
+    return {row.name: value}
+
+
+# The attempts of a RetryPolicy are the caller's own: docs/options.md says so.
+RANGED = [row for row in rows() if row.bounds is not None and row.name != "retries"]
+
+
+@pytest.mark.parametrize("row", RANGED, ids=lambda row: row.name)
+def test_python_has_the_ranges_of_the_table(lab: Lab, row: Row) -> None:
+    """Proves: what docs/options.md says of each option, for every row with a range. `max_steps=10**9`, `max_subagents=-1` and
+    `seed=2**40` were taken."""
+    bounds = row.bounds
+    assert bounds is not None
+    least, most = bounds.ge if bounds.gt is None else bounds.gt + 1, bounds.le
+    wrong = [value for value in (bounds.gt, None if bounds.ge is None else bounds.ge - 1) if value is not None]
+    for value in (*wrong, *([] if most is None else [most + 1])):
+        with pytest.raises(CallerError):
+            agent_at(lab, **as_python(row, value))  # pyright: ignore[reportArgumentType]
+    for value in (least, *([] if most is None else [most])):
+        agent_at(lab, **as_python(row, value))  # pyright: ignore[reportArgumentType]
 
 
 def test_a_prompt_of_dicts_raises_and_names_the_history(lab: Lab) -> None:

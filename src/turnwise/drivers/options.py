@@ -5,6 +5,7 @@ docs/ are made from these rows. A new option is a row here, and its use.
 """
 
 import functools
+import math
 import types
 from collections.abc import Callable
 from decimal import Decimal
@@ -44,7 +45,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     `--name`. `limit` is the limit that the amount makes, and `setting` the field of `Settings` that has it: a session keeps both.
     `kept` is what else a session's last turn had; `is_of_model`: it is kept with the session's own model alone. `python` is how
     Python says it, where not by the same name, as a limit or as a setting. `default` is what holds where nobody says it, as
-    people read it; that of a number is the number."""
+    people read it; that of a number is the number. `kept_only` says to readers of the pages when a session keeps what is no
+    setting of the run."""
 
     help: str = ""
     page: str = ""
@@ -58,6 +60,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     limit: type[Leaf] | None = None
     setting: str = ""
     kept: Callable[[TurnConfig], object] | None = None
+    kept_only: str = ""
     is_of_model: bool = False
 
 
@@ -188,6 +191,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             sources=TERMINAL,
             python="`model_limits=ModelLimits(context_window_tokens=...)`",
             metavar="N",
+            kept_only="with its model, if nothing else says it",
         ),
     ] = None
     recover: Annotated[
@@ -364,6 +368,22 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     def flags(self) -> tuple[str, ...]:
         """As the command line takes it."""
         return self.option.flags or (f"--{self.name.replace('_', '-')}",)
+
+    def takes(self, value: float) -> bool:
+        """Whether a number is within the bounds. `nan` and what is not finite never is."""
+        bounds = self.bounds or msgspec.Meta()
+        if not math.isfinite(value) or (bounds.gt is not None and value <= bounds.gt):
+            return False
+        return (bounds.ge is None or value >= bounds.ge) and (bounds.le is None or value <= bounds.le)
+
+    @property
+    def span(self) -> str:
+        """The bounds as people read them: `from 1 to 10,000`; empty where there are none."""
+        bounds = self.bounds
+        if bounds is None:
+            return ""
+        least = f"more than {bounds.gt:g}" if bounds.gt is not None else f"from {bounds.ge:,}"
+        return least if bounds.le is None or bounds.le >= MOST else f"{least} to {bounds.le:,}"
 
     @property
     def usual_amount(self) -> int | float | Decimal | None:

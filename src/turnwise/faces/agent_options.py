@@ -13,7 +13,7 @@ from turnwise.drivers.tools import Tool
 from turnwise.errors import CallerError, UnknownOption
 from turnwise.faces.tools import FunctionTool
 from turnwise.rules.budget import ModelLimits
-from turnwise.rules.limits import Limit
+from turnwise.rules.limits import Limit, leaves_of
 from turnwise.rules.permissions import Policy
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import Deadlines, Effect, Room, ScriptLimits
@@ -59,6 +59,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 }
 _OPTIONAL = frozenset({"limits", "model_limits", "policy", "journal", "agents"})
 _LISTS = frozenset({"tools", "fallbacks", "hooks", "allowed"})
+_NAMES = {row.option.limit: row.name for row in rows() if row.option.limit is not None}
 _COUNTS = frozenset({"max_depth", *[row.name for row in _OF_THE_TABLE if row.kind is int]})
 
 
@@ -121,12 +122,34 @@ def _problem(name: str, value: object) -> str:
     if name in _KINDS:
         kinds, example = _KINDS[name]
         if isinstance(value, kinds) or (value is None and name in _OPTIONAL):
-            return ""
+            return _problem_of_amounts(value)
         return f"must be {example}, not {_shown(value)}"
-    if name in _COUNTS and value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-        return f"must be a whole number, not {_shown(value)}"
+    if name in _COUNTS and value is not None:
+        return _problem_of_count(name, value)
     if name == "folder" and isinstance(value, str | Path) and not Path(value).is_dir():
         return f"is `{value}`, and there is no such folder: make it first, or leave `folder` out"
+    return ""
+
+
+def _problem_of_count(name: str, value: object) -> str:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return f"must be a whole number, not {_shown(value)}"
+    row = next((row for row in _OF_THE_TABLE if row.name == name), None)
+    return "" if row is None or row.takes(value) else f"must be a whole number {row.span}, not {_shown(value)}"
+
+
+def _problem_of_amounts(value: object) -> str:
+    """What is wrong with an amount in a limit, or in what is known of a model: the ranges are those of the table of options."""
+    said: list[tuple[str, object, object]] = []  # the row's name, the amount, and where it stands
+    if isinstance(value, ModelLimits):
+        said = [("context_window", value.context_window_tokens, value)]
+    elif isinstance(value, get_args(Limit)):
+        leaves = leaves_of(cast("Limit", value))
+        said = [(_NAMES.get(type(leaf), ""), getattr(leaf, leaf.__struct_fields__[0]), leaf) for leaf in leaves]
+    for row in rows():
+        for name, amount, where in said:
+            if name == row.name and isinstance(amount, int | float) and not row.takes(amount):
+                return f"holds `{_shown(where)}`: give a number {row.span}"
     return ""
 
 

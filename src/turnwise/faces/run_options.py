@@ -1,13 +1,12 @@
 """What one run may choose for itself, and how that goes together with what its agent says."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TypedDict, cast
 
 import msgspec
 
 from turnwise.drivers.approvals import Approver
-from turnwise.drivers.options import RunSettings
+from turnwise.drivers.options import RunSettings, rows
 from turnwise.drivers.runner import StepPreparer
 from turnwise.drivers.tools import Tool
 from turnwise.drivers.watching import Watch
@@ -91,12 +90,10 @@ def read_settings(settings: object, *, what: str = "`settings`") -> Settings:
         msgspec.convert(msgspec.structs.asdict(settings), Settings)
     except msgspec.ValidationError as error:
         raise CallerError(f"{what}: {error}") from None
-    ranges = (("max_output_tokens", 1, math.inf), ("temperature", 0, math.inf), ("top_p", 0, 1))
-    for name, least, most in ranges:
-        value: float | None = getattr(settings, name)
-        if value is not None and not (least <= value <= most and value < math.inf):
-            upto = "" if most == math.inf else f" to {most}"
-            raise CallerError(f"{what}: `{name}` must be a number from {least}{upto}, not {value}")
+    for row in rows():
+        value: float | None = getattr(settings, row.option.setting) if row.option.setting and row.bounds else None
+        if value is not None and not row.takes(value):
+            raise CallerError(f"{what}: `{row.option.setting}` must be a number {row.span}, not {value}")
     return settings
 
 

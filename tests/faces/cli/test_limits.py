@@ -3,12 +3,18 @@
 import json
 from pathlib import Path
 
+import click
 import pytest
 
 from faces.cli.running import Cli, at
 from turnwise.drivers.catalogue import LimitRow
+from turnwise.drivers.options import rows_from
 from turnwise.drivers.settings import CAPS, Layer, Merged, RunSettings, check_layer, is_table, read_layers
+from turnwise.faces.cli.check import command as check
 from turnwise.faces.cli.folder import settings_of_run
+from turnwise.faces.cli.lab import command as lab_command
+from turnwise.faces.cli.numbers import FiniteRange
+from turnwise.faces.cli.run import command as run
 from turnwise.faces.cli.spending import limits_of, model_limits_of, settings_in
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
@@ -69,6 +75,21 @@ def test_a_limit_that_allows_nothing_or_has_no_end_is_a_usage_error(
     """Nothing is sent."""
     ran = cli("run", "Go.", *option, *at(lab, "plain-answer"))
     assert (ran.code, lab.count()) == (2, 0)
+
+
+@pytest.mark.parametrize("flag", [row.flags[-1] for row in rows_from("command line") if row.kind is float])
+@pytest.mark.parametrize("number", ["nan", "-nan", "inf"])
+def test_what_is_no_number_is_a_usage_error_that_names_the_option(cli: Cli, flag: str, number: str) -> None:
+    """click lets `nan` through; the words were then those of msgspec."""
+    ran = cli("run", f"{flag}={number}", "Go.")
+    assert ran.code == 2 and f"Invalid value for '{flag}'" in ran.err
+
+
+@pytest.mark.parametrize("command", [run, check, lab_command], ids=lambda command: command.name)
+def test_no_option_takes_a_number_that_is_not_finite(command: click.Command) -> None:
+    """`check --timeout nan` was taken."""
+    types = [param.type for param in command.params if isinstance(param.type, click.types.FloatParamType)]
+    assert types and all(isinstance(one, FiniteRange) for one in types)
 
 
 @pytest.mark.parametrize(

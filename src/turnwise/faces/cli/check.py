@@ -1,6 +1,5 @@
 """`turnwise check`: what an endpoint does well, and what turnwise has to heal. The options only: what asks is imported then."""
 
-import math
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from turnwise.faces.cli.completion import complete_models
 from turnwise.faces.cli.endpoint_check.probes import MAX_OUTPUT_TOKENS, NAMES
 from turnwise.faces.cli.exit_codes import CHECK_EXIT_CODES
 from turnwise.faces.cli.failures import as_one_line
+from turnwise.faces.cli.numbers import FiniteRange
 
 MOST_OUTPUT_TOKENS = 32_000
 MOST_TIMEOUT_S = 900.0
@@ -24,13 +24,6 @@ Examples:
 \b
 Exit codes:
 {CHECK_EXIT_CODES}"""
-
-
-def _as_number(_ctx: click.Context, _param: click.Parameter, seconds: float) -> float:
-    """`nan` is outside of no range."""
-    if math.isnan(seconds):
-        raise click.BadParameter("nan is no number of seconds")
-    return seconds
 
 
 @click.command(epilog=EPILOG)
@@ -54,8 +47,7 @@ def _as_number(_ctx: click.Context, _param: click.Parameter, seconds: float) -> 
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, MOST_TIMEOUT_S, min_open=True),
-    callback=_as_number,
+    type=FiniteRange(0, MOST_TIMEOUT_S, min_open=True),
     default=60.0,
     show_default=True,
     metavar="SECONDS",

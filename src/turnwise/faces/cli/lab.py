@@ -9,6 +9,7 @@ import click
 
 from turnwise.faces.cli.failures import as_one_line
 from turnwise.faces.cli.lines import say
+from turnwise.faces.cli.numbers import FiniteRange
 from turnwise.faces.cli.text import style
 from turnwise.lab import Lab
 
@@ -35,7 +36,7 @@ The model's name chooses the script. GET /_lab/requests tells what came in, DELE
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Play this recorded conversation instead of scripts.",
 )
-@click.option("--chunk-delay", type=click.FloatRange(0, 60), default=0.0, metavar="S", help="Seconds between chunks.")
+@click.option("--chunk-delay", type=FiniteRange(0, 60), default=0.0, metavar="S", help="Seconds between chunks.")
 @click.option("--key", metavar="TEXT", help="Answer 401 to requests without this key.")
 @click.option(
     "--strict-paths", is_flag=True, help="Answer 404, as real servers do, where `/v1` is missing in the address."

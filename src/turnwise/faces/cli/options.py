@@ -13,6 +13,7 @@ from turnwise.drivers.options import Row, RunSettings, rows_from
 from turnwise.drivers.settings import read_usd
 from turnwise.errors import CallerError
 from turnwise.faces.cli.completion import complete_models, complete_sessions
+from turnwise.faces.cli.numbers import FiniteRange
 from turnwise.turn.config import Deadlines
 
 MOST_ASK_S = 86_400.0  # a day: nobody waits longer at a terminal
@@ -88,7 +89,7 @@ def _type_of(row: Row) -> click.ParamType[Any] | None:
     if row.kind is int and row.bounds is not None:
         return click.IntRange(None if least is None else int(least), None if most is None else int(most))
     if row.kind is float:
-        return click.FloatRange(least if above is None else above, most, min_open=above is not None)
+        return FiniteRange(least if above is None else above, most, min_open=above is not None)
     if row.kind is Decimal:
         return Dollars()
     return click.Choice(row.choices) if row.choices else None
@@ -121,7 +122,7 @@ _OF_PERMISSIONS = (
     ),
     click.option(
         "--ask-timeout",
-        type=click.FloatRange(0, MOST_ASK_S, min_open=True),
+        type=FiniteRange(0, MOST_ASK_S, min_open=True),
         metavar="SECONDS",
         help=f"How long you are waited for when something is asked; then it is denied. [default: {Deadlines().ask_s:g}]",
     ),
