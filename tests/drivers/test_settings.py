@@ -214,7 +214,7 @@ NO_LIMITS = {
     "api_key_env": "no file can have it",
     "context_window": "a fact of a model, and of the command line",
     "recover": "what is done about a cut response, within the limits",
-    "cache": "how long a prompt is kept, within the limits",
+    "cache": "how long a prompt is kept; a project's file cannot have it",
     "calls_in_text": "which calls count; a project's file cannot have it",
     "temperature": "of the command line, as the next three",
     "top_p": "",

@@ -212,6 +212,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             page="whether the provider is asked to keep the prompt in its cache: `auto` for as long as it usually does, `1h` for "
             "an hour, which costs more to write, `off` not at all ([what it saves](billing.md#prompt-caches))",
             sources=(*PYTHON, *TERMINAL, "file"),
+            project="never",
+            why_never="a project's file cannot say what costs more to write: give --cache, or write it in your own turnwise.toml",
             default="auto",
             # sessions of before know nothing of it, and look as if they had it off: they have no `marks_cache` either
             kept=lambda last: last.cache if last.cache != "off" or last.marks_cache else None,
