@@ -19,7 +19,10 @@ async def test_a_prompt_past_the_window_is_summarised_and_answered(small: LiveSe
         at.check(result, statuses=[400, 200, 200])
         assert result.requests_by_purpose == {"step": 1, "compact": 1, "retry": 1}
         assert result.stop_reason is StopReason.ANSWERED
-        assert result.prefix_changes == ("request 2: compaction", "request 3: compaction")
+        changes = [
+            change.split(": ")[:2] for change in result.prefix_changes
+        ]  # what each cost rests on the server's cache
+        assert changes == [["request 2", "compaction"], ["request 3", "compaction"]]
         assert b'"n_ctx":%d' % SMALL_WINDOW_TOKENS in at.exchanges[0].received
         last = result.ledger[-1].usage
         assert last is not None and last.input_tokens + last.output_tokens <= SMALL_WINDOW_TOKENS
