@@ -5,10 +5,10 @@ The runner feeds it from the network, `turnwise decode` from files, tests from r
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from turnwise.assembly.calls_in_text.frames import CallFinder
 from turnwise.assembly.response import Assembler
 from turnwise.vocab import (
     NO_FINISH_REASON,
@@ -37,6 +37,9 @@ from turnwise.wire.family import Family
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits, is_wide
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import BOM
+
+if TYPE_CHECKING:
+    from turnwise.assembly.calls_in_text.frames import CallFinder
 
 _ENDS = frozenset([Finished, Mended, Faulted])
 """The frames by which a response may end."""
@@ -91,7 +94,7 @@ class ResponseReader:
         tool_names: frozenset[str] = frozenset(),
         taken_ids: frozenset[str] = frozenset(),
         id_prefix: str = "call",
-        in_text: CallFinder | None = None,
+        in_text: "CallFinder | None" = None,
     ) -> None:
         self.finished = False
         self.failed = False
@@ -197,7 +200,7 @@ def read_body(
     tool_names: frozenset[str] = frozenset(),
     taken_ids: frozenset[str] = frozenset(),
     id_prefix: str = "call",
-    in_text: CallFinder | None = None,
+    in_text: "CallFinder | None" = None,
 ) -> tuple[Response, list[Frame]]:
     """Decode one non-streamed body: the response, and the healed frames for whoever watches."""
     assembler = _assembler(limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix)

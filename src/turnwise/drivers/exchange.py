@@ -4,10 +4,10 @@ import asyncio
 import contextlib
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from turnwise.assembly.calls_in_text.frames import CallFinder
 from turnwise.drivers.clock import Clock, Overdue, Timer, Watchdog, wait_for_task
 from turnwise.drivers.decoding import ResponseReader, read_body
 from turnwise.drivers.endpoints import Endpoint
@@ -22,6 +22,9 @@ from turnwise.wire.addresses import where_asked
 from turnwise.wire.faults import date_s
 from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+
+if TYPE_CHECKING:
+    from turnwise.assembly.calls_in_text.frames import CallFinder
 
 ERROR_BYTES = 1024 * 1024  # of an error's body; the largest recorded one has a few KB
 # Before the first byte that tells a body from a stream; more is read as a stream, which has limits.
@@ -440,11 +443,13 @@ def _tool_names(order: SendRequest) -> frozenset[str]:
     return frozenset([tool.name for tool in order.request.tools])
 
 
-def _in_text(order: SendRequest) -> CallFinder | None:
+def _in_text(order: SendRequest) -> "CallFinder | None":
     """What reads calls in the text of the response; None where nothing does."""
     wanted = order.calls_in_text
     if wanted is None:
         return None
+    from turnwise.assembly.calls_in_text.frames import CallFinder  # ten modules, for some endpoints only
+
     return CallFinder(
         tools=wanted.tools,
         earlier=(*wanted.earlier, *order.request.messages),
