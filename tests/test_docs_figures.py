@@ -98,7 +98,7 @@ FIGURES = {
         f"| `program_characters` | {SCRIPTS.program_characters:,} |",
         f"within {KERNEL_SLACK_S} s more",
     ],
-    "cut-turn.md": [f"goes on with it, at most {continuing.MAX_TEXT_CONTINUATIONS} times"],
+    "cut-turn.md": [f"continues it, at most {continuing.MAX_TEXT_CONTINUATIONS} times"],
     "architecture.md": [f"on its bytes ({LIMITS.response_bytes // MiB} MiB)"],
 }
 

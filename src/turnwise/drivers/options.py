@@ -80,8 +80,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     base_url: Annotated[
         str | None,
         Option(
-            help="Address of the endpoint. [env: TURNWISE_BASE_URL]",
-            page="address of the endpoint, where the provider's own is not meant",
+            help="Endpoint URL, if it is not the provider's default. [env: TURNWISE_BASE_URL]",
+            page="endpoint URL, if it is not the provider's default",
             sources=("agent", "command line", "file", "environment"),
             project="never",
             why_never="a project's file cannot say where your key goes: give --base-url, set TURNWISE_BASE_URL, or write it "
@@ -102,8 +102,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         Steps | None,
         Option(
             help="Model steps at most; the last one must answer.",
-            page="model steps at most; the last one may call no tool and must answer. One more request is made only where that "
-            "step was disobeyed or empty",
+            page="model steps at most; the last one may call no tool and must answer. If the model still calls a tool or says "
+            "nothing, turnwise asks once more",
             sources=(*PYTHON, *TERMINAL, "file"),
             project="lowers",
             metavar="N",
@@ -139,7 +139,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         Decimal | None,
         Option(
             help="US dollars at most, where the price of the model is known.",
-            page="US dollars at most, sub-agents included; the last request that they pay for is the answer. The price of the "
+            page="US dollars at most, sub-agents included; the last affordable request is used for the answer. The price of the "
             "model has to be known ([more](limits.md#what-money-allows))",
             sources=(*TERMINAL, "file"),
             project="lowers",
@@ -185,8 +185,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     context_window: Annotated[
         Count | None,
         Option(
-            help="Tokens of prompt and answer that the model takes, where turnwise knows it not or wrongly.",
-            page="tokens of prompt and answer that the model takes, where turnwise does not know, or knows wrongly; "
+            help="Tokens of prompt and answer that the model takes. Set this if turnwise's value is missing or wrong.",
+            page="tokens of prompt and answer that the model takes. Set this if turnwise's value is missing or wrong; "
             "[more of limits](limits.md)",
             sources=TERMINAL,
             python="`model_limits=ModelLimits(context_window_tokens=...)`",

@@ -28,7 +28,9 @@ Exit codes:
 
 @click.command(epilog=EPILOG)
 @click.argument("model", required=False, shell_complete=complete_models)
-@click.option("--base-url", metavar="URL", help="Address of the endpoint. [env: TURNWISE_BASE_URL]")
+@click.option(
+    "--base-url", metavar="URL", help="Endpoint URL, if it is not the provider's default. [env: TURNWISE_BASE_URL]"
+)
 @click.option("--api-key-env", metavar="NAME", help="The variable that holds the key.")
 @click.option(
     "--only",

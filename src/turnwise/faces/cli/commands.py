@@ -9,7 +9,7 @@ COMMANDS = {
     "/help": "show this",
     "/usage": "what the session has used: money, tokens, requests by purpose",
     "/undo": "take back the last turn's changes to files; again: the turn before",
-    "/model": "show the model and others; `/model NAME` goes on with that one",
+    "/model": "show the model and others; `/model NAME` changes to that one",
     "/new": "begin a new session",
     "/sessions": "the last sessions of this folder",
     "/permissions": "the rules that hold, in their order",

@@ -27,7 +27,9 @@ for its list of models."""
     shell_complete=complete_models,
     help="Check for this model. [default: the one that a run would take]",
 )
-@click.option("--base-url", metavar="URL", help="Address of the endpoint. [env: TURNWISE_BASE_URL]")
+@click.option(
+    "--base-url", metavar="URL", help="Endpoint URL, if it is not the provider's default. [env: TURNWISE_BASE_URL]"
+)
 @click.option("--api-key-env", metavar="NAME", help="The variable that holds the key.")
 @click.option("--offline", is_flag=True, help="Ask no server.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: the checks, and whether a run can begin.")

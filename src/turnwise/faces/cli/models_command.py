@@ -24,7 +24,9 @@ Exit codes: 0 listed; 1 the server was asked and gave no list; 2 usage."""
 
 @click.command(epilog=EPILOG)
 @click.argument("provider", required=False, shell_complete=complete_providers)
-@click.option("--base-url", metavar="URL", help="Address of the endpoint. [env: TURNWISE_BASE_URL]")
+@click.option(
+    "--base-url", metavar="URL", help="Endpoint URL, if it is not the provider's default. [env: TURNWISE_BASE_URL]"
+)
 @click.option("--api-key-env", metavar="NAME", help="The variable that holds the key.")
 @click.option("--offline", is_flag=True, help="Ask no server.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: the provider, the server, the models.")

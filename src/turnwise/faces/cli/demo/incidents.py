@@ -78,7 +78,7 @@ def _whole_file(result: RunResult, folder: Path) -> Told:
     calls = [call for message in result.new_messages for call in calls_of(message)]
     again = result.recovery_usage
     said = (
-        f"gone on with where it was cut ({again.input_tokens:,} tokens in, {again.output_tokens:,} out for that), joined, "
+        f"continued from the cut ({again.input_tokens:,} tokens in, {again.output_tokens:,} out for that), joined, "
         f"run {'once' if len(calls) == 1 else many(len(calls), 'time')}: the file has {size:,} of {REPORT_BYTES:,} bytes"
     )
     right = size == REPORT_BYTES and len(calls) == 1 and result.complete
