@@ -221,7 +221,13 @@ def test_a_call_before_a_lone_end_of_reasoning_does_not_run(syntax: str, before:
 @each_syntax
 @pytest.mark.parametrize(
     ("before", "after"),
-    [("", ""), ("Use <think> so. ", ""), ("I see</think> ", " Well."), ("", " <think>I wait.</think> Well.")],
+    [
+        ("", ""),
+        ("Use `<think>` so. ", ""),
+        ("Well. <think>So.</think> ", ""),
+        ("I see</think> ", " Well."),
+        ("", " <think>I wait.</think> Well."),
+    ],
 )
 def test_a_call_outside_of_reasoning_runs(syntax: str, before: str, after: str) -> None:
     """Proves: marks of reasoning before the call, or in pairs behind it, mean nothing to it."""

@@ -4,7 +4,8 @@
 A fence is taken for one where a reader would take it so, in lists and quotations too; it ends at a line that holds nothing else.
 Backticks count until their like comes or the paragraph ends. Lines behind a blank one that begin with four blanks or a tab are
 code, unless they belong to a list, which only all of the text could tell. Where a text can be read in two ways, both are followed
-from there on (`_Ways`). In doubt it is code, because code is never run.
+from there on (`_Ways`). In doubt it is code, because code is never run. Tags that are open count too (`tags`), and so do lines
+that begin with the mark of a quotation.
 """
 
 import copy
@@ -13,9 +14,13 @@ from collections.abc import Callable
 
 import msgspec
 
+from turnwise.assembly.calls_in_text import tags
+from turnwise.assembly.calls_in_text.tags import OpenTag, OpenTags, Tag
+
 # Pieces that wait to be looked at together: only a mark asks where it stands.
 MOST_UNSEEN = 256
-_RUNS = re.compile(r"`+|~+")
+_MARKS = re.compile(rf"`+|~+|<tool_call>|{tags.PATTERN}", re.IGNORECASE)
+_OUTER = "<tool_call>"  # the block that this begins may have another mark within it
 # What may stand before a fence on its line: blanks, marks of quotations and of list items, also those that no Markdown knows.
 _BEFORE_FENCE = re.compile(r"(?:[ \t>]|[-*+•‣◦▪▫●○·–—][ \t]|\d{1,9}[.)][ \t])*")
 # The same, and what may become such a mark with the next piece.
@@ -31,7 +36,7 @@ _INDENT = 4  # blanks before a line of code
 class CodeTracker:
     """Fed with all the text in order, in any pieces. `is_inside` tells of what comes next."""
 
-    __slots__ = ("_follows_return", "_is_escaped", "_length", "_mark", "_readings", "_slash", "unseen")
+    __slots__ = ("_follows_return", "_is_escaped", "_last", "_length", "_mark", "_readings", "_slash", "unseen")
 
     def __init__(self) -> None:
         self._readings = [_Reading()]
@@ -41,27 +46,60 @@ class CodeTracker:
         self._is_escaped = False  # ... behind a backslash
         self._slash = False  # the text ends with a backslash that escapes what follows
         self._follows_return = False  # the text ends with `\r`, which ends a line with `\n` and without
+        self._last = ""
+
+    def follow(self) -> "CodeTracker":
+        """Another one, for a text that goes on where this one is."""
+        self._see(is_all=True)
+        other = copy.copy(self)
+        other.unseen = []
+        other._readings = [copy.copy(one) for one in self._readings]
+        return other
 
     def is_inside(self) -> bool:
-        self._see()
+        """Whether a mark that comes next is no part of the answer, or may be none."""
+        return self.is_in_code() or bool(self.open_tags)
+
+    def is_in_code(self, *, within_outer: bool = False) -> bool:
+        """Whether a mark that comes next stands in code or in a quotation, or may do so. `within_outer`: it may belong to a block
+        whose first mark stands there."""
+        self._see(is_all=True)
         self._end_run()
-        return any(one.is_inside for one in self._readings)
+        return any(one.is_inside or (within_outer and one.is_outer_inside) for one in self._readings)
+
+    @property
+    def open_tags(self) -> tuple[OpenTag, ...]:
+        """The tags that are open where the last question was asked."""
+        return next((one.tags.all for one in self._readings if one.tags.all), ())
+
+    @property
+    def last(self) -> str:
+        """The last character where the last question was asked."""
+        return self._last
 
     def feed(self, text: str) -> None:
         self.unseen.append(text)
         if len(self.unseen) > MOST_UNSEEN:
             self._see()
 
-    def _see(self) -> None:
+    def _see(self, *, is_all: bool = False) -> None:
+        """Look at what was fed. `is_all`: what comes next begins with a mark, so that no tag goes on there."""
         text = "".join(self.unseen)
         self.unseen.clear()
+        if not is_all and (cut := tags.cut_from(text)) < len(text):
+            self.unseen.append(text[cut:])
+            text = text[:cut]
+        self._last = text[-1:] or self._last
         if self._follows_return or "\r" in text:
             text = self._plain_breaks(text)
-        first, *more = text.split("\n")
-        self._see_line(first)
-        for line in more:
+        is_plain = not (
+            "`" in text or "~" in text or tags.may_hold(text) or any(one.tags.all for one in self._readings)
+        )
+        *ended, last = text.split("\n")
+        for line in ended:
+            self._see_line(line, is_plain=is_plain, end="\n")
             self._break_line()
-            self._see_line(line)
+        self._see_line(last, is_plain=is_plain)
 
     def _plain_breaks(self, text: str) -> str:
         if not text:
@@ -78,18 +116,33 @@ class CodeTracker:
         for one in self._readings:
             one.break_line()
 
-    def _see_line(self, line: str) -> None:
+    def _see_line(self, line: str, *, is_plain: bool, end: str = "") -> None:
         """Of a line, or of what came of it."""
         last = 0
-        if "`" in line or "~" in line:
-            for found in _RUNS.finditer(line):
-                self._words(line[last : found.start()])
-                last, mark = found.end(), line[found.start()]
-                if self._mark != mark:
-                    self._end_run()
-                    self._mark, self._is_escaped, self._slash = mark, self._slash, False
-                self._length += last - found.start()
+        for found in () if is_plain else _MARKS.finditer(line + end):
+            self._words(line[last : found.start()])
+            last, mark = found.end(), line[found.start()]
+            if mark not in "`~":
+                self._see_tag(found)
+                continue
+            if self._mark != mark:
+                self._end_run()
+                self._mark, self._is_escaped, self._slash = mark, self._slash, False
+            self._length += last - found.start()
         self._words(line[last:])
+
+    def _see_tag(self, found: re.Match[str]) -> None:
+        self._end_run()
+        if found.group().lower() == _OUTER:
+            are_inside = [one.is_inside for one in self._readings]
+            self._words(found.group())
+            for one, is_inside in zip(self._readings, are_inside, strict=True):
+                one.is_outer_inside = is_inside
+            return
+        tag = tags.tag_of(found)
+        for one in self._readings:
+            one.tag(tag)
+        self._words(found.group())
 
     def _words(self, text: str) -> None:
         if not text:
@@ -137,10 +190,13 @@ class _Reading:
         "_info",
         "_is_heading",
         "_is_indented",
+        "_is_quoted",
         "_line",
         "_may_indent",
         "_outer",
         "_span",
+        "is_outer_inside",
+        "tags",
         "ways",
     )
 
@@ -160,6 +216,9 @@ class _Reading:
         self._is_indented = False  # the line is code for its blanks
         self._may_indent = True  # such a line may begin here: where no paragraph goes on
         self._is_heading = False
+        self._is_quoted = False  # the line begins with the mark of a quotation
+        self.is_outer_inside = False  # a mark stands in code, and nothing but blanks follow it
+        self.tags = OpenTags()
 
     def read_so(self, way: str) -> "_Reading":
         """The other way."""
@@ -169,7 +228,8 @@ class _Reading:
 
     @property
     def is_inside(self) -> bool:
-        return self._fence is not None or self._span > 0 or self._is_indented or self.is_indented_at_mark()
+        is_quoted = self._is_quoted or (self._line is not None and ">" in self._line)
+        return self._fence is not None or self._span > 0 or is_quoted or self.is_indented_at_mark()
 
     def is_indented_at_mark(self) -> bool:
         """Whether what comes next stands in a line that is code for its blanks, if it is no blank."""
@@ -188,8 +248,16 @@ class _Reading:
     def may_open_late(self) -> bool:
         return self._span > 0 and self._behind is not None
 
+    def tag(self, tag: Tag) -> None:
+        """A tag comes next."""
+        if self.is_in_words() and not self.is_indented_at_mark():
+            begins_line = self._line is not None and not self._line.strip(" ")
+            self.tags = self.tags.behind(tag, begins_line=begins_line)
+
     def words(self, text: str) -> None:
         self._see_blanks(text)
+        if self.is_outer_inside and text.strip():
+            self.is_outer_inside = False
         if self._closing and text.strip():
             self._closing = False
         if self._line is not None:
@@ -197,6 +265,7 @@ class _Reading:
             if len(line) > _MOST or not _MAY_BE_BEFORE.fullmatch(line):
                 before = _BEFORE_FENCE.match(line)
                 self._is_indented = self._is_indented or self._is_code_in(before and before.group())
+                self._is_quoted = before is not None and ">" in before.group()
                 line = None
             self._line = line
         if self._behind is not None:
@@ -213,7 +282,7 @@ class _Reading:
             self._fence, self._closing = None, False
         if is_blank or (self.ways.blocks and self._is_heading):
             self._span = 0
-        self._columns, self._is_indented, self._is_heading = 0, False, False
+        self._columns, self._is_indented, self._is_heading, self._is_quoted = 0, False, False, False
         self._info, self._behind = False, None
         self._line = ""
 
@@ -221,6 +290,11 @@ class _Reading:
         """Fence marks or backticks, all of them."""
         self._see_blanks(mark)
         self._is_indented = self._is_indented or self._is_code_in(self._line)
+        self._is_quoted = self._is_quoted or (self._line is not None and ">" in self._line)
+        self.is_outer_inside = False
+        if self.tags.is_raw:
+            self._line = None
+            return
         line = self._line if self._line is not None and _BEFORE_FENCE.fullmatch(self._line) else None
         self._line = self._behind = None
         if self._is_indented and self.ways.indented:

@@ -11,11 +11,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnwise.assembly.calls_in_text import thinking
+from turnwise.assembly.calls_in_text import tags
 
 WITHIN_REASONING = (
     "it stands in reasoning, whose closing mark comes behind it; call tools only outside of your reasoning"
 )
+BEHIND_REASONING = "it stands in reasoning, behind `{tag}`; call tools only outside of your reasoning"
+BEHIND_A_TAG = "it stands behind `{tag}`, which is not closed; write a call outside of such tags"
+TEXTS_MIXED = "the texts of the response came mixed, so that it may stand in code or in reasoning"
 CLOSED_BY_A_VALUE = "a value in it holds the marks that close it"
 
 # What a value between tags may be, as far as nothing in it looks like a tag.
@@ -41,78 +44,116 @@ _WHOLE = re.compile(
     )
 )
 _SPACE = re.compile(r"\s*+")
+# Harmony whose marks a server has left out: the reasoning before them ends there.
+_NEXT_MESSAGE = re.compile("assistant(?:final|commentary)")
+_END_OF_REASONING = "</think>"
 
 
 class Doubted(msgspec.Struct, frozen=True):
-    """The first so many calls of the text are in doubt, and none of them may run."""
+    """The first so many calls of one text are in doubt, and none of them may run."""
 
     calls: int
     why: str
 
 
+class _Said(msgspec.Struct, frozen=True):
+    """What follows the first so many calls of a text; `closing` are the marks that a value in them may have taken for its own."""
+
+    calls: int
+    closing: frozenset[str]
+    words: str
+    failed: str
+
+
 class Aftermath:
-    """Told of every call and of all that comes behind the first one, in order."""
+    """A text's calls and all that comes behind the first one, in order. `is_watched`: there may be calls in a text before."""
 
-    __slots__ = ("_calls", "_closing", "_failed", "_pieces", "_said")
+    __slots__ = ("_calls", "_closing", "_failed", "_pieces", "_said", "is_watched")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_watched: bool = False) -> None:
         self._calls = 0
         self._closing: frozenset[str] = frozenset()
         self._pieces: list[str] = []  # words behind the last call
         self._failed: list[str] = []  # blocks behind it that are no whole calls
-        self._said: list[tuple[int, frozenset[str], str, str]] = []  # the same behind the calls before it
-
-    @property
-    def is_watched(self) -> bool:
-        """Whether words have to be told."""
-        return self._calls > 0
+        self._said: list[_Said] = []  # the same behind the calls before it
+        self.is_watched = is_watched  # words have to be told
 
     def add_calls(self, count: int, *, closing: Sequence[str]) -> None:
         """So many calls were read; `closing` are the marks that a value in them may have taken for its own."""
         self._end_words()
         self._calls += count
         self._closing |= frozenset(closing)
+        self.is_watched = True
 
     def add_words(self, text: str) -> None:
-        if self._calls:
+        if self.is_watched:
             self._pieces.append(text)
+
+    def add_end_of_reasoning(self) -> None:
+        """The first message of the text ends, and what it was is not known."""
+        self.add_words(_END_OF_REASONING)
 
     def add_failed(self, block: str) -> None:
         """A block that is no whole call, and that nobody is shown."""
-        if self._calls:
+        if self.is_watched:
             self._failed.append(block)
 
-    def doubts(self) -> list[Doubted]:
-        """What the text says about its calls now that it is over."""
+    def said(self) -> list[_Said]:
         self._end_words()
-        found: list[Doubted] = []
-        for calls, _, words, failed in reversed(self._said):
-            if _ends_reasoning(words) or _ends_reasoning(failed):
-                found.append(Doubted(calls, WITHIN_REASONING))
-                break
-        for calls, closing, words, failed in reversed(self._said):
-            if closing and (_holds_closing(words, marks=closing) or _closes_more(failed, marks=closing)):
-                found.append(Doubted(calls, CLOSED_BY_A_VALUE))
-                break
-        return found
+        return self._said
+
+    @property
+    def calls(self) -> int:
+        return self._calls
+
+    @property
+    def closing(self) -> frozenset[str]:
+        return self._closing
 
     def _end_words(self) -> None:
         if self._pieces or self._failed:
-            self._said.append((self._calls, self._closing, "".join(self._pieces), "".join(self._failed)))
+            self._said.append(_Said(self._calls, self._closing, "".join(self._pieces), "".join(self._failed)))
             self._pieces, self._failed = [], []
+
+
+def doubts_of(texts: Sequence[Aftermath]) -> list[list[Doubted]]:
+    """What the texts of a response say about the calls before, now that all are over; a list for each text."""
+    found: list[list[Doubted]] = [[] for _ in texts]
+    closing: frozenset[str] = frozenset()
+    for at, text in enumerate(texts):
+        for said in text.said():
+            marks = closing | said.closing
+            whys: list[str] = []
+            if _ends_reasoning(said.words) or _ends_reasoning(said.failed):
+                whys.append(WITHIN_REASONING)
+            if marks and (_holds_closing(said.words, marks=marks) or _closes_more(said.failed, marks=marks)):
+                whys.append(CLOSED_BY_A_VALUE)
+            for why in whys:
+                for before in range(at):
+                    found[before].append(Doubted(texts[before].calls, why))
+                found[at].append(Doubted(said.calls, why))
+        closing |= text.closing
+    return [_last_of_each(doubts) for doubts in found]
+
+
+def _last_of_each(doubts: Sequence[Doubted]) -> list[Doubted]:
+    """Of each kind the doubt about most calls, which is the last."""
+    last = {doubt.why: doubt for doubt in doubts if doubt.calls}
+    return [last[why] for why in (WITHIN_REASONING, CLOSED_BY_A_VALUE) if why in last]
 
 
 def _ends_reasoning(text: str) -> bool:
     """Whether reasoning ends there that did not begin there."""
-    depths = dict.fromkeys(thinking.PAIRS, 0)
-    for found in thinking.PAIR_MARKS.finditer(text):
-        opens = thinking.PAIRS_BY_CLOSE.get(found.group())
-        if opens is None:
-            depths[found.group()] += 1
-        elif not depths[opens]:
+    if _NEXT_MESSAGE.search(text) is not None:
+        return True
+    depths: dict[str, int] = {}
+    for tag in tags.tags_in(text):
+        if not tag.is_reasoning:
+            continue
+        depth = depths.get(tag.name, 0)
+        if tag.is_closing and not depth:
             return True
-        else:
-            depths[opens] -= 1
+        depths[tag.name] = depth - 1 if tag.is_closing else depth + 1
     return False
 
 

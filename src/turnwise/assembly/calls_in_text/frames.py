@@ -11,19 +11,12 @@ from typing import cast
 import msgspec
 
 from turnwise.assembly.calls_in_text.code import MOST_UNSEEN
-from turnwise.assembly.calls_in_text.doubts import Doubted
+from turnwise.assembly.calls_in_text.doubts import TEXTS_MIXED, doubts_of
+from turnwise.assembly.calls_in_text.events import Event, Made, Meant, Say, Think, Unmade, words_of
 from turnwise.assembly.calls_in_text.quotations import Quotations
 from turnwise.assembly.calls_in_text.reading import ReadCall
-from turnwise.assembly.calls_in_text.syntaxes import MARKERS
-from turnwise.assembly.calls_in_text.text_reader import (
-    Event,
-    Made,
-    Say,
-    TextReader,
-    Think,
-    Unmade,
-    words_of,
-)
+from turnwise.assembly.calls_in_text.syntaxes import MARKS
+from turnwise.assembly.calls_in_text.text_reader import TextReader
 from turnwise.assembly.calls_in_text.tools import OfferedTools
 from turnwise.assembly.json_text import Truncated, classify
 from turnwise.assembly.losses import LOST_CALL
@@ -69,6 +62,7 @@ class _Final(msgspec.Struct):
     text: Text
     reader: TextReader
     events: list[Event]
+    is_new: bool  # nothing of it came before
 
 
 class _Given(msgspec.Struct):
@@ -108,10 +102,12 @@ class CallFinder:
         self._clear()
 
     def _clear(self) -> None:
-        self._texts: dict[str, TextReader] = {}
+        self._texts: dict[str, TextReader] = {}  # in the order of the response
+        self._unread: dict[str, str] = {}  # texts that nobody had to read yet
         self._finals: dict[str, _Final] = {}
         self._asides: dict[str, TextReader] = {}  # reasoning and refusals
         self._given: dict[str, list[_Given]] = {}  # by the text's block
+        self._told_wrong: dict[str, int] = {}  # calls that cannot run and were told, by the text's block
         self._not_made: dict[str, str] = {}  # tools whose calls stand in reasoning or a refusal, and where
         self._has_own = False
         self._lost = False
@@ -211,12 +207,7 @@ class CallFinder:
             self._ended_behind_call = self.is_behind_call()
         self._is_over = True
         by_itself = (is_closed or self._is_finished_by_itself) and not self._is_faulted
-        for block, reader in self._texts.items():
-            if block not in self._finals:
-                self._give(reader.finish(by_itself=by_itself), block, given)
-        for block, final in self._finals.items():
-            self._end_final(block, final, given, by_itself=by_itself)
-        self._texts, self._finals = {}, {}
+        self._finish_texts(given, by_itself=by_itself)
         for block, reader in self._asides.items():
             self._note_aside(reader.finish(by_itself=by_itself), block)
         self._asides = {}
@@ -227,6 +218,30 @@ class CallFinder:
                 what = f"a call of `{tool}` was written there, and was not made"
                 given.append(Mended(Repair(CALL_NOT_MADE, where, what)))
         return given
+
+    def _finish_texts(self, given: list[Frame], *, by_itself: bool) -> None:
+        """All texts are over: what waited for that, in their order, and then what they say about the calls before."""
+        if self._texts:
+            self._pass_over_unread()
+        readers = [*self._texts.values()]
+        is_alone = sum([not reader.is_blank for reader in readers]) <= 1
+        for block, reader in self._texts.items():
+            final = self._finals.get(block)
+            if final is None:
+                self._give(reader.finish(by_itself=by_itself, is_alone=is_alone), block, given)
+            else:
+                self._end_final(block, final, given, by_itself=by_itself, is_alone=is_alone)
+        if readers and by_itself:
+            self._give(readers[-1].unclosed(), self._last, given)
+        doubts = doubts_of([reader.aftermath for reader in readers])
+        is_mixed = False
+        for at, block in enumerate(self._texts):
+            is_mixed = is_mixed or (at > 0 and readers[at].began_in != readers[at - 1].ends_in)
+            if is_mixed:
+                self._mark_given(f"{WRITTEN_WRONGLY}: {TEXTS_MIXED}", given, block=block)
+            for doubt in doubts[at]:
+                self._mark_given(f"{WRITTEN_WRONGLY}: {doubt.why}", given, block=block, first=doubt.calls)
+        self._texts, self._finals, self._unread = {}, {}, {}
 
     # frames
 
@@ -276,15 +291,34 @@ class CallFinder:
             return
         reader = self._texts.get(block)
         if reader is None:
-            reader = self._texts[block] = self._new_reader()
+            if self._last in self._texts:
+                given.append(TextDelta("", self._last))  # what is held of it keeps its place among the parts
+            reader = self._texts[block] = self._new_reader(block)
         self._last = block
         if reader.passes(text):
             given.append(frame)
             return
         self._give(reader.feed(text), block, given)
 
-    def _new_reader(self) -> TextReader:
-        return TextReader(self._tools, quotations=self._quotations, unmarked=self._unmarked, leading=self._leading)
+    def _new_reader(self, block: str) -> TextReader:
+        """For a text that goes on where the one before it is."""
+        self._unread.pop(block, None)
+        self._pass_over_unread()
+        blocks = [*self._texts]
+        before = blocks[: blocks.index(block)] if block in self._texts else blocks
+        return TextReader(
+            self._tools,
+            quotations=self._quotations,
+            unmarked=self._unmarked,
+            leading=self._leading,
+            after=self._texts[before[-1]] if before else None,
+        )
+
+    def _pass_over_unread(self) -> None:
+        unread, self._unread = self._unread, {}
+        for block, text in unread.items():
+            self._texts[block] = self._new_reader(block)
+            self._texts[block].pass_over(text)
 
     def _take_own(self, given: list[Frame]) -> None:
         """The response has a call of its own: what was held is text, and what was given out as calls does not run."""
@@ -295,7 +329,7 @@ class CallFinder:
             if block not in self._finals:
                 self._give(reader.release(), block, given)
         given += [final.frame for final in self._finals.values()]
-        self._texts, self._finals = {}, {}
+        self._texts, self._finals, self._unread = {}, {}, {}
         self._mark_given(BESIDE_OWN_CALLS, given)
 
     # finals
@@ -304,27 +338,33 @@ class CallFinder:
         """The provider says a text as a whole. What stands in it decides, in place of the pieces."""
         block = frame.block
         before = self._texts.get(block)
-        if before is None and MARKERS.search(part.text) is None and not self._may_begin_otherwise(part.text):
+        if before is None and not self._has_to_be_read(part.text):
+            self._unread[block] = part.text
             given.append(frame)
             return
-        reader = self._new_reader()
+        reader = self._new_reader(block)
         events = reader.feed(part.text)
         if not reader.is_touched and not (before is not None and before.is_touched):
             given.append(frame)
-            if before is not None:
-                before.release()
+            reader.release()
+            self._texts[block] = reader
             return
         if before is None:
-            given += [ReasoningDelta(event.text, f"{block}/reasoning") for event in events if isinstance(event, Think)]
+            self._give([event for event in events if isinstance(event, Think)], block, given)
             given.append(TextDelta("", block))  # keeps its place among the parts
         self._texts[block] = reader
-        self._finals[block] = _Final(frame=frame, text=part, reader=reader, events=events)
+        self._finals[block] = _Final(frame=frame, text=part, reader=reader, events=events, is_new=before is None)
 
-    def _may_begin_otherwise(self, text: str) -> bool:
-        return text.lstrip()[:1] in ("<", "[", "◁") or self._unmarked
+    def _has_to_be_read(self, text: str) -> bool:
+        if MARKS.search(text) is not None or text.lstrip()[:1] in ("<", "[", "◁") or self._unmarked:
+            return True
+        return bool(self._texts) and [*self._texts.values()][-1].is_thinking
 
-    def _end_final(self, block: str, final: _Final, given: list[Frame], *, by_itself: bool) -> None:
-        events = final.events + final.reader.finish(by_itself=by_itself)
+    def _end_final(self, block: str, final: _Final, given: list[Frame], *, by_itself: bool, is_alone: bool) -> None:
+        last = final.reader.finish(by_itself=by_itself, is_alone=is_alone)
+        if final.is_new:
+            self._give([event for event in last if isinstance(event, Think)], block, given)
+        events = final.events + last
         made = [event.call for event in events if isinstance(event, Made)]
         before = [one.call for one in self._given.get(block, [])]
         if before != made[: len(before)]:
@@ -332,10 +372,12 @@ class CallFinder:
             self._mark_given(f"{WRITTEN_WRONGLY}: the text was said again, and without it", given, block=block)
             return
         given.append(PartDone(block, msgspec.structs.replace(final.text, text=words_of(events))))
-        left = len(before)
+        left, told = len(before), self._told_wrong.get(block, 0)
         for event in events:
             if isinstance(event, Made) and left:
                 left -= 1
+            elif isinstance(event, Unmade) and told:
+                told -= 1
             elif not isinstance(event, Say | Think):
                 self._give([event], block, given)
 
@@ -352,9 +394,10 @@ class CallFinder:
                 case Made():
                     self._make(event, block, given)
                 case Unmade():
+                    self._told_wrong[block] = self._told_wrong.get(block, 0) + 1
                     self._unmake(event, given)
-                case Doubted(calls=calls, why=why):
-                    self._mark_given(f"{WRITTEN_WRONGLY}: {why}", given, block=block, first=calls)
+                case Meant(name=name):
+                    self._not_made.setdefault(name, f"{block}/reasoning")
 
     def _make(self, made: Made, block: str, given: list[Frame]) -> None:
         id = self._new_id()
@@ -413,7 +456,7 @@ class CallFinder:
         """A call there is not made, but told."""
         reader = self._asides.get(block)
         if reader is None:
-            reader = self._asides[block] = TextReader(self._tools, quotations=self._quotations)
+            reader = self._asides[block] = TextReader(self._tools, quotations=self._quotations, is_aside=True)
         if not reader.passes(text):
             self._note_aside(reader.feed(text), block)
 
@@ -421,5 +464,5 @@ class CallFinder:
         for event in events:
             if isinstance(event, Made):
                 self._not_made.setdefault(event.call.name, block)
-            elif isinstance(event, Unmade) and event.name:
+            elif isinstance(event, Unmade | Meant) and event.name:
                 self._not_made.setdefault(event.name, block)

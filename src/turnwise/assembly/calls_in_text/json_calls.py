@@ -169,26 +169,6 @@ def kimi(cursor: Cursor) -> None:
         cursor.end_call(text)
 
 
-def harmony(cursor: Cursor) -> None:
-    """Behind `<|channel|>commentary` or `<|start|>assistant`: a header with `to=functions.NAME`, and JSON.
-
-    Source: OpenAI cookbook, "OpenAI harmony response format" ("Receiving tool calls"). The closing `<|call|>` is a stop token,
-    which most servers leave out.
-    """
-    header = cursor.until("<|message|>")
-    to = re.findall(r"(?:^|\s)to=(?:functions\.)?([A-Za-z0-9_.-]+)", header)
-    if len(to) != 1:
-        raise Wrong("the message is to two tools" if to else "the message is to no tool")
-    cursor.begin_call(to[0])
-    if "{" in header:
-        raise Wrong("there are arguments in the header")
-    cursor.space()
-    arguments(cursor)
-    cursor.space()
-    if not cursor.takes_one_of("<|call|>", "<|end|>", "<|return|>", is_enough=True):
-        raise Wrong("`<|call|>` was expected")
-
-
 def lfm(cursor: Cursor) -> None:
     """Behind `<|tool_call_start|>`: a list of Python calls, or of objects.
 

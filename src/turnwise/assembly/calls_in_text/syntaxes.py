@@ -5,7 +5,7 @@ from functools import cache
 
 import msgspec
 
-from turnwise.assembly.calls_in_text import json_calls, tagged_calls
+from turnwise.assembly.calls_in_text import harmony, json_calls, tagged_calls
 from turnwise.assembly.calls_in_text.reading import Reader
 
 # Blocks of one response that are looked at as calls; the rest is text. The chair runs fewer.
@@ -101,30 +101,26 @@ SYNTAXES = (
         reader=tagged_calls.minimax,
         ends=("</minimax:tool_call>",),
     ),
-    Syntax(
-        name="harmony",
-        marker="<|channel|>commentary",
-        reader=json_calls.harmony,
-        ends=("<|call|>", "<|end|>", "<|return|>"),
-    ),
-    Syntax(
-        name="harmony",
-        marker="<|start|>assistant",
-        reader=json_calls.harmony,
-        ends=("<|call|>", "<|end|>", "<|return|>"),
-    ),
+    *[Syntax(name="harmony", marker=marker, reader=harmony.call, ends=harmony.ENDS) for marker in harmony.BEGINNINGS],
     Syntax(name="lfm", marker="<|tool_call_start|>", reader=json_calls.lfm, ends=("<|tool_call_end|>",)),
 )
+# Not the beginning of a call: behind it another message of harmony may begin.
+ENDS_OF_MESSAGES = tuple(
+    [Syntax(name="harmony", marker=marker, reader=harmony.end, ends=(marker,)) for marker in harmony.ENDS]
+)
 BY_MARKER = {one.marker: one for one in SYNTAXES}
+BY_MARK = BY_MARKER | {one.marker: one for one in ENDS_OF_MESSAGES}
 LONGEST_END = max([len(mark) for one in SYNTAXES for mark in one.ends])
 LONGEST_MARKER = max(map(len, BY_MARKER))
 MARKERS = re.compile("|".join(map(re.escape, sorted(BY_MARKER, key=len, reverse=True))))
-# Every beginning of a marker, the whole one left out.
-BEGINNINGS = frozenset([marker[:length] for marker in BY_MARKER for length in range(1, len(marker))])
+# The same, and the ends of messages.
+MARKS = re.compile("|".join(map(re.escape, sorted(BY_MARK, key=len, reverse=True))))
+# Every beginning of a mark, the whole one left out.
+BEGINNINGS = frozenset([mark[:length] for mark in BY_MARK for length in range(1, len(mark))])
 
 
 def held_from(text: str) -> int:
-    """Where an end of the text begins that may be the beginning of a marker; its length where there is none."""
+    """Where an end of the text begins that may be the beginning of a mark; its length where there is none."""
     for at in range(max(0, len(text) - LONGEST_MARKER + 1), len(text)):
         if text[at] in "<[" and text[at:] in BEGINNINGS:
             return at

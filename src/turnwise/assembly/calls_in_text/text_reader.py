@@ -10,21 +10,25 @@ from enum import Enum, auto
 
 import msgspec
 
-from turnwise.assembly.calls_in_text import pythonic, thinking
-from turnwise.assembly.calls_in_text.code import CodeTracker
-from turnwise.assembly.calls_in_text.doubts import Aftermath, Doubted
+from turnwise.assembly.calls_in_text import harmony, pythonic, thinking
+from turnwise.assembly.calls_in_text.blocks import Block
+from turnwise.assembly.calls_in_text.doubts import Aftermath
+from turnwise.assembly.calls_in_text.events import Event, Made, Meant, Say, Think, Unmade
 from turnwise.assembly.calls_in_text.quotations import Quotations
-from turnwise.assembly.calls_in_text.reading import Found, ReadCall, read
+from turnwise.assembly.calls_in_text.reading import Beyond, Found, ReadCall, read
+from turnwise.assembly.calls_in_text.surroundings import Surroundings
 from turnwise.assembly.calls_in_text.syntaxes import (
     BEGUN_BY_A_NAME,
-    BY_MARKER,
+    BY_MARK,
     CLOSING,
     LONGEST_END,
-    MARKERS,
+    MARKS,
     MAX_BLOCKS,
     Syntax,
     held_from,
 )
+from turnwise.assembly.calls_in_text.tags import OpenTag
+from turnwise.assembly.calls_in_text.thinking import Closing
 from turnwise.assembly.calls_in_text.tools import OfferedTools
 from turnwise.assembly.calls_in_text.wholes import is_all, is_cut, name_of_whole, read_whole
 from turnwise.assembly.calls_in_text.wrongs import end_mark, end_of_wrong
@@ -42,37 +46,7 @@ NOT_CLOSED = "something in it is not closed"
 # Blanks that wait for what follows them, at the beginning of a text, between two blocks and at the end of reasoning. Vendors'
 # templates write two at most; more would be read again with every piece.
 _MOST_BLANK = 32
-
-
-class Say(msgspec.Struct, frozen=True, gc=False):
-    """Words of the answer."""
-
-    text: str
-
-
-class Think(msgspec.Struct, frozen=True, gc=False):
-    """Words of reasoning."""
-
-    text: str
-
-
-class Made(msgspec.Struct, frozen=True):
-    """A whole call."""
-
-    call: ReadCall
-    syntax: str
-
-
-class Unmade(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that cannot run: cut (`arguments` is a beginning of its JSON), or `wrong`, in which case `why` says how."""
-
-    name: str
-    arguments: str
-    syntax: str
-    why: str = ""
-
-
-Event = Say | Think | Made | Unmade | Doubted
+_INDENTED = re.compile(r"\n[ \t\r]*\n(?: {4}| {0,3}\t)[ \t]*\Z")  # a line of code follows
 
 
 class _At(Enum):
@@ -85,58 +59,61 @@ class _At(Enum):
     OVER = auto()  # everything is words now
 
 
-class _Block(msgspec.Struct):
-    """A block that is a call, or several."""
-
-    text: str
-    syntax: Syntax
-    found: Found
-
-    @property
-    def is_mere_name(self) -> bool:
-        """Whether it is a tool's name between two tags, on one line, and nothing else."""
-        is_line = "\n" not in self.text.strip() and (self.found.syntax or self.syntax.name) in ("glm", "qwen3-coder")
-        return is_line and all(call.arguments == "{}" for call in self.found.calls)
-
-
 class TextReader:
-    """Feed it the pieces of a text; `finish` says how it ended, `release` that none of it is a call."""
+    """Feed it the pieces of a text; `finish` says how it ended, `release` that none of it is a call.
+
+    `after` is the text before it in the response: what was open there is open here. `is_aside`: it is no answer, so that nothing
+    in it is reasoning beside it.
+    """
 
     __slots__ = (
-        "_aftermath",
         "_at",
         "_blank",
         "_blocks",
         "_close",
-        "_code",
         "_doomed",
+        "_drops_blank",
         "_edge",
         "_found",
         "_halves",
         "_has_thought",
+        "_has_words",
         "_held",
+        "_is_aside",
         "_is_due",
+        "_is_first",
         "_leading",
         "_quotations",
         "_read_size",
+        "_resumes",
         "_size",
-        "_speaks_harmony",
         "_spent",
+        "_surroundings",
         "_syntax",
         "_tail",
         "_tools",
         "_unmarked",
+        "aftermath",
+        "began_in",
         "is_touched",
     )
 
     def __init__(
-        self, tools: OfferedTools, *, quotations: Quotations, unmarked: bool = False, leading: bool = False
+        self,
+        tools: OfferedTools,
+        *,
+        quotations: Quotations,
+        unmarked: bool = False,
+        leading: bool = False,
+        after: "TextReader | None" = None,
+        is_aside: bool = False,
     ) -> None:
         self._tools = tools
         self._quotations = quotations
         self._unmarked = unmarked  # an answer that is only a fence or an object may be a call
         self._leading = leading  # only what begins the text may be one
-        self._code = CodeTracker()
+        self._is_aside = is_aside
+        self._surroundings: Surroundings = Surroundings() if after is None else after._surroundings.follow()
         self._at = _At.START
         self._tail = ""  # came, and may be the beginning of a mark
         self._held: list[str] = []  # of the block
@@ -147,32 +124,67 @@ class TextReader:
         self._edge = ""  # its last characters, in which a mark may have begun
         self._syntax: Syntax | None = None
         self._doomed: Found | None = None  # the block is no whole call whatever follows; its end has not come
-        self._found: list[_Block] = []  # blocks that are calls, not given out yet
+        self._found: list[Block] = []  # blocks that are calls, not given out yet
         self._blocks = 0
-        self._close = ""
-        self._speaks_harmony = False  # the text is messages between marks
+        self._close = Closing(ends=())  # of the reasoning
+        self._drops_blank = False  # blanks that come next are no part of the answer
+        self._resumes = False  # the reasoning goes on where no message begins
+        self._is_first = True  # no words came in a text before
+        self._has_words = False
         self._halves = ""
         self._blank = ""  # blanks before the block
         self._has_thought = False  # reasoning was given out, or was empty
-        self._aftermath = Aftermath()
+        self.aftermath = Aftermath(is_watched=after is not None)
         self.is_touched = False  # something was held or taken as reasoning
+        self.began_in = None if after is None else self._go_on_after(after)
+
+    def _go_on_after(self, after: "TextReader") -> "tuple[bool, bool, tuple[OpenTag, ...]]":
+        self._is_first = after.is_blank
+        if after._at is _At.THINKING:
+            self._at, self._close, self.is_touched, self._has_thought = (
+                _At.THINKING,
+                after._close,
+                True,
+                after._has_thought,
+            )
+        elif self._leading and not self._is_first:
+            self._at = _At.OVER
+        elif self._surroundings.code.is_inside():
+            self._at = _At.WORDS
+        return after.ends_in
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether neither this text nor one before it has words."""
+        return self._is_first and not self._has_words and self._at in (_At.START, _At.THINKING)
+
+    @property
+    def is_thinking(self) -> bool:
+        """Whether the text ends in reasoning."""
+        return self._at is _At.THINKING
+
+    @property
+    def ends_in(self) -> tuple[bool, bool, tuple[OpenTag, ...]]:
+        """Where words stand that come next: in reasoning, in code, behind tags."""
+        is_in_code = self._surroundings.code.is_in_code()
+        return self._at is _At.THINKING, is_in_code, self._surroundings.code.open_tags
 
     def passes(self, text: str) -> bool:
         """Whether more words go on as they came, because no marker begins in them. They are taken then."""
         if self._at is not _At.WORDS:
-            return self._at is _At.OVER and not self._aftermath.is_watched
-        if self._tail or self._aftermath.is_watched or (self._speaks_harmony and "<" in text):
+            return self._at is _At.OVER and not self.aftermath.is_watched
+        if self._tail or self.aftermath.is_watched or (self._surroundings.speaks_harmony and "<" in text):
             return False
-        if ("<" in text or "[" in text) and (MARKERS.search(text) is not None or held_from(text) < len(text)):
+        if ("<" in text or "[" in text) and (MARKS.search(text) is not None or held_from(text) < len(text)):
             return False
-        self._code.feed(text)
+        self._surroundings.code.feed(text)
         return True
 
     @property
     def unseen(self) -> list[str] | None:
         """Where words without `<` and `[` may be put, up to `MOST_UNSEEN`, as long as nothing else is fed; None: feed them."""
-        is_open = self._at is _At.WORDS and not self._tail and not self._aftermath.is_watched
-        return self._code.unseen if is_open else None
+        is_open = self._at is _At.WORDS and not self._tail and not self.aftermath.is_watched
+        return self._surroundings.code.unseen if is_open else None
 
     @property
     def held(self) -> int:
@@ -195,7 +207,7 @@ class TextReader:
                 is_call = is_all(self._whole(text, is_final=True), text)
             case _:
                 return False
-        return is_call and not self._quotations.hold(text)
+        return is_call and not self._is_quotation(text)
 
     def feed(self, piece: str) -> list[Event]:
         events: list[Event] = []
@@ -210,21 +222,30 @@ class TextReader:
         self._go_on(text, events)
         return events
 
-    def finish(self, *, by_itself: bool) -> list[Event]:
-        """The text is over. `by_itself`: the response ended where the model meant it to."""
+    def finish(self, *, by_itself: bool, is_alone: bool = True) -> list[Event]:
+        """The text is over. `by_itself`: the response ended where the model meant it to. `is_alone`: it has no other text."""
         events: list[Event] = []
         while self._at is _At.BLOCK or self._at is _At.WHOLE:
-            self._go_on(self._end_block(events, by_itself=by_itself), events)
+            self._go_on(self._end_block(events, by_itself=by_itself, is_alone=is_alone), events)
         tail, self._tail = self._tail, ""
         is_blank = self._at is _At.BEHIND and not tail.strip()
-        self._give_calls(events, words_follow=bool(tail.strip()))
+        self._give_calls(events, words_follow=bool(tail.strip()), behind=tail[:1])
         if self._at is _At.THINKING:
             self._thought(_without_breaks(tail), events)
         elif tail and not is_blank:
             self._say(tail, events)
-        events += self._aftermath.doubts()
         self._at = _At.OVER
         return events
+
+    def unclosed(self) -> list[Event]:
+        """The calls behind a tag that only shows something, where the response ends and the tag is still open."""
+        return list(self._surroundings.unclosed())
+
+    def pass_over(self, text: str) -> None:
+        """A text in which nobody has to look for a call."""
+        self._surroundings.code.feed(text)
+        self.aftermath.add_words(text)
+        self._has_words, self._at = not text.isspace(), _At.OVER
 
     def release(self) -> list[Event]:
         """None of what is held is a call: the words in order."""
@@ -233,6 +254,7 @@ class TextReader:
         self._found, self._tail, self._blank, self._at = [], "", "", _At.OVER
         self._end_held()
         text = "".join(words)
+        self._surroundings.code.feed("" if is_thought else text)
         return [Think(text) if is_thought else Say(text)] if text else []
 
     # words
@@ -260,27 +282,20 @@ class TextReader:
 
     def _start(self, text: str, events: list[Event]) -> str:
         bare = text.lstrip()
-        blank = (
-            "" if self._close else text[: len(text) - len(bare)]
-        )  # behind reasoning blanks are no part of the answer
-        mark = thinking.opening(bare)
+        blank = "" if self._drops_blank else text[: len(text) - len(bare)]
+        mark = None if self._is_aside and bare else thinking.opening(bare)
         if (mark == "" or self._may_open_fence(bare)) and len(blank) <= _MOST_BLANK:
             self._tail = blank + bare
             return ""
-        self._speaks_harmony = self._speaks_harmony or thinking.is_harmony(mark or "")
-        if mark in thinking.MARKS:
-            self.is_touched, self._has_thought = True, False
-            self._at, self._close = _At.THINKING, thinking.MARKS[mark]
-            return bare[len(mark) :]
-        if mark in thinking.ANSWER_MARKS:
-            self.is_touched, self._close = True, mark
+        if mark:
+            self._begin_to_think(Closing(ends=(thinking.MARKS[mark],)))
             return bare[len(mark) :]
         if self._may_be_whole(bare):
             self._begin_block(None, blank=blank)
             self._at = _At.WHOLE
             return bare
-        if (found := MARKERS.match(bare)) is not None:
-            self._begin_block(BY_MARKER[found.group()], blank=blank)
+        if (found := MARKS.match(bare)) is not None:
+            self._begin_block(BY_MARK[found.group()], blank=blank)
             return bare
         if held_from(bare) == 0 and bare:
             self._tail = blank + bare
@@ -293,22 +308,26 @@ class TextReader:
 
     def _may_be_whole(self, bare: str) -> bool:
         """Whether this may be an answer that is nothing but a call without a marker."""
-        if self._speaks_harmony:
+        if self._surroundings.speaks_harmony or not self._is_first or self._has_words:
             return False
         name = pythonic.begins_call(bare)
         if name is not None:
             return self._tools.may_begin(name) or self._tools.has(name)
         return self._unmarked and bare.startswith(("{", "```", "~~~", "[{"))
 
+    def _begin_to_think(self, close: Closing) -> None:
+        self.is_touched, self._has_thought, self._drops_blank = True, False, True
+        self._at, self._close = _At.THINKING, close
+
     def _think(self, text: str, events: list[Event]) -> str:
         if not self._has_thought:
             text = text.lstrip("\n")
-        end = text.find(self._close)
-        if end >= 0:
-            self._thought(_without_breaks(text[:end]), events)
-            self._at = _At.START
-            return text[end + len(self._close) :]
-        held = thinking.held_from(text, close=self._close)
+        ends = self._close.find(text)
+        if ends is not None:
+            self._thought(_without_breaks(text[: ends[0]]), events)
+            self._at, self._resumes = _At.START, ends[0] == ends[1]
+            return text[ends[1] :]
+        held = self._close.held_from(text)
         held = len(_without_breaks(text[:held]))  # a line break before the closing mark is part of it
         self._thought(text[:held], events)
         self._tail = text[held:]
@@ -320,10 +339,10 @@ class TextReader:
             events.append(Think(text))
 
     def _words(self, text: str, events: list[Event]) -> str:
-        if not self._speaks_harmony:
+        if not self._surroundings.speaks_harmony:
             return self._marked_words(text, events)
-        found = thinking.MESSAGE_END.search(text)
-        end = thinking.held_before_message_end(text) if found is None else found.start()
+        found = harmony.END.search(text)
+        end = min([thinking.held_from(text, close=one) for one in harmony.ENDS]) if found is None else found.start()
         rest = self._marked_words(text[:end], events)
         if self._at is not _At.WORDS:
             return rest + text[end:]
@@ -332,45 +351,86 @@ class TextReader:
             return ""
         tail, self._tail = self._tail, ""
         self._say(tail, events)
-        if self._code.is_inside():
+        if self._surroundings.are_shown:
             self._say(found.group(), events)
         else:
-            self._at = _At.START  # of the next message
+            self._end_message()
         return text[found.end() :]
 
     def _marked_words(self, text: str, events: list[Event]) -> str:
         at = 0
-        while (mark := MARKERS.search(text, at)) is not None:
-            self._code.feed(text[at : mark.start()])
-            if not self._code.is_inside() and self._blocks < MAX_BLOCKS:
+        while (mark := MARKS.search(text, at)) is not None:
+            self._surroundings.code.feed(text[at : mark.start()])
+            is_in_code = self._surroundings.code.is_in_code(within_outer=mark.group() == "<function=")
+            if not is_in_code and self._blocks < MAX_BLOCKS:
                 self._show(text[: mark.start()], events)
-                self._begin_block(BY_MARKER[mark.group()])
+                self._begin_block(BY_MARK[mark.group()])
                 return text[mark.start() :]
-            self._code.feed(mark.group())
+            self._surroundings.code.feed(mark.group())
             at = mark.end()
         held = max(held_from(text), at)
-        self._code.feed(text[at:held])
-        if held < len(text) and self._code.is_inside():
-            self._code.feed(text[held:])
-            held = len(text)
+        self._surroundings.code.feed(text[at:held])
         self._show(text[:held], events)
         self._tail = text[held:]
         return ""
 
     def _say(self, text: str, events: list[Event]) -> None:
         """Words that are shown, whatever stands in them."""
-        self._code.feed(text)
+        self._surroundings.code.feed(text)
         self._show(text, events)
 
     def _show(self, text: str, events: list[Event]) -> None:
         if text:
+            self._has_words = self._has_words or not text.isspace()
             events.append(Say(text))
-            self._aftermath.add_words(text)
+            self.aftermath.add_words(text)
+
+    # messages of harmony
+
+    def _end_message(self) -> None:
+        """Another message may begin: nothing is open in it."""
+        self._surroundings.begin_message()
+        self._at, self._drops_blank = _At.START, True
+
+    def _next_message(self, text: str, events: list[Event]) -> str | None:
+        """What stands behind the header that the block turned out to be; None where it is none."""
+        assert self._syntax is not None
+        if self._syntax.name != "harmony" or self._surroundings.is_shown:
+            return None
+        try:
+            start, header = harmony.header_in(text, marker=self._syntax.marker)
+        except Beyond:
+            return None
+        if header is None or (not start and not self._surroundings.begins_message(header)):
+            return None
+        self._end_held()
+        self._take_blank()
+        self._give_calls(events)
+        if not self._surroundings.speaks_harmony:
+            self.aftermath.add_end_of_reasoning()
+        self._end_message()
+        if start:
+            return text[start:]
+        if header.is_reasoning:
+            events += [Meant(name) for name in header.to if header.role == "assistant" and self._tools.has(name)]
+            if not self._is_aside:
+                self._begin_to_think(harmony.END_OF_REASONING)
+        return text[header.end :]
+
+    def _is_rest_of_message(self, text: str, *, by_itself: bool) -> bool:
+        """Whether the text ends within marks of harmony that are no part of the answer."""
+        assert self._syntax is not None
+        if self._syntax.name != "harmony" or self._surroundings.is_mention or self._surroundings.is_shown:
+            return False
+        if text.startswith("<|call|>"):  # it may belong to a call of a tool that is not on offer
+            return self._surroundings.speaks_harmony
+        return by_itself or self._syntax.marker in harmony.ENDS or "analysis" in text
 
     # blocks
 
-    def _begin_block(self, syntax: Syntax | None, *, blank: str = "") -> None:
+    def _begin_block(self, syntax: Syntax | None, *, blank: str = "", is_next: bool = False) -> None:
         self.is_touched = True
+        self._surroundings.look(is_next=is_next)
         self._blank = blank
         self._at, self._syntax, self._doomed = _At.BLOCK, syntax, None
         self._held, self._size, self._spent = [], 0, 0
@@ -430,12 +490,14 @@ class TextReader:
         assert self._syntax is not None
         block, rest = text[: found.end], text[found.end :] + self._halves
         self._end_held()
-        if self._quotations.hold(block):
+        if self._surroundings.is_shown or self._is_quotation(block):
             self._give_calls(events, words_follow=True)
+            if not Block(block, self._syntax, found).is_mere_name:
+                self._surroundings.add_shown(found.calls, syntax=found.syntax or self._syntax.name)
             self._say_quoted(block, events)
         else:
-            self._speaks_harmony = self._speaks_harmony or self._syntax.name == "harmony"
-            self._found.append(_Block(self._take_blank() + block, self._syntax, found))
+            self._surroundings.speaks_harmony |= self._syntax.name == "harmony"
+            self._found.append(Block(self._take_blank() + block, self._syntax, found))
             self._at = _At.BEHIND
         return rest
 
@@ -443,12 +505,18 @@ class TextReader:
         """The marker was words; what follows it is looked at anew."""
         assert self._syntax is not None
         marker, rest = text[: len(self._syntax.marker)], text[len(self._syntax.marker) :] + self._halves
+        behind = self._next_message(text + self._halves, events)
+        if behind is not None:
+            return behind
+        is_thought = self._resumes
         self._end_held()
-        if self._speaks_harmony and thinking.opening(marker + rest):
-            self._give_calls(events)
-            self._at, self._close = _At.START, self._close or "<|end|>"
-            return marker + rest
+        if is_thought:
+            self._at = _At.THINKING
+            self._thought(self._take_blank() + marker, events)
+            return rest
         self._give_calls(events, words_follow=True)
+        if marker == "<|end|>" and not self._surroundings.is_mention:
+            self.aftermath.add_end_of_reasoning()
         self._say_block(marker, events)
         return rest
 
@@ -459,9 +527,10 @@ class TextReader:
         self._end_held()
         self._give_calls(events)
         self._at = _At.OVER if self._leading else _At.WORDS
-        if self._quotations.hold(block) or self._quotations.hold(text[: doomed.end]):
+        if self._surroundings.is_shown or self._is_quotation(block) or self._is_quotation(text[: doomed.end]):
             self._say_block(block, events)
             return rest
+        self._surroundings.speaks_harmony |= self._syntax.name == "harmony"
         self._take_blank()
         syntax = doomed.syntax or self._syntax.name
         # Without a name it is the last call whose end was not where it should be.
@@ -470,7 +539,7 @@ class TextReader:
             events += [Unmade(name=one.name, arguments="{}", syntax=syntax, why=doomed.why) for one in whole]
         else:
             self._make(whole, syntax, events)
-        self._aftermath.add_failed(block)
+        self.aftermath.add_failed(block)
         name = doomed.name or doomed.calls[-1].name
         events.append(Unmade(name=name, arguments="{}", syntax=syntax, why=doomed.why or "it is not whole"))
         return rest
@@ -493,21 +562,26 @@ class TextReader:
     def _say_quoted(self, text: str, events: list[Event]) -> None:
         """A whole block that was said before is words, and none of another call's."""
         text = self._take_blank() + text
-        self._code.feed(text)
+        self._surroundings.code.feed("x" if self._surroundings.is_shown else text)
         events.append(Say(text))
         self._at = _At.OVER if self._leading else _At.WORDS
+
+    def _is_quotation(self, block: str) -> bool:
+        """Whether the block was said before; a message of harmony without what may stand before its channel, too."""
+        channel = block.find(harmony.CHANNEL) if block.startswith(harmony.START) else 0
+        return self._quotations.hold(block) or (channel > 0 and self._quotations.hold(block[channel:]))
 
     def _take_blank(self) -> str:
         blank, self._blank = self._blank, ""
         return blank
 
     def _end_held(self) -> None:
-        self._held, self._size, self._halves = [], 0, ""
+        self._held, self._size, self._halves, self._resumes = [], 0, "", False
 
-    def _end_block(self, events: list[Event], *, by_itself: bool) -> str:
+    def _end_block(self, events: list[Event], *, by_itself: bool, is_alone: bool) -> str:
         """The text ends within a block; returns as `_read_block`."""
         if self._at is _At.WHOLE:
-            return self._end_whole(events, by_itself=by_itself)
+            return self._end_whole(events, by_itself=by_itself) if is_alone else self._let_go(self._text())
         rest = self._read_block(events, is_final=True)
         if self._at is not _At.BLOCK:
             return rest
@@ -522,20 +596,25 @@ class TextReader:
             return self._fail_block(text, end=end, events=events)
         self._end_held()
         is_named = bool(found.name or found.calls)  # what names no tool and was not cut was about a marker
-        if (by_itself and not is_named) or self._quotations.hold(text):
+        if not is_named and self._is_rest_of_message(text, by_itself=by_itself):
+            self._give_calls(events)
+            self._take_blank()
+            self._at = _At.WORDS
+            return ""
+        if (by_itself and not is_named) or self._surroundings.is_shown or self._is_quotation(text):
             self._give_calls(events)
             self._say_block(text, events)
             return ""
         self._at = _At.BEHIND
         self._take_blank()
         if found.is_enough and by_itself:
-            self._found.append(_Block(text, syntax, found))
+            self._found.append(Block(text, syntax, found))
             return ""
         self._give_calls(events)
         *whole, last = found.calls if found.is_enough else (*found.calls, ReadCall(found.name, found.arguments))
         named = found.syntax or syntax.name
         self._make(whole, named, events)
-        self._aftermath.add_failed(text)
+        self.aftermath.add_failed(text)
         events.append(Unmade(name=last.name, arguments=last.arguments if last.name else text, syntax=named))
         return ""
 
@@ -560,7 +639,7 @@ class TextReader:
         text = self._text()
         found = self._whole(text, is_final=True)
         is_call = is_all(found, text) or is_cut(found, text, by_itself=by_itself)
-        if found is None or not is_call or self._quotations.hold(text):
+        if found is None or not is_call or self._is_quotation(text):
             return self._let_go(text)
         self._end_held()
         self._take_blank()
@@ -568,7 +647,7 @@ class TextReader:
         syntax = name_of_whole(text)
         self._make(found.calls, syntax, events)
         if found.name:
-            self._aftermath.add_failed(text)
+            self.aftermath.add_failed(text)
             events.append(Unmade(name=found.name, arguments=found.arguments, syntax=syntax))
         return ""
 
@@ -577,40 +656,44 @@ class TextReader:
     def _behind(self, text: str, events: list[Event]) -> str:
         bare = text.lstrip()
         blank = text[: len(text) - len(bare)]
-        is_near = len(blank) <= _MOST_BLANK
+        is_near = len(blank) <= _MOST_BLANK and (not bare or _INDENTED.search(blank) is None)
         if is_near and (not bare or (bare[0] in "<[" and held_from(bare) == 0)):
             self._tail = text
             return ""
-        mark = MARKERS.match(bare) if is_near else None
+        mark = MARKS.match(bare) if is_near else None
         if mark is not None and self._blocks < MAX_BLOCKS:
-            self._begin_block(BY_MARKER[mark.group()], blank=blank)
+            self._begin_block(BY_MARK[mark.group()], blank=blank, is_next=True)
             return bare
-        self._give_calls(events, words_follow=True)
-        self._code.feed("x")  # the block stood on this line
+        self._give_calls(events, words_follow=True, behind=text[:1])
+        self._surroundings.code.feed("x")  # the block stood on this line
         self._at = _At.OVER if self._leading else _At.WORDS
         return text
 
-    def _give_calls(self, events: list[Event], *, words_follow: bool = False) -> None:
-        """The blocks so far are calls, but for a mere name that words go on from: that is what an answer says about a syntax."""
+    def _give_calls(self, events: list[Event], *, words_follow: bool = False, behind: str = "") -> None:
+        """The blocks so far are calls, but for a mere name that words go on from: that is what an answer says about a syntax. Nor
+        are they between quotation marks; `behind` is the character that follows."""
+        if self._found and self._surroundings.is_between_quotes(behind):
+            for block in self._found:
+                self._surroundings.code.feed(block.text)
+                events.append(Say(block.text))
+            self._found = []
         named = self._found.pop() if words_follow and self._found and self._found[-1].is_mere_name else None
         for block in self._found:
             self._make(block.found.calls, block.found.syntax or block.syntax.name, events)
         self._found = []
         if named is not None:
-            self._code.feed(named.text)
+            self._surroundings.code.feed(named.text)
             events.append(Say(named.text))
 
     def _make(self, calls: Sequence[ReadCall], syntax: str, events: list[Event]) -> None:
-        if calls:
+        if why := self._surroundings.why_not:
+            events += [Unmade(name=call.name, arguments=call.arguments, syntax=syntax, why=why) for call in calls]
+        elif calls:
             events += [Made(call, syntax) for call in calls]
-            self._aftermath.add_calls(len(calls), closing=CLOSING.get(syntax, ()))
+            self.aftermath.add_calls(len(calls), closing=CLOSING.get(syntax, ()))
 
 
 def _without_breaks(text: str) -> str:
     """The text without the line breaks at its end, as far as they wait."""
     bare = text.rstrip("\n")
     return bare if len(text) - len(bare) <= _MOST_BLANK else text[:-_MOST_BLANK]
-
-
-def words_of(events: Sequence[Event]) -> str:
-    return "".join([event.text for event in events if isinstance(event, Say)])

@@ -7,7 +7,12 @@ from turnwise.assembly.calls_in_text.reading import Found, ReadCall, read
 from turnwise.assembly.calls_in_text.syntaxes import BY_MARKER, MARKERS
 from turnwise.assembly.calls_in_text.tools import OfferedTools
 
-_FENCE = re.compile(r"(`{3,}|~{3,})[ \t]*([A-Za-z_+-]*)[ \t]*\n")
+_FENCE = re.compile(r"(`{3,}|~{3,})[ \t]*([^\s`~]*)[ \t]*\n")
+# What the sources call such a fence: Gemma's guide (`tool_code`), Llama's and Qwen2.5-Coder's answers (`json`, `python`), and the
+# marks of the syntaxes. A fence of another language shows something.
+_LANGUAGES = frozenset(
+    ["", "json", "python", "py", "xml", "tool_code", "tool_call", "tool_calls", "tool_use", "tool", "function_call"]
+)
 
 
 def read_whole(text: str, *, tools: OfferedTools, is_final: bool) -> Found | None:
@@ -44,6 +49,8 @@ def _read_fence(text: str, *, tools: OfferedTools, is_final: bool) -> Found | No
     head = _FENCE.match(text)
     if head is None:
         return None if "\n" not in text else Found(state="wrong")
+    if head.group(2).lower() not in _LANGUAGES:
+        return Found(state="wrong")
     close = re.compile(rf"\n[ \t]*{re.escape(head.group(1))}[ \t]*(?:\n|$)").search(text, head.end() - 1)
     if close is None:
         return Found(state="wrong") if is_final else None
@@ -60,7 +67,8 @@ def _calls_within(inner: str, *, tools: OfferedTools) -> tuple[ReadCall, ...]:
         reader = pythonic.alone if pythonic.begins_call(inner) is not None else json_calls.bare
         found = read(reader, inner, at=0, tools=tools, is_final=True)
         return _all_of(found, inner)
-    if (mark := MARKERS.match(inner)) is not None:
+    mark = MARKERS.match(inner)
+    if mark is not None:
         syntax = BY_MARKER[mark.group()]
         return _all_of(read(syntax.reader, inner, at=mark.end(), tools=tools, is_final=True), inner)
     return _all_of(read(pythonic.code, inner, at=0, tools=tools, is_final=True), inner)

@@ -1,0 +1,101 @@
+"""Where a block stands: in code, behind tags, between quotation marks, in a message of harmony. It is one state for a response:
+a text goes on where the one before it ends."""
+
+from collections.abc import Sequence
+
+from turnwise.assembly.calls_in_text import tags
+from turnwise.assembly.calls_in_text.code import CodeTracker
+from turnwise.assembly.calls_in_text.doubts import BEHIND_A_TAG, BEHIND_REASONING
+from turnwise.assembly.calls_in_text.events import Unmade
+from turnwise.assembly.calls_in_text.harmony import Header
+from turnwise.assembly.calls_in_text.reading import ReadCall
+from turnwise.assembly.calls_in_text.tags import OpenTag
+
+# Who writes of a mark leaves a blank before it, or quotes it.
+_BEFORE_A_MENTION = frozenset(" \t\"'(“‘«")
+_QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“", "「": "」"}
+
+
+class Surroundings:
+    """`code` is fed with all words. `look` is told where a block begins; what is said of the block holds until the next one."""
+
+    __slots__ = ("_before", "_is_next", "_shown", "_within", "code", "speaks_harmony")
+
+    def __init__(self) -> None:
+        self.code = CodeTracker()
+        self.speaks_harmony = False  # the text is messages between marks
+        self._within: tuple[OpenTag, ...] = ()  # tags that are open before the block
+        self._before = ""  # the character before it
+        self._is_next = False
+        self._shown: list[tuple[OpenTag, ReadCall, str]] = []  # whole calls behind tags that only show something
+
+    def follow(self) -> "Surroundings":
+        """Those of the next text."""
+        other = Surroundings()
+        other.code = self.code.follow()
+        other.speaks_harmony = self.speaks_harmony
+        other._shown = list(self._shown)
+        return other
+
+    def look(self, *, is_next: bool) -> None:
+        """A block begins. `is_next`: it follows another one at once, and stands where that one does."""
+        self._is_next = is_next
+        if not is_next:
+            self.code.is_in_code()
+            self._within, self._before = self.code.open_tags, self.code.last
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the block stands behind a tag that only shows what follows."""
+        return _showing(self._within) is not None
+
+    @property
+    def are_shown(self) -> bool:
+        """Whether words that come next are code or shown."""
+        return self.code.is_in_code() or _showing(self.code.open_tags) is not None
+
+    @property
+    def is_mention(self) -> bool:
+        """Whether a mark of harmony there seems to be what the words are about."""
+        return not self.speaks_harmony and not self._is_next and self._before in _BEFORE_A_MENTION
+
+    def is_between_quotes(self, behind: str) -> bool:
+        """Whether the block stands in quotation marks, if this character follows it."""
+        return behind != "" and _QUOTES.get(self._before) == behind
+
+    @property
+    def why_not(self) -> str:
+        """Why a call there does not run; empty if it may."""
+        thought = next((tag for tag in self._within if tag.is_reasoning), None)
+        return "" if thought is None else BEHIND_REASONING.format(tag=tags.written(thought.name))
+
+    def begins_message(self, header: Header | None) -> bool:
+        """Whether a header of harmony there begins a message of words or of reasoning."""
+        return header is not None and not header.is_call and (header.is_reasoning or not self.is_mention)
+
+    def begin_message(self) -> None:
+        """A message of harmony begins: nothing is open in it."""
+        self.speaks_harmony, self.code = True, CodeTracker()
+
+    def add_shown(self, calls: Sequence[ReadCall], *, syntax: str) -> None:
+        """The block is whole, and is only shown."""
+        tag = _showing(self._within)
+        self._shown += [(tag, call, syntax) for call in calls if tag is not None]
+
+    def unclosed(self) -> list[Unmade]:
+        """The calls behind a tag that only shows something, if the response ends and the tag is still open."""
+        self.code.is_in_code()
+        return [
+            Unmade(
+                name=call.name,
+                arguments=call.arguments,
+                syntax=syntax,
+                why=BEHIND_A_TAG.format(tag=tags.written(tag.name)),
+            )
+            for tag, call, syntax in self._shown
+            if tag in self.code.open_tags
+        ]
+
+
+def _showing(within: Sequence[OpenTag]) -> OpenTag | None:
+    return next((tag for tag in within if not tag.is_reasoning), None)
