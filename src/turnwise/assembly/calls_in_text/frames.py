@@ -291,7 +291,8 @@ class CallFinder:
             return
         reader = self._texts.get(block)
         if reader is None:
-            if self._last in self._texts:
+            last = self._texts.get(self._last)
+            if last is not None and last.unseen is None:
                 given.append(TextDelta("", self._last))  # what is held of it keeps its place among the parts
             reader = self._texts[block] = self._new_reader(block)
         self._last = block
