@@ -218,10 +218,10 @@ def test_thinking_by_budget_is_asked_for_as_the_messages_allow_it() -> None:
 class Roles:
     """Items that are the roles of the messages; what a system says cannot be encoded."""
 
-    def add(self, message: Message) -> list[bytes]:
-        if message.role == "system":
+    def take(self, messages: Sequence[Message]) -> list[bytes]:
+        if any(message.role == "system" for message in messages):
             raise ValueError("no")
-        return [message.role.encode()]
+        return [message.role.encode() for message in messages]
 
     def rest(self) -> list[bytes]:
         return []

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, Self
 import msgspec
 
 from turnwise.vocab import Message, Request, messages_in_common
-from turnwise.wire.cache_marks import MARKS, Marking, Placed, chosen, marks_at, placed_marks
+from turnwise.wire.cache_marks import MARK_NAME, MARKS, Marking, Placed, chosen, marks_at, placed_marks
 from turnwise.wire.json_fields import write_object
 from turnwise.wire.profiles import Profile
 
@@ -20,10 +20,10 @@ MESSAGES = b"[]"
 
 
 class Items(Protocol):
-    """What a family makes of messages, taken one after the other: the entries of its array of messages."""
+    """What a family makes of messages, taken in order: the entries of its array of messages."""
 
-    def add(self, message: Message) -> list[bytes]:
-        """Take the next message. Gives the items that no later message changes any more, in order."""
+    def take(self, messages: Sequence[Message]) -> list[bytes]:
+        """Take the next messages. Gives the items that no later message changes any more, in order."""
         ...
 
     def rest(self) -> list[bytes]:
@@ -231,16 +231,25 @@ class EncodedHistory:
 
     def _take(self, messages: Sequence[Message], *, behind: _Mark, frame: Frame) -> _Mark:
         items = behind.items.copy()
-        encoded, starts = self._encoded, self._starts
-        for message in messages:
-            for item in items.add(message):
-                if encoded:
-                    encoded += b","
-                if frame.marking is not None:
-                    starts.append(len(encoded))
-                    self._own += placed_marks(item, at=len(encoded))
-                encoded += item
+        encoded = self._encoded
+        if found := items.take(messages):
+            if encoded:
+                encoded += b","
+            new = b",".join(found)
+            if frame.marking is not None:
+                self._note(found, new=new, at=len(encoded))
+            encoded += new
         return _Mark(behind.messages + len(messages), len(encoded), items)
+
+    def _note(self, items: Sequence[bytes], *, new: bytes, at: int) -> None:
+        """Keep where the items begin, and where the user's marks are in them. `new` is all of them, in the place `at`."""
+        begins = at
+        for item in items:
+            self._starts.append(begins)
+            begins += len(item) + 1
+        if MARK_NAME in new:
+            for start, item in zip(self._starts[-len(items) :], items, strict=True):
+                self._own += placed_marks(item, at=start)
 
 
 ASSISTANT = b'{"role":"assistant"'

@@ -105,6 +105,9 @@ def encode(value: object) -> bytes:
 quote: Callable[[str], bytes] = encode
 """A JSON string. A lone surrogate, which no JSON text can hold, becomes the replacement character."""
 
+quote_whole: Callable[[str], bytes] = _encode
+"""The same in half the time. Raises UnicodeEncodeError for a lone surrogate."""
+
 
 def _whole_characters(value: object) -> object:
     match value:

@@ -45,11 +45,14 @@ from turnwise.wire.profiles import Profile
 # The API answers 400 to an id outside of this; other providers' ids have dots and colons ("functions.read:0").
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _TEXT_LIKE = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
+_COMPLETE = ArgumentsState.COMPLETE  # an enum's member takes longer to find than a name
 _CITATION_TITLES = ("title", "document_title")
 
 
 def tool_use_id(call_id: str) -> str:
     """The call's id as the API takes it: pure, so that a call and its result get the same one, and no other call does."""
+    if call_id.isascii() and call_id.isidentifier():  # as most ids are: sooner told than by a pattern
+        return call_id
     if _NOT_IN_ID.search(call_id) is None:
         return call_id or "_"
     fit = _NOT_IN_ID.sub("_", call_id)
@@ -245,7 +248,7 @@ def write_text(part: Text) -> bytes | None:
     if not part.text:
         return None
     if part.opaque is None and not part.citations:
-        return b'{"type":"text","text":%b}' % quote(part.text)
+        return b'{"type":"text","text":' + quote(part.text) + b"}"
     fields = {"type": b'"text"', "text": quote(part.text)}
     citations = [citation.raw.encode() for citation in part.citations if citation.family == NAME]
     if citations:
@@ -265,23 +268,17 @@ def write_reasoning(part: Reasoning, *, signed_only: bool = True) -> bytes | Non
 
 
 def write_tool_use(part: ToolCall) -> bytes:
-    input = input_object(part)
-    if part.opaque is None:
-        id, name = quote(tool_use_id(part.id)), quote(part.name)
-        return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (id, name, input)
-    fields = {
-        "type": b'"tool_use"',
-        "id": quote(tool_use_id(part.id)),
-        "name": quote(part.name),
-        "input": input,
-    }
+    id, name, input = quote(tool_use_id(part.id)), quote(part.name), input_object(part)
+    if part.opaque is None:  # as nearly always; a join takes half as long as a format
+        return b"".join((b'{"type":"tool_use","id":', id, b',"name":', name, b',"input":', input, b"}"))
+    fields = {"type": b'"tool_use"', "id": id, "name": name, "input": input}
     return write_object(merged(fields, part.opaque))
 
 
 def input_object(call: ToolCall) -> bytes:
     """The arguments as the object that the API insists on; `{}` for a call that is not complete (the history rules tell
     the model about it in the result), free-form text as the one parameter `input` of the stand-in tool."""
-    if call.state is not ArgumentsState.COMPLETE:
+    if call.state is not _COMPLETE:
         return b"{}"
     if call.free_form:
         return free_form_arguments(call.arguments).encode()
@@ -296,7 +293,7 @@ def write_tool_result(part: ToolResult, profile: Profile) -> bytes:
     id = quote(tool_use_id(part.call_id))
     text = _one_text(part.content)
     if text and not part.is_error and part.opaque is None:
-        return b'{"type":"tool_result","tool_use_id":%b,"content":%b}' % (id, quote(text))
+        return b"".join((b'{"type":"tool_result","tool_use_id":', id, b',"content":', quote(text), b"}"))
     fields = {"type": b'"tool_result"', "tool_use_id": id}
     if text:
         fields["content"] = quote(text)

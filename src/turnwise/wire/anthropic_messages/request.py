@@ -5,7 +5,7 @@ messages, then what a step may change.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, get_args
 from urllib.parse import quote as quote_path
 
 import msgspec
@@ -15,10 +15,12 @@ from turnwise.vocab import (
     NamedTool,
     Request,
     Settings,
+    ToolCall,
+    ToolResult,
     ToolSpec,
 )
 from turnwise.wire.anthropic_messages.fields import NAME, merged, own_fields
-from turnwise.wire.anthropic_messages.parts import write_blocks
+from turnwise.wire.anthropic_messages.parts import write_blocks, write_tool_result, write_tool_use
 from turnwise.wire.anthropic_messages.thinking import Way, may_think_by_budget, way_of
 from turnwise.wire.cache_marks import Marking, end_of_content, marking_of
 from turnwise.wire.encoded_history import MESSAGES, EncodedHistory, Frame, around
@@ -161,41 +163,60 @@ class BlockItems:
     """Neighbours of one role become one message, as the API makes of them anyway; tool results come first in theirs,
     because it refuses anything before them."""
 
-    def __init__(
-        self,
-        profile: Profile,
-        *,
-        role: WireRole | None = None,
-        results: Sequence[bytes] = (),
-        others: Sequence[bytes] = (),
-    ) -> None:
+    def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._role: WireRole | None = role  # of the message that is not whole yet; None before the first one
-        self._results = list(results)
-        self._others = list(others)
+        self._role: WireRole | None = None  # of the message that is not whole yet; None before the first one
+        self._blocks: list[bytes] = []
+        self._results = 0  # so many of the blocks are results
 
-    def add(self, message: Message) -> list[bytes]:
-        role, blocks = encode_message(message, self._profile)
+    def take(self, messages: Sequence[Message]) -> list[bytes]:
         found: list[bytes] = []
-        if blocks and role != self._role:
-            found = [] if self._role is None else [_message(self._role, [*self._results, *self._others])]
-            self._role, self._results, self._others = role, [], []
-        (self._results if message.role == "tool" else self._others).extend(blocks)
+        profile = self._profile
+        for message in messages:
+            role, blocks = _usual(message, profile) or encode_message(message, profile)
+            if not blocks:
+                continue
+            if role != self._role:
+                if self._role is not None:
+                    found.append(_message(self._role, self._blocks))
+                self._role, self._blocks, self._results = role, [], 0
+            if message.role == "tool":
+                self._blocks[self._results : self._results] = blocks
+                self._results += len(blocks)
+            else:
+                self._blocks += blocks
         return found
 
     def rest(self) -> list[bytes]:
         if self._role is None:
             return []
-        others = _trimmed_end(self._others) if self._role == "assistant" else self._others
-        blocks = [*self._results, *others]
+        blocks = _trimmed_end(self._blocks) if self._role == "assistant" else self._blocks
         return [_message(self._role, blocks)] if blocks else []
 
     def copy(self) -> "BlockItems":
-        return BlockItems(self._profile, role=self._role, results=self._results, others=self._others)
+        copied = BlockItems(self._profile)
+        copied._role, copied._blocks, copied._results = self._role, list(self._blocks), self._results
+        return copied
+
+
+def _usual(message: Message, profile: Profile) -> tuple[WireRole, list[bytes]] | None:
+    """`encode_message` of one call or one result, which long histories are made of; None for any other message."""
+    parts = message.parts
+    if len(parts) != 1:
+        return None
+    part = parts[0]
+    if type(part) is ToolCall and message.role == "assistant":
+        return "assistant", [write_tool_use(part)]
+    if type(part) is ToolResult and message.role == "tool":
+        return "user", [write_tool_result(part, profile)]
+    return None
 
 
 def _message(role: WireRole, blocks: Sequence[bytes]) -> bytes:
-    return b'{"role":"%b","content":[%b]}' % (role.encode(), b",".join(blocks))
+    return _OPENED[role] + b",".join(blocks) + b"]}"  # sooner than by a format
+
+
+_OPENED: dict[WireRole, bytes] = {role: f'{{"role":"{role}","content":['.encode() for role in get_args(WireRole)}
 
 
 def _trimmed_end(blocks: Sequence[bytes]) -> Sequence[bytes]:

@@ -49,7 +49,8 @@ ABOUT_PART = frozenset(
 # What a result's object is read as where it has this one key with a string: first what we write. `output` and `error` are
 # the API's own words (API reference, `FunctionResponse.response`), `result` is what many clients write.
 OUTPUT_KEY, ERROR_KEY = "output", "error"
-_OUTPUT = b'{"' + OUTPUT_KEY.encode() + b'":%b}'
+_OUTPUT = b'{"' + OUTPUT_KEY.encode() + b'":'
+_COMPLETE = ArgumentsState.COMPLETE  # an enum's member takes longer to find than a name
 TEXT_KEYS = {"output": False, "result": False, "error": True}
 
 # How files begin, for the media type of bytes whose kind alone is known: Gemini wants a whole type.
@@ -68,11 +69,12 @@ def encode_part(part: Part, *, sends_ids: bool) -> bytes | None:
     # Long histories are made of these two: their type tells them sooner than a pattern.
     if type(part) is ToolCall:
         call = encode_call(part, sends_ids=sends_ids)
-        return (
-            b'{"functionCall":%b}' % call if part.opaque is None else _with_about({"functionCall": call}, part.opaque)
-        )
+        if part.opaque is None:
+            return b'{"functionCall":' + call + b"}"
+        return _with_about({"functionCall": call}, part.opaque)
     if type(part) is ToolResult:
-        return b'{"functionResponse":%b}' % _encode_result(part, sends_ids=sends_ids)
+        usual = usual_result(part, sends_ids=sends_ids)
+        return b'{"functionResponse":' + encode_result(part, sends_ids=sends_ids) + b"}" if usual is None else usual
     match part:
         case Text(text=text, opaque=opaque):
             if opaque is None:
@@ -102,15 +104,15 @@ def _with_about(fields: dict[str, bytes], opaque: Opaque | None) -> bytes:
 def encode_call(call: ToolCall, *, sends_ids: bool) -> bytes:
     """The call's `functionCall`. Arguments that are not whole would make the body invalid, so they become `{}`;
     `rules/history.py` normally replaces such calls before they come here."""
-    id = b'"id":%b,' % quote(call.id) if sends_ids else b""
-    return b'{%b"name":%b,"args":%b}' % (id, quote(call.name), encode_arguments(call))
+    begin = b'{"id":' + quote(call.id) + b',"name":' if sends_ids else b'{"name":'
+    return b"".join((begin, quote(call.name), b',"args":', encode_arguments(call), b"}"))
 
 
 def encode_arguments(call: ToolCall) -> bytes:
     text = call.arguments
     if call.free_form:
         return free_form_arguments(text).encode()
-    if call.state is not ArgumentsState.COMPLETE or not is_json(text):
+    if call.state is not _COMPLETE or not is_json(text):
         return b"{}"
     # `args` is a protobuf Struct: an object.
     return text.encode() if text.lstrip()[:1] == "{" else write_object({FREE_FORM_PARAMETER: text.encode()})
@@ -130,15 +132,24 @@ def _guess(data: bytes) -> str:
     return next((media_type for magic, media_type in _MAGIC if data.startswith(magic)), UNKNOWN_TYPE)
 
 
-def _encode_result(result: ToolResult, *, sends_ids: bool) -> bytes:
-    response = _encode_content(result)
-    files = [part for part in result.content if type(part) is File]
-    if not files and result.opaque is None:
-        id = b'"id":%b,' % quote(result.call_id) if sends_ids else b""
-        return b'{%b"name":%b,"response":%b}' % (id, quote(result.name), response)
+def usual_result(result: ToolResult, *, sends_ids: bool) -> bytes | None:
+    """The part of a result of one text with nothing beside it, which long histories are made of; None for any other."""
+    content = result.content
+    if result.opaque is not None or result.is_error or len(content) != 1 or type(said := content[0]) is not Text:
+        return None
+    response = _encode_content(result) if said.text[:1] == "{" else _OUTPUT + quote(said.text) + b"}"
+    begin = _RESULT_ID + quote(result.call_id) + b',"name":' if sends_ids else _RESULT_NAME
+    return b"".join((begin, quote(result.name), b',"response":', response, b"}}"))
+
+
+_RESULT_ID, _RESULT_NAME = b'{"functionResponse":{"id":', b'{"functionResponse":{"name":'
+
+
+def encode_result(result: ToolResult, *, sends_ids: bool) -> bytes:
+    """The result's `functionResponse`."""
     fields: dict[str, bytes] = {"id": quote(result.call_id)} if sends_ids else {}
-    fields |= {"name": quote(result.name), "response": response}
-    if files:
+    fields |= {"name": quote(result.name), "response": _encode_content(result)}
+    if files := [part for part in result.content if type(part) is File]:
         fields["parts"] = write_array([_with_about(_encode_file(file), file.opaque) for file in files])
     return write_object(fields | own_fields(result.opaque))
 
@@ -153,7 +164,7 @@ def _encode_content(result: ToolResult) -> bytes:
         return write_object({ERROR_KEY: quote(text)})
     if text[:1] == "{" and is_json_object(text) and read_result(text.encode()) == (text, False):
         return text.encode()
-    return _OUTPUT % quote(text)
+    return _OUTPUT + quote(text) + b"}"
 
 
 def read_result(response: bytes) -> tuple[str, bool]:

@@ -14,7 +14,7 @@ Opaque keys of this family on ToolSpec: `{"functionDeclaration": {...}}` holds f
 
 import re
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -93,17 +93,15 @@ def _frame(request: Request, profile: Profile) -> Frame:
     )
 
 
-def _signed(message: Message) -> Message:
-    """The message with a stand-in on its first call where no call of it brings a signature: another family's model made them,
-    or they were written by hand."""
-    if message.role != "assistant":
-        return message
-    calls = [part for part in message.parts if type(part) is ToolCall]
+def _signed(parts: tuple[Part, ...]) -> Sequence[Part]:
+    """An assistant's parts with a stand-in on the first call where no call of them brings a signature: another family's model
+    made them, or they were written by hand."""
+    calls = [part for part in parts if type(part) is ToolCall]
     if not calls or any(SIGNATURE in own_fields(call.opaque) for call in calls if call.opaque is not None):
-        return message
+        return parts
     own = {**own_fields(calls[0].opaque), SIGNATURE: quote(NO_SIGNATURE)}
     first = msgspec.structs.replace(calls[0], opaque=opaque_of(own, family=NAME))
-    return Message(message.role, tuple([first if part is calls[0] else part for part in message.parts]))
+    return [first if part is calls[0] else part for part in parts]
 
 
 def _path(request: Request, profile: Profile) -> str:
@@ -131,18 +129,12 @@ def _allowed_part(part: Part, profile: Profile) -> Part:
             return part
 
 
-def _role_of(message: Message) -> bytes:
-    """System messages become the user's."""
-    return b'"model"' if message.role == "assistant" else b'"user"'
-
-
-def _encode_parts(message: Message, *, sends_ids: bool) -> list[bytes]:
-    parts = [encode_part(part, sends_ids=sends_ids) for part in message.parts]
-    return [part for part in parts if part is not None]
+MODEL, USER = b'{"role":"model","parts":[', b'{"role":"user","parts":['
+"""How the contents of a role begin. System messages become the user's."""
 
 
 def _content(role: bytes, parts: list[bytes]) -> bytes:
-    return b'{"role":%b,"parts":[%b]}' % (role, b",".join(parts))
+    return role + b",".join(parts) + b"]}"
 
 
 class Contents:
@@ -157,61 +149,70 @@ class Contents:
         self._profile = profile
         self._signs = signs
         self._results: list[Part] = []
-        self._calls: dict[str, int] = {}  # of the last assistant's message: id -> position
-        self._role: bytes | None = None  # of the content that is not whole yet; None before the first one
+        self._asked: tuple[Part, ...] = ()  # the last assistant's message
+        self._role: bytes | None = None  # how the content that is not whole yet begins; None before the first one
         self._parts: list[bytes] = []
 
-    def add(self, message: Message) -> list[bytes]:
-        if self._profile.files != "all":
-            message = _allowed(message, self._profile)
-        if self._signs:
-            message = _signed(message)
-        if message.role == "tool":
-            self._results += message.parts
-            return []
-        found = self._take_results()
-        found += self._take(message)
-        if message.role == "assistant":
-            ids = [part.id for part in message.parts if type(part) is ToolCall]
-            self._calls = {id: position for position, id in enumerate(ids)}
+    def take(self, messages: Sequence[Message]) -> list[bytes]:
+        found: list[bytes] = []
+        takes_all = self._profile.files == "all"
+        for message in messages:
+            if not takes_all:
+                message = _allowed(message, self._profile)
+            if message.role == "tool":
+                self._results += message.parts
+                continue
+            self._put_results(found)
+            if message.role == "assistant":
+                self._asked = message.parts
+                self._put(_signed(message.parts) if self._signs else message.parts, role=MODEL, found=found)
+            else:
+                self._put(message.parts, role=USER, found=found)
         return found
 
     def rest(self) -> list[bytes]:
         last = self.copy()
-        found = last._take_results()
+        found: list[bytes] = []
+        last._put_results(found)
         return found if last._role is None else [*found, _content(last._role, last._parts)]
 
     def copy(self) -> "Contents":
         copied = Contents(self._profile, signs=self._signs)
-        copied._results, copied._calls = list(self._results), self._calls
+        copied._results, copied._asked = list(self._results), self._asked
         copied._role, copied._parts = self._role, list(self._parts)
         return copied
 
-    def _take_results(self) -> list[bytes]:
-        if not self._results:
-            return []
-        results, self._results = self._results, []
-        return self._take(_in_call_order(results, self._calls))
+    def _put_results(self, found: list[bytes]) -> None:
+        if not (results := self._results):
+            return
+        self._results = []
+        self._put(results if len(results) == 1 else _in_call_order(results, self._asked), role=USER, found=found)
 
-    def _take(self, message: Message) -> list[bytes]:
-        role, parts = _role_of(message), _encode_parts(message, sends_ids=self._profile.sends_call_ids)
-        if not parts:
-            return []
-        if message.role == "assistant" and self._role == role:
-            self._parts += parts
-            return []
-        found = [] if self._role is None else [_content(self._role, self._parts)]
-        self._role, self._parts = role, parts
-        return found
+    def _put(self, parts: Iterable[Part], *, role: bytes, found: list[bytes]) -> None:
+        """Take the parts of one content; one that is whole by that is put behind those that were `found`."""
+        sends_ids = self._profile.sends_call_ids
+        encoded: list[bytes] = []
+        for part in parts:
+            if (text := encode_part(part, sends_ids=sends_ids)) is not None:
+                encoded.append(text)
+        if not encoded:
+            return
+        if role is MODEL and self._role is role:
+            self._parts += encoded
+            return
+        if self._role is not None:
+            found.append(_content(self._role, self._parts))
+        self._role, self._parts = role, encoded
 
 
-def _in_call_order(results: list[Part], calls: dict[str, int]) -> Message:
+def _in_call_order(results: Sequence[Part], asked: Sequence[Part]) -> list[Part]:
+    ids = [part.id for part in asked if type(part) is ToolCall]
+    calls = {id: position for position, id in enumerate(ids)}
+
     def position(part: Part) -> int:
         return calls.get(part.call_id, len(calls)) if isinstance(part, ToolResult) else len(calls)
 
-    if len(results) == 1:
-        return Message("tool", tuple(results))
-    return Message("tool", tuple(sorted(results, key=position)))
+    return sorted(results, key=position)
 
 
 def _encode_tools(tools: Sequence[ToolSpec]) -> tuple[list[bytes], bool]:

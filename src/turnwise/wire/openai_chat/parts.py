@@ -26,11 +26,14 @@ from turnwise.vocab import (
 )
 from turnwise.wire.files import left_out, takes_file
 from turnwise.wire.free_form import free_form_arguments
-from turnwise.wire.json_fields import encode
+from turnwise.wire.json_fields import encode, quote_whole
 from turnwise.wire.openai_chat.fields import NAME, Fields, fields_of, merged
 from turnwise.wire.openai_chat.files import encode_file
 from turnwise.wire.profiles import Profile
 
+_COMPLETE = ArgumentsState.COMPLETE  # an enum's member takes longer to find than a name
+_ASSISTANT, _RESULT_ID = b'{"role":"assistant","content":', b'{"role":"tool","tool_call_id":'
+_CALL_ID, _CALL_NAME, _ARGUMENTS = b'{"id":', b',"type":"function","function":{"name":', b',"arguments":'
 ALPHANUMERIC = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -44,19 +47,25 @@ class ChatItems:
         self._listed = listed
         self._files = list(files)
 
-    def add(self, message: Message) -> list[bytes]:
-        if message.role != "tool":
-            if not self._files:
-                return [encode_message(message, self._profile, listed=self._listed)]
-            found = self.rest()
-            self._files = []
-            return [*found, encode_message(message, self._profile, listed=self._listed)]
+    def take(self, messages: Sequence[Message]) -> list[bytes]:
+        profile = self._profile
+        listed = self._listed and profile.cache == "parts"
         found: list[bytes] = []
-        listed = self._listed and self._profile.cache == "parts"
-        for part in message.parts:
-            if type(part) is ToolResult:
-                self._files += _files_of(part, self._profile)
-                found.append(encode(_tool_message(part, self._profile, listed=listed)))
+        for message in messages:
+            if message.role != "tool":
+                if self._files:
+                    found += self.rest()
+                    self._files = []
+                found.append(encode_message(message, profile, listed=self._listed))
+                continue
+            for part in message.parts:
+                if type(part) is not ToolResult:
+                    continue
+                if (usual := usual_result(part, profile, listed=listed)) is not None:
+                    found.append(usual)
+                    continue
+                self._files += _files_of(part, profile)
+                found.append(encode(tool_message(part, profile, listed=listed)))
         return found
 
     def rest(self) -> list[bytes]:
@@ -70,7 +79,8 @@ def encode_message(message: Message, profile: Profile, *, listed: bool = False) 
     """A system, user or assistant message. `listed`: as `ChatItems` says it."""
     match message.role:
         case "assistant":
-            return encode(_assistant_message(message.parts, profile))
+            usual = usual_assistant(message.parts, profile)
+            return encode(assistant_message(message.parts, profile)) if usual is None else usual
         case "system":
             return encode(_plain_message(profile.system_role, message.parts, profile, listed=listed))
         case _:
@@ -124,10 +134,8 @@ def file_part(file: File, profile: Profile) -> Fields:
     return merged(encode_file(file, document_part=profile.document_part), _part_fields(file.opaque))
 
 
-def _assistant_message(parts: Sequence[Part], profile: Profile) -> Fields:
+def assistant_message(parts: Sequence[Part], profile: Profile) -> Fields:
     """The order in a Chat Completions message is fixed: reasoning, text, refusal, calls."""
-    if (plain := _texts_and_calls(parts, profile)) is not None:
-        return plain
     message: Fields = {"role": "assistant"}
     reasoning = [part for part in parts if isinstance(part, Reasoning)]
     calls = [encode_call(part, profile=profile) for part in parts if isinstance(part, ToolCall)]
@@ -147,21 +155,27 @@ def _assistant_message(parts: Sequence[Part], profile: Profile) -> Fields:
     return message
 
 
-def _texts_and_calls(parts: Sequence[Part], profile: Profile) -> Fields | None:
-    """A message that has nothing else, and nothing opaque; None for any other."""
+def usual_assistant(parts: Sequence[Part], profile: Profile) -> bytes | None:
+    """`assistant_message` of texts and whole calls with nothing beside them, which long histories are made of; None for any
+    other."""
     texts: list[str] = []
-    calls: list[Fields] = []
-    for part in parts:
-        if type(part) is ToolCall and part.opaque is None:
-            calls.append(encode_call(part, profile=profile))
-        elif type(part) is Text and part.opaque is None:
-            texts.append(part.text)
-        else:
-            return None
-    content = "".join(texts) if texts else None
+    calls: list[bytes] = []
+    try:
+        for part in parts:
+            if type(part) is ToolCall and part.opaque is None and part.state is _COMPLETE and not part.free_form:
+                id = quote_whole(part.id if profile.tool_call_id_length is None else wire_id(part.id, profile))
+                name, arguments = quote_whole(part.name), quote_whole(part.arguments)
+                calls.append(b"".join((_CALL_ID, id, _CALL_NAME, name, _ARGUMENTS, arguments, b"}}")))
+            elif type(part) is Text and part.opaque is None:
+                texts.append(part.text)
+            else:
+                return None
+        content = quote_whole("".join(texts)) if texts else b"null"
+    except UnicodeEncodeError:
+        return None
     if calls:
-        return {"role": "assistant", "content": content, "tool_calls": calls}
-    return None if content is None else {"role": "assistant", "content": content}
+        return b"".join((_ASSISTANT, content, b',"tool_calls":[', b",".join(calls), b"]}"))
+    return b"".join((_ASSISTANT, content, b"}")) if texts else None
 
 
 def _assistant_content(parts: Sequence[Part], reasoning: list[Reasoning], profile: Profile) -> object:
@@ -223,7 +237,21 @@ def encode_call(call: ToolCall, *, profile: Profile | None = None) -> Fields:
     return merged(found, rest) if rest else found
 
 
-def _tool_message(result: ToolResult, profile: Profile, *, listed: bool) -> Fields:
+def usual_result(result: ToolResult, profile: Profile, *, listed: bool) -> bytes | None:
+    """`tool_message` of one text with nothing beside it; None for any other."""
+    content = result.content
+    if listed or len(content) != 1 or type(text := content[0]) is not Text:
+        return None
+    if text.opaque is not None or result.opaque is not None:
+        return None
+    id = result.call_id if profile.tool_call_id_length is None else wire_id(result.call_id, profile)
+    try:
+        return b"".join((_RESULT_ID, quote_whole(id), b',"content":', quote_whole(text.text), b"}"))
+    except UnicodeEncodeError:
+        return None
+
+
+def tool_message(result: ToolResult, profile: Profile, *, listed: bool) -> Fields:
     texts = [part for part in result.content if type(part) is Text]
     if not texts:
         content: object = ""
@@ -253,7 +281,7 @@ def wire_id(call_id: str, profile: Profile | None) -> str:
     length = None if profile is None else profile.tool_call_id_length
     if length is None or (len(call_id) == length and call_id.isascii() and call_id.isalnum()):
         return call_id
-    number = int.from_bytes(hashlib.sha256(call_id.encode()).digest())
+    number = int.from_bytes(hashlib.sha256(call_id.encode(errors="surrogatepass")).digest())
     digits: list[str] = []
     for _ in range(length):
         number, digit = divmod(number, len(ALPHANUMERIC))

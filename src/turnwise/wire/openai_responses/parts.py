@@ -34,6 +34,7 @@ from turnwise.wire.json_fields import (
     is_object,
     object_pieces,
     quote,
+    quote_whole,
     read_fields,
     read_items,
     text_of_raw,
@@ -240,6 +241,9 @@ def result_of(item: Fields, *, name: str) -> ToolResult:
 
 # ---- parts -> items
 
+_COMPLETE = ArgumentsState.COMPLETE  # an enum's member takes longer to find than a name
+_CALL_ID, _RESULT_ID = b'{"type":"function_call","call_id":', b'{"type":"function_call_output","call_id":'
+
 
 def message_item(parts: Sequence[Text | Refusal | File], *, role: str, is_request: bool = False) -> dict[str, object]:
     """One message item; the first part's opaque data holds the item's own fields."""
@@ -297,6 +301,30 @@ def call_item(call: ToolCall, *, arguments: str) -> dict[str, object]:
     if call.free_form:
         return {**own, "type": "custom_tool_call", "call_id": call.id, "name": call.name, "input": arguments}
     return {**own, "type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments}
+
+
+def usual_call(call: ToolCall) -> bytes | None:
+    """The item of a whole call with nothing beside it; None for any other."""
+    if call.opaque is not None or call.state is not _COMPLETE or call.free_form:
+        return None
+    try:
+        id, name, arguments = quote_whole(call.id), quote_whole(call.name), quote_whole(call.arguments)
+    except UnicodeEncodeError:
+        return None
+    return b"".join((_CALL_ID, id, b',"name":', name, b',"arguments":', arguments, b"}"))
+
+
+def usual_result(result: ToolResult) -> bytes | None:
+    """The item of a result that is one text with nothing beside it; None for any other."""
+    content = result.content
+    if result.opaque is not None or result.free_form or len(content) != 1 or type(text := content[0]) is not Text:
+        return None
+    if text.opaque is not None or not text.text:
+        return None
+    try:
+        return b"".join((_RESULT_ID, quote_whole(result.call_id), b',"output":', quote_whole(text.text), b"}"))
+    except UnicodeEncodeError:
+        return None
 
 
 def result_item(result: ToolResult) -> dict[str, object]:

@@ -43,6 +43,8 @@ from turnwise.wire.openai_responses.parts import (
     message_item,
     reasoning_item,
     result_item,
+    usual_call,
+    usual_result,
 )
 from turnwise.wire.profiles import Profile
 
@@ -169,9 +171,13 @@ class ResponseItems:
         self._profile = profile
         self._keeps_bare_reasoning = keeps_bare_reasoning
 
-    def add(self, message: Message) -> list[bytes]:
-        if (usual := self._usual(message)) is not None:
-            return usual
+    def take(self, messages: Sequence[Message]) -> list[bytes]:
+        found: list[bytes] = []
+        for message in messages:
+            found += usual_items(message) or self.items(message)
+        return found
+
+    def items(self, message: Message) -> list[bytes]:
         if message.role == "assistant":
             keeps = self._keeps_bare_reasoning
             items = _assistant_items(
@@ -182,23 +188,28 @@ class ResponseItems:
             items = _client_items(message.parts, role=role, profile=self._profile)
         return [encode(item) for item in items]
 
-    def _usual(self, message: Message) -> list[bytes] | None:
-        """The items of a message that has nothing but calls, or nothing but results, each alone; None for any other."""
-        items: list[bytes] = []
-        for part in message.parts:
-            if type(part) is ToolCall and message.role == "assistant":
-                items.append(encode(_call(part, profile=self._profile)))
-            elif type(part) is ToolResult and message.role == "tool":
-                items.append(encode(result_item(_allowed_result(part, self._profile))))
-            else:
-                return None
-        return items
-
     def rest(self) -> list[bytes]:
         return []
 
     def copy(self) -> "ResponseItems":
         return self
+
+
+def usual_items(message: Message) -> list[bytes] | None:
+    """`ResponseItems.items` of a message with whole calls alone, or with results of one text, which long histories are made of;
+    None for any other."""
+    items: list[bytes] = []
+    for part in message.parts:
+        if type(part) is ToolCall and message.role == "assistant":
+            item = usual_call(part)
+        elif type(part) is ToolResult and message.role == "tool":
+            item = usual_result(part)
+        else:
+            return None
+        if item is None:
+            return None
+        items.append(item)
+    return items
 
 
 def _client_items(parts: Sequence[Part], *, role: str, profile: Profile) -> Iterator[dict[str, object]]:
