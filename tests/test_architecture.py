@@ -36,7 +36,7 @@ MAX_FILE_LINES = 700
 MAX_FUNCTION_LINES = 100
 # The library's face; the other faces (the command line today) may use it, and nothing else of each other.
 LIBRARY = set(
-    """agent agent_options children given interrupted models notebook policies results run_options saying schemas
+    """agent agent_options children given interrupted models notebook plain policies results run_options saying schemas
     scripts tools""".split()
 )
 

@@ -33,6 +33,7 @@ from turnwise.faces.children import MAX_DEPTH, Child, RunChild, task_tool
 from turnwise.faces.given import Prompt, check_text, input_of, json_of, message_of, system_of, title_of
 from turnwise.faces.interrupted import interrupted
 from turnwise.faces.models import ModelName, open_endpoint, read_model
+from turnwise.faces.plain import check_plain
 from turnwise.faces.policies import check_approver, check_tools_of_hooks, check_tools_of_rules, known_tools, read_policy
 from turnwise.faces.results import RunResult, run_result
 from turnwise.faces.run_options import RunOptions, check_choice, check_options, read_settings, settings_over, turn_over
@@ -352,7 +353,7 @@ class Agent:
             # with a journal, messages that came from elsewhere are kept in it
             history=() if self._journal is not None and options.get("session") else earlier,
         )
-        _check_plain(started, what="the run's options")
+        check_plain(started, what="the run's options")
         if started.approvals:
             shown = listed_digests(earlier, asks=before.asks)
             started = msgspec.structs.replace(started, approvals=listed(started.approvals, digests=shown))
@@ -615,18 +616,10 @@ def _checked(prepare_step: StepPreparer) -> Callable[[PrepareStep], Awaitable[St
             return None
         if not isinstance(answer, StepPrepared):
             raise CallerError(f"`prepare_step` must return StepChanges or None, not {type(answer).__name__}")
-        _check_plain(answer, what="`prepare_step`: StepChanges")
+        check_plain(answer, what="`prepare_step`: StepChanges")
         return answer
 
     return prepare
-
-
-def _check_plain(value: TurnStarted | StepPrepared, *, what: str) -> None:
-    """Raise CallerError where a field has not its type: what the journal cannot read again must not be written."""
-    try:
-        msgspec.json.decode(msgspec.json.encode(value), type=type(value))
-    except (msgspec.MsgspecError, TypeError, ValueError) as error:
-        raise CallerError(f"{what}: {error}") from error
 
 
 def _fallback(name: str, *, profile: str) -> Fallback:
