@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from turnwise.rules.history import BEGINNING_MISSING, NO_RESULT, heal, unique_id
+from turnwise.rules.schema import decode_strictly
 from turnwise.vocab import (
     ArgumentsState,
     File,
@@ -362,6 +363,37 @@ def test_sound_history_is_told_by_a_short_look_as_by_a_close_one(
     assert short.call_ids == close.call_ids
     own = [repair.kind for repair in short.repairs if repair.kind != "orphan_result"]
     assert own == [repair.kind for repair in close.repairs if repair.kind != "orphan_result"]
+
+
+NUMBERS = ("1", "-0", "1e5", "1e999", "01", "1.", "NaN", "9" * 400)
+values = st.one_of(
+    st.sampled_from((*NUMBERS, '"a"', '"\\ud800"', '"\ud800"', "true", "nul", "[" * 3000, "{}", "[]")),
+    st.text(max_size=3),
+)
+argument_texts = st.one_of(
+    values,
+    st.lists(st.tuples(st.sampled_from(('"a"', '"é"', "a", "1", '"a"')), values), max_size=3).map(
+        lambda fields: "{" + ",".join([f"{key}:{value}" for key, value in fields]) + "}"
+    ),
+    st.sampled_from((" {} ", '{"a":1}{"b":2}', '{"a":1},', "\ufeff{}", "")),
+)
+
+
+@pytest.mark.promise("step:history-healed")
+@settings(max_examples=500, deadline=None)
+@given(text=argument_texts)
+@example(text='{"a":1e999}')
+def test_arguments_stay_where_strict_json_reads_an_object(text: str) -> None:
+    """Whatever the quick reader of objects takes is what reading the whole value strictly takes."""
+    try:
+        is_object = isinstance(decode_strictly(text), dict)
+    except ValueError:
+        is_object = False
+    asked = replace(call("a"), arguments=text)
+    healed = heal((HELLO, calls(asked), results(result("a"))), family="openai_chat")
+    kept = healed.messages[1].parts[0]
+    assert isinstance(kept, ToolCall)
+    assert (kept.arguments == text, not healed.repairs) == ((True, True) if is_object else (text == "{}", False))
 
 
 def test_files_of_a_system_message_are_a_users() -> None:

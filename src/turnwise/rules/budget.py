@@ -389,7 +389,10 @@ def request_bytes(*, system: Iterable[Text], tools: Iterable[ToolSpec]) -> int:
 
 def message_bytes(message: Message) -> int:
     """The UTF-8 bytes of what a message says, framing included; each byte is looked at once."""
-    return sum(map(part_bytes, message.parts), PART_BYTES)
+    size = PART_BYTES
+    for part in message.parts:
+        size += part_bytes(part)
+    return size
 
 
 def part_bytes(part: Part) -> int:
@@ -399,10 +402,17 @@ def part_bytes(part: Part) -> int:
         size = PART_BYTES + (len(text) if text.isascii() else _size(text))
         return size if part.opaque is None else size + _size(part.opaque.json)
     if type(part) is ToolCall:
-        size = PART_BYTES + _size(part.name) + _size(part.arguments)
+        name, arguments = part.name, part.arguments
+        if name.isascii() and arguments.isascii():
+            size = PART_BYTES + len(name) + len(arguments)
+        else:
+            size = PART_BYTES + _size(name) + _size(arguments)
         return size if part.opaque is None else size + _size(part.opaque.json)
     if type(part) is ToolResult:
-        return sum(map(part_bytes, part.content), PART_BYTES + _size(part.name))
+        size = PART_BYTES + _size(part.name)
+        for said in part.content:
+            size += part_bytes(said)
+        return size
     match part:
         case File(media_type=kind, data=data):
             is_read = data is not None and not kind.startswith(("image/", "audio/", "video/"))

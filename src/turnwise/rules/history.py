@@ -11,7 +11,6 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from turnwise.errors import CallerError
-from turnwise.rules.schema import decode_strictly
 from turnwise.vocab import (
     ArgumentsState,
     File,
@@ -59,6 +58,9 @@ NOT_DECIDED = (
 BEGINNING_MISSING = "(The beginning of this conversation is not at hand.)"
 NO_OUTPUT = "(no output)"
 ORPHAN_CALL = "orphan_call"
+
+_COMPLETE = ArgumentsState.COMPLETE  # an enum's member takes longer to find than a name
+_read_object = msgspec.json.Decoder(dict[str, object]).decode
 
 
 class Healed(msgspec.Struct, frozen=True):
@@ -148,12 +150,13 @@ def _ids_of_sound(
             continue
         if waiting or (role == "assistant" == before and family in JOINS_NEIGHBOURS):
             return None
-        calls = [part for part in parts if type(part) is ToolCall] if role == "assistant" else ()
-        usual = len(calls) == len(parts) or _are_usual(parts, calls=calls)
-        if not usual and not _stay(parts, role=role, family=family):
+        calls: Sequence[ToolCall] = ()
+        if role == "assistant":
+            calls = [part for part in parts if type(part) is ToolCall]
+        if len(calls) != len(parts) and not (_are_usual(parts, calls=calls) or _stay(parts, role=role, family=family)):
             return None
         for call in calls:
-            if call.state is not ArgumentsState.COMPLETE or call.alternatives:
+            if call.state is not _COMPLETE or call.alternatives:
                 return None
             if not call.free_form and not _is_object(call.arguments):
                 return None
@@ -169,9 +172,16 @@ def _ids_of_sound(
         return None
     if not all(name in tool_names or TOOL_NAME.fullmatch(name) for name in names):
         return None
-    if not all(id and id == _fit_id(id, family=family) for id in used):
-        return None
-    return used.union(taken_ids)
+    return used.union(taken_ids) if _fit(used, family=family) else None
+
+
+def _fit(ids: Collection[str], *, family: str) -> bool:
+    """Whether each is an id that the family takes as it is."""
+    limit, refused = ID_CHARACTERS.get(family), REFUSED_IN_IDS.get(family)
+    are_short = limit is None or not ids or len(max(ids, key=len)) <= limit
+    if are_short and "" not in ids and (refused is None or not refused.search("".join(ids))):  # all at one look
+        return True
+    return all(id and id == _fit_id(id, family=family) for id in ids)
 
 
 def _are_usual(parts: tuple[Part, ...], *, calls: Sequence[ToolCall]) -> bool:
@@ -195,7 +205,8 @@ def _answer_all(calls: Sequence[ToolCall], *, results: tuple[Part, ...]) -> bool
     """Whether these are the calls' own results, one for each, in their order, each with something to say."""
     if len(calls) != len(results):
         return False
-    for call, result in zip(calls, results, strict=True):
+    for place, call in enumerate(calls):
+        result = results[place]
         if type(result) is not ToolResult or result.call_id != call.id or result.name != call.name:
             return False
         if result.free_form != call.free_form or not result.content:
@@ -432,9 +443,10 @@ def fit_call(call: ToolCall, *, tool_names: Collection[str]) -> tuple[ToolCall, 
 
 def _is_object(arguments: str) -> bool:
     try:
-        return type(decode_strictly(arguments)) is dict
-    except ValueError:
+        _read_object(arguments)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         return False
+    return True
 
 
 def fit_result(result: ToolResult, *, call: ToolCall) -> ToolResult:
