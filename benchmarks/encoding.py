@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 from harness.clients import argv_of
 from harness.command import run
-from harness.declaring import Benchmark, Headline, Lines, Measure, Options, Part, Ratio
+from harness.declaring import OTHER_API, Benchmark, Headline, Lines, Measure, Options, Part, Ratio
 from provider.starting import start_provider
 from provider.streams import FAMILIES, TITLES, encoded
 
@@ -17,7 +17,8 @@ NAME = "CPU of a request"
 ALL = tuple(FAMILIES)
 OWN = "anthropic_messages"
 # Its package writes dicts as they are, so it stands beside every family, with the same history in a request of its own API.
-LIGHTEST, ELSEWHERE = "anthropic", "anthropic (its own API)"
+LIGHTEST = "anthropic"
+ELSEWHERE = LIGHTEST + OTHER_API
 AT_LEAST = 1.5  # times less in every family: a first request takes at most two thirds
 CLIENTS = (
     ("turnwise", "ask_turnwise.py", ALL),

@@ -125,6 +125,7 @@ def test_the_page_is_drawn_from_the_results_alone(tmp_path: Path) -> None:
         record("turnwise", 4.0, case="500 steps", x=500.0),
         record("turnwise, journal", 6.0, case="500 steps", x=500.0, at_most=7.0, met=True),
         record("openai", 25.0),
+        record("anthropic (its own API)", 1.5),  # another request than the others': no peer
         record("langchain", 1.0) | {"median": None, "rounds": [], "failed": "exit 1: no | such"},
     ]
     results.write_text(json.dumps({"loops": section(*found)}))

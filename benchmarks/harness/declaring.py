@@ -10,6 +10,9 @@ FOLDER = Path(__file__).resolve().parents[1]
 PEERS_PYTHON = str(FOLDER / ".venv" / "peers" / "bin" / "python")
 LITELLM_PYTHON = str(FOLDER / ".venv" / "litellm" / "bin" / "python")
 NODE_FOLDER = FOLDER / "node"
+OTHER_API = " (its own API)"
+"""Ends the name of a system that stands in a family's table with a request of another API: it does not do the same work there,
+so it is no peer of that family's."""
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from harness.declaring import FOLDER, Bars, Benchmark, Lines
+from harness.declaring import FOLDER, OTHER_API, Bars, Benchmark, Lines
 from harness.drawing import bar_plot, line_plot
 from harness.names import NAMES, benchmark_of
 from harness.records import RESULTS, RatioRecord, Record, Section, read_results
@@ -115,7 +115,7 @@ def _headlines(known: Sequence[tuple[Benchmark, Section]]) -> Iterator[str]:
             }
             if headline.system not in found:
                 continue
-            peers = [record for system, record in found.items() if not system.startswith(NO_PEERS)]
+            peers = [record for system, record in found.items() if _is_peer(system)]
             python = min((one for one in peers if not one.system.startswith(NODE)), key=_median, default=None)
             node = min((one for one in peers if one.system.startswith(NODE)), key=_median, default=None)
             ours = found[headline.system]
@@ -128,6 +128,10 @@ def _headlines(known: Sequence[tuple[Benchmark, Section]]) -> Iterator[str]:
         yield "\n| what | turnwise | floor | best Python peer | AI SDK |"
         yield "|---|---:|---:|---:|---:|"
         yield from rows
+
+
+def _is_peer(system: str) -> bool:
+    return not system.startswith(NO_PEERS) and not system.endswith(OTHER_API)
 
 
 def _median(record: Record) -> float:
