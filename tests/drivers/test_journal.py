@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from turnwise.testing import FakeClock
 from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.events import RequestFailed, ResponseReceived, TurnStarted
 from turnwise.turn.snapshot import session_messages
-from turnwise.vocab import NO_USAGE, Fault, FaultKind, FinishReason, Message, Response, StopReason, Text
+from turnwise.vocab import NO_USAGE, Fault, FaultKind, FinishReason, Message, Response, StopReason, Text, Usage
 from waits import HANG_S
 
 CONFIG = TurnConfig(session_id="s1", turn_id="t1", model="m")
@@ -249,7 +250,9 @@ def test_threads_share_a_journal() -> None:
 
 
 # What version 4 had, of a file of version 5.
+WITHOUT_6 = "alter table request drop column cache_missed_tokens; alter table request drop column cache_write_usd;"
 WITHOUT_5 = (
+    f"{WITHOUT_6} "
     "insert into event (turn, seq, epoch, kind, body, t) select turn, seq, 1, kind, body, t from written;"
     " drop view written; drop table record; drop index turn_by_number; alter table turn drop column number;"
     " create unique index request_by_turn on request (turn, number);"
@@ -307,6 +310,33 @@ def test_a_ledger_that_knew_no_programs_is_kept(tmp_path: Path) -> None:
     connection.close()
     with Journal.open(path, clock=clock) as journal:
         assert journal.ledger.entries(Span()) == [entry]
+
+
+def test_a_ledger_that_knew_no_misses_is_kept(tmp_path: Path) -> None:
+    """Version 5: what was sent stays, and no miss is told of it."""
+    path, clock = tmp_path / "journal.db", FakeClock()
+    entry = LedgerEntry(
+        **dict.fromkeys(("session", "turn", "root_session", "root_turn", "provider", "model"), "s"),  # pyright: ignore[reportArgumentType]
+        number=1,
+        step=1,
+        purpose="step",
+        started=1.0,
+        sent_bytes=3,
+        usage=Usage(input_tokens=9, cache_write_tokens=5),
+        cache_saved_usd=Decimal("-0.1"),
+    )
+    with Journal.open(path, clock=clock) as journal:
+        pen = journal.begin_turn(turn_id="s", session_id="s", folder="/here", title="first")
+        pen.request_leaves(RequestSent(number=1, purpose="step", url="", body_sha256="", body_bytes=3), entry)
+        pen.request_became(entry)
+        pen.write()
+    connection = sqlite3.connect(path)
+    connection.executescript(f"{WITHOUT_6} pragma user_version = 5;")
+    connection.close()
+    with Journal.open(path, clock=clock) as journal:
+        assert journal.ledger.entries(Span()) == [entry]
+        (total,) = journal.ledger.totals(Span(), by="model")
+        assert (total.cache_misses, total.cache_unread_tokens, total.cache_unread_usd) == (0, 5, Decimal(0))
 
 
 def test_turns_of_version_4_stay_readable_beside_new_ones(tmp_path: Path) -> None:

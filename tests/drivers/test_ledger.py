@@ -258,6 +258,7 @@ async def test_without_a_journal_the_ledger_is_in_the_result() -> None:
             priced_by="table",
             price_note="the test",
             cache_saved_usd=Decimal(0),
+            cache_write_usd=Decimal(0),
         )
     )
     assert entry.received_bytes > 100
@@ -365,6 +366,8 @@ def test_an_entry_comes_back_as_it_was_written(tmp_path: Path) -> None:
         priced_by="provider",
         price_note="it",
         cache_saved_usd=Decimal("-1.5"),
+        cache_write_usd=Decimal("1.75"),
+        cache_missed_tokens=4_096,
     )
     assert all(
         getattr(whole, name) != default for name, default in msgspec.structs.asdict(entry(1)).items() if not default

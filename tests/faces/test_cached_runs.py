@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import Agent, Prices, RunResult, read_prices
+from turnwise import Agent, Journal, Prices, RunResult, read_prices
 from turnwise.drivers.watching import RequestFinished, Seen
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, Step
@@ -39,8 +39,13 @@ def reading(count: int, *, forced: str = "So far: parts.", **more: Any) -> Scrip
 
 
 def agent_at(lab: Lab, *, tools: Sequence[Any] = (read, look), model: str = "anthropic:reads", **more: Any) -> Agent:
-    options: dict[str, Any] = {"instructions": INSTRUCTIONS, "prices": PRICES, "max_steps": 40, **more}
-    return Agent(model, tools=tools, base_url="http://lab", api_key="k", transport=lab.transport(), **options)
+    options: dict[str, Any] = {
+        "instructions": INSTRUCTIONS,
+        "prices": PRICES,
+        "max_steps": 40,
+        "base_url": "http://lab",
+    }
+    return Agent(model, tools=tools, api_key="k", transport=lab.transport(), **{**options, **more})
 
 
 @pytest.mark.promise("bill:cached")
@@ -56,6 +61,32 @@ async def test_the_result_says_what_caches_were_read_written_and_saved() -> None
         (result.caches.read_tokens * 2.7 - result.caches.written_tokens * 0.75) / 1_000_000
     )
     assert result.cache_missed == ()
+    last = told[-1]
+    assert (result.caches.unread_tokens, last.cache_write_tokens > 100) == (last.cache_write_tokens, True)
+    assert result.caches.unread_usd is not None
+    assert float(result.caches.unread_usd) == pytest.approx(last.cache_write_tokens * 0.75 / 1_000_000)
+
+
+@pytest.mark.promise("bill:cached")
+@pytest.mark.parametrize("model", ["anthropic:reads", "openrouter:anthropic/reads", "openai:reads", "gemini:reads"])
+async def test_a_session_that_is_gone_on_with_reads_what_its_last_turn_wrote(model: str) -> None:
+    """In time all of it, but for what was said since; after its time nothing, which is no miss of the new turn."""
+    name = model.partition(":")[0]
+    base = {"anthropic": "http://lab", "gemini": "http://lab/v1beta"}.get(name, "http://lab/v1")
+    lab = Lab([reading(3)])
+    with Journal.open(None, clock=FakeClock()) as journal:
+        agent = agent_at(lab, model=model, base_url=base, journal=journal)
+        first = await agent.run("Read.")
+        for pause_s, hits in ((60, True), (7_200, False)):
+            before = lab.requests[-1].usage
+            lab.pass_time(pause_s)
+            result = await agent.run("Again.", session=first.session)
+            usage = result.ledger[0].usage
+            assert before is not None and usage is not None
+            kept = before.cache_read_tokens + before.cache_write_tokens
+            assert usage.cache_read_tokens >= kept - 128 if hits else usage.cache_read_tokens == 0
+            assert usage.cache_read_tokens > 3_000 or not hits
+            assert result.cache_missed == ()
 
 
 async def test_a_write_that_is_never_read_is_a_loss() -> None:
@@ -67,6 +98,8 @@ async def test_a_write_that_is_never_read_is_a_loss() -> None:
         assert result.caches.saved_usd is not None
         assert result.caches.saved_usd < ZERO
         assert float(result.caches.saved_usd) == pytest.approx(-result.caches.written_tokens * factor / 1_000_000)
+        assert result.caches.unread_tokens == result.caches.written_tokens
+        assert result.caches.unread_usd == -result.caches.saved_usd
 
 
 @pytest.mark.promise("bill:cached")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from turnwise.drivers.cache_watch import CacheWatch
+from turnwise.drivers.cache_watch import CacheMissed, CacheWatch
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.exchange import Exchange
 from turnwise.drivers.journal import RequestSent, TurnJournal
@@ -81,10 +81,19 @@ class Bookkeeper:
         return self.ledger.get(self._config.turn_id, number) is not None
 
     def settle(
-        self, entry: LedgerEntry, exchange: Exchange, *, event: ResponseReceived | RequestFailed | None
+        self,
+        entry: LedgerEntry,
+        exchange: Exchange,
+        *,
+        event: ResponseReceived | RequestFailed | None,
+        missed: CacheMissed | None = None,
     ) -> LedgerEntry | None:
-        """What came of it, and its price; without an event it was cancelled. One that never left is struck out."""
+        """What came of it, what the cache did not give, and its price; without an event it was cancelled. One that never left
+        is struck out."""
         if exchange.has_left:
+            if missed is not None:
+                self.ledger.cache_missed.append(missed)
+                entry = msgspec.structs.replace(entry, cache_missed_tokens=missed.expected_tokens - missed.read_tokens)
             return self._complete(entry, exchange, event=event)
         self._number = self._number_before
         self.ledger.strike_out(entry)

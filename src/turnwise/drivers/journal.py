@@ -27,6 +27,7 @@ import msgspec
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.ledger import (
     LEAVES,
+    LEDGER_CACHES,
     LEDGER_PROGRAMS,
     LEDGER_SCHEMA,
     STAYED,
@@ -42,7 +43,7 @@ from turnwise.turn.config import TurnResult
 from turnwise.turn.events import Event
 from turnwise.vocab import StopReason
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 APPLICATION_ID = 0x7475726E  # "turn": tells our files from other SQLite files
 BUSY_S = 10.0
 SWITCH_AGAIN_S = 0.005
@@ -81,7 +82,7 @@ RECORDS = (
         from turn join record on record.id > turn.number << {SEQ_BITS} and record.id < (turn.number + 1) << {SEQ_BITS}""",
     "drop index if exists request_by_turn",
 )
-SCHEMA = ";".join((FIRST_TABLES.strip().removesuffix(";"), LEDGER_SCHEMA, *LEDGER_PROGRAMS, *RECORDS))
+SCHEMA = ";".join((FIRST_TABLES.strip().removesuffix(";"), LEDGER_SCHEMA, *LEDGER_PROGRAMS, *RECORDS, *LEDGER_CACHES))
 
 # What brings an older file up to the next version, by its version.
 UPGRADES = {
@@ -93,6 +94,7 @@ UPGRADES = {
     2: tuple(LEDGER_SCHEMA.split(";")),
     3: LEDGER_PROGRAMS,
     4: RECORDS,
+    5: LEDGER_CACHES,
 }
 
 Status = Literal["running", "waiting", "done", "lost"]

@@ -14,6 +14,7 @@ import msgspec
 
 from turnwise.drivers.cache_watch import CacheMissed, CacheSums
 from turnwise.rules.apart import billed_apart
+from turnwise.rules.cache_losses import CacheCounts, unread_tokens, unread_usd
 from turnwise.rules.pricing import Cost, Fate, Plan, Priced, PriceRow, Unknown, fate_of_failure, price_of, sum_of
 from turnwise.turn.commands import Purpose, SendRequest
 from turnwise.vocab import Fault, FinishReason, Response, ToolCall, Untold, Usage
@@ -38,6 +39,11 @@ LEDGER_PROGRAMS = (
     "alter table request add column programs integer not null default 0",
     "alter table request add column program_calls integer not null default 0",
 )
+# Version 6 knows what caches did not give, and what writing them cost.
+LEDGER_CACHES = (
+    "alter table request add column cache_missed_tokens integer not null default 0",
+    "alter table request add column cache_write_usd text",
+)
 
 _CUT = FinishReason.CUT  # until Python 3.12, a member that is looked up in its class costs a call
 OK = "ok"
@@ -56,7 +62,8 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     fault; None where nobody knows. `discarded`: it was given up and sent again. `calls` are the tool calls that it brought;
     `programs` are those of them that ran as programs, and `program_calls` the calls that these have made.
     `usage` is None where the provider did not say (its `untold` counts are 0, and null in the table), `usd` where the price is
-    not known: `price_note` says why, or whose price it is.
+    not known: `price_note` says why, or whose price it is. `cache_missed_tokens` are those that the provider had kept and did not
+    give; `cache_write_usd` is what the tokens that were written to its cache cost more than others, and is in `usd`.
     """
 
     session: str
@@ -86,6 +93,8 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     priced_by: Literal["provider", "table"] | None = None
     price_note: str = ""
     cache_saved_usd: Decimal | None = None
+    cache_write_usd: Decimal | None = None
+    cache_missed_tokens: int = 0
 
     @property
     def saved_requests(self) -> int:
@@ -154,12 +163,24 @@ class Ledger:
 
 def caches_of(entries: Sequence[LedgerEntry]) -> CacheSums:
     """What the providers' caches did to these requests."""
-    told = [one.usage for one in entries if one.usage is not None]
+    told = [(one, one.usage) for one in entries if one.usage is not None]
     saved = [one.cache_saved_usd for one in entries if one.cache_saved_usd is not None]
+    counts = [
+        CacheCounts(one.session, f"{one.provider}:{one.model}", usage.cache_read_tokens, usage.cache_write_tokens)
+        for one, usage in told
+    ]
+    unread = unread_tokens(counts)
+    lost = [
+        unread_usd(one.cache_write_usd, unread=tokens, written=count.written)
+        for (one, _), count, tokens in zip(told, counts, unread, strict=True)
+        if tokens and one.cache_write_usd is not None
+    ]
     return CacheSums(
-        read_tokens=sum([one.cache_read_tokens for one in told]),
-        written_tokens=sum([one.cache_write_tokens for one in told]),
+        read_tokens=sum([one.read for one in counts]),
+        written_tokens=sum([one.written for one in counts]),
+        unread_tokens=sum(unread),
         saved_usd=sum_of(saved).usd if saved else None,
+        unread_usd=sum_of(lost).usd if lost else None,
     )
 
 
@@ -237,6 +258,7 @@ def ended_entry(
         priced_by=None if known is None else known.by,
         price_note=price.why if isinstance(price, Unknown) else "" if row is None else row.source,
         cache_saved_usd=None if known is None else known.cache_saved_usd,
+        cache_write_usd=None if known is None else known.cache_write_usd,
     )
 
 
@@ -278,7 +300,7 @@ _BEFORE = (
 _EARLY = "programs program_calls".split()  # an approval may have begun them before the request leaves; more may come
 _AFTERWARDS = (
     "first_event ended received_bytes outcome discarded calls input_tokens output_tokens reasoning_tokens "
-    "cache_read_tokens cache_write_tokens provider_usage price_note"
+    "cache_read_tokens cache_write_tokens provider_usage price_note cache_missed_tokens"
 ).split()
 COUNTS: tuple[Untold, ...] = (
     "input_tokens",
@@ -287,7 +309,7 @@ COUNTS: tuple[Untold, ...] = (
     "cache_read_tokens",
     "cache_write_tokens",
 )
-_MONEY = "plan usd usd_pico priced_by cache_saved_usd cache_saved_pico".split()
+_MONEY = "plan usd usd_pico priced_by cache_saved_usd cache_saved_pico cache_write_usd".split()
 COLUMNS = (*_BEFORE, *_EARLY, *_AFTERWARDS, *_MONEY)
 # Values go by place: with names, SQLite looks for each of 34 among all of them.
 _LEAVING = (*_BEFORE, *_EARLY)
@@ -360,12 +382,14 @@ def _values_afterwards(entry: LedgerEntry) -> tuple[Value, ...]:
         entry.calls,
         *counts,
         entry.price_note,
+        entry.cache_missed_tokens,
     )
 
 
 def _values_of_money(entry: LedgerEntry) -> tuple[Value, ...]:
     usd, saved = entry.usd, entry.cache_saved_usd
-    return entry.plan, _text(usd), pico(usd), entry.priced_by, _text(saved), pico(saved)
+    writing = _text(entry.cache_write_usd)
+    return entry.plan, _text(usd), pico(usd), entry.priced_by, _text(saved), pico(saved), writing
 
 
 def entry_from(columns: Mapping[str, Value]) -> LedgerEntry:

@@ -11,6 +11,7 @@ import msgspec
 
 from turnwise.drivers.ledger import COLUMNS, PICO, LedgerEntry, Value, entry_from
 from turnwise.errors import CallerError
+from turnwise.rules.cache_losses import CacheCounts, unread_tokens, unread_usd
 from turnwise.rules.pricing import EXACT, ZERO, Cost, add
 
 By = Literal["day", "session", "model", "purpose"]
@@ -50,7 +51,9 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Total(msgspec.Struct, frozen=True, kw_only=True):
     """Several requests in one. `unfinished` have no known outcome; `again` are the retries and continuations among them.
     `cache_saved_usd` sums those requests for which it is known; `seconds` is the time from leaving to ending. `saved` are the
-    requests that programs and parallel calls have spared on plans that bill by request."""
+    requests that programs and parallel calls have spared on plans that bill by request. `cache_misses` read less from the cache
+    than the provider had kept, by `cache_missed_tokens`. `cache_unread_tokens` were written there and read by none of the
+    requests in question; `cache_unread_usd` is what that cost more than plain input, where it is known."""
 
     key: str
     cost: Cost
@@ -66,6 +69,10 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     cache_saved_usd: Decimal
     saved: Cost
+    cache_misses: int = 0
+    cache_missed_tokens: int = 0
+    cache_unread_tokens: int = 0
+    cache_unread_usd: Decimal = ZERO
 
 
 class TurnBill(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,8 +119,13 @@ select {{key}}, count(*), count(usd), {_sums("usd")},
     sum({AGAIN}), sum({AGAIN} and usd is not null), {_sums("usd", only=AGAIN)}, sum(ended is null),
     coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0),
     coalesce(sum(cache_read_tokens), 0), coalesce(sum(cache_write_tokens), 0), sum(sent_bytes), sum(received_bytes),
-    coalesce(sum(ended - started), 0.0), {_sums("cache_saved")}, {_SAVED}
+    coalesce(sum(ended - started), 0.0), {_sums("cache_saved")}, {_SAVED},
+    sum(cache_missed_tokens > 0), sum(cache_missed_tokens)
 from request where {{where}} group by 1 order by {{order}}
+"""
+_CACHED = """
+select {key}, session, provider || ':' || model, coalesce(cache_read_tokens, 0), coalesce(cache_write_tokens, 0), cache_write_usd
+from request where {where} and (cache_read_tokens > 0 or cache_write_tokens > 0) order by started, id
 """
 _BILLS = f"""
 select root_turn, root_session, min(started), count(*), count(usd), {_sums("usd")},
@@ -134,6 +146,7 @@ _TURNS = "select count(distinct root_turn) from request where plan = 'request' a
 _ODD = """
 select id, coalesce(usd, cache_saved_usd) from request where usd_pico is null and usd is not null
 union all select id, cache_saved_usd from request where cache_saved_pico is null and cache_saved_usd is not null
+union all select id, cache_write_usd from request where cache_write_usd is not null
 """
 
 
@@ -147,7 +160,12 @@ class LedgerReader:
         """Days in order; sessions by their first request; models and purposes by the number of requests."""
         query, values = query_of(by, span=span)
         with self._open() as connection:
-            return [_total(_Columns(*row)) for row in connection.execute(query, values)]
+            rows = [_Columns(*row) for row in connection.execute(query, values)]
+            lost: dict[str, _Unread] = {}
+            if any(row.cache_write_tokens for row in rows):
+                cached = _CACHED.format(key=KEYS[by], where=where_of(span)[0])
+                lost = _unread_of([_CachedColumns(*row) for row in connection.execute(cached, values)])
+            return [_total(row, lost=lost.get(row.key, _Unread())) for row in rows]
 
     def bills_by_request(self, span: Span, *, latest: int | None = None) -> list[TurnBill]:
         """The turns on plans by request, in order; of many those `latest` that were at work last."""
@@ -227,8 +245,8 @@ def _damage(connection: sqlite3.Connection, *, error: Exception) -> str:
         if _amount(amount).is_nan():
             return (
                 f"`{file}` is damaged: the amount of request {number} in its ledger is `{amount[:40]}`, which is no "
-                f'money; make it unknown (`sqlite3 "{file}" "update request set usd = null, cache_saved_usd = null '
-                f'where id = {number}"`), or set TURNWISE_STATE_DIR to another folder'
+                f'money; make it unknown (`sqlite3 "{file}" "update request set usd = null, cache_saved_usd = null, '
+                f'cache_write_usd = null where id = {number}"`), or set TURNWISE_STATE_DIR to another folder'
             )
     return (
         f"`{file}` is damaged: an entry of its ledger cannot be read: {error}; set TURNWISE_STATE_DIR to another folder"
@@ -263,7 +281,9 @@ def sum_of_totals(totals: Sequence[Total]) -> Total | None:
     if not totals:
         return None
     numbers = [
-        name for name in Total.__struct_fields__ if name not in ("key", "cost", "again", "saved", "cache_saved_usd")
+        name
+        for name in Total.__struct_fields__
+        if name not in ("key", "cost", "again", "saved", "cache_saved_usd", "cache_unread_usd")
     ]
     return Total(
         key="all",
@@ -271,6 +291,7 @@ def sum_of_totals(totals: Sequence[Total]) -> Total | None:
         again=_sum_of_costs([total.again for total in totals]),
         saved=_sum_of_costs([total.saved for total in totals]),
         cache_saved_usd=functools.reduce(add, [total.cache_saved_usd for total in totals]),
+        cache_unread_usd=functools.reduce(add, [total.cache_unread_usd for total in totals]),
         **{name: sum(getattr(total, name) for total in totals) for name in numbers},
     )
 
@@ -310,6 +331,26 @@ class _Columns(NamedTuple):
     saved_priced: int
     saved_pico: int
     saved_usd: str | None
+    cache_misses: int
+    cache_missed_tokens: int
+
+
+class _CachedColumns(NamedTuple):
+    """Those of _CACHED."""
+
+    key: str
+    session: str
+    endpoint: str
+    read: int
+    written: int
+    cache_write_usd: str | None
+
+
+class _Unread(NamedTuple):
+    """What was written to caches and never read."""
+
+    tokens: int = 0
+    usd: Decimal = ZERO
 
 
 class _BillColumns(NamedTuple):
@@ -330,13 +371,33 @@ class _BillColumns(NamedTuple):
     saved_usd: str | None
 
 
-def _total(row: _Columns) -> Total:
-    same = ("key", "unfinished", "sent_bytes", "received_bytes", "seconds")
+def _unread_of(rows: Sequence[_CachedColumns]) -> dict[str, _Unread]:
+    """By the keys of the rows."""
+    found: dict[str, _Unread] = {}
+    unread = unread_tokens([CacheCounts(row.session, row.endpoint, row.read, row.written) for row in rows])
+    for row, tokens in zip(rows, unread, strict=True):
+        if not tokens:
+            continue
+        before = found.get(row.key, _Unread())
+        usd = ZERO
+        if row.cache_write_usd is not None:
+            amount = _amount(row.cache_write_usd)
+            if not amount.is_finite():
+                raise _NoAmount
+            usd = unread_usd(amount, unread=tokens, written=row.written)
+        found[row.key] = _Unread(before.tokens + tokens, add(before.usd, usd))
+    return found
+
+
+def _total(row: _Columns, *, lost: _Unread) -> Total:
+    same = ("key", "unfinished", "sent_bytes", "received_bytes", "seconds", "cache_misses")
     return Total(
         **{name: value for name, value in row._asdict().items() if name in same or name.endswith("_tokens")},
         cost=Cost(usd=_usd(row.usd_pico, row.usd), requests=row.requests, unknown=row.requests - row.priced),
         again=Cost(usd=_usd(row.again_pico, row.again_usd), requests=row.again, unknown=row.again - row.again_priced),
         cache_saved_usd=_usd(row.cache_saved_pico, row.cache_saved_usd),
+        cache_unread_tokens=lost.tokens,
+        cache_unread_usd=lost.usd,
         saved=_saved(row),
     )
 

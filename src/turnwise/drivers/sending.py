@@ -91,17 +91,15 @@ class Sender:
             if self._books.settle(entry, exchange, event=None) is None:
                 self._tell_cut_off(number, seconds=self._clock.monotonic() - began)
             raise
-        ended = self._books.settle(entry, exchange, event=event)
-        self.exchange = None
-        usd = None if ended is None else ended.usd
         response, fault = (
             (event.response, event.response.fault) if isinstance(event, ResponseReceived) else (None, event.fault)
         )
         missed = None
         if response is not None:
             missed = self._cache.saw(command, call, usage=response.usage, left_s=began)
-            if missed is not None:
-                self._books.ledger.cache_missed.append(missed)
+        ended = self._books.settle(entry, exchange, event=event, missed=missed)
+        self.exchange = None
+        usd = None if ended is None else ended.usd
         self._tell_finished(event, seconds=self._clock.monotonic() - began, usd=usd, missed=missed)
         self._circuits.saw(door, fault=fault)
         if fault is None and response is not None and response.finish is not FinishReason.CUT and not response.lost:

@@ -73,11 +73,13 @@ class PriceRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Priced(msgspec.Struct, frozen=True, kw_only=True):
     """`by` the provider's own word, or a table's. `cache_saved_usd` is what the prompt would have cost more without its cache
-    (less than 0 where writing the cache cost more than reading it saved); None where that cannot be said."""
+    (less than 0 where writing the cache cost more than reading it saved), `cache_write_usd` what the tokens that were written
+    there cost more than others; None where that cannot be said."""
 
     usd: Decimal
     by: Literal["provider", "table"]
     cache_saved_usd: Decimal | None = None
+    cache_write_usd: Decimal | None = None
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -204,7 +206,8 @@ def _token_price(usage: Usage | None, *, row: PriceRow, fate: Fate, apart: str) 
     if (
         own is not None and usage is not None and (own or not usage.untold)
     ):  # a 0 beside counts that are missing says nothing
-        return Priced(usd=own, by="provider", cache_saved_usd=_saved_of(usage, row=row, details=details))
+        saved, writing = _saved_of(usage, row=row, details=details)
+        return Priced(usd=own, by="provider", cache_saved_usd=saved, cache_write_usd=writing)
     if fate == "refused":
         return Priced(usd=ZERO, by="table")
     if fate != "whole":
@@ -223,7 +226,8 @@ def _token_price(usage: Usage | None, *, row: PriceRow, fate: Fate, apart: str) 
     if tokens is None:
         return Unknown("the provider's counts of tokens do not add up")
     usd = tokens if row.request_usd is None else add(tokens, row.request_usd)
-    return Priced(usd=usd, by="table", cache_saved_usd=_saved(usage, prices=prices, details=details))
+    saved, writing = _saved(usage, prices=prices, details=details)
+    return Priced(usd=usd, by="table", cache_saved_usd=saved, cache_write_usd=writing)
 
 
 def _tier(row: PriceRow, *, input_tokens: int) -> TokenPrices:
@@ -276,17 +280,23 @@ def _tokens_usd(usage: Usage, *, prices: TokenPrices, details: dict[str, object]
     )
 
 
-def _saved_of(usage: Usage | None, *, row: PriceRow, details: dict[str, object]) -> Decimal | None:
-    if usage is None or not row.tokens:
-        return None
+def _saved_of(usage: Usage, *, row: PriceRow, details: dict[str, object]) -> tuple[Decimal | None, Decimal | None]:
+    if not row.tokens:
+        return None, None
     return _saved(usage, prices=_tier(row, input_tokens=usage.input_tokens), details=details)
 
 
-def _saved(usage: Usage, *, prices: TokenPrices, details: dict[str, object]) -> Decimal | None:
-    plain = msgspec.structs.replace(usage, cache_read_tokens=0, cache_write_tokens=0)
-    without = _tokens_usd(plain, prices=prices, details={})
-    within = _tokens_usd(usage, prices=prices, details=details)
-    return None if without is None or within is None else EXACT.subtract(without, within)
+def _saved(usage: Usage, *, prices: TokenPrices, details: dict[str, object]) -> tuple[Decimal | None, Decimal | None]:
+    """What the cache saved, and what writing it cost more than input does."""
+    read = msgspec.structs.replace(usage, cache_write_tokens=0)
+    without, only_read, within = (
+        _tokens_usd(msgspec.structs.replace(read, cache_read_tokens=0), prices=prices, details={}),
+        _tokens_usd(read, prices=prices, details={}),
+        _tokens_usd(usage, prices=prices, details=details),
+    )
+    if without is None or only_read is None or within is None:
+        return None, None
+    return EXACT.subtract(without, within), EXACT.subtract(within, only_read)
 
 
 def tokens_usd(*parts: tuple[int, Decimal]) -> Decimal:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from faces.cli.running import Cli, at, begin, end
+from faces.cli.running import Cli, at, begin, end, running_lab, script
 from faces.cli.test_processes import wait_until
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal import Journal, journal_path
@@ -145,6 +145,64 @@ def test_what_programs_saved_is_in_the_table_as_json_and_as_csv(lab: Lab, priced
     assert " saved" in head
     (reads,) = [line for line in lines if line.startswith("openai_chat:script-ten-reads")]
     assert reads.split()[5:7] == ["$0.0200", "$0.0900"]
+
+
+CACHED = """
+[prices]
+"anthropic_messages:*" = { input = 3, output = 15, cache_read = 0.3, cache_write = 3.75, cache_write_1h = 6 }
+"""
+LONG = "Answer from the parts of the document alone. " * 180  # 2,000 tokens
+
+
+READS = """
+forced = "Bees."
+[[steps]]
+calls = [{ name = "read", arguments = { path = "notes.md" } }]
+[[steps]]
+calls = [{ name = "read", arguments = { path = "more.md" } }]
+[[steps]]
+text = "Ants."
+"""
+
+
+@pytest.mark.promise("bill:cached")
+def test_usage_says_what_caches_read_wrote_saved_lost_and_missed(priced: Path, cli: Cli) -> None:
+    """Issue 17: in the table, under it, as JSON and as CSV, by the lab's own counts. The last allowed step forbids calls, so it
+    reads tools and system text alone; seven minutes later a second turn reads nothing of the first."""
+    settings = Path(os.environ["XDG_CONFIG_HOME"]) / "turnwise" / "turnwise.toml"
+    settings.write_text(CACHED)
+    for name in ("notes.md", "more.md"):
+        (priced / name).write_text(f"{name} has bees\n" * 600)
+    with running_lab([script("reads", READS)]) as lab:
+        model = ("--system", LONG, *at(lab, "reads", family="anthropic_messages"))
+        assert cli("run", "Go.", "--max-steps", "3", *model).code == 3
+        lab.pass_time(420)
+        assert cli("run", "Go.", *model).code == 0
+        told = [one.usage for one in lab.requests if one.usage is not None]
+    assert len(told) == 6
+    read, written = (sum([getattr(one, f"cache_{name}_tokens") for one in told]) for name in ("read", "write"))
+    missed = told[1].cache_read_tokens + told[1].cache_write_tokens - told[2].cache_read_tokens
+    unread = told[1].cache_write_tokens + told[2].cache_write_tokens + told[5].cache_write_tokens
+    report = json.loads(cli("usage", "--json").out)["total"]
+    names = ("read_tokens", "write_tokens", "unread_tokens", "misses", "missed_tokens")
+    assert [report[f"cache_{name}"] for name in names] == [read, written, unread, 1, missed]
+    saved, lost = Decimal(report["cache_saved_usd"]), Decimal(report["cache_unread_usd"])
+    assert saved == (read * Decimal("2.7") - written * Decimal("0.75")) / 1_000_000
+    assert lost == unread * Decimal("0.75") / 1_000_000
+    (row,) = csv.DictReader(io.StringIO(cli("usage", "--csv").out))
+    assert [row[f"cache_{name}"] for name in names] == [str(one) for one in (read, written, unread, 1, missed)]
+    assert (row["cache_saved_usd"], row["cache_unread_usd"]) == (f"{saved:f}", f"{lost:f}")
+    shown = cli("usage").out
+    head, line, *_ = shown.splitlines()
+    assert re.split(r" {2,}", head)[1:8] == [
+        *("requests", "tokens in", "cached", "written", "missed", "cache saved", "tokens out"),
+    ]
+    assert re.split(r" {2,}", line)[3:6] == [f"{read:,}", f"{written:,}", "1"]
+    assert f"written to caches and not read so far: {unread:,} tokens, {usd_said(lost)} lost" in shown
+    assert f"caches missed 1 request: {missed:,} tokens that the provider had kept were read anew" in shown
+    assert json.loads(cli("usage", "--by", "session", "--json").out)["total"] == report
+    by_purpose = json.loads(cli("usage", "--by", "purpose", "--json").out)["rows"]
+    assert sum([one["cache_unread_tokens"] for one in by_purpose]) == unread
 
 
 @pytest.mark.promise("wait:ask", "step:every-call-answered")

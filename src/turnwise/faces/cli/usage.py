@@ -158,6 +158,7 @@ def write_csv(rows: Sequence[Total], *, by: By, stream: TextIO) -> None:
             *("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens"),
             *("cache_saved_usd", "sent_bytes", "received_bytes", "seconds"),
             *("saved_requests", "saved_usd"),
+            *("cache_misses", "cache_missed_tokens", "cache_unread_tokens", "cache_unread_usd"),
         ]
     )
     for row in rows:
@@ -168,6 +169,7 @@ def write_csv(rows: Sequence[Total], *, by: By, stream: TextIO) -> None:
                 *(row.cache_read_tokens, row.cache_write_tokens, f"{row.cache_saved_usd:f}"),
                 *(row.sent_bytes, row.received_bytes, round(row.seconds, 3)),
                 *(row.saved.requests, known(row.saved)),
+                *(row.cache_misses, row.cache_missed_tokens, row.cache_unread_tokens, f"{row.cache_unread_usd:f}"),
             ]
         )
 
@@ -228,6 +230,7 @@ def table_of(rows: Sequence[Total], *, by: By, titles: dict[str, str], width: in
         Column(name="requests", cells=[f"{row.cost.requests:,}" for row in rows]),
         Column(name="tokens in", cells=[f"{row.input_tokens:,}" for row in rows], rank=1),
         Column(name="cached", cells=[f"{row.cache_read_tokens:,}" for row in rows], rank=4),
+        *cache_columns(rows),
         Column(name="tokens out", cells=[f"{row.output_tokens:,}" for row in rows], rank=2),
         Column(name="cost", cells=[short_cost(row.cost) for row in rows]),
         *([Column(name="saved", cells=saved, rank=3)] if any(saved) else []),
@@ -238,6 +241,26 @@ def table_of(rows: Sequence[Total], *, by: By, titles: dict[str, str], width: in
     if gone := [one.name for one in columns if one not in kept and one.name]:
         lines.append(f"no room here for {', '.join(gone)}: a wider terminal or --csv has it all")
     return lines
+
+
+def cache_columns(rows: Sequence[Total]) -> list[Column]:
+    """What was written to caches, the requests that they missed, and what they saved: each where there is any."""
+    columns = [
+        Column(name="written", cells=[f"{row.cache_write_tokens:,}" for row in rows], rank=4),
+        Column(name="missed", cells=[f"{row.cache_misses:,}" for row in rows], rank=4),
+        Column(name="cache saved", cells=[signed_usd(row.cache_saved_usd) for row in rows], rank=4),
+    ]
+    has_any = (
+        any(row.cache_write_tokens for row in rows),
+        any(row.cache_misses for row in rows),
+        any(row.cache_saved_usd for row in rows),
+    )
+    return [column for column, is_any in zip(columns, has_any, strict=True) if is_any]
+
+
+def signed_usd(amount: Decimal) -> str:
+    """Less than 0 where writing caches cost more than reading them saved."""
+    return f"-{usd_said(-amount)}" if amount < 0 else usd_said(amount)
 
 
 def short_cost(cost: Cost) -> str:
@@ -262,6 +285,12 @@ def lines_of(total: Total) -> list[str]:
         word = "saved" if total.cache_saved_usd >= 0 else "cost more than they saved, by"
         tokens = f"{total.cache_read_tokens:,} tokens read, {total.cache_write_tokens:,} written"
         lines.append(f"caches {word} {usd_said(abs(total.cache_saved_usd))} ({tokens})")
+    if total.cache_unread_tokens:
+        lost = f", {usd_said(total.cache_unread_usd)} lost" if total.cache_unread_usd > 0 else ""
+        lines.append(f"written to caches and not read so far: {total.cache_unread_tokens:,} tokens{lost}")
+    if total.cache_misses:
+        missed = f"{total.cache_missed_tokens:,} tokens that the provider had kept were read anew"
+        lines.append(f"caches missed {many(total.cache_misses, 'request')}: {missed}")
     if total.saved.requests:
         word = "saved" if total.saved.requests > 0 else "cost more than they saved"
         lines.append(f"programs and parallel calls {word}, on plans by request: {saved_said(total.saved)}")
