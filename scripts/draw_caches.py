@@ -3,9 +3,10 @@
 Usage: python scripts/draw_caches.py             prints the figures
        python scripts/draw_caches.py --write     draws them into the page (tests/lab/test_cached_turns.py checks it)
 
-The turn: 4,000 tokens of system text and tools, results of 2 KB, against the lab, which keeps prompts as each provider documents
-it and counts 4 bytes as a token. Prices are 3 dollars a million tokens in, 15 out; a tenth for what is read from a cache, and
-1.25 of it for what Anthropic writes there.
+The turn: 4,000 tokens of system text and tools, results of 2 KB; the model thinks and says some words beside its calls, and some
+steps have several calls. It runs against the lab, which keeps prompts as each provider documents it and counts 4 bytes as one
+token. Prices are 3 dollars a million tokens in, 15 out; a tenth for what is read from a cache, and 1.25 of it for what is written
+there by Anthropic's models and GPT-5.6.
 """
 
 import argparse
@@ -28,7 +29,9 @@ PROVIDERS = {
     "OpenRouter, Anthropic's models": "openrouter:anthropic/turn",
     "LiteLLM, Anthropic's models": "litellm:anthropic/turn",
     "OpenAI, Responses": "openai:turn",
+    "OpenAI, Responses, GPT-5.6": "openai:gpt-5.6-turn",
     "OpenAI, Chat Completions": "openai-chat:turn",
+    "OpenAI, Chat Completions, GPT-5.6": "openai-chat:gpt-5.6-turn",
     "Gemini": "gemini:turn",
 }
 ADDRESSES = {"anthropic": "http://lab", "vertex-anthropic": "http://lab/models", "gemini": "http://lab/v1beta"}
@@ -59,18 +62,33 @@ def read(path: str) -> str:
 SYSTEM = ("Answer from the parts of the document alone, and name the part that each fact comes from. " * 200)[:15_700]
 
 
-def script_of(least_tokens: int | None) -> Script:
-    paths = [f"part-{number}" for number in range(1, STEPS)]
-    asks = [Step(calls=(ScriptedCall(name="read", arguments={"path": path}),)) for path in paths]
-    steps = (*asks, Step(text="Done."))
-    return Script(name="turn", title="reads 19 parts", steps=steps, cache_least_tokens=least_tokens)
+SEVERAL = {2: 3, 4: 2, 15: 2, 18: 2}  # calls in these steps
+
+
+def script_of(name: str, *, least_tokens: int | None) -> Script:
+    asks = [
+        Step(
+            reasoning=f"Part {step} may have the date. The parts before it name the year alone, so I have to look further."
+            * 2,
+            text=f"I have read {step - 1} of the parts; the next one may tell more." if step % 3 else "",
+            calls=tuple(
+                [
+                    ScriptedCall(name="read", arguments={"path": f"part-{step}-{number}"})
+                    for number in range(SEVERAL.get(step, 1))
+                ]
+            ),
+        )
+        for step in range(1, STEPS)
+    ]
+    steps = (*asks, Step(reasoning="That was the last part.", text="Done."))
+    return Script(name=name, title="reads parts", steps=steps, cache_least_tokens=least_tokens)
 
 
 async def play(model: str, *, least_tokens: int | None, cached: bool, asked: bool) -> tuple[RunResult, int]:
     """The turn, and the most marks in one of its requests. Not `cached`: nobody asks for it, or nobody keeps anything."""
-    name = model.partition(":")[0]
-    lab = Lab([script_of(least_tokens)], caches=cached or asked)
-    row = {f"{name}:*": {**ROW, **(WRITES if asked else {})}}
+    name, _, called = model.partition(":")
+    lab = Lab([script_of(called.rpartition("/")[2], least_tokens=least_tokens)], caches=cached or asked)
+    row = {f"{name}:*": {**ROW, **(WRITES if asked or "gpt-5.6" in model else {})}}
     agent = Agent(
         model,
         tools=[read],

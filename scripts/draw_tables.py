@@ -19,7 +19,7 @@ from turnwise.faces.cli.options import NAMES_A_MODEL
 from turnwise.rules.stop import OUTCOMES
 from turnwise.wire import registry
 from turnwise.wire.family import Family
-from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.profiles import MARK_WAYS, CacheWay, Profile, builtin_profiles
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 BAR = "\\|"  # a bar inside a cell
@@ -81,10 +81,11 @@ def providers() -> str:
     lines += [
         "name, never guessed from an address. Endpoints without an address here want `--base-url`. `first event` is how long a",
         "stream may take to begin, unless `Deadlines(first_event_s=...)` says otherwise ([deadlines](deadlines.md)).",
+        "`caches` is how the provider is asked to keep prompts (below).",
         "",
     ]
     lines += table(
-        ("name", "what", "API family", "address", "key", "first event"),
+        ("name", "what", "API family", "address", "key", "first event", "caches"),
         (
             (
                 f"`{one.name}`",
@@ -93,11 +94,52 @@ def providers() -> str:
                 f"`{address(one.base_url)}`" if one.base_url else "`--base-url`",
                 keys(one.api_key_env),
                 f"{one.first_event_s:g} s",
+                CACHES[one.cache][0],
             )
             for one in builtin_profiles().values()
         ),
     )
+    lines += [
+        "",
+        "## Prompt caches",
+        'What a request asks for with `cache="auto"` and `cache="1h"` ([what it saves](billing.md#prompt-caches)). Providers',
+        "that are not in this table are asked for nothing: they keep prompts by themselves, or not at all.",
+        "",
+    ]
+    lines += table(
+        ("name", "what is sent", "for which models", "with `1h`", "source"),
+        (
+            (f"`{one.name}`", CACHES[one.cache][1], cached_models(one), for_longer(one), one.cache_source)
+            for one in builtin_profiles().values()
+            if one.cache != "unasked"
+        ),
+    )
     return "\n".join(lines) + "\n"
+
+
+CACHES: dict[CacheWay, tuple[str, str]] = {
+    "unasked": ("not asked", ""),
+    "top": ("marks", "`cache_control` at the top of the body, and on tools, system texts and content blocks"),
+    "blocks": ("marks", "`cache_control` on tools, system texts and content blocks"),
+    "parts": ("marks", "`cache_control` on content parts"),
+    "messages": ("marks", "`cache_control` on content parts and on tool messages"),
+    "key": ("key", "`prompt_cache_key`"),
+}
+"""In a word, and whole."""
+
+
+def cached_models(profile: Profile) -> str:
+    words = " or ".join(f"`{word}`" for word in profile.cache_models)
+    return f"those with {words} in their names" if words else "all"
+
+
+def for_longer(profile: Profile) -> str:
+    if profile.cache in MARK_WAYS:
+        return 'each with `"ttl": "1h"`'
+    if not profile.cache_day_models:
+        return "the same"
+    names = ", ".join(f"`{name}`" for name in profile.cache_day_models)
+    return f'also `"prompt_cache_retention": "24h"` for {names}, dated names too; else the same'
 
 
 def address(url: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from turnwise import Agent, Journal, Prices, RunResult, read_prices
 from turnwise.drivers.watching import RequestFinished, Seen
@@ -286,3 +287,35 @@ async def test_sub_agents_of_one_kind_share_their_beginning(model: str) -> None:
     reads = [entry.usage.cache_read_tokens for entry in first if entry.usage is not None]
     assert (len(reads), reads[0]) == (2, 0)
     assert reads[1] > 1_500
+
+
+async def test_sub_agents_of_gpt_5_6_share_no_beginning() -> None:
+    """OpenAI, "When changing content prevents reuse": it reads at breakpoints, and turnwise sets none of its own there."""
+    tasks: list[dict[str, object]] = [{"agent": "reader", "prompt": f"Read part {number}."} for number in (1, 2)]
+    steps = tuple([Step(calls=(ScriptedCall(name="task", arguments=task),)) for task in tasks])
+    lead = Script(name="lead", title="hands out tasks", steps=(*steps, Step(text="Done.")))
+    lab = Lab([lead, named(reading(1), "gpt-5.6-reads")])
+    given: dict[str, Any] = {"base_url": "http://lab/v1", "api_key": "k", "transport": lab.transport()}
+    reader = Agent("openai:gpt-5.6-reads", tools=[read], instructions=INSTRUCTIONS, description="reads", **given)
+    result = await Agent("openai:lead", agents={"reader": reader}, **given).run("Go.")
+    reads = [entry.usage.cache_read_tokens for entry in result.ledger if entry.path and entry.usage is not None]
+    assert len(reads) == 4
+    assert (reads[0], reads[2]) == (0, 0)
+    assert min(reads[1], reads[3]) > 1_500
+
+
+def named(script: Script, name: str) -> Script:
+    return replace(script, name=name)
+
+
+async def test_the_cache_of_gpt_5_6_is_written_unless_extra_switches_it_off() -> None:
+    """`cache` says what is asked for; this one keeps prompts unasked, and writing costs."""
+    explicit = {"prompt_cache_options": {"mode": "explicit"}}
+    said: dict[str, tuple[bool, bool]] = {}
+    for name, more in {"auto": {}, "1h": {"cache": "1h"}, "off": {"cache": "off"}, "none": {"extra": explicit}}.items():
+        lab = Lab([named(reading(2), "gpt-5.6-reads")])
+        result = await agent_at(lab, model="openai:gpt-5.6-reads", base_url="http://lab/v1", **more).run("Read.")
+        assert [one.status for one in lab.requests] == [200] * 3
+        said[name] = (result.caches.written_tokens > 0, b"prompt_cache_key" in lab.requests[0].body)
+        assert all(b"prompt_cache_retention" not in one.body for one in lab.requests)
+    assert said == {"auto": (True, True), "1h": (True, True), "off": (True, False), "none": (False, True)}

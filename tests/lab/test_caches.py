@@ -6,7 +6,7 @@ import pytest
 
 from turnwise import Agent
 from turnwise.lab import Lab
-from turnwise.lab.caches import CacheUse, PromptCaches
+from turnwise.lab.caches import CacheUse, PromptCaches, has_breakpoints
 from turnwise.lab.script import Script, Step
 
 MARK, HOUR = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
@@ -120,6 +120,104 @@ def test_openai_keeps_prompts_unasked_in_steps_of_128_tokens() -> None:
     take(caches, day, family="openai_chat")
     caches.now_s += 80_000
     assert take(caches, day, family="openai_chat").read > 1280
+
+
+def asked_of_gpt(*texts: str, marks: tuple[int, ...] = (), **more: Any) -> dict[str, Any]:
+    """A conversation at GPT-5.6: the user says each of the texts, the model answers between them."""
+    messages: list[Any] = []
+    for place, text in enumerate(texts):
+        mark = {"prompt_cache_breakpoint": {"mode": "explicit"}} if place in marks else {}
+        messages.append({"role": "user", "content": [{"type": "text", "text": text, **mark}]})
+        messages.append({"role": "assistant", "content": "Yes."})
+    return {"model": "gpt-5.6-sol", "prompt_cache_key": "k", "messages": messages[:-1], **more}
+
+
+def test_gpt_5_6_keeps_prompts_up_to_the_latest_message_and_reads_them_there_only() -> None:
+    """OpenAI, "Prompt caching for GPT-5.6 and later models": exact, without steps of 128 tokens; written is what is new."""
+    caches = PromptCaches()
+    first = take(caches, asked_of_gpt(LONG), family="openai_chat")
+    assert (first.read, first.written > 1280) == (0, True)
+    second = take(caches, asked_of_gpt(LONG, "and?"), family="openai_chat")
+    assert (second.read, 0 < second.written < 60) == (first.written, True)
+    third = take(caches, asked_of_gpt(LONG, "and?", "then?"), family="openai_chat")
+    assert third.read == second.read + second.written
+    assert take(caches, asked_of_gpt(LONG + "x"), family="openai_chat").read == 0
+    tools: list[Any] = [{"type": "function", "function": {"name": "f"}}]
+    others: tuple[dict[str, Any], ...] = ({"prompt_cache_key": "other"}, {"tools": tools}, {"model": "gpt-5.6-luna"})
+    for more in others:
+        asked = {**asked_of_gpt(LONG, "and?"), **more}
+        assert caches.take("openai_chat", body=asked, model=asked["model"], least_tokens=None).read == 0
+
+
+def shared(question: str, *, marked: bool) -> list[Any]:
+    mark = {"prompt_cache_breakpoint": {"mode": "explicit"}} if marked else {}
+    return [
+        {"role": "developer", "content": [{"type": "text", "text": LONG, **mark}]},
+        {"role": "user", "content": question},
+    ]
+
+
+def test_gpt_5_6_falls_back_to_no_beginning_that_nobody_marked() -> None:
+    """The same guide, "When changing content prevents reuse": another question behind the same instructions, with a breakpoint
+    behind them and without; and `explicit` keeps what is marked alone."""
+    for marks, is_read in (((), False), ((0,), True)):
+        caches = PromptCaches()
+        take(caches, {**asked_of_gpt(LONG), "messages": shared("one", marked=bool(marks))}, family="openai_chat")
+        found = take(
+            caches, {**asked_of_gpt(LONG), "messages": shared("two", marked=bool(marks))}, family="openai_chat"
+        )
+        assert (found.read > 0) is is_read
+    explicit: dict[str, Any] = {"prompt_cache_options": {"mode": "explicit"}}
+    caches = PromptCaches()
+    for _ in range(2):
+        assert take(caches, asked_of_gpt(LONG, "one", **explicit), family="openai_chat") == CacheUse()
+    assert take(caches, asked_of_gpt(LONG, "one", marks=(0,), **explicit), family="openai_chat").written > 1280
+    found = take(caches, asked_of_gpt(LONG, "two", marks=(0,), **explicit), family="openai_chat")
+    assert (found.read > 1280, found.written) == (True, 0)
+
+
+def test_gpt_5_6_keeps_a_prompt_for_thirty_minutes_from_its_last_use() -> None:
+    caches = PromptCaches()
+    take(caches, asked_of_gpt(LONG), family="openai_chat")
+    for _ in range(3):
+        caches.now_s += 1_799
+        assert take(caches, asked_of_gpt(LONG), family="openai_chat").read > 1280
+    caches.now_s += 1_800
+    assert take(caches, asked_of_gpt(LONG), family="openai_chat").read == 0
+    for _ in range(2):
+        assert take(caches, asked_of_gpt("short"), family="openai_chat") == CacheUse()
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        *[
+            (name, True)
+            for name in ("gpt-5.6", "gpt-5.6-sol", "openai/gpt-5.10", "gpt-6", "gpt-6-mini", "gpt-5.7-turn")
+        ],
+        *[(name, False) for name in ("gpt-5", "gpt-5.5-pro", "gpt-4.1", "gpt-5-mini", "o3", "turn", "gpt-4o")],
+    ],
+)
+def test_which_models_keep_prompts_at_breakpoints(model: str, expected: bool) -> None:
+    assert has_breakpoints(model) is expected
+
+
+def test_gpt_5_6_takes_results_of_tools_for_messages_in_responses_too() -> None:
+    caches = PromptCaches()
+    items: list[Any] = [{"role": "user", "content": LONG}]
+    reads: list[tuple[int, int]] = []
+    for number in range(3):
+        use = caches.take(
+            "openai_responses", body={"model": "gpt-5.6", "input": items}, model="gpt-5.6", least_tokens=None
+        )
+        reads.append((use.read, use.written))
+        items = [
+            *items,
+            {"type": "function_call", "call_id": f"c{number}", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": f"c{number}", "output": "x" * 400},
+        ]
+    assert [read for read, _ in reads] == [0, reads[0][1], sum(reads[1])]
+    assert all(written > 100 for _, written in reads)
 
 
 def test_gemini_keeps_prompts_unasked_from_its_least_size_on() -> None:

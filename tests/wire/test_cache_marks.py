@@ -174,7 +174,10 @@ def test_openai_and_those_who_took_it_over_get_a_key() -> None:
         body = body_of(request, name)
         assert (body["prompt_cache_key"], body.get("prompt_cache_retention")) == ("session-1", None)
         assert list(body).index("prompt_cache_key") > list(body).index("input" if "input" in body else "messages")
-    for model, kept in (("gpt-5", "24h"), ("gpt-5-2025-08-07", "24h"), ("gpt-4o", None), ("gpt-5-nano", None)):
+    for model, kept in (
+        *(("gpt-5", "24h"), ("gpt-5-2025-08-07", "24h"), ("gpt-5.1-codex-mini", "24h"), ("gpt-5-codex", "24h")),
+        *(("gpt-4o", None), ("gpt-5-nano", None), ("gpt-5.6", None), ("gpt-5.6-sol", None)),
+    ):
         for name in ("openai", "openai-chat"):
             body = body_of(replace(request_of(name, hour=True), model=model), name)
             assert body.get("prompt_cache_retention") == kept, (name, model)
@@ -296,6 +299,7 @@ def test_the_strict_judges_refuse_marks_that_the_api_refuses(marks: list[Any], r
 
 
 def test_every_row_that_is_asked_says_how_its_family_is_asked() -> None:
+    """And where its provider says so: docs/providers.md shows it."""
     ways: dict[str, set[str]] = {
         "anthropic_messages": {"unasked", "top", "blocks"},
         "openai_chat": {"unasked", "parts", "messages", "key"},
@@ -307,4 +311,5 @@ def test_every_row_that_is_asked_says_how_its_family_is_asked() -> None:
 
 
 def fits(row: Profile, ways: set[str]) -> bool:
-    return row.cache in ways and (not row.cache_day_models or row.cache == "key")
+    has_source = bool(row.cache_source) == (row.cache != "unasked")
+    return row.cache in ways and has_source and (not row.cache_day_models or row.cache == "key")

@@ -7,10 +7,15 @@ what is kept of messages rests on tool choice and thinking, too.
 
 OpenAI ("Prompt caching"): unasked, from 1,024 tokens on and in steps of 128, the exact beginning of the prompt; cleared after
 5 to 10 minutes without use, or kept for a day where the request asks for it. A `prompt_cache_key` leads to a cache of its own.
+GPT-5.6 and later (the same, "Prompt caching for GPT-5.6 and later models", and the openai package's `PromptCacheOptions`): a
+prefix is kept, for 30 minutes since its last use, where it ends at a breakpoint, and is read at breakpoints only. One is the end
+of the latest message of the user or a tool, unless the request's `mode` is `explicit`; others are the request's own. Each request
+writes at its four latest, and looks at the 80 latest, those of earlier requests included. What is written is counted and billed.
 Gemini ("Context caching", implicit): unasked, the exact beginning from a least size on; for how long is not said.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -21,7 +26,12 @@ from turnwise.lab.raw import Raw, dump, rows, table, text
 BYTES_A_TOKEN = 4  # of prompt and output alike: made up, but the same every time, so that tests can sum it
 LOOK_BACK_BLOCKS = 20
 CHUNK_TOKENS = 128
-SHORT_S, HOUR_S, DAY_S = 300.0, 3600.0, 86_400.0
+SHORT_S, HALF_HOUR_S, HOUR_S, DAY_S = 300.0, 1800.0, 3600.0, 86_400.0
+MOST_WRITES, MOST_BREAKPOINTS = 4, 80
+GPT = re.compile(r"gpt-(\d+)(?:\.(\d+))?")
+WITH_BREAKPOINTS = (5, 6)  # and later
+BREAKPOINT = "prompt_cache_breakpoint"
+ANSWERS = ("function_call_output", "custom_tool_call_output")
 MARK = "cache_control"
 LEAST_TOKENS = {"anthropic_messages": 1024, "openai_chat": 1024, "openai_responses": 1024, "gemini": 2048}
 ANTHROPIC = ("anthropic", "claude")  # in a model's name, behind a gateway
@@ -30,12 +40,13 @@ THINKING = ("thinking", "redacted_thinking")
 
 class CacheUse(NamedTuple):
     """Of one prompt, in tokens: what was read, and written; `hour` is the part of that that is kept for an hour. `marked` are the
-    bytes of the marks, which the model never sees."""
+    bytes of the marks, which the model never sees. `is_timed`: usage tells for how long it is kept."""
 
     read: int = 0
     written: int = 0
     hour: int = 0
     marked: int = 0
+    is_timed: bool = False
 
 
 class Block(NamedTuple):
@@ -44,6 +55,7 @@ class Block(NamedTuple):
     said: bytes
     mark: Literal["", "5m", "1h"] = ""
     takes_mark: bool = True
+    ends_message: bool = False  # of the user or of a tool
 
 
 class Prompt(NamedTuple):
@@ -80,6 +92,8 @@ class PromptCaches:
             return self._take_marked(prompt_of_chat(body), model=model, least=least)
         if family == "gemini":
             return self._take_pieces(pieces_of_gemini(body), model=model, least=least)
+        if has_breakpoints(named):
+            return self._take_breakpoints(body, model=model, least=least)
         return self._take_chunks(body, model=model, least=least)
 
     def _take_marked(self, prompt: Prompt, *, model: str, least: int) -> CacheUse:
@@ -99,7 +113,7 @@ class PromptCaches:
             self._refresh(states[at][0])
         written = max([states[at][1] - read for at, _ in marks], default=0)
         hour = max([states[at][1] - read for at, mark in marks if mark == "1h"], default=0)
-        return CacheUse(read, max(0, written), max(0, hour), prompt.marked)
+        return CacheUse(read, max(0, written), max(0, hour), prompt.marked, is_timed=written > 0)
 
     def _take_pieces(self, pieces: Sequence[bytes], *, model: str, least: int, for_s: float = SHORT_S) -> CacheUse:
         states = list(_states([Block(piece) for piece in pieces], begins=model))
@@ -120,6 +134,24 @@ class PromptCaches:
         cache = f"{model}/{text(fields.get('prompt_cache_key'))}"
         for_s = DAY_S if fields.get("prompt_cache_retention") == "24h" else SHORT_S
         return self._take_pieces(chunks, model=cache, least=least, for_s=for_s)
+
+    def _take_breakpoints(self, body: Raw, *, model: str, least: int) -> CacheUse:
+        fields = table(body)
+        blocks = blocks_of_openai(body)
+        states = list(_states(blocks, begins=f"{model}/{text(fields.get('prompt_cache_key'))}"))
+        is_implicit = table(fields.get("prompt_cache_options")).get("mode") != "explicit"
+        own = [at for at, block in enumerate(blocks) if block.mark]
+        ends = [at for at, block in enumerate(blocks) if block.ends_message] if is_implicit else []
+        looked_at = sorted({*own, *ends})[-MOST_BREAKPOINTS:]
+        written = [*own[len(ends[-1:]) - MOST_WRITES :], *ends[-1:]]
+        hits = [at for at in looked_at if states[at][1] >= least and self._has(states[at][0])]
+        read = states[max(hits)][1] if hits else 0
+        kept = [at for at in written if states[at][1] >= least]
+        for at in kept:
+            self._keep(states[at][0], for_s=HALF_HOUR_S)
+        for at in hits:
+            self._refresh(states[at][0])
+        return CacheUse(read, max([0, *[states[at][1] - read for at in kept]]))
 
     def _has(self, digest: bytes) -> bool:
         kept = self._kept.get(digest)
@@ -239,6 +271,32 @@ def pieces_of_openai(body: Raw) -> list[bytes]:
     asked = fields.get("input") if "input" in fields else fields.get("messages")
     said = [asked] if isinstance(asked, str) else rows(asked)
     return [dump(one) for one in (*first, *said)]
+
+
+def has_breakpoints(model: str) -> bool:
+    """A model of the family of GPT-5.6, or of a later one."""
+    found = GPT.search(model)
+    return found is not None and (int(found.group(1)), int(found.group(2) or 0)) >= WITH_BREAKPOINTS
+
+
+def blocks_of_openai(body: Raw) -> list[Block]:
+    """As `pieces_of_openai`, with the breakpoints, which are no part of what is compared."""
+    fields = table(body)
+    first = [fields.get(name) for name in ("response_format", "text", "tools", "instructions")]
+    blocks = [Block(dump(one)) for one in first]
+    asked = fields.get("input") if "input" in fields else fields.get("messages")
+    messages: list[Raw] = [{"role": "user", "content": asked}] if isinstance(asked, str) else rows(asked)
+    for told in map(table, messages):
+        name = next((name for name in ("content", "output") if isinstance(told.get(name), list)), "")
+        parts = rows(told.get(name)) if name else []
+        head = {key: value for key, value in told.items() if key != name}
+        blocks.append(Block(dump(head)))
+        for part in parts:
+            plain = {key: value for key, value in table(part).items() if key != BREAKPOINT}
+            blocks.append(Block(dump(plain), "5m" if table(part).get(BREAKPOINT) is not None else ""))
+        if told.get("role") in ("user", "tool") or told.get("type") in ANSWERS:
+            blocks[-1] = blocks[-1]._replace(ends_message=True)
+    return blocks
 
 
 def pieces_of_gemini(body: Raw) -> list[bytes]:

@@ -291,7 +291,10 @@ def with_cache_use(reply: Reply, *, use: CacheUse) -> Reply:
     hour = min(use.hour, written)
     kept = {"cache_creation": {"ephemeral_5m_input_tokens": written - hour, "ephemeral_1h_input_tokens": hour}}
     told = msgspec.structs.replace(
-        usage, cache_read_tokens=read, cache_write_tokens=written, provider=dump(kept).decode() if written else ""
+        usage,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        provider=dump(kept).decode() if written and use.is_timed else "",
     )
     return msgspec.structs.replace(reply, response=msgspec.structs.replace(reply.response, usage=told))
 

@@ -63,6 +63,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     # prompt caches
     cache: CacheWay = "unasked"
+    cache_source: str = ""  # where the provider says so
     cache_models: tuple[str, ...] = ()  # only where one of these stands in the model's name; empty: for every model
     cache_day_models: tuple[str, ...] = ()  # `key`: those that take `prompt_cache_retention: "24h"`, dated names too
 
