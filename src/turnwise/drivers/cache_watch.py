@@ -1,9 +1,11 @@
 """Sees whether the provider's cache gave what it had kept of a prompt, and why not."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 import msgspec
 
+from turnwise.rules.cache_losses import kept_tokens
 from turnwise.turn.commands import SendRequest
 from turnwise.vocab import Request, Usage
 from turnwise.wire.family import HttpCall
@@ -82,12 +84,8 @@ class CacheWatch:
         )
 
     def _take(self, call: HttpCall, *, usage: Usage, left_s: float) -> None:
-        read, written = usage.cache_read_tokens, usage.cache_write_tokens
-        self._has_hit = self._has_hit or read > 0
-        if call.marks or written:
-            self._kept_tokens = read + written
-        else:
-            self._kept_tokens = usage.input_tokens if self._has_hit else 0
+        self._has_hit = self._has_hit or usage.cache_read_tokens > 0
+        self._kept_tokens = kept_tokens(usage, is_asked=bool(call.marks), has_hit=self._has_hit)
         if self._kept_tokens:
             self._kept_at_s = left_s
 
@@ -97,13 +95,33 @@ def _changed_at(call: HttpCall, *, before: Request, now: Request) -> int | None:
     invalidates the cache")."""
     if call.changed_at is not None or not call.marks:
         return call.changed_at
-    is_same = (before.tool_choice, before.parallel_tool_calls, before.settings.reasoning_effort) == (
-        now.tool_choice,
-        now.parallel_tool_calls,
-        now.settings.reasoning_effort,
-    ) and before.settings.reasoning_tokens == now.settings.reasoning_tokens
-    if is_same:
-        return None
-    places = [call.body.rfind(name) for name in (b'"tool_choice"', b'"thinking"', b'"reasoning')]
-    at = min([place for place in places if place >= 0], default=len(call.body))
+    names: list[str] = []
+    if (before.tool_choice, before.parallel_tool_calls) != (now.tool_choice, now.parallel_tool_calls):
+        names += CHOICE
+    if _thinks(before) != _thinks(now):
+        names += THINKING
+    return _place_of(names, call=call) if names else None
+
+
+CHOICE = ("tool_choice", "parallel_tool_calls")
+THINKING = ("thinking", "output_config", "reasoning", "reasoning_effort")
+
+
+def _thinks(request: Request) -> object:
+    return request.settings.reasoning_effort, request.settings.reasoning_tokens
+
+
+def _place_of(names: Sequence[str], *, call: HttpCall) -> int:
+    """Where the first of these fields stands behind the messages, marks left out; where none does, it is gone from there, and
+    that is where the messages end."""
+    fields = msgspec.json.decode(call.body, type=dict[str, msgspec.Raw])
+    keys = list(fields)
+    behind = keys[keys.index("messages") + 1 :]
+    first = next((key for key in behind if key in names), next(iter(behind), None))
+    at = len(call.body) - 1
+    for key in reversed(behind):
+        at -= len(b'"%b":' % key.encode()) + len(bytes(fields[key]))
+        if key == first:
+            break
+        at -= 1  # the comma
     return at - sum([end - start for start, end in call.marks if end <= at])

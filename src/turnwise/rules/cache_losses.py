@@ -1,10 +1,11 @@
-"""Which tokens were written to a provider's cache and never read: by counts alone, over any requests."""
+"""What a provider's cache has kept, and what was written to it and never read: by counts alone."""
 
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import NamedTuple
 
 from turnwise.rules.pricing import EXACT, SHARE_PLACES
+from turnwise.vocab import Usage
 
 MOST_LOOKED_AT = 50  # writes: a read that ends inside an earlier one is of a recent one, or of its session's first
 
@@ -16,6 +17,14 @@ class CacheCounts(NamedTuple):
     endpoint: str
     read: int
     written: int
+
+
+def kept_tokens(usage: Usage, *, is_asked: bool, has_hit: bool) -> int:
+    """How much of the prompt that was counted so its provider has kept. `is_asked`: it keeps what was marked alone, and tells
+    what it wrote. Others tell nothing, so a prompt counts as kept once something of one has been read (`has_hit`)."""
+    if is_asked or usage.cache_write_tokens:
+        return usage.cache_read_tokens + usage.cache_write_tokens
+    return usage.input_tokens if has_hit or usage.cache_read_tokens else 0
 
 
 class _Write(NamedTuple):

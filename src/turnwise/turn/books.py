@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from turnwise.rules.cache_losses import kept_tokens
 from turnwise.rules.history import error_result
 from turnwise.rules.limits import Spent
 from turnwise.rules.permission_facts import CallFacts
@@ -73,6 +74,7 @@ class Books(msgspec.Struct, kw_only=True):
     changed_before: bool = False  # it is the first one since room was made
     prefix_changes: list[str] = []
     kept_tokens: int = 0  # of the prompt of the last request that was answered, in the provider's cache
+    has_hit: bool = False  # something of a prompt has been read from there
     paused: bool = False  # the last message is the provider's paused content
     said: str = ""  # the text of paused responses, to which the next one belongs
     said_lost: bool = False  # a piece of it did not arrive
@@ -135,8 +137,9 @@ class Books(msgspec.Struct, kw_only=True):
         lost = min(self.kept_tokens, usage.input_tokens) - usage.cache_read_tokens
         if lost > 0 and len(self.prefix_changes) > self.changes_before:
             self.prefix_changes[self.changes_before] += f": {lost:,} tokens read anew"
-        read, written = usage.cache_read_tokens, usage.cache_write_tokens
-        self.kept_tokens = read + written if written else usage.input_tokens if read else 0
+        self.has_hit = self.has_hit or usage.cache_read_tokens > 0
+        is_asked = self.config.marks_cache and self.config.cache != "off"
+        self.kept_tokens = kept_tokens(usage, is_asked=is_asked, has_hit=self.has_hit)
 
     # history
 
