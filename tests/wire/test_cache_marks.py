@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from turnwise.lab import strict
 from turnwise.lab.strict.cache_marks import marks_of_chat, marks_of_messages
-from turnwise.vocab import Caching, Message, Opaque, Request, Text, ToolCall, ToolResult, ToolSpec
+from turnwise.vocab import Caching, File, Message, Opaque, Reasoning, Request, Text, ToolCall, ToolResult, ToolSpec
 from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.profiles import Profile, builtin_profiles
 from turnwise.wire.registry import family
@@ -268,6 +268,81 @@ def test_the_judges_take_our_marks_beside_the_users_own(name: str, data: st.Data
         body = {"model": "claude-sonnet-4-5", **body}
     strict.check(ROWS[name].family, body=body)
     walk(SDK[ROWS[name].family].validate_python(body))
+
+
+SAID = st.sampled_from(("go", "", " ", "\n", "x "))
+IMAGE = File(media_type="image/png", data=b"\x89PNG\r\n")
+
+
+@st.composite
+def odd_requests(draw: st.DrawFn, name: str) -> Request:
+    """Images, blank texts, thinking, failed and empty results, no tools, no system text, questions between the steps."""
+    parts = st.one_of(SAID.map(Text), st.just(IMAGE))
+    thought = Opaque(ROWS[name].family, '{"signature":"c2ln"}') if name in ANTHROPIC else None
+    messages = [Message("user", tuple(draw(st.lists(parts, min_size=1, max_size=3))))]
+    for number in range(draw(st.integers(0, 4))):
+        called, answered = step(number, calls=draw(st.integers(1, 3)))
+        lead = (Reasoning("hm", opaque=thought),) if draw(st.booleans()) else ()
+        words = (Text(draw(SAID)),) if draw(st.booleans()) else ()
+        results = [
+            replace(part, content=tuple(draw(st.lists(parts, max_size=2))), is_error=draw(st.booleans()))
+            for part in answered.parts
+            if isinstance(part, ToolResult)
+        ]
+        messages += [Message("assistant", (*lead, *words, *called.parts)), Message("tool", tuple(results))]
+        if draw(st.integers(0, 4)) == 0:
+            asked = Message("user", tuple(draw(st.lists(parts, min_size=1, max_size=2))))
+            messages += [Message("assistant", (Text("Well."),)), asked]
+    passing = draw(st.integers(0, 1))
+    messages += [Message("user", (Text("and?"),))] * passing
+    return Request(
+        model=MODELS.get(name, "claude-sonnet-4-5"),
+        system=tuple([Text(text) for text in draw(st.lists(SAID, max_size=2))]),
+        tools=draw(st.sampled_from(((), TOOLS[:1], TOOLS))),
+        messages=tuple(messages),
+        cache=Caching(hour=draw(st.booleans()), passing=passing),
+    )
+
+
+@pytest.mark.promise("bill:cached")
+@pytest.mark.parametrize("name", [*ANTHROPIC, *GATEWAYS])
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_what_a_provider_takes_it_takes_with_marks(name: str, data: st.DataObject) -> None:
+    """Anthropic refuses a mark on an empty text and on thinking, and gateways hand both on. The judges say whether the request
+    without marks is one that a provider takes; with them nothing else is changed."""
+    request = data.draw(odd_requests(name))
+    before = body_of(replace(request, cache=None), name)
+    body = body_of(request, name)
+    model = {"model": "claude-sonnet-4-5"} if name in ANTHROPIC else {}
+    try:
+        strict.check(ROWS[name].family, body={**model, **before})
+    except strict.Rejected:
+        return
+    strict.check(ROWS[name].family, body={**model, **body})
+    walk(SDK[ROWS[name].family].validate_python({**model, **body}))
+    assert len(marks_in(body, name)) <= 4
+    blank = [block for block in blocks_in(body) if block.get("type") == "text" and not block["text"].strip()]
+    assert all("cache_control" not in block for block in blank)
+
+
+def blocks_in(value: object) -> list[dict[str, Any]]:
+    """All objects in a body."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    found = [block for one in inner for block in blocks_in(one)]
+    return [value, *found] if isinstance(value, dict) else found
+
+
+def test_a_blank_text_at_the_end_hands_its_mark_to_the_block_before_it() -> None:
+    """Behind an image, say: all that is worth keeping is kept, at both gateways; and so for a blank system text."""
+    for name in GATEWAYS:
+        request = replace(
+            request_of(name, steps=0),
+            system=(Text("Be kind."), Text(" ")),
+            messages=(Message("user", (Text("look"), IMAGE, Text(""))),),
+        )
+        where = [one for one, _ in marks_in(body_of(request, name), name)]
+        assert where == ["messages.0.content.0.text", "messages.2.content.1.image_url"]
 
 
 @pytest.mark.parametrize("name", ["openai", "openai-chat"])

@@ -158,15 +158,35 @@ def _ttl_at(at: int, *, own: Sequence[Placed], ttl: Ttl) -> Ttl:
 
 
 def end_of_content(item: bytes) -> int | None:
-    """Where a mark goes in a message whose content is a list that ends with an object. None where it takes none."""
+    """Where a mark goes in a message whose content is a list of objects: in the last one that takes a mark. None where there is
+    none, and where the user has set one at the end."""
     if not item.endswith(b"}]}"):
         return None
     try:
         fields = msgspec.json.decode(item, type=dict[str, msgspec.Raw])
-        content = msgspec.json.decode(fields["content"], type=list[msgspec.Raw])
+        content = bytes(fields["content"])
     except (msgspec.DecodeError, KeyError, UnicodeDecodeError):
         return None
-    return len(item) - 3 if list(fields)[-1] == "content" and not own_marks(bytes(content[-1])) else None
+    blocks = _items(content)
+    if list(fields)[-1] != "content" or not blocks or own_marks(blocks[-1]):
+        return None
+    end = len(item) - len(b"]}")
+    for block in reversed(blocks):
+        if own_marks(block):
+            return None
+        if _takes_mark(block):
+            return end - 1
+        end -= len(block) + 1
+    return None
+
+
+def _takes_mark(block: bytes) -> bool:
+    """Anthropic docs, "Prompt caching", "What cannot be cached": thinking and empty text blocks are refused with a mark. White
+    space counts as empty: gateways and the API take it away."""
+    if not block.startswith((b'{"type":"text"', b'{"type":"thinking"', b'{"type":"redacted_thinking"')):
+        return True
+    said = msgspec.json.decode(block, type=dict[str, object])
+    return bool(str(said.get("text") or "").strip())
 
 
 def end_of_message(item: bytes) -> int | None:

@@ -4,6 +4,8 @@ Order: what stays the same over a turn (model, tools), the messages, what may ch
 the next step begins with the bytes of this one up to its last message (promise step:prefix-stable).
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from turnwise.vocab import Caching, Message, NamedTool, OutputSchema, Request, Settings, ToolSpec
@@ -71,13 +73,20 @@ def _marking(
         place=_end_on_message if on_messages else _end_on_part,
         at_top=fields.get("cache_control"),
     )
-    place = end_of_content(system[-1]) if system else None
     own = [(len(head), ttl) for text in system for ttl in own_marks(text)]
-    return msgspec.structs.replace(
-        marking,
-        in_head=() if place is None else (len(head) - len(system[-1]) + place,),
-        own=(*marking.own, *own),
-    )
+    return msgspec.structs.replace(marking, in_head=_end_of_system(system, head=head), own=(*marking.own, *own))
+
+
+def _end_of_system(system: Sequence[bytes], *, head: bytes) -> tuple[int, ...]:
+    """In the last system message that takes a mark; a blank one takes none."""
+    begins = len(head) + 1
+    for text in reversed(system):
+        begins -= len(text) + 1
+        if (place := end_of_content(text)) is not None:
+            return (begins + place,)
+        if own_marks(text):
+            break
+    return ()
 
 
 def _end_on_part(item: bytes) -> int | None:
