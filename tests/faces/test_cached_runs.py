@@ -104,6 +104,25 @@ async def test_a_write_that_is_never_read_is_a_loss() -> None:
         assert result.caches.unread_usd == -result.caches.saved_usd
 
 
+@pytest.mark.promise("bill:cached", "bill:plans")
+@pytest.mark.parametrize(
+    ("model", "base"),
+    [
+        ("anthropic:reads", "http://lab"),
+        ("openrouter:anthropic/reads", "http://lab/v1"),
+        ("litellm:claude/reads", "http://lab/v1"),
+    ],
+)
+async def test_an_hour_costs_an_hour_at_gateways_that_do_not_say_so(model: str, base: str) -> None:
+    """Usage of Chat Completions tells no time to live: what was asked for holds."""
+    prices = Prices(user=read_prices({"*": ROW}, named="the table", source="this test"))
+    result = await agent_at(Lab([reading(3)]), model=model, base_url=base, prices=prices, cache="1h").run("Read.")
+    caches = result.caches
+    assert caches.saved_usd is not None and caches.unread_usd is not None
+    assert float(caches.saved_usd) == pytest.approx((caches.read_tokens * 2.7 - caches.written_tokens * 3) / 1_000_000)
+    assert float(caches.unread_usd) == pytest.approx(caches.unread_tokens * 3 / 1_000_000)
+
+
 @pytest.mark.promise("bill:cached")
 async def test_a_miss_says_how_long_nothing_was_read() -> None:
     """A tool that took longer than the provider keeps a prompt: nothing of ours changed, so the time is told."""

@@ -130,6 +130,7 @@ class Bookkeeper:
             row=None if find is None else find(entry.model, entry.started),
             billed_in_step=self.ledger.billed_in_step(entry),
             searches=searches_asked(self._config.extra, family=self._config.family),
+            asked_hour=self._config.cache == "1h" and self._config.marks_cache,
         )
         self._note(ended)
         return ended

@@ -228,8 +228,10 @@ def ended_entry(
     row: PriceRow | None,
     billed_in_step: int,
     searches: bool = False,
+    asked_hour: bool = False,
 ) -> LedgerEntry:
-    """The entry with what came of the request, and its price. `searches`: the request asked for them."""
+    """The entry with what came of the request, and its price. `searches`: the request asked for them; `asked_hour`: it asked for
+    a cache that is kept for an hour."""
     response = received.response or received.partial
     fault = received.fault
     usage = None if response is None else response.usage
@@ -243,6 +245,7 @@ def ended_entry(
         fate=_fate_of(received, usage=usage),
         billed_in_step=billed_in_step,
         apart=apart,
+        asked_hour=asked_hour,
     )
     known = price if isinstance(price, Priced) else None
     return msgspec.structs.replace(

@@ -163,10 +163,17 @@ def fate_of_failure(fault: Fault, *, is_answer: bool, has_content: bool, usage: 
 
 
 def price_of(
-    usage: Usage | None, *, row: PriceRow | None, fate: Fate = "whole", billed_in_step: int = 0, apart: str = ""
+    usage: Usage | None,
+    *,
+    row: PriceRow | None,
+    fate: Fate = "whole",
+    billed_in_step: int = 0,
+    apart: str = "",
+    asked_hour: bool = False,
 ) -> Priced | Unknown:
     """What a request cost. `billed_in_step` are the requests of its step that were billed before it; `apart` says what of
-    its response costs more than tokens (`apart.billed_apart`).
+    its response costs more than tokens (`apart.billed_apart`). `asked_hour`: it asked for a cache that is kept for an hour, which
+    holds for all that was written where usage does not tell (usage of Chat Completions never does).
 
     A refused request has generated nothing, so plans by token or step do not bill it. Source: usage is what the providers bill
     by, and an error has none. A plan by step bills the first request that is answered; of one that broke off nobody knows.
@@ -185,7 +192,7 @@ def price_of(
                 return _UNSURE[fate]
             return Priced(usd=row.step_usd if fate == "whole" and not billed_in_step else ZERO, by="table")
         case "tokens":
-            return _token_price(usage, row=row, fate=fate, apart=apart)
+            return _token_price(usage, row=row, fate=fate, apart=apart, asked_hour=asked_hour)
 
 
 def _request_price(row: PriceRow, *, fate: Fate) -> Priced | Unknown:
@@ -200,8 +207,10 @@ def _request_price(row: PriceRow, *, fate: Fate) -> Priced | Unknown:
     return Priced(usd=row.request_usd, by="table")
 
 
-def _token_price(usage: Usage | None, *, row: PriceRow, fate: Fate, apart: str) -> Priced | Unknown:
+def _token_price(usage: Usage | None, *, row: PriceRow, fate: Fate, apart: str, asked_hour: bool) -> Priced | Unknown:
     details = {} if usage is None else _details(usage.provider)
+    if asked_hour and usage is not None and "cache_creation" not in details:
+        details = {**details, "cache_creation": {"ephemeral_1h_input_tokens": usage.cache_write_tokens}}
     own = None if row.own_cost is None else _own_cost(details, where=row.own_cost)
     if (
         own is not None and usage is not None and (own or not usage.untold)
