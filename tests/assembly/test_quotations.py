@@ -6,12 +6,13 @@ import string
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from text_calls import WRITERS, read_text
+from shown_files import TOOLS, VIEWS
+from text_calls import WRITERS, Call, read_text
 from turnwise.assembly.calls_in_text.quotations import Quotations
-from turnwise.vocab import File, Message, ProviderItem, Text, ToolResult
+from turnwise.vocab import ArgumentsState, File, Message, ProviderItem, Text, ToolCall, ToolResult
 
 HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 QWEN = "<tool_call>\n<function=read>\n<parameter=path>\n%s\n</parameter>\n</function>\n</tool_call>"
@@ -76,6 +77,79 @@ def test_a_block_is_found_however_its_lines_began(
     assert holds(said, block.replace("\n", " ") if quotes_in_one_line else block)
 
 
+written = st.text(st.sampled_from("ab1_é漢😀｜▁-:/.,%&=<>{}[]()|\\'\"$^ \n"), max_size=24) | st.sampled_from(
+    [
+        "docs/a b.md",
+        "x y\n  indented: z\n\nlast",
+        "a%20b=3D&lt;M-x",
+        "\\d+\\n",
+        "漢字かな",
+        "C:\\new\\x",
+        "if a[0] == b:\n    f(a)\n",
+    ]
+)
+arguments = st.fixed_dictionaries(
+    {"path": written},
+    optional={
+        "content": written,
+        "count": st.integers(0, 99),
+        "force": st.booleans(),
+        "items": st.lists(written, max_size=2),
+    },
+)
+calls: st.SearchStrategy[list[Call]] = st.lists(
+    st.tuples(st.sampled_from(["read", "write_file", "a.b-c"]), arguments), min_size=1, max_size=2
+)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@settings(max_examples=30)
+@given(syntax=st.sampled_from(sorted(WRITERS)), calls=calls, in_one_line=st.booleans())
+def test_a_block_is_quoted_in_each_view_of_its_file(
+    view: str, syntax: str, calls: list[Call], in_one_line: bool
+) -> None:
+    """Done when 1, for the ways in which testers had got around it, and others: records, tables, escapes, marks behind lines."""
+    block = WRITERS[syntax](calls)
+    said = VIEWS[view](f"# How to\n\n{block}\n\nend of it")
+    # Values of several lines stay: joined they are other values, so that nothing is quoted word for word.
+    assert holds(said, block.replace("\n", " ") if in_one_line and "\\n" not in str(calls) else block)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@settings(max_examples=8)
+@given(syntax=st.sampled_from(sorted(WRITERS)), calls=calls)
+def test_a_block_is_quoted_as_real_tools_show_its_file(
+    tool: str, tmp_path_factory: pytest.TempPathFactory, syntax: str, calls: list[Call]
+) -> None:
+    """Proves: the table of views is no invention of ours."""
+    if not TOOLS[tool].is_here:
+        pytest.skip(f"{tool.split()[0]} is not installed")
+    block = WRITERS[syntax](calls)
+    if tool.startswith("fold"):  # it cuts characters in two
+        block = block.encode("ascii", errors="replace").decode()
+    said = TOOLS[tool].show(f"# How to\n\n{block}\n\nend of it", folder=tmp_path_factory.mktemp("shown"))
+    assert holds(said, block)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@settings(max_examples=20)
+@given(
+    syntax=st.sampled_from(sorted(WRITERS)),
+    value=st.sampled_from(["docs/notes.txt", "漢字", "two words", "line\nnext"]),
+    other=st.sampled_from(
+        ["docs/old/notes.txt", "notes.txt", "docs/notes.md", "漢語", "two more", "line\nother", "dočs/a"]
+    ),
+    key=st.sampled_from(["path", "content"]),
+)
+def test_a_call_with_another_value_is_not_quoted(view: str, syntax: str, value: str, other: str, key: str) -> None:
+    """Proves: a call is lost only if somebody had written this call."""
+    # Where a value has a line of its own, words that are shown before it may be the tool's.
+    assume(syntax != "qwen3-coder" or not value.endswith(other))
+    given = {"path": "docs/a.md", "content": "some text", "count": 3}
+    said = VIEWS[view](f"# How to\n\n{WRITERS[syntax]([('read', {**given, key: value})])}\n\nend of it")
+    assert not holds(said, WRITERS[syntax]([("read", {**given, key: other})]))
+
+
 names = st.text(st.sampled_from(string.ascii_lowercase), min_size=1, max_size=6)
 
 
@@ -134,3 +208,140 @@ def test_a_text_made_to_cost_much_counts_as_a_quotation() -> None:
     """Proves: what is compared is bounded, and in doubt nothing runs."""
     block = f"<tool_call>{'a' * 2_000}b</tool_call>"
     assert holds(f"<tool_call>{'a' * 500}\n" + "aaa\naa\na\n" * 30_000, block)
+
+
+def conversation(block: str) -> list[Message]:
+    """What is said before a genuine call: the wish, what it is about, the same tool with other arguments, the same names in logs,
+    in code and in a page about another syntax. The block itself is nowhere."""
+    log = [
+        {"tool": "read", "type": "tool_call", "arguments": {"path": "/x", "count": 2}},
+        {"name": "write_file", "path": "/y"},
+    ]
+    code = 'data = [f for f in files]\ndef show(path):\n    return read(path="/x", count=2)\n\nprint([show("/x")])\n'
+    spans = "\n".join([f"[12:00:0{n}] read(path=/x, count=2) name=read arguments=1 [ok]" for n in range(5)])
+    other = "\n\n".join([WRITERS[one]([("list", {"path": "/x"})]) for one in WRITERS])
+    mixed = (
+        WRITERS["hermes"]([("read", {"path": "/x", "count": 1})]),
+        WRITERS["hermes"]([("read", {"path": "/y", "count": 2})]),
+    )
+    call = ToolCall(id="1", name="read", arguments='{"path": "/x"}', state=ArgumentsState.COMPLETE)
+    results = [json.dumps(log), json.dumps(log, indent=1), code, spans, other, "\n".join(mixed), f"1: {code}"]
+    assert block not in "\n".join(results)
+    return [
+        Message(
+            "user",
+            (Text("Read path /x, count 2, then write_file it. The tool_call's name is read, its arguments path /x."),),
+        ),
+        Message("assistant", (call,)),
+        Message("tool", (ToolResult(call_id="1", name="read", content=tuple([Text(result) for result in results])),)),
+        Message(
+            "user",
+            (
+                Text(
+                    "[Note] please read (path = /x, count = 2). Use [TOOL_CALLS] and <tool_call> as your template says."
+                ),
+            ),
+        ),
+    ]
+
+
+GENUINE = [
+    *[(name, WRITERS[name]([("read", {"path": "/x", "count": 2})])) for name in WRITERS],
+    *[(f"{name}, one word", WRITERS[name]([("read", {"path": "/x"})])) for name in WRITERS],
+    *[(f"{name}, CJK", WRITERS[name]([("read", {"path": "漢字かな"})])) for name in WRITERS],
+    *[(f"{name}, nothing", WRITERS[name]([("read", {})])) for name in WRITERS],
+    ("mistral, short", '[TOOL_CALLS]read{"path":"/x"}'),
+    ("pythonic", '[read(path="/x")]'),
+    ("pythonic, two", '[read(path="/x", count=2)]'),
+    ("hermes, compact", '<tool_call>{"name":"read","arguments":{"path":"/x","count":2}}</tool_call>'),
+]
+
+
+@pytest.mark.parametrize("block", [block for _, block in GENUINE], ids=[name for name, _ in GENUINE])
+def test_a_genuine_call_is_no_quotation_of_its_conversation(block: str) -> None:
+    """Proves: the same names, paths, marks and syntaxes in wishes, logs, code and other calls suppress nothing."""
+    assert not Quotations(conversation(block)).hold(block)
+
+
+WORDS = st.sampled_from(
+    [
+        "read",
+        "the",
+        "path",
+        "/x",
+        "<tool_call>",
+        "name",
+        "[",
+        "(",
+        "count",
+        "2",
+        "=",
+        "{",
+        "arguments",
+        "\n",
+        '"',
+        ")",
+        "]",
+        "}",
+    ]
+)
+
+
+@given(
+    words=st.lists(WORDS, max_size=60),
+    block=st.sampled_from(['[read(path="/x")]', WRITERS["hermes"]([("read", {"path": "/x"})])]),
+)
+def test_loose_words_of_a_call_are_no_quotation(words: list[str], block: str) -> None:
+    """Proves: its words and brackets in some order, with blanks between, do not make a call, unless that is what they say."""
+    said = " ".join(words)
+    assume("".join(block.split()).replace('"', "") not in "".join(words).replace('"', "").replace("\n", ""))
+    assume(said.count("\n") < 2)
+    assert not holds(said, block)
+
+
+@pytest.mark.parametrize(
+    "media_type", ["image/svg+xml", "application/xhtml+xml", "application/ld+json; charset=utf-8", "text/html"]
+)
+def test_a_file_of_text_protects_whatever_it_is_for(media_type: str) -> None:
+    """The second tester's attachment: a drawing in SVG is text."""
+    assert Quotations([Message("user", (File(media_type=media_type, data=f"<svg>{HERMES}</svg>".encode()),))]).hold(
+        HERMES
+    )
+
+
+def test_a_block_that_begins_in_one_page_and_ends_in_the_next_is_quoted() -> None:
+    """Proves: a file that is read in two parts protects as well as one that is read at once."""
+    said = [f"1\t<tool_call>\n2\t{HERMES.splitlines()[1]}\n[2 of 9 lines]", "3\t</tool_call>\n[9 of 9 lines]"]
+    assert Quotations([Message("user", (Text(one),)) for one in said]).hold(HERMES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>\n",
+        "<tool_call> ",
+        '<tool_call>\n{"name": "read", "arguments": {"path": "b"}}\n</tool_call>\n',
+        "<tool_call>\n{ name ",
+        "<tool_call a a a a a a a a ",
+        "< ",
+        "<t",
+        "<a>",
+        "\\\\u003c%253Ctool_call&amp;gt;",
+    ],
+)
+def test_the_steps_grow_as_the_text_does(text: str) -> None:
+    """Proves: the cost is linear, for hostile texts too."""
+    steps: list[int] = []
+    for count in (2_000, 8_000):
+        quotations = Quotations([Message("user", (Text(text * count),))])
+        quotations.hold(HERMES)
+        steps.append(quotations.steps)
+    assert steps[1] <= 5 * steps[0] + 100
+
+
+def test_nothing_is_read_before_a_block_asks() -> None:
+    """Proves: a response without a call costs nothing here."""
+    quotations = Quotations([Message("user", (Text(HERMES * 99),))])
+    assert quotations.steps == 0
+    assert quotations.hold(HERMES)
+    assert quotations.steps > 0

@@ -1,0 +1,292 @@
+"""Whether a block stands in a text, compared by its words and brackets.
+
+A way of showing a file puts something between its lines, and hardly anything within one. So within a line the block's tokens have
+to stand directly one behind the other; only tags and the break of a long line may come between. Between two lines anything of
+limited length may stand. A gap never reaches over another beginning of such a block, so that the parts of two quoted calls do not
+make a third.
+"""
+
+import re
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+# Words of one kind of character, brackets, and other signs that are no marks of a tool or a terminal. An equals sign that ends a
+# line is the soft break of quoted-printable.
+_TOKEN = re.compile(
+    r"\d+|[^\W\d]+|[<\[({})\]]|=(?![ \t]{0,8}\n)"
+    r"|[^\x00-\x7f\s\xab\xb6\xb7\xbb\u2000-\u206f\u2190-\u21ff\u2400-\u243f\u2500-\u259f\ufe0e\ufe0f\uff5c\ufffd]"
+)
+_TAG_OR_MARK = r"(?:[^\w<\[({})\]]|<[^<>]{0,200}>)"
+_TAGS = re.compile(f"{_TAG_OR_MARK}*")
+LINE_END = "\n\x1e"  # of the block's own lines; an escape that says a line's end becomes a bare one
+_BRACKETS = frozenset("[](){}")
+_CLOSING = re.compile(r"[\])}>]")
+_NUMBERED = re.compile(r"\d[\"']?[ \t]*:")  # as members of a JSON object
+_OPENING = re.compile(r"[\[({<]")
+# What touches a line, with at most marks between: `docs/a.md:12:`, but no string's quotation mark and no bracket.
+_MARKS_OF_GLUE = 8
+_GLUED_BEHIND = re.compile(r"[^\s\w\"'`<>\[\](){}]{0,8}\w")
+_GLUED_BEFORE = re.compile(r"\w[^\s\w\"'`<>\[\](){}]{0,8}\Z")
+_MOST_BETWEEN_LINES = 64  # words: fields of a record, lines of another log
+_MOST_LINES = 2  # the next line of the text, or the line that an escape ends there and the next, may begin with more:
+_MOST_BETWEEN_NEAR_LINES = 4_096  # a record of `rg --json` names each of its line's matches
+_MOST_IN_A_BREAK = 8  # of a long line: a number, a name, the next cell of a table
+_MOST_IN_A_RECORD = 16
+_MOST_MARKUP = 2_000  # characters of tags between two tokens
+_FEW = 7  # tokens: so few stand near each other by chance, so that within their lines nothing may come between
+_BEGINNING = 4  # tokens by which another beginning is known
+# Many times what a text without malice needs. Beyond it the block counts as quoted, as it does wherever it is in doubt.
+_MOST_STEPS = 100_000
+_STEPS_A_CHARACTER = 3
+
+
+class _Joint(IntEnum):
+    """What stands between two tokens of the block."""
+
+    WORD = 0  # nothing: they are one word
+    MARKS = 1
+    BLANK = 2  # or the edge of a tag or an object; it may have been a line's end before the block was quoted
+    LINE = 3
+
+
+class _Token(NamedTuple):
+    text: str
+    joint: _Joint  # before it
+    is_last: bool  # of its line, and touches the line's end
+    is_first: bool
+    lines: int  # that end before it, blank ones too; at least 1
+
+
+class _Place(NamedTuple):
+    """How far the block was followed, where in the text that ended, and whether words touched its lines behind or before them."""
+
+    token: int  # the next one
+    offset: int  # in it
+    end: int
+    words: int  # of the text, up to there
+    tokens: int
+    lines: int
+    behind: bool | None = None  # None: no line has shown it yet
+    before: bool | None = None
+
+
+def is_word(token: str) -> bool:
+    return token[0].isalnum() or token[0] == "_"
+
+
+def tokens_of(text: str) -> list[str]:
+    return [found[0] for found in _TOKEN.finditer(text)]
+
+
+def beginning_of(tokens: Sequence[str]) -> re.Pattern[str]:
+    """Finds where a block may begin: its first bracket and the word behind it, of which a line's end may have cut a part off."""
+    first, *rest = [_piece(token) if is_word(token) else re.escape(token) for token in tokens[:2]]
+    return re.compile(f"{first}{_TAG_OR_MARK}{{0,64}}?{rest[0]}" if rest else first)
+
+
+def _piece(word: str) -> str:
+    word = word[:64]
+    more = "".join([f"(?:{re.escape(one)}" for one in word[1:]])
+    return re.escape(word[0]) + more + ")?" * (len(word) - 1) + (r"(?!\d)" if word[0].isdigit() else r"(?![^\W\d])")
+
+
+def _read_block(text: str) -> list[_Token]:
+    tokens: list[_Token] = []
+    found = list(_TOKEN.finditer(text))
+    for at, token in enumerate(found):
+        between = text[found[at - 1].end() : token.start()] if at else ""
+        ahead = text[token.end() : token.end() + len(LINE_END)]
+        joint = _joint(found[at - 1][0], between, token[0]) if at else _Joint.MARKS
+        lines = max(1, between.count("\n"))
+        tokens.append(_Token(token[0], joint, ahead == LINE_END, between.endswith(LINE_END), lines))
+    return tokens
+
+
+def _joint(last: str, between: str, token: str) -> _Joint:
+    if "\n" in between:
+        return _Joint.LINE
+    if token in "<}" or last in "{}" or ">" in between or any(map(str.isspace, between)):
+        return _Joint.BLANK
+    return _Joint.WORD if not between and is_word(last) and is_word(token) else _Joint.MARKS
+
+
+class Comparison:
+    """One block beside one text. Neither has escapes; `LINE_END` ends the block's lines."""
+
+    __slots__ = (
+        "_begun",
+        "_begun_at",
+        "_block",
+        "_bracket",
+        "_has_lines",
+        "_line",
+        "_lines",
+        "_near_reach",
+        "_reach",
+        "_text",
+        "_tokens",
+        "_waiting",
+        "_words",
+        "steps",
+    )
+
+    def __init__(self, block: str, text: str) -> None:
+        self._block = _read_block(block)
+        self._has_lines = LINE_END in block
+        self._text = text
+        self._waiting: dict[str, list[_Place]] = {}  # by the character that has to come next
+        # The words at which no place can go on, and the words and lines up to which one on a near line can.
+        self._reach, self._near_reach = -1, (-1, -1)
+        self._words = self._tokens = self._lines = 0  # of the text so far
+        self._line = self._bracket = -1  # where the text so far had the last one
+        self._begun = self._begun_at = 0  # tokens of a beginning, one directly behind the other
+        self.steps = 0
+
+    def finds(self, beginning: re.Pattern[str]) -> bool:
+        """Whether the block stands in the text. `beginning` finds where it may begin."""
+        most = _MOST_STEPS + _STEPS_A_CHARACTER * len(self._text)
+        found = beginning.search(self._text)
+        while found is not None:
+            at = found.start()
+            self._waiting, self._begun = {}, 0
+            for token in _TOKEN.finditer(self._text, at):
+                if found is not None and token.start() >= found.start():
+                    self._wait(_Place(0, 0, token.start(), self._words, self._tokens, self._lines))
+                    found = beginning.search(self._text, token.end())
+                if self._take(token, came=at) or self.steps > most:
+                    return True
+                at = token.end()
+                if self._words > self._reach and not (
+                    self._words <= self._near_reach[0] and self._lines <= self._near_reach[1]
+                ):
+                    break
+        return False
+
+    def _wait(self, place: _Place) -> None:
+        token = self._block[place.token]
+        self._waiting.setdefault(token.text[place.offset], []).append(place)
+        self._reach = max(self._reach, place.words + _MOST_BETWEEN_LINES * token.lines)
+        words, lines = place.words + _MOST_BETWEEN_NEAR_LINES, place.lines + _MOST_LINES * token.lines
+        self._near_reach = max(self._near_reach[0], words), max(self._near_reach[1], lines)
+
+    def _is_near(self, place: _Place) -> bool:
+        words, lines, most = self._words - place.words, self._lines - place.lines, self._block[place.token].lines
+        return words <= _MOST_BETWEEN_LINES * most or (
+            lines <= _MOST_LINES * most and words <= _MOST_BETWEEN_NEAR_LINES
+        )
+
+    def _take(self, token: re.Match[str], *, came: int) -> bool:
+        """Go on with a token of the text from each place that it may follow; whether it was the block's last."""
+        self.steps += 1
+        if (lines := self._text.count("\n", came, token.start())) > 0:
+            self._lines += lines
+            self._line = self._text.rfind("\n", came, token.start())
+        first = token[0][0]
+        waiting = self._waiting.pop(first, ())
+        self.steps += len(waiting)
+        kept = [place for place in waiting if self._is_near(place)]
+        if kept:
+            self._waiting[first] = kept
+        after = {now for place in kept if (now := self._behind(place, token)) is not None}
+        self._words += is_word(token[0])
+        self._tokens += 1
+        if first in _BRACKETS:
+            self._bracket = token.start()
+        for place in after:
+            if place.token == len(self._block):
+                return True
+            self._wait(place)
+        self._forget_earlier_beginnings(token)
+        return False
+
+    def _behind(self, place: _Place, token: re.Match[str]) -> _Place | None:
+        """The place behind the token; None where it is another one, or too much stands before it."""
+        now = self._advance(place, token[0])
+        if now is None:
+            return None
+        behind, before = place.behind, place.before
+        joint = _Joint.WORD if place.offset else self._block[place.token].joint
+        if joint is _Joint.LINE and place.token:
+            is_behind, is_before = self._glue(place, token.start())
+            if {behind, is_behind} == {True, False} or {before, is_before} == {True, False}:
+                return None
+            behind, before = is_behind if behind is None else behind, is_before if before is None else before
+        elif place.end < token.start() and not self._may_stand_between(place, token.start(), joint=joint):
+            return None
+        words, tokens = self._words + is_word(token[0]), self._tokens + 1
+        return _Place(*now, token.end(), words, tokens, self._lines, behind, before)
+
+    def _advance(self, place: _Place, token: str) -> tuple[int, int] | None:
+        """Where the block goes on behind the token, which may be a part of a word, or two that a line's end had parted."""
+        at, offset, block = place.token, place.offset, self._block
+        while True:
+            rest = block[at].text[offset:]
+            if rest == token:
+                return at + 1, 0
+            if rest.startswith(token):
+                return at, offset + len(token)
+            if not token.startswith(rest):
+                return None
+            token, at, offset = token[len(rest) :], at + 1, 0
+            if at == len(block):  # only a block that was cut ends within a word
+                return at, 0
+            if block[at].joint is not _Joint.LINE:
+                return None
+
+    def _glue(self, place: _Place, start: int) -> tuple[bool | None, bool | None]:
+        """Whether a word touches the line that ended, and the line that begins. None where other marks of the block may stand,
+        and where words stand that do not touch it."""
+        last, first = self._block[place.token - 1], self._block[place.token]
+        if self._words == place.words:
+            return (False if last.is_last else None), (False if first.is_first else None)
+        ahead = self._text[place.end : place.end + _MARKS_OF_GLUE + 1]
+        back = self._text[max(place.end, start - _MARKS_OF_GLUE - 1) : start]
+        behind = last.is_last and _GLUED_BEHIND.match(ahead) is not None
+        before = first.is_first and _GLUED_BEFORE.search(back) is not None
+        return behind or None, before or None
+
+    def _may_stand_between(self, place: _Place, start: int, *, joint: _Joint) -> bool:
+        """Whether a tool may have put what follows the place into a line."""
+        words, is_broken = self._words - place.words, self._line >= place.end
+        if self._tokens == place.tokens:
+            return joint is not _Joint.WORD or is_broken
+        if is_broken and words <= _MOST_IN_A_BREAK and self._bracket < place.end:
+            return True
+        if len(self._block) < _FEW:
+            return False
+        if is_broken and joint is _Joint.BLANK and not self._is_end_of_a_longer_one(start):
+            return True
+        if start - place.end > _MOST_MARKUP:
+            return False
+        gap = self._text[place.end : start]
+        self.steps += 1 + len(gap) // 64
+        if _TAGS.fullmatch(gap) is not None:
+            return joint is not _Joint.WORD or "<" in gap
+        if joint is not _Joint.BLANK or words > _MOST_IN_A_RECORD:
+            return False
+        if _GLUED_BEHIND.match(gap) is not None or _GLUED_BEFORE.search(gap[-_MARKS_OF_GLUE - 1 :]) is not None:
+            return False
+        closed = _CLOSING.search(gap)
+        is_number = _NUMBERED.search(gap) is not None and not any(map(str.isalpha, gap))
+        return is_number or (closed is not None and _OPENING.search(gap, closed.end()) is not None)
+
+    def _is_end_of_a_longer_one(self, start: int) -> bool:
+        """Whether a word touches the one that begins here, although the block has its lines, so that none has begun here."""
+        if not self._has_lines or self._text[start] in _BRACKETS or self._text[start] == "<":
+            return False
+        return _GLUED_BEFORE.search(self._text[max(0, start - _MARKS_OF_GLUE - 1) : start]) is not None
+
+    def _forget_earlier_beginnings(self, token: re.Match[str]) -> None:
+        """No place before another beginning reaches over it."""
+        if token[0] != self._block[self._begun].text:
+            self._begun = 0
+        if token[0] == self._block[self._begun].text:
+            if not self._begun:
+                self._begun_at = token.start()
+            self._begun += 1
+        if self._begun == min(_BEGINNING, len(self._block) - 1):
+            self._begun = 0
+            for first, places in self._waiting.items():
+                self.steps += len(places)
+                self._waiting[first] = [place for place in places if place.end > self._begun_at]
