@@ -167,14 +167,17 @@ class Comparison:
         token = self._block[place.token]
         self._waiting.setdefault(token.text[place.offset], []).append(place)
         self._reach = max(self._reach, place.words + _MOST_BETWEEN_LINES * token.lines)
-        words, lines = place.words + _MOST_BETWEEN_NEAR_LINES, place.lines + _MOST_LINES * token.lines
-        self._near_reach = max(self._near_reach[0], words), max(self._near_reach[1], lines)
+        if not place.offset and token.joint >= _Joint.BLANK:
+            words, lines = place.words + _MOST_BETWEEN_NEAR_LINES, place.lines + _MOST_LINES * token.lines
+            self._near_reach = max(self._near_reach[0], words), max(self._near_reach[1], lines)
 
     def _is_near(self, place: _Place) -> bool:
-        words, lines, most = self._words - place.words, self._lines - place.lines, self._block[place.token].lines
-        return words <= _MOST_BETWEEN_LINES * most or (
-            lines <= _MOST_LINES * most and words <= _MOST_BETWEEN_NEAR_LINES
-        )
+        words, token = self._words - place.words, self._block[place.token]
+        if words <= _MOST_BETWEEN_LINES * token.lines:
+            return True
+        is_wide = not place.offset and token.joint >= _Joint.BLANK
+        is_next_line = self._lines - place.lines <= _MOST_LINES * token.lines
+        return is_wide and is_next_line and words <= _MOST_BETWEEN_NEAR_LINES
 
     def _take(self, token: re.Match[str], *, came: int) -> bool:
         """Go on with a token of the text from each place that it may follow; whether it was the block's last."""

@@ -35,11 +35,12 @@ class Quotations:
     """The texts of the user's messages and of tool results, files that were read among them, and what the model itself wrote into
     the arguments of its calls, such as a page about calls. Nothing is looked at before the first block asks."""
 
-    __slots__ = ("_messages", "_texts", "steps")
+    __slots__ = ("_messages", "_texts", "_told", "steps")
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
         self._texts: dict[re.Pattern[str] | None, str] = {}  # as they were read
+        self._told = ""  # all of them
         self.steps = 0  # tokens that were compared so far
 
     def hold(self, block: str) -> bool:
@@ -52,8 +53,9 @@ class Quotations:
         if not any(map(is_word, head)):
             return False
         beginning, read = beginning_of(head), ""
+        name = max(filter(is_word, head[:_ENOUGH]), key=len, default="")
         for breaks in _BREAKS:
-            text = self._read(breaks)
+            text = self._read(breaks, name=name)
             if beginning.search(text) is not None:
                 read = read or without_escapes(block.replace(LINE_END[1:], "").replace("\n", LINE_END))
                 comparison = Comparison(read, text)
@@ -63,16 +65,19 @@ class Quotations:
                     return True
         return False
 
-    def _read(self, breaks: re.Pattern[str] | None) -> str:
-        """The texts without escapes, and before that without such breaks of lines."""
+    def _read(self, breaks: re.Pattern[str] | None, *, name: str) -> str:
+        """The texts without escapes, and before that without such breaks of lines; these only if the name is in them, because
+        escaping leaves letters as they are."""
+        if not self._told:
+            self._told = "\n".join([one for message in self._messages for one in _told(message)])
+        if breaks is not None and (breaks.search(self._told) is None or name not in self._joined(breaks)):
+            return ""
         if (text := self._texts.get(breaks)) is None:
-            text = "\n".join([one for message in self._messages for one in _told(message)])
-            if breaks is None or breaks.search(text) is not None:
-                text = without_escapes(text if breaks is None else _LINE_ENDS.sub("", breaks.sub("", text)))
-            else:
-                text = ""
-            self._texts[breaks] = text
+            text = self._texts[breaks] = without_escapes(self._told if breaks is None else self._joined(breaks))
         return text
+
+    def _joined(self, breaks: re.Pattern[str]) -> str:
+        return _LINE_ENDS.sub("", breaks.sub("", self._told))
 
 
 def _told(message: Message) -> Iterator[str]:
