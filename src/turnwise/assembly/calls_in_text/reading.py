@@ -95,6 +95,19 @@ class Cursor:
             raise Beyond
         return self.text[self.at]
 
+    def next(self) -> str:
+        """The next character that is no blank. The cursor stands before it."""
+        self.space()
+        return self.peek()
+
+    def run(self, pattern: re.Pattern[str]) -> str:
+        """All characters of a kind; more may come where the text ends with them."""
+        found = pattern.match(self.text, self.at)
+        start, self.at = self.at, self.at if found is None else found.end()
+        if self.is_at_end:
+            raise Beyond
+        return self.text[start : self.at]
+
     def takes(self, mark: str, *, is_enough: bool = False) -> bool:
         """Whether the mark stands here; the cursor is behind it then."""
         if self.text.startswith(mark, self.at):
