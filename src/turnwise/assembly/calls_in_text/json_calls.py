@@ -1,13 +1,13 @@
 """Syntaxes whose arguments are a JSON object."""
 
-import json
 import re
 from collections.abc import Iterable
 
 import msgspec
 
 from turnwise.assembly.calls_in_text import pythonic, tagged_calls
-from turnwise.assembly.calls_in_text.reading import NAME, Beyond, Cursor, Wrong
+from turnwise.assembly.calls_in_text.reading import Beyond, Cursor, Wrong
+from turnwise.assembly.calls_in_text.values import names_twice
 
 _ARGUMENT_KEYS = ("arguments", "parameters")
 # What may stand beside them, and says nothing about the call.
@@ -84,7 +84,7 @@ def mistral(cursor: Cursor) -> None:
     if cursor.peek() == "[":
         list_of_calls(cursor)
         return
-    cursor.begin_call(_name(cursor))
+    cursor.begin_call(cursor.tool_name())
     if cursor.takes("[CALL_ID]"):
         if not cursor.until("[ARGS]", most=64).strip().replace("-", "").replace("_", "").isalnum():
             raise Wrong("a call's id was expected")
@@ -290,35 +290,15 @@ def _refuse_unknown(keys: Iterable[str]) -> None:
 
 
 def _refuse_doubled(text: str) -> None:
-    """Of two members of one name nobody knows which is meant."""
     try:
-        _decode_members(text)
+        is_doubled = names_twice(text)
     except RecursionError:
         raise Wrong("nested too deeply") from None
-
-
-def _once(members: list[tuple[str, object]]) -> None:
-    if len({key for key, _ in members}) < len(members):
+    if is_doubled:
         raise Wrong("a key stands twice")
-
-
-_decode_members = json.JSONDecoder(object_pairs_hook=_once).decode
 
 
 def _string(raw: msgspec.Raw | None) -> str | None:
     if raw is None or bytes(raw)[:1] != b'"':
         return None
     return msgspec.json.decode(raw, type=str)
-
-
-def _name(cursor: Cursor) -> str:
-    """A name that ends where no name goes on."""
-    found = NAME.match(cursor.text, cursor.at)
-    if found is None:
-        raise Wrong("a tool's name was expected")
-    if found.end() == len(cursor.text):
-        if not cursor.tools.may_begin(found.group()):
-            raise Wrong(f"no tool `{found.group()[:64]}` is on offer")
-        raise Beyond
-    cursor.at = found.end()
-    return found.group()

@@ -108,6 +108,19 @@ class Cursor:
             raise Beyond
         return self.text[start : self.at]
 
+    def tool_name(self) -> str:
+        """A tool's name, which ends where no name goes on."""
+        found = NAME.match(self.text, self.at)
+        if found is None:
+            raise Wrong("a tool's name was expected")
+        name = found.group()
+        if found.end() == len(self.text):
+            if not self.tools.may_begin(name):
+                raise Wrong(f"no tool `{name[:64]}` is on offer")
+            raise Beyond
+        self.at = found.end()
+        return name
+
     def takes(self, mark: str, *, is_enough: bool = False) -> bool:
         """Whether the mark stands here; the cursor is behind it then."""
         if self.text.startswith(mark, self.at):

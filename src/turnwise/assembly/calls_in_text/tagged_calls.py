@@ -6,8 +6,8 @@ them. What cannot be told apart (a value that closes everything itself) leaves c
 
 import re
 
-from turnwise.assembly.calls_in_text.reading import NAME, Beyond, Cursor, Wrong
-from turnwise.assembly.calls_in_text.values import Members, as_json
+from turnwise.assembly.calls_in_text.reading import Beyond, Cursor, Wrong
+from turnwise.assembly.calls_in_text.values import ANY_TYPE, STRING, Members, as_json
 
 
 class Tags:
@@ -104,15 +104,7 @@ def glm(cursor: Cursor) -> None:
 
     Sources: the chat templates of GLM-4.5 and GLM-4.7 (no line breaks); vLLM `glm4_moe_tool_parser.py`.
     """
-    found = NAME.match(cursor.text, cursor.at)
-    if found is None:
-        raise Wrong("a tool's name was expected")
-    if found.end() == len(cursor.text):
-        if not cursor.tools.may_begin(found.group()):
-            raise Wrong(f"no tool `{found.group()[:64]}` is on offer")
-        raise Beyond
-    cursor.at = found.end()
-    cursor.begin_call(found.group())
+    cursor.begin_call(cursor.tool_name())
     members = cursor.begin_members()
     while True:
         cursor.space()
@@ -169,7 +161,7 @@ def _invokes(cursor: Cursor, *, prefix: str, tags: Tags, end: str) -> None:
             key = _named(head)
             value = _value(cursor, tags, key=key, members=members)
             told = _IS_STRING.search(head)
-            types = None if told is None else frozenset(["string"] if told.group(1) == "true" else [])
+            types = None if told is None else STRING if told.group(1) == "true" else ANY_TYPE - STRING
             _add(cursor, members, key=key, value=value, types=types)
         cursor.end_call(members.text)
 
@@ -198,7 +190,8 @@ def _value(cursor: Cursor, tags: Tags, *, key: str, members: Members) -> str:
         if cursor.is_final and tags.opens_too_much(cursor.text, start):
             # Either a closing tag is missing, and the next parameter is no part of this value, or the value names a tag.
             raise Wrong(f"the parameter `{key[:64]}` is not closed, or a tag in it is not")
-        if "string" in cursor.tools.types_of(cursor.name, key):
+        types = cursor.tools.parameters_of(cursor.name).types(key)
+        if "string" in types and types != ANY_TYPE:
             so_far = _without_beginning_of(tags.close, cursor.text[start:])
             cursor.arguments = members.with_open(key, so_far.removeprefix("\n"))
         raise Beyond
@@ -224,4 +217,12 @@ def _add(cursor: Cursor, members: Members, *, key: str, value: str, types: froze
         raise Wrong("a parameter has no name")
     if members.has(key):
         raise Wrong(f"the parameter `{key[:64]}` is named twice")
-    members.add(key, as_json(value, types=cursor.tools.types_of(cursor.name, key) if types is None else types))
+    parameters = cursor.tools.parameters_of(cursor.name)
+    members.add(
+        key,
+        as_json(
+            value,
+            types=parameters.types(key) if types is None else types,
+            fits=lambda text: parameters.fits(key, value=text),
+        ),
+    )
