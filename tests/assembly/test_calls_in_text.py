@@ -474,3 +474,45 @@ def test_halves_of_characters_in_a_call_are_joined() -> None:
     """Proves: servers that cut a character in two send its halves as escapes in two pieces."""
     block = '<tool_call>{"name": "read", "arguments": {"path": "\ud83d\ude42"}}</tool_call>'
     assert read_text(list(block)).calls == read_text(block).calls == [("read", {"path": "\U0001f642"})]
+
+
+def steps_of(pieces: Iterable[str]) -> int:
+    """Calls of functions of this project while a text is read."""
+    steps = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal steps
+        steps += event == "call" and "turnwise" in frame.f_code.co_filename
+
+    sys.setprofile(count)
+    try:
+        read_text(pieces)
+    finally:
+        sys.setprofile(None)
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("opening", "shape", "most"),
+    [
+        ('<tool_call>{"name":"read","arguments":{"items":', "[", 1),
+        ('<tool_call>{"name":"read","arguments":{"items":[', "1,", 4),
+        ('<tool_call>{"name":"read","arguments":{', '"k":1,', 3),
+        ("[", "read(path='a', count=1), ", 24),
+        ("[read(items=[", "1, ", 8),
+    ],
+    ids=["lists in lists", "numbers", "keys", "calls in Python", "numbers in Python"],
+)
+@pytest.mark.parametrize("size", [20_000, 400])
+def test_a_call_made_to_be_slow_takes_few_steps_a_character(opening: str, shape: str, most: int, size: int) -> None:
+    """Proves: linear with a small constant, all readings together. JSON that is cut was read by a second, slower reader."""
+    text = opening + shape * (20_000 // len(shape))
+    assert steps_of([text[at : at + size] for at in range(0, len(text), size)]) <= most * len(text)
+
+
+def test_a_mistake_far_before_its_last_bracket_ends_the_call() -> None:
+    """Proves: what is behind a call that is written wrongly is looked at for its end so far, and then it is words again."""
+    wrong = '[TOOL_CALLS][{"name": "read", "arguments": {"path": bad, "items": [%s]}}]'
+    near, far = (read_text(f"{wrong % ('[],' * times)} I am done.") for times in (2_000, 3_000))
+    assert (near.states, near.text) == (["invalid"], " I am done.")
+    assert far.states == ["invalid"] and far.text.startswith(' bad, "items"') and far.text.endswith("I am done.")

@@ -11,6 +11,7 @@ from turnwise.assembly.calls_in_text.reading import NAME, Cursor, Wrong
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[.-][A-Za-z_][A-Za-z0-9_]*)*")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+")
+_NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*+)=(?=[^ \t\r\n])")  # an argument as most write it
 _RUN = re.compile(r"[A-Za-z0-9_.-]*+")  # of what a name may hold
 
 
@@ -81,14 +82,7 @@ def _members(cursor: Cursor) -> None:
     """Keyword arguments up to the closing parenthesis."""
     members = cursor.begin_members()
     while cursor.next() != ")":
-        found = _KEY.match(cursor.text, cursor.at)
-        if found is None:
-            raise Wrong("an argument without a name")
-        cursor.at = found.end()
-        key = found.group()
-        cursor.next()
-        cursor.expects("=")
-        cursor.next()
+        key = _take_key(cursor)
         if members.has(key):
             raise Wrong(f"the argument `{key[:64]}` is named twice")
         members.add(key, literal(cursor))
@@ -96,6 +90,21 @@ def _members(cursor: Cursor) -> None:
             cursor.expects(",")
     cursor.at += 1
     cursor.end_call(members.text)
+
+
+def _take_key(cursor: Cursor) -> str:
+    """The name of an argument; the cursor is behind its `=`."""
+    if (found := _NAMED.match(cursor.text, cursor.at)) is not None:
+        cursor.at = found.end()
+        return found.group(1)
+    found = _KEY.match(cursor.text, cursor.at)
+    if found is None:
+        raise Wrong("an argument without a name")
+    cursor.at = found.end()
+    cursor.next()
+    cursor.expects("=")
+    cursor.next()
+    return found.group()
 
 
 def begins_call(text: str) -> str | None:

@@ -18,7 +18,7 @@ from turnwise.assembly.json_text import Complete, JsonScanner, Truncated, check_
 
 _BRACKET = re.compile(r"[\[({]|<parameter=|<arg_key>")
 _SPACE = re.compile(r"[ \t\r\n]*+")
-_decode_json = json.JSONDecoder().raw_decode
+_CUT_STRING = "Unterminated string"  # as Python begins what it says of one
 # As JSON Schema names of tools go: letters, digits and what providers and MCP servers put between them.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,127}")
 
@@ -37,6 +37,13 @@ class Wrong(Exception):
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_decode_json = json.JSONDecoder(parse_constant=_refuse).raw_decode
 
 
 class ReadCall(msgspec.Struct, frozen=True):
@@ -97,6 +104,9 @@ class Cursor:
 
     def next(self) -> str:
         """The next character that is no blank. The cursor stands before it."""
+        text, at = self.text, self.at
+        if at < len(text) and (char := text[at]) not in " \t\r\n":
+            return char
         self.space()
         return self.peek()
 
@@ -191,15 +201,10 @@ class Cursor:
             raise Beyond
         try:
             _, end = _decode_json(self.text, start)
-        except (ValueError, RecursionError):
-            scanner = JsonScanner()
-            scanner.feed(self.text[start:])
-            verdict = scanner.verdict()
-            if verdict is None or isinstance(verdict, Truncated):
-                self.reached = len(self.text)
-                raise Beyond from None
-            self.reached = start + verdict.position
-            raise Wrong(verdict.reason) from None
+        except RecursionError:
+            raise Wrong("nested too deeply") from None
+        except ValueError as error:
+            raise self._refused(start, error) from None
         found = self.text[start:end]
         try:
             check_strictly(found)
@@ -210,6 +215,21 @@ class Cursor:
             raise Wrong(why) from None
         self.at = end
         return found
+
+    def _refused(self, start: int, error: ValueError) -> Beyond | Wrong:
+        """What it means that no whole JSON begins here. Only what Python does not tell is read once more, slowly."""
+        is_cut = isinstance(error, json.JSONDecodeError) and (
+            error.pos >= len(self.text) or error.msg.startswith(_CUT_STRING)
+        )
+        if not is_cut:
+            scanner = JsonScanner()
+            scanner.feed(self.text[start:])
+            verdict = scanner.verdict()
+            if verdict is not None and not isinstance(verdict, Truncated):
+                self.reached = start + verdict.position
+                return Wrong(verdict.reason)
+        self.reached = len(self.text)
+        return Beyond()
 
 
 Reader = Callable[[Cursor], None]

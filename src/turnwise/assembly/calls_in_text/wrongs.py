@@ -6,7 +6,11 @@ from turnwise.assembly.calls_in_text.reading import Found
 from turnwise.assembly.calls_in_text.syntaxes import Syntax
 
 _WORD = re.compile(r"[^\W\d_]+\Z")
-_BRACKETS = re.compile(r"[\[({})\]]|\n[ \t]*\n")
+# Brackets behind a mistake that are looked at for the last one of the call. A text of nothing but such blocks would be read as
+# often as it has blocks.
+MOST_BRACKETS = 4096
+_BRACKETS = re.compile(r"[\[({})\]]")
+_BLANK_LINE = re.compile(r"\n[ \t]*\n")
 
 
 def end_mark(text: str, *, syntax: Syntax) -> int | None:
@@ -19,7 +23,7 @@ def end_of_wrong(text: str, *, found: Found, syntax: Syntax, is_final: bool = Fa
     """The same for a block that cannot become a call; None as long as its end may come yet.
 
     Where words follow a whole call, it ends with the call. Where no mark closes it, it ends with the bracket that closes its
-    first one, or before the word that was wrong.
+    first one, or before the word that was wrong if that bracket is far.
     """
     end = len(text[: found.end].rstrip())
     if (word := _WORD.search(text, max(0, end - 16), end)) is not None and text[end : end + 1].isalnum():
@@ -29,13 +33,15 @@ def end_of_wrong(text: str, *, found: Found, syntax: Syntax, is_final: bool = Fa
     closed = end_mark(text, syntax=syntax)
     if closed is not None or (syntax.ends and not is_final):
         return closed
-    depth = 0
-    for bracket in _BRACKETS.finditer(text, len(syntax.marker)):
-        if bracket.group().isspace():
-            if bracket.start() >= found.end:
-                return end
-            continue
+    blank = _BLANK_LINE.search(text, found.end)
+    start = len(syntax.marker)
+    depth = sum([text.count(one, start, found.end) for one in "[({"])
+    depth -= sum([text.count(one, start, found.end) for one in "])}"])
+    brackets = _BRACKETS.finditer(text, found.end, len(text) if blank is None else blank.start())
+    for count, bracket in enumerate(brackets):
+        if count == MOST_BRACKETS:
+            return end
         depth += 1 if bracket.group() in "[({" else -1
-        if depth <= 0 and bracket.end() > found.end:
+        if depth <= 0:
             return bracket.end()
-    return end if is_final else None
+    return end if is_final or blank is not None else None
