@@ -2,7 +2,9 @@
 
 import itertools
 import re
+import sys
 from collections.abc import Iterable
+from types import FrameType
 
 import pytest
 from hypothesis import assume, given
@@ -11,7 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from text_calls import read_text
-from turnwise.assembly.calls_in_text.code import MOST_UNSEEN, CodeTracker
+from turnwise.assembly.calls_in_text.code import MOST_READINGS, MOST_UNSEEN, CodeTracker
 
 MARK = "QMARKQ"
 HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
@@ -113,3 +115,40 @@ def test_marks_that_come_alone_are_counted_and_not_put_together(mark: str) -> No
         tracker.feed(mark)
     kept = [getattr(tracker, name) for name in CodeTracker.__slots__]
     assert sum([len(one) for one in kept if isinstance(one, str)]) <= 2
+
+
+_MANY_WAYS = ">        ``\r````a==a`py=# * ~~~``~~~\t* ```\r\n1. word \r\n\n\n x~~~> \\````\r\n\\\\`\\'"
+
+
+LOOKS = ("_Reading.words", "_Reading.mark", "_Reading.break_line")
+
+
+def looks_at(text: str) -> int:
+    """How often some words, marks or the end of a line are looked at, in all readings of the text."""
+    looks = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal looks
+        looks += event == "call" and frame.f_code.co_qualname in LOOKS
+
+    sys.setprofile(count)
+    try:
+        tracker = CodeTracker()
+        tracker.feed(text)
+        tracker.is_inside()
+    finally:
+        sys.setprofile(None)
+    return looks
+
+
+def test_readings_that_come_to_the_same_are_one() -> None:
+    """Proves: a doubt that is over costs nothing more. Each kind of doubt doubled the readings for the rest of the text."""
+    doubts = "\\` a\n\n    `b` \n\n```x y\n`` ``` py\n\n- # a `\n# b\n\n"
+    assert looks_at(doubts + "words\n" * 2_000) <= looks_at(doubts) + 2 * 2_000 + 2
+
+
+@pytest.mark.parametrize("line", ["x\n", "`\n", "\\`\n", "> `\n", "~\n", "``` py\n"])
+def test_a_text_that_can_be_read_in_too_many_ways_is_code(line: str) -> None:
+    """Proves: no text is followed in more readings than a few, and in doubt nothing runs."""
+    assert looks_at(_MANY_WAYS + line * 2_000) <= looks_at(_MANY_WAYS) + 3 * MOST_READINGS * 2_000
+    assert read_text(f"{_MANY_WAYS}{line * 3}\n\n{HERMES}").calls == []

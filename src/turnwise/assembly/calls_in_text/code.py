@@ -9,16 +9,17 @@ that begin with the mark of a quotation.
 """
 
 import copy
+import operator
 import re
 from collections.abc import Callable
-
-import msgspec
 
 from turnwise.assembly.calls_in_text import tags
 from turnwise.assembly.calls_in_text.tags import OpenTag, OpenTags, Tag
 
 # Pieces that wait to be looked at together: only a mark asks where it stands.
 MOST_UNSEEN = 256
+# Readings that are followed at once. Of 1,193 pages and sources none had more than two; a text with more is made to be slow.
+MOST_READINGS = 4
 _MARKS = re.compile(rf"`+|~+|<tool_call>|{tags.PATTERN}", re.IGNORECASE)
 _OUTER = "<tool_call>"  # the block that this begins may have another mark within it
 # What may stand before a fence on its line: blanks, marks of quotations and of list items, also those that no Markdown knows.
@@ -36,10 +37,21 @@ _INDENT = 4  # blanks before a line of code
 class CodeTracker:
     """Fed with all the text in order, in any pieces. `is_inside` tells of what comes next."""
 
-    __slots__ = ("_follows_return", "_is_escaped", "_last", "_length", "_mark", "_readings", "_slash", "unseen")
+    __slots__ = (
+        "_follows_return",
+        "_is_escaped",
+        "_is_lost",
+        "_last",
+        "_length",
+        "_mark",
+        "_readings",
+        "_slash",
+        "unseen",
+    )
 
     def __init__(self) -> None:
         self._readings = [_Reading()]
+        self._is_lost = False  # there are too many ways to read the text: all that comes may be code
         self.unseen: list[str] = []  # pieces that were not looked at yet; who has more may add them here
         self._mark = ""  # what the text ends with, if these are fence marks or backticks ...
         self._length = 0  # ... so many ...
@@ -65,7 +77,7 @@ class CodeTracker:
         whose first mark stands there."""
         self._see(is_all=True)
         self._end_run()
-        return any(one.is_inside or (within_outer and one.is_outer_inside) for one in self._readings)
+        return self._is_lost or any(one.is_inside or (within_outer and one.is_outer_inside) for one in self._readings)
 
     @property
     def open_tags(self) -> tuple[OpenTag, ...]:
@@ -86,6 +98,9 @@ class CodeTracker:
         """Look at what was fed. `is_all`: what comes next begins with a mark, so that no tag goes on there."""
         text = "".join(self.unseen)
         self.unseen.clear()
+        if self._is_lost:
+            self._last = text[-1:] or self._last
+            return
         if not is_all and (cut := tags.cut_from(text)) < len(text):
             self.unseen.append(text[cut:])
             text = text[:cut]
@@ -97,6 +112,8 @@ class CodeTracker:
         )
         *ended, last = text.split("\n")
         for line in ended:
+            if self._is_lost:
+                return
             self._see_line(line, is_plain=is_plain, end="\n")
             self._break_line()
         self._see_line(last, is_plain=is_plain)
@@ -111,15 +128,20 @@ class CodeTracker:
     def _break_line(self) -> None:
         self._end_run()
         self._slash = False
-        self._follow("late", lambda one: one.may_open_late)
-        self._follow("blocks", lambda one: one.is_in_span)
+        if any(one.is_in_span for one in self._readings):
+            self._follow(_LATE, lambda one: one.may_open_late)
+            self._follow(_BLOCK_ENDS, lambda one: one.may_end_with_heading)
         for one in self._readings:
             one.break_line()
+        if len(self._readings) > 1:
+            self._join()
 
     def _see_line(self, line: str, *, is_plain: bool, end: str = "") -> None:
         """Of a line, or of what came of it."""
         last = 0
         for found in () if is_plain else _MARKS.finditer(line + end):
+            if self._is_lost:
+                return
             self._words(line[last : found.start()])
             last, mark = found.end(), line[found.start()]
             if mark not in "`~":
@@ -150,6 +172,8 @@ class CodeTracker:
         self._end_run()
         slashes = len(text) - len(text.rstrip("\\"))
         self._slash = (slashes + (self._slash and slashes == len(text))) % 2 == 1
+        if (bare := text.lstrip(" \t")[:1]) and _may_begin_block(bare):
+            self._follow(_BLOCK_ENDS, lambda one: one.may_end_with_block)
         for one in self._readings:
             one.words(text)
 
@@ -157,25 +181,35 @@ class CodeTracker:
         mark, length, self._mark, self._length = self._mark, self._length, "", 0
         if not mark:
             return
-        self._follow("indented", _Reading.is_indented_at_mark)
+        self._follow(_INDENTED, _Reading.is_indented_at_mark)
         if self._is_escaped:
-            self._follow("escapes", _Reading.is_in_words)
+            self._follow(_ESCAPES, _Reading.is_in_words)
         for one in self._readings:
             one.mark(mark, length, is_escaped=self._is_escaped)
 
-    def _follow(self, way: str, is_in_doubt: "Callable[[_Reading], bool]") -> None:
-        """From the first doubt of a kind on both ways."""
-        if not getattr(self._readings[-1].ways, way) and any(map(is_in_doubt, self._readings)):
-            self._readings += [one.read_so(way) for one in self._readings]
+    def _follow(self, way: int, is_in_doubt: "Callable[[_Reading], bool]") -> None:
+        """Where a reading is in doubt, both ways."""
+        for one in [*self._readings]:
+            if 0 < (taken := one.ways & way) < one.ways and is_in_doubt(one):
+                self._readings.append(one.part(taken))
+                self._is_lost = self._is_lost or len(self._readings) > MOST_READINGS
+
+    def _join(self) -> None:
+        """Readings that have come to the same are one from here on."""
+        joined: dict[object, _Reading] = {}
+        for one in self._readings:
+            if (like := joined.setdefault(_state(one), one)) is not one:
+                like.ways |= one.ways
+        self._readings = [*joined.values()]
 
 
-class _Ways(msgspec.Struct, frozen=True):
-    """How a reading takes what may be taken in two ways."""
-
-    indented: bool = False  # marks in a line that is code for its blanks are words of it
-    escapes: bool = False  # a backtick behind a backslash is a word
-    blocks: bool = False  # a line that begins as a heading, an item or a quotation ends a span
-    late: bool = False  # a fence may begin behind words, if nothing but its language follows
+# How a reading takes what may be taken in two ways. Each bit stands for one way to take all four; a reading has the bits of all
+# that it stands for.
+_ALL_WAYS = 0xFFFF
+_INDENTED = 0xAAAA  # marks in a line that is code for its blanks are words of it
+_ESCAPES = 0xCCCC  # a backtick behind a backslash is a word
+_BLOCK_ENDS = 0xF0F0  # a line that begins as a heading, an item or a quotation ends a span
+_LATE = 0xFF00  # a fence may begin behind words, if nothing but its language follows
 
 
 class _Reading:
@@ -201,7 +235,7 @@ class _Reading:
     )
 
     def __init__(self) -> None:
-        self.ways = _Ways()
+        self.ways = _ALL_WAYS
         self._fence: tuple[str, int] | None = None
         self._before = ""  # what stands before it on its line
         self._info = False  # on the line that opened the fence
@@ -220,10 +254,11 @@ class _Reading:
         self.is_outer_inside = False  # a mark stands in code, and nothing but blanks follow it
         self.tags = OpenTags()
 
-    def read_so(self, way: str) -> "_Reading":
-        """The other way."""
+    def part(self, ways: int) -> "_Reading":
+        """Another reading, which takes these of the ways; this one keeps the others."""
         other = copy.copy(self)
-        other.ways = msgspec.structs.replace(self.ways, **{way: True})
+        other.ways = ways
+        self.ways &= ~ways
         return other
 
     @property
@@ -243,6 +278,15 @@ class _Reading:
     @property
     def is_in_span(self) -> bool:
         return self._span > 0
+
+    @property
+    def may_end_with_heading(self) -> bool:
+        return self._span > 0 and self._is_heading
+
+    @property
+    def may_end_with_block(self) -> bool:
+        """Whether a span ends with what comes next, if that begins another block."""
+        return self._span > 0 and self._columns is not None
 
     @property
     def may_open_late(self) -> bool:
@@ -276,15 +320,19 @@ class _Reading:
         is_blank = self._line is not None and not self._line.strip(" \t>")
         is_empty = self._line is not None or self._columns is not None  # but for marks of items
         self._may_indent = is_empty or self._is_heading or self._closing or self._is_indented
-        if self.ways.late and self.may_open_late:
+        if self.ways & _LATE and self.may_open_late:
             self._fence, self._before, self._span = ("`", self._span), "", 0
         if self._closing:
             self._fence, self._closing = None, False
-        if is_blank or (self.ways.blocks and self._is_heading):
+        if is_blank or (self.ways & _BLOCK_ENDS and self._is_heading):
             self._span = 0
         self._columns, self._is_indented, self._is_heading, self._is_quoted = 0, False, False, False
         self._info, self._behind = False, None
         self._line = ""
+        if self._fence is None:
+            self._before, self._outer = "", 0
+        else:
+            self._may_indent = True  # nothing asks within a fence
 
     def mark(self, mark: str, length: int, *, is_escaped: bool) -> None:
         """Fence marks or backticks, all of them."""
@@ -297,9 +345,9 @@ class _Reading:
             return
         line = self._line if self._line is not None and _BEFORE_FENCE.fullmatch(self._line) else None
         self._line = self._behind = None
-        if self._is_indented and self.ways.indented:
+        if self._is_indented and self.ways & _INDENTED:
             return
-        if is_escaped and self.ways.escapes and self.is_in_words():
+        if is_escaped and self.ways & _ESCAPES and self.is_in_words():
             length -= 1
         if self._fence is not None:
             if self._info and mark == "`" == self._fence[0]:  # no fence: backticks within a line
@@ -343,7 +391,7 @@ class _Reading:
         if bare:
             self._is_indented = self._begins_code()
             self._is_heading = bare[0] == "#"
-            if self.ways.blocks and (bare[0] in _BLOCKS or bare[0].isdigit()):
+            if self.ways & _BLOCK_ENDS and (_may_begin_block(bare[0])):
                 self._span = 0
             self._columns = None
 
@@ -354,6 +402,14 @@ class _Reading:
     def _is_code_in(self, before: str | None) -> bool:
         """Whether what stands before the line's words makes them code in an item or a quotation."""
         return bool(before) and self.is_in_words() and _CODE_IN_ITEM.search(before) is not None
+
+
+# All but the ways: what comes next is read alike by readings of one state, as far as nothing is in doubt.
+_state = operator.attrgetter(*[name for name in _Reading.__slots__ if name != "ways"])
+
+
+def _may_begin_block(character: str) -> bool:
+    return character in _BLOCKS or character.isdigit()
 
 
 def _width(blanks: str) -> int:
