@@ -4,7 +4,7 @@
 A fence is taken for one where a reader would take it so, in lists and quotations too; it ends at a line that holds nothing else.
 Backticks count until their like comes or the paragraph ends. Lines behind a blank one that begin with four blanks or a tab are
 code, unless they belong to a list, which only all of the text could tell. Where a text can be read in two ways, both are followed
-from there on (`_Ways`). In doubt it is code, because code is never run. Tags that are open count too (`tags`), and so do lines
+as long as they differ. In doubt it is code, because code is never run. Tags that are open count too (`tags`), and so do lines
 that begin with the mark of a quotation.
 """
 
