@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from faces.test_ordered_deadlines import agent_of, both_orders, ended, hands_out, results_of
 from sandboxes import sandbox_called
 from turnwise import Agent, MaxRequests, MaxWallTime, RunResult, StopReason, tool
-from turnwise.drivers.grants import TURNS_TIME, seconds_given
+from turnwise.drivers.grants import TURNS_TIME, CallTerms
 from turnwise.drivers.tools import NO_TIME, CallTime
 from turnwise.drivers.transport import HttpReply, HttpRequest
 from turnwise.drivers.workspace.shell import BashArguments, Shell
@@ -266,7 +266,7 @@ async def test_a_continuation_without_an_answer_leaves_time_for_the_answer() -> 
 async def test_a_command_is_told_that_the_turns_time_ended_it(tmp_path: Path) -> None:
     """Proves: what ends by a deadline of its own has the time that the turn leaves it, and its result says why."""
     shell = Shell(tmp_path, sandbox=sandbox_called("none"))
-    with seconds_given(1.0), pytest.raises(ToolFault) as caught:
+    with CallTerms(seconds=1.0, computes=False), pytest.raises(ToolFault) as caught:
         await asyncio.wait_for(shell.run(BashArguments(command="echo begun; exec sleep 1000")), HANG_S)
     assert str(caught.value).endswith(f"[timed out after 1 s: {TURNS_TIME}; it and what it started were ended]")
 

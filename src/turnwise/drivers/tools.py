@@ -13,7 +13,7 @@ import msgspec
 
 from turnwise.drivers.approvals import Approver
 from turnwise.drivers.clock import Clock, Timer, wait_for_task
-from turnwise.drivers.grants import TURNS_TIME, for_program, judged_paths, judged_programs, seconds_given
+from turnwise.drivers.grants import TURNS_TIME, CallTerms, judged_paths, judged_programs
 from turnwise.drivers.journal import Journal
 from turnwise.drivers.ledger import Ledger
 from turnwise.drivers.progress import Progress, told_to
@@ -282,7 +282,7 @@ class ToolRun:
         """Without a `time` it keeps its deadline itself, as a sub-agent does: two clocks would have no order. The grace begins
         when the deadline was seen to have passed, however late that is."""
         over: asyncio.Future[ToolResult | None] = asyncio.get_running_loop().create_future()
-        with seconds_given(None if time is None else time.told_s), for_program(self._computes):
+        with CallTerms(seconds=None if time is None else time.told_s, computes=self._computes):
             task = asyncio.create_task(self._call_into(over, function, planned), name=f"tool {planned.call.name}")
         timer: Timer | None = None
 
