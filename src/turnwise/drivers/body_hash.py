@@ -1,7 +1,7 @@
 """The hash of a request's body, made of the bytes that are new in it."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from turnwise.wire.family import HttpCall
 
@@ -26,9 +26,13 @@ class BodyHash:
         return whole.hexdigest()
 
 
-def _pieces(call: HttpCall, *, begin: int, end: int) -> Iterator[memoryview]:
+def _pieces(call: HttpCall, *, begin: int, end: int) -> Sequence[memoryview]:
     """The body from one byte to another, both counted without the marks."""
     body = memoryview(call.body)
+    return [*_between_marks(call, body=body, begin=begin, end=end)] if call.marks else (body[begin:end],)
+
+
+def _between_marks(call: HttpCall, *, body: memoryview, begin: int, end: int) -> Iterator[memoryview]:
     at = longer = 0  # `longer`: by the marks before
     for start, behind in (*call.marks, (len(body), len(body))):
         first, last = max(at, begin + longer), min(start, end + longer)
