@@ -149,6 +149,11 @@ class Assembler:
                 healed += self._receive_run(list(run))
         return healed
 
+    def receive_words(self, frames: list[TextDelta], *, text: str) -> list[Frame]:
+        """`receive_all`, for what is known to be more of one text, and to say this together."""
+        together = self._words_run(frames, text=text)
+        return self.receive_all([*frames]) if together is None else [*together]
+
     def _receive_run(self, frames: list[Frame]) -> list[Frame]:
         """`receive_all`, for frames of one kind. The first ones may have to open what the others go on with."""
         take, take_run = self._TAKE[type(frames[0])], self._TAKE_RUN.get(type(frames[0]))
@@ -231,18 +236,23 @@ class Assembler:
         block.pieces.append(text)
         return (frame,)
 
-    def _words_run(self, frames: list[TextDelta | ReasoningDelta]) -> Sequence[Frame] | None:
-        """More of a block that is known."""
+    def _words_run(
+        self, frames: Sequence[TextDelta | ReasoningDelta], *, text: str | None = None
+    ) -> Sequence[Frame] | None:
+        """More of a block that is known. `text`: as `receive_words` has it."""
         key = frames[0].block
         block = self._blocks.get(key)
         if block is None or block.kind is not TEXT_KINDS[type(frames[0])] or block.final is not None or block.half:
             return None
-        texts = [frame.text for frame in frames if frame.block == key]
-        text = "".join(texts)
+        are_of_one = text is not None
+        if text is None:
+            texts = [frame.text for frame in frames if frame.block == key]
+            are_of_one = len(texts) == len(frames)
+            text = "".join(texts)
         size = size_if_whole(text)
         if size != len(text):
             self._see_width(text)
-        if len(texts) != len(frames) or size is None or not self._has_room(size):
+        if not are_of_one or size is None or not self._has_room(size):
             return None
         self._size += size
         block.pieces.append(text)

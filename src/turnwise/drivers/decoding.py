@@ -5,7 +5,7 @@ The runner feeds it from the network, `turnwise decode` from files, tests from r
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _ENDS = frozenset([Finished, Mended, Faulted])
 """The frames by which a response may end."""
+_WORDS = {TextDelta}
 
 
 def _names_or_argues(frame: ToolCallDelta) -> bool:
@@ -153,13 +154,31 @@ class ResponseReader:
     def _receive(self, frames: list[Frame]) -> list[Frame]:
         if not frames:
             return frames
+        in_text = self._in_text
+        if len(frames) == 1:  # the ordinary read, told first because speed counts
+            first = frames[0]
+            kind = type(first)
+            if _SAYS[kind](first):
+                self.heard += 1
+            if kind in _ENDS:
+                self._note_ends(frames)
+            if in_text is not None and not in_text.passes(first):
+                frames = in_text.take(frames)
+            return self._assembler.receive_all(frames)
         for frame in frames:  # the first one tells, nearly always
             if _SAYS[type(frame)](frame):
                 self.heard += 1
                 break
-        if not _ENDS.isdisjoint(map(type, frames)):
+        kinds = set(map(type, frames))
+        if not _ENDS.isdisjoint(kinds):
             self._note_ends(frames)
-        return self._assembler.receive_all(frames if self._in_text is None else self._in_text.take(frames))
+        if in_text is None:
+            return self._assembler.receive_all(frames)
+        if kinds == _WORDS:
+            words = cast("list[TextDelta]", frames)
+            if (text := in_text.passing(words)) is not None:
+                return self._assembler.receive_words(words, text=text)
+        return self._assembler.receive_all(in_text.take(frames, kinds=kinds))
 
     def _note_ends(self, frames: list[Frame]) -> None:
         for frame in frames:

@@ -450,9 +450,10 @@ def _in_text(order: SendRequest) -> "CallFinder | None":
         return None
     from turnwise.assembly.calls_in_text.frames import CallFinder  # ten modules, for some endpoints only
 
+    messages = order.request.messages
     return CallFinder(
         tools=wanted.tools,
-        earlier=(*wanted.earlier, *order.request.messages),
+        earlier=(*wanted.earlier, *messages) if wanted.earlier else messages,
         unmarked=wanted.unmarked,
         leading=wanted.leading,
         id_prefix=order.id_prefix,

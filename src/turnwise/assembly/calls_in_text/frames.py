@@ -4,9 +4,11 @@ Calls count only where the response has none of its own. Those may come last, so
 follow it or the response is over; if an own call comes after that, the block's call stays, and does not run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from functools import cached_property
 from itertools import groupby
-from typing import cast
+from typing import ClassVar, cast
 
 import msgspec
 
@@ -50,8 +52,8 @@ from turnwise.vocab import (
 )
 
 MAX_OPENERS = 4  # frames of a run that are taken alone at most, before the rest is looked at together
-_TEXTS = {TextDelta}
-_REASONINGS = {ReasoningDelta}
+_TEXTS: AbstractSet[type[Frame]] = {TextDelta}
+_REASONINGS: AbstractSet[type[Frame]] = {ReasoningDelta}
 MEANT_TO_END = frozenset({FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.PAUSE})
 
 
@@ -90,7 +92,7 @@ class CallFinder:
         leading: bool = False,
         id_prefix: str = "call",
     ) -> None:
-        self._tools = OfferedTools(tools)
+        self._specs = tools
         self._quotations = Quotations(earlier)
         self._unmarked = unmarked
         self._leading = leading
@@ -117,6 +119,10 @@ class CallFinder:
         self._words: list[str] | None = None  # where its words without a mark go, while nothing else comes
         self._told = 0  # characters held when it was told last
 
+    @cached_property
+    def _tools(self) -> OfferedTools:
+        return OfferedTools(self._specs)  # most responses have no text that asks for them
+
     @property
     def holds(self) -> bool:
         """Whether something waits for the end of the response."""
@@ -132,43 +138,44 @@ class CallFinder:
             return False
         return all(reader.is_behind_call() for reader in readers if reader.held)
 
-    def take(self, frames: list[Frame]) -> list[Frame]:
-        """The frames to assemble. Those of a response without marks are the very same."""
-        first = frames[0]
-        if (
-            frames[-1] is first
-        ):  # the ordinary read, told first because speed counts: more words, or more of its own calls
-            if self._has_own:
-                if type(first) is not Started:
-                    return frames
-            elif type(first) is TextDelta:
-                words, text = self._words, first.text
-                if (
-                    words is not None
-                    and "<" not in text
-                    and "[" not in text
-                    and len(words) < MOST_UNSEEN
-                    and first.block == self._last
-                ):
-                    words.append(text)
-                    return frames
-                reader = self._texts.get(first.block)
-                if reader is not None and first.block == self._last and reader.passes(text):
-                    return frames
-            elif type(first) is ReasoningDelta:
-                reader = self._asides.get(first.block)
-                if reader is not None and reader.passes(first.text):
-                    return frames
-        elif self._are_plain(frames):
+    def passes(self, frame: Frame) -> bool:
+        """Whether a frame that comes alone goes on as it came, told at a glance because speed counts. It is taken then; any other
+        is for `take`."""
+        words = self._words
+        if words is None:
+            return self._has_own and type(frame) is not Started
+        if type(frame) is not TextDelta:
+            return False
+        text = frame.text
+        if "<" in text or "[" in text or len(words) >= MOST_UNSEEN or frame.block != self._last:
+            return False
+        words.append(text)
+        return True
+
+    def passing(self, frames: list[TextDelta]) -> str | None:
+        """What several deltas say together, if they go on as they came: all more of one text. They are taken then, as by
+        `passes`."""
+        block = frames[0].block
+        reader = None if self._has_own or block != self._last else self._texts.get(block)
+        return None if reader is None else _passing(frames, block=block, reader=reader)
+
+    def take(self, frames: list[Frame], *, kinds: AbstractSet[type[Frame]] | None = None) -> list[Frame]:
+        """The frames to assemble. Those of a response without marks are the very same. `kinds` are theirs, where known."""
+        kinds = set(map(type, frames)) if kinds is None else kinds
+        if self._are_plain(frames, kinds):
             return frames
         self._words = None
         given: list[Frame] = []
-        for kind, run in groupby(frames, key=type):
-            if kind is TextDelta:
-                self._take_run(list(run), given)
-            else:
-                for frame in run:
-                    self._take(frame, given)
+        if TextDelta not in kinds:
+            for frame in frames:
+                self._take(frame, given)
+        else:
+            for kind, run in groupby(frames, key=type):
+                if kind is TextDelta:
+                    self._take_run(list(run), given)
+                else:
+                    for frame in run:
+                        self._take(frame, given)
         reader = self._texts.get(self._last)
         if reader is not None and not self._has_own:
             self._words = reader.unseen
@@ -180,25 +187,23 @@ class CallFinder:
     def _take_run(self, frames: list[Frame], given: list[Frame]) -> None:
         """Words. Once the first ones have shown what they belong to, the rest may pass as it is."""
         for at, frame in enumerate(frames):
-            if at in (1, MAX_OPENERS) and self._are_plain(frames[at:]):
+            if at in (1, MAX_OPENERS) and self._are_plain(frames[at:], _TEXTS):
                 given += frames[at:]
                 return
             self._take(frame, given)
 
-    def _are_plain(self, frames: list[Frame]) -> bool:
-        """Whether several pass as they are: all more of one text, or all beside calls of the response's own."""
-        kinds = set(map(type, frames))
+    def _are_plain(self, frames: list[Frame], kinds: AbstractSet[type[Frame]]) -> bool:
+        """Whether they pass as they are: all more of one text, or all beside calls of the response's own."""
         if self._has_own:
             return Started not in kinds
-        if kinds not in (_TEXTS, _REASONINGS):
+        if kinds == _TEXTS:
+            return self.passing(cast("list[TextDelta]", frames)) is not None
+        if kinds != _REASONINGS:
             return False
-        texts = cast("list[TextDelta]", frames)
-        block = texts[0].block
-        reader = self._texts.get(block) if kinds == _TEXTS else self._asides.get(block)
-        if reader is None or (kinds == _TEXTS and block != self._last):
-            return False
-        words = [frame.text for frame in texts if frame.block == block]
-        return len(words) == len(frames) and reader.passes("".join(words))
+        reasonings = cast("list[ReasoningDelta]", frames)
+        block = reasonings[0].block
+        reader = self._asides.get(block)
+        return reader is not None and _passing(reasonings, block=block, reader=reader) is not None
 
     def finish(self, *, is_closed: bool = False) -> list[Frame]:
         """No more frames will come. `is_closed`: nothing but the end mark is missing."""
@@ -207,7 +212,9 @@ class CallFinder:
             self._ended_behind_call = self.is_behind_call()
         self._is_over = True
         by_itself = (is_closed or self._is_finished_by_itself) and not self._is_faulted
-        self._finish_texts(given, by_itself=by_itself)
+        if self._texts:
+            self._finish_texts(given, by_itself=by_itself)
+        self._unread = {}
         for block, reader in self._asides.items():
             self._note_aside(reader.finish(by_itself=by_itself), block)
         self._asides = {}
@@ -221,8 +228,7 @@ class CallFinder:
 
     def _finish_texts(self, given: list[Frame], *, by_itself: bool) -> None:
         """All texts are over: what waited for that, in their order, and then what they say about the calls before."""
-        if self._texts:
-            self._pass_over_unread()
+        self._pass_over_unread()
         readers = [*self._texts.values()]
         is_alone = sum([not reader.is_blank for reader in readers]) <= 1
         for block, reader in self._texts.items():
@@ -231,7 +237,7 @@ class CallFinder:
                 self._give(reader.finish(by_itself=by_itself, is_alone=is_alone), block, given)
             else:
                 self._end_final(block, final, given, by_itself=by_itself, is_alone=is_alone)
-        if readers and by_itself:
+        if by_itself:
             self._give(readers[-1].unclosed(), self._last, given)
         doubts = doubts_of([reader.aftermath for reader in readers])
         is_mixed = False
@@ -241,54 +247,68 @@ class CallFinder:
                 self._mark_given(f"{WRITTEN_WRONGLY}: {TEXTS_MIXED}", given, block=block)
             for doubt in doubts[at]:
                 self._mark_given(f"{WRITTEN_WRONGLY}: {doubt.why}", given, block=block, first=doubt.calls)
-        self._texts, self._finals, self._unread = {}, {}, {}
+        self._texts, self._finals = {}, {}
 
     # frames
 
     def _take(self, frame: Frame, given: list[Frame]) -> None:
-        match frame:
-            case TextDelta(text=text, block=block):
-                self._take_words(frame, text, block, given)
-            case ReasoningDelta(text=text, block=block) | RefusalDelta(text=text, block=block):
-                given.append(frame)
-                self._look_aside(text, block)
-            case ToolCallDelta():
-                if frame.id or frame.name or frame.arguments:
-                    self._take_own(given)
-                given.append(frame)
-            case PartDone(part=ToolCall()):
+        take = self._TAKE.get(type(frame))
+        if take is None:
+            given.append(frame)
+        else:
+            take(self, frame, given)
+
+    def _take_aside(self, frame: ReasoningDelta | RefusalDelta, given: list[Frame]) -> None:
+        given.append(frame)
+        self._look_aside(frame.text, frame.block)
+
+    def _take_call(self, frame: ToolCallDelta, given: list[Frame]) -> None:
+        if not self._has_own and (frame.id or frame.name or frame.arguments):
+            self._take_own(given)
+        given.append(frame)
+
+    def _take_part(self, frame: PartDone, given: list[Frame]) -> None:
+        match frame.part:
+            case Text() as part if not self._has_own:
+                self._take_final(frame, part, given)
+                return
+            case ToolCall() if not self._has_own:
                 self._take_own(given)
                 given.append(frame)
-            case PartDone(part=Text() as part) if not self._has_own:
-                self._take_final(frame, part, given)
-            case PartDone(block=block, part=(Reasoning() | Refusal()) as part):
+            case Reasoning(text=text) | Refusal(text=text):
                 given.append(frame)
-                if block not in self._asides:
-                    self._look_aside(part.text, block)
-            case Started():
-                if self._began:
-                    self._clear()
-                self._began = True
-                given.append(frame)
-            case Finished(reason=reason):
-                self._is_finished_by_itself = reason in MEANT_TO_END and not frame.limit_reached
-                given.append(frame)
-            case Mended(repair=Repair(kind=kind)):
-                self._is_finished_by_itself = self._is_finished_by_itself or kind == NO_FINISH_REASON
-                given.append(frame)
-            case Faulted():
-                self._is_faulted = True
-                given.append(frame)
-            case Lost():
-                self._lost = True  # no call that is read from here on is known to be whole
-                given.append(frame)
+                if frame.block not in self._asides:
+                    self._look_aside(text, frame.block)
             case _:
                 given.append(frame)
 
-    def _take_words(self, frame: TextDelta, text: str, block: str, given: list[Frame]) -> None:
+    def _take_start(self, frame: Started, given: list[Frame]) -> None:
+        if self._began:
+            self._clear()
+        self._began = True
+        given.append(frame)
+
+    def _take_end(self, frame: Finished, given: list[Frame]) -> None:
+        self._is_finished_by_itself = frame.reason in MEANT_TO_END and not frame.limit_reached
+        given.append(frame)
+
+    def _take_repair(self, frame: Mended, given: list[Frame]) -> None:
+        self._is_finished_by_itself = self._is_finished_by_itself or frame.repair.kind == NO_FINISH_REASON
+        given.append(frame)
+
+    def _take_fault(self, frame: Faulted, given: list[Frame]) -> None:
+        self._is_faulted = True
+        given.append(frame)
+
+    def _take_loss(self, frame: Lost, given: list[Frame]) -> None:
+        self._lost = True  # no call that is read from here on is known to be whole
+        given.append(frame)
+
+    def _take_words(self, frame: TextDelta, given: list[Frame]) -> None:
         if self._has_own:
             given.append(frame)
             return
+        text, block = frame.text, frame.block
         reader = self._texts.get(block)
         if reader is None:
             last = self._texts.get(self._last)
@@ -323,14 +343,14 @@ class CallFinder:
 
     def _take_own(self, given: list[Frame]) -> None:
         """The response has a call of its own: what was held is text, and what was given out as calls does not run."""
-        if self._has_own:
-            return
         self._has_own = True
-        for block, reader in self._texts.items():
-            if block not in self._finals:
-                self._give(reader.release(), block, given)
-        given += [final.frame for final in self._finals.values()]
-        self._texts, self._finals, self._unread = {}, {}, {}
+        if self._texts:
+            for block, reader in self._texts.items():
+                if block not in self._finals:
+                    self._give(reader.release(), block, given)
+            given += [final.frame for final in self._finals.values()]
+            self._texts, self._finals = {}, {}
+        self._unread = {}
         self._mark_given(BESIDE_OWN_CALLS, given)
 
     # finals
@@ -467,3 +487,28 @@ class CallFinder:
                 self._not_made.setdefault(event.call.name, block)
             elif isinstance(event, Unmade | Meant) and event.name:
                 self._not_made.setdefault(event.name, block)
+
+    _TAKE: ClassVar[dict[type[Frame], Callable[..., None]]] = {
+        TextDelta: _take_words,
+        ReasoningDelta: _take_aside,
+        RefusalDelta: _take_aside,
+        ToolCallDelta: _take_call,
+        PartDone: _take_part,
+        Started: _take_start,
+        Finished: _take_end,
+        Mended: _take_repair,
+        Faulted: _take_fault,
+        Lost: _take_loss,
+    }
+
+
+def _passing(frames: Sequence[TextDelta | ReasoningDelta], *, block: str, reader: TextReader) -> str | None:
+    """The words of these, if all are more of this text and no mark begins in them."""
+    if len(frames) == 1:
+        text = frames[0].text
+    else:
+        words = [frame.text for frame in frames if frame.block == block]
+        if len(words) < len(frames):
+            return None
+        text = "".join(words)
+    return text if reader.passes(text) else None
