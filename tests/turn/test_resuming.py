@@ -213,3 +213,40 @@ def play_started(started: TurnStarted, *script: Response, earlier: Carried | Non
         events.append(event)
         command = turn.receive(event)
     return Played(requests, ran, command.result, events, turn)
+
+
+@pytest.mark.promise("wait:ask", "step:every-call-answered")
+@pytest.mark.parametrize("family", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
+@pytest.mark.parametrize("ids", [("a", "a"), ("a", "b", "a"), ("b", "a", "a", "b"), ("", "")])
+def test_of_two_open_calls_with_one_id_the_first_alone_can_wait(ids: tuple[str, ...], family: str) -> None:
+    """Proves: an id names one call. In an imported history the second call of an id waited on under the id of the first, so a
+    result had answered what was pending and nobody could answer it any more (seed 3002 of the drawn sessions)."""
+    calls = [call(id, arguments=f'{{"path":"{nth}"}}') for nth, id in enumerate(ids)]
+    history = (ASK, Message("assistant", tuple(calls)))
+    names = list(dict.fromkeys(ids))
+    first = {one.id: one for one in reversed(calls)}
+    assert waiting_calls(history) == tuple([first[id] for id in names])
+    config = replace(CONFIG, family=family)
+    approvals = (Approval(call_id=ids[0], verdict="allow"),)
+    started = TurnStarted(config=config, input=(), history=history, approvals=approvals, keeps_waiting=True)
+    turn, command = Turn.start(started)
+    assert isinstance(command, RunTools)
+    assert [plan.arguments for plan in command.calls] == [first[ids[0]].arguments]
+    finished = ToolsFinished(results=tuple([done(plan) for plan in command.calls]))
+    ended = turn.receive(finished)
+    events: list[Event] = [started, finished]
+    left = names[1:]
+    if left:
+        assert isinstance(ended, FinishTurn)
+        assert [one.id for one in ended.result.pending] == left
+        answered = [part.call_id for one in ended.result.messages for part in one.parts if isinstance(part, ToolResult)]
+        assert answered == [ids[0]]
+    else:
+        assert isinstance(ended, SendRequest) and pairing_faults(ended.request, family=family) == ()
+    carried = fold_session([events]).carried
+    assert [one.id for one in waiting_calls(carried.messages)] == left
+    if left:
+        again = replace(started, history=(), approvals=(Approval(call_id=left[0], verdict="allow"),))
+        _, then = Turn.start(again, earlier=carried)
+        assert isinstance(then, RunTools)
+        assert [plan.arguments for plan in then.calls] == [first[left[0]].arguments]

@@ -487,11 +487,15 @@ def _is_foreign(part: Part, *, family: str) -> bool:
 
 
 def open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """The calls of the last message with calls that have no result yet."""
+    """The calls of the last message with calls that have no result yet. Of several calls with one id it is the first: an
+    answer names a call by its id, so nobody can answer the others, and healing gives them a result."""
     results: set[str] = set()
     for message in reversed(messages):
         if message.role == "assistant" and (calls := calls_of(message)):
-            return tuple([call for call in calls if call.id not in results])
+            first: dict[str, ToolCall] = {}
+            for call in calls:
+                first.setdefault(call.id, call)
+            return tuple([call for call in first.values() if call.id not in results])
         results |= {part.call_id for part in message.parts if isinstance(part, ToolResult)}
     return ()
 

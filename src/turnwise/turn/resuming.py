@@ -111,13 +111,16 @@ def under_healed_ids(resumed: Resumed, *, healed: Sequence[Message], given: Sequ
     # From the end: healing may have joined the message with the one before it.
     before, after = reversed(_last_calls(given)), reversed(_last_calls(healed))
     wanted = {call.id for call in resumed.calls}
-    found = [(old, new) for old, new in zip(before, after, strict=False) if old.id in wanted][::-1]
-    ids = {old.id: new.id for old, new in reversed(found)}
-    calls = [msgspec.structs.replace(old, id=new.id, name=new.name, asked="") for old, new in found]
+    found: dict[str, tuple[ToolCall, ToolCall]] = {}
+    for old, new in list(zip(before, after, strict=False))[::-1]:
+        if old.id in wanted:  # of several calls with one id it is the first, as in `open_calls`
+            found.setdefault(old.id, (old, new))
+    ids = {id: new.id for id, (_, new) in found.items()}
+    calls = [msgspec.structs.replace(old, id=new.id, name=new.name, asked="") for old, new in found.values()]
     approvals = [
         msgspec.structs.replace(one, call_id=ids[one.call_id]) for one in resumed.approvals if one.call_id in ids
     ]
-    known_as = {new.id: old.id for old, new in found if old.id != new.id}
+    known_as = {new.id: old.id for old, new in found.values() if old.id != new.id}
     return msgspec.structs.replace(resumed, calls=tuple(calls), approvals=tuple(approvals), known_as=known_as)
 
 
