@@ -32,6 +32,7 @@ WRITING = '{"type":"object","properties":{"path":{"type":"string"},"content":{"t
 # Beside the tools of the property tests: those of other kinds, and others to write long texts with.
 MORE_OFFERS = (
     ToolOffer(spec=ToolSpec(name="status", parameters=SCHEMA), effect="read", repeatable=True, idempotent=True),
+    ToolOffer(spec=ToolSpec(name="2nd-look", parameters=SCHEMA), effect="read"),
     ToolOffer(spec=ToolSpec(name="save", parameters=WRITING), effect="write", inspected=True),
     ToolOffer(spec=ToolSpec(name="note", parameters=WRITING), effect="write"),
     ToolOffer(
@@ -172,3 +173,26 @@ def _wide_starts(draw: Any) -> TurnStarted:
 
 
 wide_starts = _wide_starts()
+
+
+def spoilt(started: TurnStarted) -> dict[str, TurnStarted]:
+    """The same turn with a configuration that cannot work, in every way."""
+    config = started.config
+    unusable = OutputSchema(schema='{"type":"nonsense"}')
+    changes: dict[str, dict[str, Any]] = {
+        "no steps": {"max_steps": 0},
+        "no attempts": {"retry": RetryPolicy(attempts=0)},
+        "a limit of nothing": {"limits": MaxRequests(0)},
+        "no price": {"limits": MaxCost(Decimal(1)), "prices": {}},
+        "no such tool": {"tool_choice": NamedTool("no such tool")},
+        "two tools of a name": {"tools": (MORE_OFFERS[0], MORE_OFFERS[0]), "tool_choice": "auto"},
+        "no schema of a tool": {
+            "tools": (ToolOffer(spec=ToolSpec(name="t", parameters=unusable.schema)),),
+            "tool_choice": "auto",
+        },
+        "no schema of the output": {"output": unusable},
+    }
+    return {
+        what: msgspec.structs.replace(started, config=msgspec.structs.replace(config, **change))
+        for what, change in changes.items()
+    }

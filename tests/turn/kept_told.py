@@ -29,6 +29,7 @@ from turnwise.vocab import (
     Citation,
     Fault,
     FaultKind,
+    File,
     FinishReason,
     Message,
     OutputSchema,
@@ -60,13 +61,15 @@ ITEMS = {
     "openai_chat": ("search", '{"type":"search"}'),
     "gemini": ("executableCode", '{"executableCode":{"language":"PYTHON","code":"1"}}'),
 }
+ANYBODY = ("person", "person", "default", "program", "failed")
+MANY = 140  # calls in one response: more than it may hold
 wide_times = st.sampled_from([0.0, 1.0, 4.0, 12.0, 30.0, 60.0, 100.0])
 KINDS = (
     *["calls"] * 12,
     *["cut call"] * 3,
     *["cut text"] * 2,
     *["answer"] * 2,
-    *"again mixed pause empty ate lost refusal fault unmade silent whole wrong capped full refused_beside".split(),
+    *"again mixed pause empty ate lost refusal fault unmade silent whole wrong capped full refused_beside many".split(),
 )
 ANSWERS = ("Done: all is read.", '{"a":1}', '```json\n{"a":2}\n```', '{"a":"no number"}', REPORT)
 wide_faults = st.builds(
@@ -105,7 +108,8 @@ def next_told(data: Any, command: Command, said: int) -> Event:
             reports = event.children if isinstance(event, ToolsFinished) else ()
             return ToolsFinished(results=tuple(sound), children=reports, at_s=data.draw(wide_times))
         case Ask(asks=asks) if data.draw(st.booleans()):
-            given = [one for one in draw_approvals(data, asks) if one.verdict == "allow" and one.digest == ""]
+            given = [one for one in draw_approvals(data, asks) if one.digest in ("", *[ask.digest for ask in asks])]
+            given = [msgspec.structs.replace(one, by=data.draw(st.sampled_from(ANYBODY))) for one in given]
             return Asked(approvals=tuple(given), at_s=data.draw(wide_times))
         case _:
             return with_price(data, next_event(data, command, said=said))
@@ -124,7 +128,8 @@ def with_price(data: Any, event: Event) -> Event:
 def _result(call: ToolCall, *, text: str, varies: bool) -> ToolResult:
     """Some tools say the same each time, which the guard of loops looks at."""
     words = f"did {call.id}" if varies else "did as always"
-    return ToolResult(call_id=call.id, name=call.name, content=(Text(words), *([Text(text)] if text else [])))
+    more = [File(media_type="image/png", data=b"1")] if text == SIZES[-1] else [Text(text)] if text else []
+    return ToolResult(call_id=call.id, name=call.name, content=(Text(words), *more))
 
 
 def _replied(data: Any, command: SendRequest) -> Event:
@@ -147,7 +152,7 @@ def _kind(data: Any, command: SendRequest) -> str:
     if data.draw(st.integers(0, 9)) == 0:
         return data.draw(st.sampled_from(KINDS))
     if purpose == "continue":
-        return data.draw(st.sampled_from(["rest", "rest", "rest", "some rest"]))
+        return data.draw(st.sampled_from([*["rest"] * 5, *["some rest"] * 3, "lost rest", "called rest", "calls"]))
     if purpose == "compact":
         return data.draw(st.sampled_from(["summary", "summary", "empty"]))
     if not request.tools or request.tool_choice == "none":
@@ -172,7 +177,7 @@ def _parts(data: Any, command: SendRequest, *, kind: str) -> tuple[list[Part], F
     number = command.number
     stop, length = FinishReason.STOP, FinishReason.LENGTH
     match kind:
-        case "calls" | "again" | "mixed" | "whole" | "wrong" | "refused_beside":
+        case "calls" | "again" | "mixed" | "whole" | "wrong" | "refused_beside" | "many":
             return _with_calls(data, command, kind=kind)
         case "cut call" | "capped" | "full":
             name, whole = data.draw(st.sampled_from([("save", WRITTEN), ("note", WRITTEN), ("read", READ_MORE)]))
@@ -187,6 +192,10 @@ def _parts(data: Any, command: SendRequest, *, kind: str) -> tuple[list[Part], F
             return [Text(REPORT[: data.draw(st.sampled_from([20, 200, 700]))])], length, {}
         case "rest" | "some rest":
             return [Text(_rest(command, most=2_000 if kind == "rest" else 250))], stop if kind == "rest" else length, {}
+        case "lost rest":
+            return [Text(_rest(command, most=2_000))], stop, {"lost": True}
+        case "called rest":
+            return [Text(_rest(command, most=90)), _call(data, command, nth=0)], FinishReason.TOOL_CALLS, {}
         case "summary":
             return [Text(f"SUMMARY {number}: parts were read, all is well.")], stop, {}
         case "pause":
@@ -261,6 +270,8 @@ def _with_calls(data: Any, command: SendRequest, *, kind: str) -> tuple[list[Par
                     alternatives=('{"a":1}', '{"a":2}'),
                 ),
             ]
+        case "many":
+            parts = [ToolCall(id=f"n{command.number}x{n}", name="read", arguments="{}") for n in range(MANY)]
         case "refused_beside":
             parts = [Refusal("Not all of it."), *calls]
         case _:
@@ -281,8 +292,12 @@ def _call(data: Any, command: SendRequest, *, nth: int) -> ToolCall:
             arguments = json.dumps({"path": f"{value}.txt", "content": "bees"})
         case "patch":
             return ToolCall(id=id, name=name, arguments=f"*** {value}", free_form=True)
-        case "delegate" | "task":
-            arguments = json.dumps({"agent": "reader", "a": value} if name == "delegate" else {"a": value})
+        case "task":
+            arguments = json.dumps({"a": value})
+        case "delegate":
+            arguments = json.dumps({"agent": ("reader", "writer", "nobody", 5)[value % 4], "a": value})
+        case "ask_user":
+            arguments = json.dumps({"question": ("Which one?", 7)[value % 2], "options": ["a", "b"]})
         case "read_result":
             ids = [
                 part.call_id

@@ -6,12 +6,21 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from turn.kept_sessions import Output, Where, kind_of, said_by_machine, session_form
+from turn.kept_starts import spoilt
 from turnwise.errors import CallerError, TurnwiseBug
 from turnwise.rules.history import waiting_calls
 from turnwise.turn.approvals import Approval
 from turnwise.turn.carrying import Carried
-from turnwise.turn.commands import Command, FinishTurn, PlannedCall, RunTools, SendRequest
-from turnwise.turn.events import Event, Interrupted, MessageArrived, TurnStarted
+from turnwise.turn.commands import Command, FinishTurn, PlannedCall, PrepareStep, RunScript, RunTools, SendRequest
+from turnwise.turn.events import (
+    Event,
+    Interrupted,
+    MessageArrived,
+    ResponseReceived,
+    ScriptFinished,
+    StepPrepared,
+    TurnStarted,
+)
 from turnwise.turn.machine import Turn
 from turnwise.turn.snapshot import SessionSoFar, fold_session, restore
 from turnwise.vocab import FinishReason, Message, Reasoning, Response, Text, ToolCall, ToolResult, Usage
@@ -48,8 +57,11 @@ def _tried_at(where: Where, *, turns: Sequence[Sequence[Event]], earlier: Carrie
     ended = isinstance(command, FinishTurn)
     wrong = MessageArrived(message=WORD) if ended else events[0]
     yield Output(where._replace(what="what nobody waits for"), _told(turn, [wrong])[0])
+    if where.event == 0:
+        for what, started in spoilt(_started(events)).items():
+            yield Output(where._replace(what=what), _begun(started, earlier=earlier))
     if not ended:
-        for what, event in _interrupts(command).items():
+        for what, event in (_interrupts(command) | _wrong(command)).items():
             told = _told(_rebuilt(begun, earlier=earlier), [event])
             yield Output(where._replace(what=what), told[0])
         told = _told(_rebuilt(begun, earlier=earlier), [MessageArrived(message=WORD, at_s=1.0), *behind[:1]])
@@ -97,6 +109,19 @@ def _interrupts(command: Command) -> dict[str, Interrupted]:
             kind="journal", started=(), sent=False, why="the disk is full"
         ),
     }
+
+
+def _wrong(command: Command) -> dict[str, Event]:
+    """Of a kind that is waited for, and yet nothing that can be true."""
+    match command:
+        case SendRequest(number=number):
+            return {"the response to another request": ResponseReceived(number=number + 1, response=PARTIAL)}
+        case RunScript():
+            return {"word of another program": ScriptFinished(call_id="another", text="")}
+        case PrepareStep():
+            return {"a model without a price": StepPrepared(model="m9")}
+        case _:
+            return {}
 
 
 def _started(events: Sequence[Event]) -> TurnStarted:
