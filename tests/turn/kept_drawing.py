@@ -19,8 +19,8 @@ from hypothesis.internal.conjecture.providers import PrimitiveProvider
 
 from turn.drawn import policies, starts
 from turn.drawn_events import next_event
-from turn.kept_starts import wide_starts
-from turn.kept_told import next_told
+from turn.kept_starts import WIDE_OFFERS, wide_starts
+from turn.kept_told import HABITS, next_told
 from turn.test_any_session import at_work, next_turn
 from turn.test_limits_hold import MOVES, SIZES, SUMMARIES, TROUBLE, WINDOWS, played
 from turnwise.errors import CallerError
@@ -64,6 +64,7 @@ class Draws:
 
     def __init__(self, seed: str) -> None:
         self._chance = Chance(Random(seed))  # of a text, by its SHA-512
+        self.habits: tuple[str, ...] = ()  # what the model of this session says over and over
 
     def draw(self, strategy: st.SearchStrategy[Any]) -> Any:
         while True:
@@ -124,10 +125,20 @@ def _start_wide(data: Any) -> TurnStarted:
     return data.draw(wide_starts)
 
 
+def _start_stubborn(data: Draws) -> TurnStarted:
+    data.habits = tuple(data.draw(st.lists(st.sampled_from(HABITS), min_size=1, max_size=2)))
+    started = data.draw(wide_starts)
+    config = msgspec.structs.replace(
+        started.config, tools=WIDE_OFFERS, tool_choice="auto", max_steps=20, limits=None, prices={}, output=None
+    )
+    return msgspec.structs.replace(started, config=config)
+
+
 WAYS = {
     "any": Way(_start_of_anything, tell_anything),
     "work": Way(_start_at_work, tell_of_work),
     "wide": Way(_start_wide, next_told),
+    "stubborn": Way(_start_stubborn, next_told),
 }
 
 
@@ -150,11 +161,15 @@ def _played(started: TurnStarted, *, data: Draws, tell: Tell) -> tuple[tuple[Eve
         earlier = fold_session(journals).carried
         turn, command = Turn.start(started, earlier=earlier)
         events: list[Event] = [started]
+        now_s = 0.0
         is_killed = data.draw(st.integers(0, 4)) == 0
         while not isinstance(command, FinishTurn) and len(events) < MOST_EVENTS:
             if is_killed and data.draw(st.integers(0, 9)) == 0:
                 break
             event = data.draw_kept(partial(tell, data, command, said))
+            if tell is next_told and "at_s" in event.__struct_fields__:  # its clock goes on, as a driver's does
+                now_s += event.at_s
+                event = msgspec.structs.replace(event, at_s=now_s)
             said += isinstance(event, MessageArrived)
             events.append(event)
             command = turn.receive(event)

@@ -29,8 +29,8 @@ from turnwise.turn.events import Event
 
 DRAWN = 5_000
 IN_A_PART = 250
-WORLDS = 500
-TRIED_EACH = 12  # one of so many drawn sessions is tried at all of its places
+WORLDS = 1_000
+TRIED_EACH = 13  # one of so many sessions is tried at all of its places; of each way, so no multiple of their number
 TRIED_EVENTS = 40  # a longer one is not: each place is reached anew, from the beginning
 RECORDINGS = "recordings"
 ALLOWED = FOLDER / "allowed.toml"
@@ -85,7 +85,7 @@ def make_part(part: str, *, corpus: Path | None) -> Iterator[KeptSession]:
         case ("drawn", _, number):
             for seed in range(int(number) * IN_A_PART, (int(number) + 1) * IN_A_PART):
                 way = tuple(WAYS)[seed % len(WAYS)]
-                yield _kept(f"drawn {seed} {way}", draw_session(way, seed=seed), is_tried=seed % TRIED_EACH < 1)
+                yield _kept(f"drawn {seed} {way}", draw_session(way, seed=seed), is_tried=seed % TRIED_EACH == 0)
         case ("worlds", _, _):
             for seed in range(WORLDS):
                 yield _kept(f"world {seed}", draw_world(seed), is_tried=seed % TRIED_EACH == 0)

@@ -32,6 +32,7 @@ WRITING = '{"type":"object","properties":{"path":{"type":"string"},"content":{"t
 # Beside the tools of the property tests: those of other kinds, and others to write long texts with.
 MORE_OFFERS = (
     ToolOffer(spec=ToolSpec(name="status", parameters=SCHEMA), effect="read", repeatable=True, idempotent=True),
+    ToolOffer(spec=ToolSpec(name="look up", parameters=SCHEMA), effect="read"),
     ToolOffer(spec=ToolSpec(name="2nd-look", parameters=SCHEMA), effect="read"),
     ToolOffer(spec=ToolSpec(name="save", parameters=WRITING), effect="write", inspected=True),
     ToolOffer(spec=ToolSpec(name="note", parameters=WRITING), effect="write"),

@@ -63,7 +63,13 @@ ITEMS = {
 }
 ANYBODY = ("person", "person", "default", "program", "failed")
 MANY = 140  # calls in one response: more than it may hold
-wide_times = st.sampled_from([0.0, 1.0, 4.0, 12.0, 30.0, 60.0, 100.0])
+wide_times = st.sampled_from([0.0, 0.5, 1.0, 1.0, 4.0, 4.0, 12.0, 30.0])
+# What a stubborn model says over and over.
+HABITS = (
+    *"again alike cut_again crumbs pause empty ate lost fault silent wrong capped whole".split(),
+    "cut call",
+    "cut text",
+)
 KINDS = (
     *["calls"] * 12,
     *["cut call"] * 3,
@@ -128,7 +134,7 @@ def with_price(data: Any, event: Event) -> Event:
 def _result(call: ToolCall, *, text: str, varies: bool) -> ToolResult:
     """Some tools say the same each time, which the guard of loops looks at."""
     words = f"did {call.id}" if varies else "did as always"
-    more = [File(media_type="image/png", data=b"1")] if text == SIZES[-1] else [Text(text)] if text else []
+    more = [File(media_type="image/png", file_id="file-1")] if text == SIZES[-1] else [Text(text)] if text else []
     return ToolResult(call_id=call.id, name=call.name, content=(Text(words), *more))
 
 
@@ -151,6 +157,10 @@ def _kind(data: Any, command: SendRequest) -> str:
     purpose = command.retry_of or command.purpose
     if data.draw(st.integers(0, 9)) == 0:
         return data.draw(st.sampled_from(KINDS))
+    if purpose == "continue" and "crumbs" in data.habits:
+        return "crumbs"
+    if data.habits and data.draw(st.integers(0, 4)) and purpose not in ("continue", "compact"):
+        return data.draw(st.sampled_from(data.habits))
     if purpose == "continue":
         return data.draw(st.sampled_from([*["rest"] * 5, *["some rest"] * 3, "lost rest", "called rest", "calls"]))
     if purpose == "compact":
@@ -177,7 +187,7 @@ def _parts(data: Any, command: SendRequest, *, kind: str) -> tuple[list[Part], F
     number = command.number
     stop, length = FinishReason.STOP, FinishReason.LENGTH
     match kind:
-        case "calls" | "again" | "mixed" | "whole" | "wrong" | "refused_beside" | "many":
+        case "calls" | "again" | "alike" | "mixed" | "whole" | "wrong" | "refused_beside" | "many":
             return _with_calls(data, command, kind=kind)
         case "cut call" | "capped" | "full":
             name, whole = data.draw(st.sampled_from([("save", WRITTEN), ("note", WRITTEN), ("read", READ_MORE)]))
@@ -188,6 +198,14 @@ def _parts(data: Any, command: SendRequest, *, kind: str) -> tuple[list[Part], F
             beside = [_call(data, command, nth=0)] if data.draw(st.integers(0, 2)) == 0 else []
             finish = data.draw(st.sampled_from([length, length, stop, FinishReason.CUT]))
             return [Text("Writing."), *beside, cut], finish, {}
+        case "cut_again":  # each time elsewhere
+            at = 60 + data.draw(st.integers(0, 40))
+            cut = ToolCall(
+                id=f"k{number}", name="note", arguments=WRITTEN[:at], state=ArgumentsState.TRUNCATED, reason="cut"
+            )
+            return [cut], length, {}
+        case "crumbs":
+            return [Text(_rest(command, most=110) if command.purpose == "continue" else REPORT[:200])], length, {}
         case "cut text":
             return [Text(REPORT[: data.draw(st.sampled_from([20, 200, 700]))])], length, {}
         case "rest" | "some rest":
@@ -251,6 +269,8 @@ def _with_calls(data: Any, command: SendRequest, *, kind: str) -> tuple[list[Par
     match kind:
         case "again":  # the very same call, step for step
             parts = [ToolCall(id=f"s{command.number}", name="read", arguments='{"a":7}')]
+        case "alike":  # two calls in turn
+            parts = [ToolCall(id=f"s{command.number}", name="read", arguments=f'{{"a":{command.number % 2}}}')]
         case "mixed":
             parts.append(Reasoning("And one more."))
             finish = FinishReason.STOP
