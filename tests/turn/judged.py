@@ -18,7 +18,6 @@ from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import Ask, Command, FinishTurn, RunHooks, RunTools, SendRequest, Wait
 from turnwise.turn.config import TurnConfig, TurnResult
-from turnwise.turn.continuing import RECOVERY
 from turnwise.turn.events import (
     Asked,
     Event,
@@ -40,6 +39,9 @@ from turnwise.wire.registry import family as find_family
 
 MOST_EVENTS = 400
 NOTHING_EARLIER = Carried()
+
+# Purposes of requests that nobody would make if nothing were cut.
+RECOVERY = frozenset({"continue", "retry"})
 
 
 class Judged:
