@@ -19,10 +19,10 @@ from turnwise.faces.children import MAX_DEPTH
 from turnwise.faces.cli.folder import MAX_AGENTS_BYTES
 from turnwise.faces.cli.prompts import MAX_INPUT_BYTES
 from turnwise.faces.saying import cost_said
-from turnwise.rules import budget, loops, subagents
+from turnwise.rules import budget, loops, recovery, subagents
 from turnwise.rules.pricing import Cost
 from turnwise.rules.retries import RetryPolicy
-from turnwise.turn import calls, continuing, room
+from turnwise.turn import calls, room
 from turnwise.turn.config import ScriptLimits, TurnConfig
 from turnwise.vocab.json_values import MAX_VALUES
 from turnwise.wire import counts, healing
@@ -98,7 +98,7 @@ FIGURES = {
         f"| `program_characters` | {SCRIPTS.program_characters:,} |",
         f"within {KERNEL_SLACK_S} s more",
     ],
-    "cut-turn.md": [f"continues it, at most {continuing.MAX_TEXT_CONTINUATIONS} times"],
+    "cut-turn.md": [f"continues it, at most {recovery.MAX_TEXT_CONTINUATIONS} times"],
     "architecture.md": [f"on its bytes ({LIMITS.response_bytes // MiB} MiB)"],
 }
 

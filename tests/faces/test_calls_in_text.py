@@ -11,9 +11,10 @@ from turnwise.errors import CallerError
 from turnwise.faces.models import open_endpoint, read_model
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, Step
+from turnwise.rules.recovery import Recover
 from turnwise.testing import ScriptedModel
 from turnwise.testing.scripted_model import Line, Said
-from turnwise.turn.config import Deadlines, Recover
+from turnwise.turn.config import Deadlines
 from turnwise.vocab import (
     CallForming,
     Fault,

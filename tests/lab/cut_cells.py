@@ -17,7 +17,8 @@ from turnwise.lab.provider import Provider
 from turnwise.lab.received import Received
 from turnwise.lab.script import Script, Writer
 from turnwise.lab.writer import file_text
-from turnwise.turn.config import MAX_STEPS, Recover
+from turnwise.rules.recovery import Recover
+from turnwise.turn.config import MAX_STEPS
 from turnwise.vocab import calls_of
 
 MODELS = {

@@ -12,7 +12,7 @@ from turnwise.faces.tools import ToolLike
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, Writer
 from turnwise.lab.writer import file_text
-from turnwise.turn.config import Recover
+from turnwise.rules.recovery import Recover
 from turnwise.vocab import calls_of
 
 SIZE = 40_000

@@ -15,9 +15,10 @@ import msgspec
 
 from turnwise.drivers.catalogue import LimitRow
 from turnwise.rules.limits import AnyOf, Leaf, Limit, MaxCost, MaxRequests, MaxTokens, MaxToolCalls, MaxWallTime
+from turnwise.rules.recovery import Recover
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
-from turnwise.turn.config import MAX_STEPS, CallsInText, Recover, TurnConfig
+from turnwise.turn.config import MAX_STEPS, CallsInText, TurnConfig
 from turnwise.vocab import Cache, Effort, Settings
 
 MOST_STEPS = 10_000  # more is a slip of the keyboard

@@ -46,6 +46,7 @@ from turnwise.rules.limits import Limit, counts_cost, no_price
 from turnwise.rules.permissions import Policy
 from turnwise.rules.pricing import PriceRow
 from turnwise.rules.projection import can_project
+from turnwise.rules.recovery import Recover
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.shares import least_of
 from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
@@ -58,7 +59,6 @@ from turnwise.turn.config import (
     Deadlines,
     Effect,
     Fallback,
-    Recover,
     Room,
     ScriptLimits,
     TurnConfig,

@@ -14,8 +14,9 @@ from turnwise.errors import CallerError
 from turnwise.faces.agent_options import check_names, check_values
 from turnwise.faces.tools import ToolLike
 from turnwise.rules.limits import Limit
+from turnwise.rules.recovery import Recover
 from turnwise.turn.approvals import Approval
-from turnwise.turn.config import CallsInText, Recover, TurnConfig
+from turnwise.turn.config import CallsInText, TurnConfig
 from turnwise.vocab import Cache, Message, Settings, ToolChoice
 
 

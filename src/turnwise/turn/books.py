@@ -8,13 +8,13 @@ from turnwise.rules.cache_losses import kept_tokens
 from turnwise.rules.history import error_result
 from turnwise.rules.limits import Spent
 from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.recovery import Continuing, Settled
 from turnwise.rules.subagents import Used
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.asking import Asking, Sent
 from turnwise.turn.calls import Adopted
-from turnwise.turn.commands import Command, PlannedCall, Purpose, SendRequest
+from turnwise.turn.commands import RECOVERY, Command, PlannedCall, Purpose, SendRequest
 from turnwise.turn.config import ChildReport, ToolOffer, TurnConfig, TurnResult
-from turnwise.turn.continuing import RECOVERY, Continuing, Settled
 from turnwise.turn.endings import Checking, in_call_order
 from turnwise.turn.events import StepPrepared
 from turnwise.turn.guarding import Guarding
@@ -108,6 +108,7 @@ class Books(msgspec.Struct, kw_only=True):
     weighing: Weighing | None = None  # a cut response whose calls the rules are asked about
     barred: tuple[Barred, ...] = ()  # its calls that they deny
     continuing: Continuing | None = None  # a cut response that is not taken in yet
+    cut_asking: Asking | None = None  # what gave it
     asked_again: Settled | None = None  # one that is asked for once more, with more room
     eaten: int = 0  # responses in a row of which reasoning left nothing
     empties: int = 0  # empty responses in a row

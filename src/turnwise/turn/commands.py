@@ -12,6 +12,8 @@ from turnwise.turn.config import Deadlines, HookPoint, ScriptLimits, TurnResult
 from turnwise.vocab import Message, Request, ToolCall, ToolResult, ToolSpec, Usage
 
 Purpose = Literal["step", "retry", "continue", "compact", "title", "child", "answer"]
+# Of requests that nobody would make if nothing were cut.
+RECOVERY = frozenset[Purpose]({"continue", "retry"})
 
 
 class PrepareStep(msgspec.Struct, frozen=True, kw_only=True, tag="prepare_step", omit_defaults=True):

@@ -9,6 +9,7 @@ from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.limits import Limit, Spent
 from turnwise.rules.permissions import Policy
 from turnwise.rules.pricing import PriceRow
+from turnwise.rules.recovery import Recover
 from turnwise.rules.retries import NO_RETRY, RetryPolicy
 from turnwise.turn.approvals import OneAsk
 from turnwise.vocab import (
@@ -28,7 +29,6 @@ from turnwise.vocab import (
 )
 
 Effect = Literal["none", "read", "write", "execute"]
-Recover = Literal["continue", "split", "off"]
 Room = Literal["compact", "budget", "off"]
 CallsInText = Literal["auto", "on", "off"]
 HookPoint = Literal["before_tool", "after_tool", "before_request"]

@@ -8,7 +8,6 @@ from turnwise.rules.advice import FINISH
 from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.last_step import NOT_RUN_LAST_STEP
 from turnwise.turn.config import TurnResult
-from turnwise.turn.continuing import NOT_RUN_CONTINUING
 from turnwise.turn.events import Interrupted
 from turnwise.vocab import (
     Fault,
@@ -52,6 +51,9 @@ REFUSED = frozenset({FinishReason.REFUSAL, FinishReason.CONTENT_FILTER})
 
 NOT_REPORTED = "No result was reported for this call. The tool may or may not have run."
 NOT_RUN_REFUSED = "Not run: the response that asked for it was refused or filtered."
+NOT_RUN_CONTINUING = (
+    "Not run: the turn ended while this response, which the output limit had cut, was being gone on with."
+)
 NOT_RUN_FAULT = "Not run: the provider failed before its response was whole."
 NOTHING_LEFT_FOR_CHILD = (
     "Not run: what the turn's limits leave is too little for a sub-agent, as the rest is kept for the answer. " + FINISH

@@ -7,13 +7,13 @@ from turnwise.rules.apart import searches_asked
 from turnwise.rules.history import error_result, heal
 from turnwise.rules.last_step import CALL_NOT_MADE_AGAIN, EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP
 from turnwise.rules.output import Fits, judge_output, refused_output
+from turnwise.rules.recovery import ate_all, go_on
 from turnwise.rules.truncation import as_ended, find_cut, hands_out_objects
 from turnwise.turn.asking import PAUSE_GOES_BACK_LAST, Asking, as_last
 from turnwise.turn.calls import Adopted, adopt
 from turnwise.turn.carrying import Carried, carried_of
 from turnwise.turn.checks import check_config
 from turnwise.turn.commands import CheckOutput, Command, FinishTurn, RunHooks, SendRequest
-from turnwise.turn.continuing import ate_all, go_on
 from turnwise.turn.endings import (
     INTERRUPTED,
     LOST,
@@ -255,7 +255,7 @@ class Turn(Scripting, kw_only=True):
         if cut.limited:
             self.asking = asking = self._met_limit(response, asking=asking)
         if self.config.recover != "off" and ate_all(response, cut=cut):
-            return self._reasoning_ate_all(response)
+            return self._reasoning_ate_all(response, asking=asking)
         worth = self.guarding.spare(cut)
         return self._weigh(Weighing(response=response, asking=asking, cut=cut, worth=worth, retried=retried))
 

@@ -7,14 +7,9 @@ import msgspec
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.budget import ATE_ALL
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.rules.truncation import limit_hit
-from turnwise.turn.asking import Asking, limit_of
-from turnwise.turn.calls import adopt
-from turnwise.turn.commands import Command, InspectCalls
-from turnwise.turn.continuing import (
-    FATAL,
-    NOT_RUN_CONTINUING,
+from turnwise.rules.recovery import (
     Continuing,
+    Means,
     Settled,
     as_far_as_it_came,
     begin,
@@ -25,9 +20,17 @@ from turnwise.turn.continuing import (
     room_for_answer,
     roomier,
 )
+from turnwise.rules.truncation import limit_hit
+from turnwise.turn.asking import Asking, limit_of
+from turnwise.turn.calls import adopt
+from turnwise.turn.commands import Command, InspectCalls
+from turnwise.turn.endings import NOT_RUN_CONTINUING
 from turnwise.turn.requesting import Requesting
 from turnwise.turn.weighing import Weighing, barred_by, may_be_barred, to_inspect, without
-from turnwise.vocab import Fault, Response, Settings, calls_of, text_of
+from turnwise.vocab import Fault, FaultKind, Response, Settings, calls_of, text_of
+
+# After these the next request fails in the same way.
+FATAL = frozenset({FaultKind.AUTH, FaultKind.QUOTA, FaultKind.NOT_FOUND})
 
 
 class Recovering(Requesting, kw_only=True):
@@ -85,31 +88,47 @@ class Recovering(Requesting, kw_only=True):
             _, cut = without(cut, barred=self.barred)
         if self.request is None:
             raise TurnwiseBug("a response without a request")
-        found = begin(response, cut=worth, asking=asking, request=self.request, offers=self.offers, config=self.config)
+        means = self._means(asking)
+        found = begin(response, cut=worth, request=self.request, means=means)
         if isinstance(found, Settled) and not weighing.retried and plain and self.cap_tokens is None:
-            more = roomier(found, cut=cut, request=self.request, limit_tokens=asking.limit_tokens, config=self.config)
+            more = roomier(found, cut=cut, request=self.request, limit_tokens=asking.limit_tokens, means=means)
             if more is not None and self._affords(answers=asking.forced):
                 self.asked_again = found
                 return self._retry(more)
         return self._go_on(found)
 
+    def _means(self, asking: Asking) -> Means:
+        """What may be done about a cut response to such a request."""
+        config = self.config
+        names = [name for name in asking.tools if self.offers[name].effect in config.allowed]
+        return Means(
+            recover=config.recover,
+            callable=() if asking.forced else names,
+            limits=config.model_limits,
+            ceiling_tokens=config.settings.max_output_tokens,
+            prefill=config.accepts_prefill,
+            tool_choice_none=config.tool_choice_none,
+            family=config.family,
+        )
+
     def _go_on(self, found: Continuing | Settled) -> Command:
+        asking = self.asking if self.cut_asking is None else self.cut_asking
+        if asking is None:
+            raise TurnwiseBug("a response without a request")
         if isinstance(found, Settled):
-            asking = self.asking if self.continuing is None else self.continuing.asking
-            if asking is None:
-                raise TurnwiseBug("a response without a request")
-            self.continuing, self.asking = None, asking
+            self.continuing, self.cut_asking, self.asking = None, None, asking
             self.repairs += found.repairs
             self.guarding = self.guarding.recovered(calls_of(found.response.message), repairs=found.repairs)
             return self._adopt(found.response, asking=asking)
-        if not self._affords(answers=found.asking.forced or found.place is None):
+        answers = asking.forced or found.place is None
+        if not self._affords(answers=answers):
             return self._go_on(give_up(found, why="the limits leave no room for another request"))
-        self.continuing = found
-        request = continue_request(found, config=self.config)
+        self.continuing, self.cut_asking = found, asking
+        request = continue_request(found, means=self._means(asking))
         own = len(request.messages) - len(found.request.messages)
-        request = self._kept_below(request, own=own, answers=found.asking.forced or found.place is None)
+        request = self._kept_below(request, own=own, answers=answers)
         self.asking = msgspec.structs.replace(
-            found.asking,
+            asking,
             purpose="continue",
             tools=(),
             output=None,
@@ -122,12 +141,12 @@ class Recovering(Requesting, kw_only=True):
         self.purpose, self.note = "retry", note
         return self._ask(msgspec.structs.replace(self.prepared, settings=settings))
 
-    def _reasoning_ate_all(self, response: Response) -> Command:
+    def _reasoning_ate_all(self, response: Response, *, asking: Asking) -> Command:
         """Once more with more room for the answer, then the forced answer with the least reasoning, then our own."""
         self.eaten += 1
         settings = self.config.settings if self.request is None else self.request.settings
         if self.eaten == 1:
-            more = room_for_answer(settings, response=response, config=self.config)
+            more = room_for_answer(settings, response=response, means=self._means(asking))
             if more is not None and self._affords(answers=self._is_forced):
                 self.asked_again = Settled(response=response)
                 return self._retry(more, note=ATE_ALL)
@@ -193,7 +212,7 @@ class Recovering(Requesting, kw_only=True):
             left = self.asked_again.response
         if self.weighing is not None:
             left = mark_cut(self.weighing.response, cut=self.weighing.cut)
-        self.continuing = self.asked_again = self.weighing = None
+        self.continuing = self.cut_asking = self.asked_again = self.weighing = None
         if left is None:
             return
         adopted = adopt(left, offers=self.offers, on_offer=(), taken=self.call_ids, family=self.config.family)

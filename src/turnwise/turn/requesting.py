@@ -61,7 +61,7 @@ class Requesting(Finishing, kw_only=True):
         if self.room.planned is not None:
             return False
         if self.continuing is not None:
-            return self.continuing.asking.forced or self.continuing.place is None
+            return (self.cut_asking is not None and self.cut_asking.forced) or self.continuing.place is None
         return self.asked_again is None or self._is_forced
 
     @property

@@ -9,8 +9,7 @@ from turnwise.errors import TurnwiseBug
 from turnwise.rules.arguments import Unsound, judge_call
 from turnwise.rules.retries import GiveUp, TryFallback, WaitThenRetry, judge_retry
 from turnwise.rules.truncation import Cut, fills_half, find_cut, hands_out_objects, has_end_mark
-from turnwise.turn.commands import Command, FinishTurn, Purpose, SendRequest, Wait
-from turnwise.turn.continuing import RECOVERY
+from turnwise.turn.commands import RECOVERY, Command, FinishTurn, Purpose, SendRequest, Wait
 from turnwise.turn.endings import REFUSED
 from turnwise.turn.recovering import Recovering
 from turnwise.vocab import Fault, FaultKind, FinishReason, Request, Response, calls_of

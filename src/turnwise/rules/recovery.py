@@ -1,25 +1,32 @@
-"""Recovery of a response that the output limit cut, before the turn takes it in: going on with it, or asking once more.
+"""Recovery of a response that the output limit cut: going on with it, or asking once more.
 
-A response is taken in whole or not at all. So a cut one waits here: its calls (one after the other) or its text are gone on
-with by requests of purpose `continue`, and what comes of it is one response like any other: the calls that were joined are
-complete, those that could not be are truncated and get the split notice (promises cut:continued, cut:split,
-cut:text-continued). Nothing of it is in the journal but the replies themselves: joining them is pure.
+A response is taken in whole or not at all. So a cut one waits: its calls (one after the other) or its text are gone on with by
+requests for the rest, and what comes of it is one response like any other: the calls that were joined are complete, those that
+could not be are truncated and get the split notice (promises cut:continued, cut:split, cut:text-continued).
+
+Nothing here knows of a turn, its limits or its tools: whoever asked for the response says in `Means` what may be done about it,
+sends the requests, and decides whether they are affordable.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection
+from typing import Literal
 
 import msgspec
 
-from turnwise.rules.budget import LOWER_EFFORT, MIN_REASONING_TOKENS, more_room_for_answer, raised_limit, within_ceiling
+from turnwise.rules.budget import (
+    LOWER_EFFORT,
+    MIN_REASONING_TOKENS,
+    ModelLimits,
+    more_room_for_answer,
+    raised_limit,
+    within_ceiling,
+)
 from turnwise.rules.continuation import Grown, Held, Kind, NoGrowth, NoSeam, ask_to_continue, hold_back, stitch
 from turnwise.rules.last_step import forbid_tools
 from turnwise.rules.truncation import NO_CUT, Cut, find_cut
-from turnwise.turn.asking import Asking
-from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.vocab import (
     NO_USAGE,
     ArgumentsState,
-    FaultKind,
     File,
     FinishReason,
     Message,
@@ -37,20 +44,28 @@ from turnwise.vocab import (
 )
 from turnwise.vocab.hidden_characters import says_something
 
-# Purposes of requests that nobody would make if nothing were cut.
-RECOVERY = frozenset({"continue", "retry"})
 # 16 continuations of 8,000 tokens are a book of 300 pages; who goes on after that does not end by itself.
 MAX_TEXT_CONTINUATIONS = 16
 # As much as one call may be on the wire (wire/limits.py).
 MAX_GROWN_CHARACTERS = 8 * 1024 * 1024
 # A limit that is hardly higher cuts again.
 WORTH_RAISING = 1.25
-# After these the next request fails in the same way.
-FATAL = frozenset({FaultKind.AUTH, FaultKind.QUOTA, FaultKind.NOT_FOUND})
+# `continue`: the model goes on from the cut; `split`: a cut call is not gone on with; `off`: no request is made for it.
+Recover = Literal["continue", "split", "off"]
 
-NOT_RUN_CONTINUING = (
-    "Not run: the turn ended while this response, which the output limit had cut, was being gone on with."
-)
+
+class Means(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be done about a cut response. `callable` are the names of the tools whose cut calls could run: on offer, allowed,
+    and not in the last step. `limits` are the model's, `ceiling_tokens` the user's own limit of output. `prefill`,
+    `tool_choice_none` and `family` are facts of the endpoint."""
+
+    recover: Recover
+    callable: Collection[str]
+    limits: ModelLimits
+    ceiling_tokens: int | None = None
+    prefill: bool = False
+    tool_choice_none: Literal["send", "drop_tools"] = "send"
+    family: str
 
 
 class Continuing(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,8 +73,7 @@ class Continuing(msgspec.Struct, frozen=True, kw_only=True):
     text), `waiting` are those of the cut calls after it, `grown` the texts of those that are whole."""
 
     response: Response
-    asking: Asking  # what gave it
-    request: Request
+    request: Request  # what gave it
     held: Held
     place: int | None = None
     waiting: tuple[int, ...] = ()
@@ -97,42 +111,29 @@ def mark_cut(response: Response, *, cut: Cut) -> Response:
 # going on
 
 
-def begin(
-    response: Response,
-    *,
-    cut: Cut,
-    asking: Asking,
-    request: Request,
-    offers: Mapping[str, ToolOffer],
-    config: TurnConfig,
-) -> Continuing | Settled:
+def begin(response: Response, *, cut: Cut, request: Request, means: Means) -> Continuing | Settled:
     """The first thing to continue in a response as it came. There is none in a response that lost a piece: what came
     before the cut may be damaged.
 
-    A call is worth it if it could run: of a tool on offer whose effect is allowed, and not in the forced step. An
-    assistant's message cannot follow another one's.
+    A call is worth it if it could run. An assistant's message cannot follow another one's.
     """
     marked = mark_cut(response, cut=cut)
-    if config.recover == "off" or request.messages[-1].role == "assistant" or response.lost:
+    if means.recover == "off" or request.messages[-1].role == "assistant" or response.lost:
         return Settled(response=marked)
     if not cut.calls:
         held = hold_back(cut.text, kind="text") if says_something(cut.text) else None
         if held is None:
             return Settled(response=marked)
-        return Continuing(response=marked, asking=asking, request=request, held=held)
-    if config.recover != "continue" or asking.forced:
+        return Continuing(response=marked, request=request, held=held)
+    if means.recover != "continue":
         return Settled(response=marked)
     prefixed = [one.call for one in cut.calls if one.prefix is not None]
     places = [
         place
         for place, part in enumerate(response.message.parts)
-        if isinstance(part, ToolCall)
-        and any(part is call for call in prefixed)
-        and part.name in asking.tools
-        and offers[part.name].effect in config.allowed
+        if isinstance(part, ToolCall) and any(part is call for call in prefixed) and part.name in means.callable
     ]
-    state = Continuing(response=marked, asking=asking, request=request, held=Held("", ""), waiting=tuple(places))
-    return _next_call(state)
+    return _next_call(Continuing(response=marked, request=request, held=Held("", ""), waiting=tuple(places)))
 
 
 def go_on(state: Continuing, *, reply: Response, limit_tokens: int | None) -> Continuing | Settled:
@@ -181,17 +182,15 @@ def as_far_as_it_came(state: Continuing) -> Response:
     return response
 
 
-def continue_request(state: Continuing, *, config: TurnConfig) -> Request:
+def continue_request(state: Continuing, *, means: Means) -> Request:
     """The request that gave the cut response, and behind it the text so far and the word to go on: the same prefix, tools
     forbidden as in the last step. Nothing else of the cut response is in it."""
     request, call = state.request, state.call
-    asked = ask_to_continue(
-        state.held, kind=_kind(call), tool="" if call is None else call.name, prefill=config.accepts_prefill
-    )
+    asked = ask_to_continue(state.held, kind=_kind(call), tool="" if call is None else call.name, prefill=means.prefill)
     said = (Message("assistant", (Text(asked.assistant),)),)
     if asked.user is not None:
         said = (*said, Message("user", (Text(asked.user),)))
-    offer = forbid_tools(request.tools, means=config.tool_choice_none, disobeyed=False, family=config.family)
+    offer = forbid_tools(request.tools, means=means.tool_choice_none, disobeyed=False, family=means.family)
     return msgspec.structs.replace(
         request,
         messages=(*request.messages, *said),
@@ -199,7 +198,7 @@ def continue_request(state: Continuing, *, config: TurnConfig) -> Request:
         tool_choice=offer.tool_choice,
         parallel_tool_calls=request.parallel_tool_calls if offer.tools else None,
         output=None,
-        settings=_roomy(request.settings, response=state.response, config=config),
+        settings=_roomy(request.settings, response=state.response, means=means),
     )
 
 
@@ -272,9 +271,9 @@ def _kind(call: ToolCall | None) -> Kind:
     return "text" if call is None or call.free_form else "json"
 
 
-def _roomy(settings: Settings, *, response: Response, config: TurnConfig) -> Settings:
+def _roomy(settings: Settings, *, response: Response, means: Means) -> Settings:
     """As much output as the model may give, and as little reasoning: the rest of a text needs no thought."""
-    highest = raised(settings, response=response, config=config)
+    highest = raised(settings, response=response, means=means)
     changes: dict[str, object] = {} if highest is None else {"max_output_tokens": highest}
     if settings.reasoning_tokens:
         changes["reasoning_tokens"] = min(settings.reasoning_tokens, MIN_REASONING_TOKENS)
@@ -286,9 +285,9 @@ def _roomy(settings: Settings, *, response: Response, config: TurnConfig) -> Set
 # asking once more
 
 
-def raised(settings: Settings, *, response: Response, config: TurnConfig) -> int | None:
+def raised(settings: Settings, *, response: Response, means: Means) -> int | None:
     """A higher limit of output than the one that cut `response`, where the model is known to have it."""
-    limits = within_ceiling(config.model_limits, ceiling_tokens=config.settings.max_output_tokens)
+    limits = within_ceiling(means.limits, ceiling_tokens=means.ceiling_tokens)
     if limits.max_output_tokens is None:
         return None
     usage = response.usage
@@ -300,24 +299,22 @@ def raised(settings: Settings, *, response: Response, config: TurnConfig) -> int
     )
 
 
-def roomier(
-    state: Settled, *, cut: Cut, request: Request, limit_tokens: int | None, config: TurnConfig
-) -> Settings | None:
+def roomier(state: Settled, *, cut: Cut, request: Request, limit_tokens: int | None, means: Means) -> Settings | None:
     """The settings of the one retry after a call was cut that cannot be continued; None where there is none."""
-    if not cut.calls or config.recover == "off":
+    if not cut.calls or means.recover == "off":
         return None
-    highest = raised(request.settings, response=state.response, config=config)
+    highest = raised(request.settings, response=state.response, means=means)
     if highest is None or (limit_tokens is not None and highest < WORTH_RAISING * limit_tokens):
         return None
     return msgspec.structs.replace(request.settings, max_output_tokens=highest)
 
 
-def room_for_answer(settings: Settings, *, response: Response, config: TurnConfig) -> Settings | None:
+def room_for_answer(settings: Settings, *, response: Response, means: Means) -> Settings | None:
     """The settings of the one retry after reasoning ate `response`; None where nothing can be changed."""
     usage = response.usage or NO_USAGE
     return more_room_for_answer(
         settings,
-        limits=within_ceiling(config.model_limits, ceiling_tokens=config.settings.max_output_tokens),
+        limits=within_ceiling(means.limits, ceiling_tokens=means.ceiling_tokens),
         prompt_tokens=usage.input_tokens,
         used_tokens=usage.output_tokens,
     )
