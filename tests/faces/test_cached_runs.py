@@ -347,3 +347,23 @@ async def test_the_cache_of_gpt_5_6_is_written_unless_extra_switches_it_off() ->
         said[name] = (result.caches.written_tokens > 0, b"prompt_cache_key" in lab.requests[0].body)
         assert all(b"prompt_cache_retention" not in one.body for one in lab.requests)
     assert said == {"auto": (True, True), "1h": (True, True), "off": (True, False), "none": (False, True)}
+
+
+@pytest.mark.promise("bill:cached")
+@pytest.mark.parametrize(
+    "model",
+    [f"{name}:reads" for name in ("openai", "openai-chat", "azure", "azure-responses", "mistral", "xai-responses")]
+    + ["openai:gpt-5.6-reads"],
+)
+async def test_runs_and_sessions_of_one_agent_read_as_much_with_a_key_as_without(model: str) -> None:
+    """Questions without a session, and one that goes on with a history: `auto` is never worse than `off`."""
+    read: dict[str, list[int]] = {}
+    for cache in ("auto", "off"):
+        lab = Lab([named(reading(2), model.partition(":")[2])])
+        agents = [agent_at(lab, model=model, base_url="http://lab/v1", cache=cache) for _ in range(2)]
+        results = [await agent.run(f"Question {place}.") for place, agent in enumerate((*agents, agents[0]))]
+        await agents[1].run("Again.", history=results[0].history)
+        read[cache] = [one.usage.cache_read_tokens for one in lab.requests if one.usage is not None]
+    assert len(read["auto"]) == 12
+    assert all(auto >= off for auto, off in zip(read["auto"], read["off"], strict=True)), read
+    assert read["auto"][-3] > 2_000

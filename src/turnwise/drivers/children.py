@@ -7,7 +7,6 @@ has and why it ended. What it spent is reported even if it was cancelled.
 
 import asyncio
 import contextlib
-import hashlib
 from collections.abc import Awaitable, Generator, Sequence
 
 import msgspec
@@ -40,9 +39,9 @@ PATIENCE = 25  # passes of the event loop: a request of the child's ends by its 
 OUR_SHARE = 0.9  # of the time that the parent gives a cancelled tool
 
 
-def as_child(config: TurnConfig, *, order: ChildOrder, name: str) -> TurnConfig:
+def as_child(config: TurnConfig, *, order: ChildOrder) -> TurnConfig:
     """The configuration of the turn that `order` starts: within what its parent grants, in its time, and attended only if
-    somebody is. Sub-agents of one `name` begin alike, so they share what the provider keeps of their prompts."""
+    somebody is."""
     place, policy, deadlines = order.place, config.policy, config.deadlines
     limits: Limit = MaxWallTime(order.timeout_s)
     for one in (order.grant, config.limits):
@@ -54,15 +53,8 @@ def as_child(config: TurnConfig, *, order: ChildOrder, name: str) -> TurnConfig:
         limits=limits,
         max_subagents=_smaller(config.max_subagents, None if place is None else place.subagents),
         policy=policy,
-        cache_key=_cache_key(order, name=name),
         deadlines=msgspec.structs.replace(deadlines, ask_s=min(deadlines.ask_s, order.ask_s)),
     )
-
-
-def _cache_key(order: ChildOrder, *, name: str) -> str:
-    """Providers take 64 characters, and a name may be longer."""
-    root = order.ledger.root_session if order.ledger is not None else order.parent_turn
-    return hashlib.blake2b(f"{root}/{name}".encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 def _smaller(own: int | None, granted: int | None) -> int | None:

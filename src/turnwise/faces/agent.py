@@ -419,7 +419,7 @@ class Agent:
         config = self._config_of_run(
             {}, tools=tools, output=self._output, prepares=self._prepare_step is not None, session_id=session_id
         )
-        config = await self._priced(as_child(config, order=order, name=name))
+        config = await self._priced(as_child(config, order=order))
         given = await self._opened((Message("user", (Text(prompt),)),), earlier=())
         started = TurnStarted(config=config, input=given, keeps_waiting=True)
         pen = None

@@ -190,7 +190,7 @@ def caching_of(config: TurnConfig, *, own: int) -> Caching | None:
     """What is asked of the provider's cache by a request whose last messages that are no part of the history are `own` ones."""
     if config.cache == "off":
         return None
-    return Caching(hour=config.cache == "1h", key=config.cache_key or config.session_id, passing=own)
+    return Caching(hour=config.cache == "1h", key=config.cache_key, passing=own)
 
 
 def prefix_changes(

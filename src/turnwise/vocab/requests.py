@@ -58,8 +58,9 @@ it knows no hour), or not at all. Where it keeps prompts unasked, it does so in 
 
 
 class Caching(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The provider is asked to keep the prompt. `key` names the requests that begin alike, in at most 64 characters; the last
-    `passing` messages are for this request only, so nothing behind what stands before them is worth keeping."""
+    """The provider is asked to keep the prompt. `key` is the caller's own name for the requests that begin alike, in at most 64
+    characters; empty: it is made of how the request begins. The last `passing` messages are for this request only, so nothing
+    behind what stands before them is worth keeping."""
 
     hour: bool = False
     key: str = ""

@@ -101,16 +101,16 @@ def _fields(request: Request, profile: Profile) -> Fields:
     body: Fields = {}
     if profile.model_in_body:
         body["model"] = request.model
-    tools = offered_tools(request, profile, family=NAME)
+    tools = [_tool(tool, profile) for tool in offered_tools(request, profile, family=NAME)]
     if tools:
-        body["tools"] = [_tool(tool, profile) for tool in tools]
+        body["tools"] = tools
     body["messages"] = MESSAGES
     if tools:
         body.update(_tool_settings(request, profile))
     if request.output is not None:
         body.update(_output(request.output, profile))
     body.update(_settings(request.settings, profile))
-    body.update(cache_key_fields(request, profile))
+    body.update(cache_key_fields(request, profile, tools=tools))
     if request.stream:
         body["stream"] = True
         if profile.stream_usage:

@@ -75,13 +75,17 @@ def _frame(request: Request, profile: Profile) -> Frame:
     tools = offered_tools(request, profile, family=NAME)
     if leading and leading[0].opaque is None:
         before["instructions"] = leading.pop(0).text
-    if tools:
-        before["tools"] = [_encode_tool(tool, profile=profile) for tool in tools]
+    written = [_encode_tool(tool, profile=profile) for tool in tools]
+    if written:
+        before["tools"] = written
     if profile.stateless:
         before["store"] = False
         if wants_encrypted_reasoning(request.model, effort=request.settings.reasoning_effort):
             before["include"] = [ENCRYPTED_REASONING]
-    after = {**cache_key_fields(request, profile), **dict(_changing_fields(request, tools, profile=profile))}
+    after = {
+        **cache_key_fields(request, profile, tools=written),
+        **dict(_changing_fields(request, tools, profile=profile)),
+    }
     for key in [key for key in extra if key in before]:
         before[key] = extra.pop(key)
     for key, value in extra.items():
