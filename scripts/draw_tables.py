@@ -130,12 +130,15 @@ CACHES: dict[CacheWay, tuple[str, str]] = {
 
 def cached_models(profile: Profile) -> str:
     words = " or ".join(f"`{word}`" for word in profile.cache_models)
-    return f"those with {words} in their names" if words else "all"
+    without = ", ".join(f"`{word}`" for word in profile.cache_not_models)
+    some = f"those with {words} in their names" if words else "all"
+    return f"{some}, but not with {without}" if without else some
 
 
 def for_longer(profile: Profile) -> str:
     if profile.cache in MARK_WAYS:
-        return 'each with `"ttl": "1h"`'
+        short = ", ".join(f"`{word}`" for word in profile.cache_short_models)
+        return 'each with `"ttl": "1h"`' + (f", but not with {short}" if short else "")
     if not profile.cache_day_models:
         return "the same"
     names = ", ".join(f"`{name}`" for name in profile.cache_day_models)

@@ -166,6 +166,30 @@ def test_other_models_of_a_gateway_are_not_asked() -> None:
         assert body_of(request, name) == body_of(replace(request, cache=None), name)
 
 
+BEDROCK = "us.anthropic.claude-{}-v1:0"
+
+
+@pytest.mark.promise("bill:cached")
+@pytest.mark.parametrize(
+    ("model", "auto", "hour"),
+    [
+        *[(name, False, False) for name in ("3-haiku-20240307", "3-opus-20240229", "3-5-sonnet-20240620")],
+        *[(name, True, False) for name in ("3-5-haiku-20241022", "3-7-sonnet-20250219", "sonnet-4-20250514")],
+        *[(name, True, False) for name in ("opus-4-20250514", "opus-4-1-20250805")],
+        *[(name, True, True) for name in ("sonnet-4-5-20250929", "haiku-4-5-20251001", "opus-4-5-20251101", "opus-5")],
+    ],
+)
+def test_bedrock_is_asked_for_what_each_model_takes(model: str, auto: bool, hour: bool) -> None:
+    """AWS docs, "Prompt caching for faster model inference": Claude 3 and 3.5 Sonnet are refused with any mark, models before 4.5
+    with a `ttl`; behind LiteLLM, too."""
+    for name, model_name in (("bedrock-anthropic", BEDROCK), ("litellm", f"bedrock/{BEDROCK}")):
+        for asks_hour in (False, True):
+            request = replace(request_of(name, hour=asks_hour), model=model_name.format(model))
+            marks = [mark for _, mark in marks_in(body_of(request, name), name)]
+            assert bool(marks) is auto
+            assert all(mark == (HOUR if hour and asks_hour else MARK) for mark in marks)
+
+
 @pytest.mark.promise("bill:cached")
 def test_openai_and_those_who_took_it_over_get_a_key() -> None:
     """OpenAI API reference, `prompt_cache_key`; `prompt_cache_retention` only for the models that the guide lists."""

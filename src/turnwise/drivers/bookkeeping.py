@@ -87,14 +87,15 @@ class Bookkeeper:
         *,
         event: ResponseReceived | RequestFailed | None,
         missed: CacheMissed | None = None,
+        asked_hour: bool = False,
     ) -> LedgerEntry | None:
         """What came of it, what the cache did not give, and its price; without an event it was cancelled. One that never left
-        is struck out."""
+        is struck out. `asked_hour`: it asked for a cache that is kept for an hour."""
         if exchange.has_left:
             if missed is not None:
                 self.ledger.cache_missed.append(missed)
                 entry = msgspec.structs.replace(entry, cache_missed_tokens=missed.expected_tokens - missed.read_tokens)
-            return self._complete(entry, exchange, event=event)
+            return self._complete(entry, exchange, event=event, asked_hour=asked_hour)
         self._number = self._number_before
         self.ledger.strike_out(entry)
         if self._journal is not None:
@@ -102,7 +103,12 @@ class Bookkeeper:
         return None
 
     def _complete(
-        self, entry: LedgerEntry, exchange: Exchange, *, event: ResponseReceived | RequestFailed | None
+        self,
+        entry: LedgerEntry,
+        exchange: Exchange,
+        *,
+        event: ResponseReceived | RequestFailed | None,
+        asked_hour: bool,
     ) -> LedgerEntry:
         first_s, received_bytes = exchange.first_event_s, exchange.received_bytes
         match event:
@@ -130,7 +136,7 @@ class Bookkeeper:
             row=None if find is None else find(entry.model, entry.started),
             billed_in_step=self.ledger.billed_in_step(entry),
             searches=searches_asked(self._config.extra, family=self._config.family),
-            asked_hour=self._config.cache == "1h" and self._config.marks_cache,
+            asked_hour=asked_hour,
         )
         self._note(ended)
         return ended

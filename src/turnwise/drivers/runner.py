@@ -11,6 +11,7 @@ import msgspec
 
 from turnwise.drivers.approvals import Approver, ask
 from turnwise.drivers.bookkeeping import Bookkeeper, PriceFinder
+from turnwise.drivers.cache_refusals import CacheRefusals
 from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import Clock, SystemClock, sleep
 from turnwise.drivers.endpoints import Endpoint
@@ -101,6 +102,7 @@ class _Means(msgspec.Struct, frozen=True, kw_only=True):
     feed: Feed | None
     limits: Limits
     circuits: Circuits
+    refusals: CacheRefusals
     jitter: Callable[[], float]
     inspect: Inspector | None
     approver: Approver | None
@@ -133,6 +135,7 @@ class Runner:
         feed: Feed | None = None,
         limits: Limits = DEFAULT_LIMITS,
         circuits: Circuits | None = None,
+        refusals: CacheRefusals | None = None,
         jitter: Callable[[], float] = random.random,
         inspect: Inspector | None = None,
         approver: Approver | None = None,
@@ -154,6 +157,7 @@ class Runner:
             feed=feed,
             limits=limits,
             circuits=circuits or Circuits(clock=clock),
+            refusals=refusals or CacheRefusals(),
             jitter=jitter,
             inspect=inspect,
             approver=approver,
@@ -263,6 +267,7 @@ class _Running:
             clock=means.clock,
             limits=means.limits,
             circuits=means.circuits,
+            refusals=means.refusals,
             jitter=means.jitter,
             books=self.books,
             watchers=self._watchers,

@@ -8,8 +8,9 @@ import msgspec
 
 from turnwise.drivers.body_hash import BodyHash
 from turnwise.drivers.bookkeeping import Bookkeeper
+from turnwise.drivers.cache_refusals import HINT, CacheRefusals
 from turnwise.drivers.cache_watch import CacheMissed
-from turnwise.drivers.circuits import Circuits
+from turnwise.drivers.circuits import Circuits, Door
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.endpoints import Addressing, Endpoint
 from turnwise.drivers.exchange import Exchange
@@ -18,9 +19,11 @@ from turnwise.drivers.transport import Transport
 from turnwise.drivers.watching import RequestFinished, RequestStarted, Watchers
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.events import RequestFailed, ResponseReceived
-from turnwise.vocab import FinishReason
+from turnwise.vocab import FinishReason, Repair, Request
 from turnwise.wire.encoded_history import EncodedHistory
+from turnwise.wire.family import HttpCall
 from turnwise.wire.limits import Limits
+from turnwise.wire.profiles import Profile
 
 
 class Sender:
@@ -35,6 +38,7 @@ class Sender:
         clock: Clock,
         limits: Limits,
         circuits: Circuits,
+        refusals: CacheRefusals,
         jitter: Callable[[], float],
         books: Bookkeeper,
         watchers: Watchers,
@@ -46,6 +50,8 @@ class Sender:
         self._clock = clock
         self._limits = limits
         self._circuits = circuits
+        self._refusals = refusals
+        self._learned: tuple[Repair, ...] = ()  # what the next response says was left out for it
         self._draw = jitter
         self._books = books
         self._watchers = watchers
@@ -64,7 +70,8 @@ class Sender:
         if (closed := self._circuits.ask(door)) is not None:
             self._enter_step(command.step)
             return RequestFailed(number=number, fault=closed, jitter=self._jitter(), sent=False)
-        call = endpoint.family.encode_request(command.request, endpoint.profile, history=self._history)
+        asked, profile = self._refusals.narrowed(command.request, endpoint.profile, door=door)
+        call = endpoint.family.encode_request(asked, profile, history=self._history)
         request = self._addressing.build(call, connect_s=command.deadlines.connect_s)
         sent = RequestSent(
             number=number,
@@ -88,7 +95,7 @@ class Sender:
         try:
             event = await exchange.run(request)
         except BaseException:
-            if self._books.settle(entry, exchange, event=None) is None:
+            if self._books.settle(entry, exchange, event=None, asked_hour=asks_hour(call)) is None:
                 self._tell_cut_off(number, seconds=self._clock.monotonic() - began)
             raise
         response, fault = (
@@ -97,14 +104,30 @@ class Sender:
         missed = None
         if response is not None:
             missed = self._cache.saw(command, call, usage=response.usage, left_s=began)
-        ended = self._books.settle(entry, exchange, event=event, missed=missed)
+        ended = self._books.settle(entry, exchange, event=event, missed=missed, asked_hour=asks_hour(call))
         self.exchange = None
         usd = None if ended is None else ended.usd
         self._tell_finished(event, seconds=self._clock.monotonic() - began, usd=usd, missed=missed)
         self._circuits.saw(door, fault=fault)
+        if isinstance(event, RequestFailed):
+            event = self._learn(event, request=asked, profile=profile, call=call, door=door)
+        elif self._learned and response is not None and fault is None:
+            response = msgspec.structs.replace(response, repairs=(*response.repairs, *self._learned))
+            event, self._learned = msgspec.structs.replace(event, response=response), ()
         if fault is None and response is not None and response.finish is not FinishReason.CUT and not response.lost:
             return event
         return msgspec.structs.replace(event, jitter=self._jitter())
+
+    def _learn(
+        self, event: RequestFailed, *, request: Request, profile: Profile, call: HttpCall, door: Door
+    ) -> RequestFailed:
+        """The failure, which is worth another attempt where it refuses what is asked of the cache: that one asks for less."""
+        repair = self._refusals.saw(event.fault, request=request, profile=profile, call=call, door=door)
+        if repair is None:
+            return event
+        self._learned = (*self._learned, repair)
+        fault = msgspec.structs.replace(event.fault, message=f"{event.fault.message} ({HINT})", should_retry=True)
+        return msgspec.structs.replace(event, fault=fault)
 
     def _tell_started(self, command: SendRequest) -> None:
         self.was_told = True
@@ -142,3 +165,8 @@ class Sender:
 
     def _jitter(self) -> float:
         return round(self._draw(), 6)
+
+
+def asks_hour(call: HttpCall) -> bool:
+    """Whether a mark of ours says so."""
+    return any(b'"1h"' in call.body[start:end] for start, end in call.marks)

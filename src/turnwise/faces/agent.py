@@ -11,6 +11,7 @@ from typing import Literal, Unpack, cast, get_args
 import msgspec
 
 from turnwise.drivers.approvals import Approver
+from turnwise.drivers.cache_refusals import CacheRefusals
 from turnwise.drivers.catalogue import find_limits, limits_over
 from turnwise.drivers.children import Minder, as_child, idle_s_of
 from turnwise.drivers.circuits import Circuits
@@ -184,7 +185,8 @@ class Agent:
         self._journal, self._folder = journal, folder or Path.cwd()
         self._clock = clock or SystemClock()
         self._hooks = Hooks(hooks, clock=self._clock, scrub=self._endpoint.scrub)
-        self._ids, self._circuits = TimeOrderedIds(self._clock), Circuits(clock=self._clock)
+        self._ids = TimeOrderedIds(self._clock)
+        self._circuits, self._refusals = Circuits(clock=self._clock), CacheRefusals()
         self._given_transport = transport
         self._transport: Transport | None = None
         self._open = contextlib.AsyncExitStack()
@@ -370,6 +372,7 @@ class Agent:
             tools=tools,
             clock=self._clock,
             circuits=self._circuits,
+            refusals=self._refusals,
             prepare_step=None if prepare_step is None else self._prepares(prepare_step, config=started.config),
             watch=options.get("watch"),
             feed=feed,
@@ -440,6 +443,7 @@ class Agent:
                 tools=tools,
                 clock=self._clock,
                 circuits=self._circuits,
+                refusals=self._refusals,
                 prepare_step=None if self._prepare_step is None else self._prepares(self._prepare_step, config=config),
                 watch=minder.watch,
                 approver=minder.approver,

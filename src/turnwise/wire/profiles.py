@@ -65,6 +65,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cache: CacheWay = "unasked"
     cache_source: str = ""  # where the provider says so
     cache_models: tuple[str, ...] = ()  # only where one of these stands in the model's name; empty: for every model
+    cache_not_models: tuple[str, ...] = ()  # and none of these: they are refused with a mark
+    cache_short_models: tuple[str, ...] = ()  # marks: those that take no `ttl`
     cache_day_models: tuple[str, ...] = ()  # `key`: those that take `prompt_cache_retention: "24h"`, dated names too
 
     # response
@@ -82,7 +84,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def cache_way(self, model: str) -> CacheWay:
         """How this model's cache is asked for."""
         name = model.lower()
+        if any(word in name for word in self.cache_not_models):
+            return "unasked"
         return self.cache if not self.cache_models or any(word in name for word in self.cache_models) else "unasked"
+
+    def takes_ttl(self, model: str) -> bool:
+        """Whether its marks may say for how long."""
+        name = model.lower()
+        return not any(word in name for word in self.cache_short_models)
 
     def keeps_a_day(self, model: str) -> bool:
         """Whether the model takes the wish to keep prompts for longer than it usually does."""

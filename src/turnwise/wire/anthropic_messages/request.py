@@ -92,7 +92,7 @@ def _marking(request: Request, profile: Profile, *, fields: dict[str, bytes], he
     return marking_of(
         head,
         arrays={name: fields[name] for name in ("tools", "system") if name in fields},
-        hour=request.cache.hour,
+        hour=request.cache.hour and profile.takes_ttl(request.model),
         passing=request.cache.passing,
         place=_end_of_user_message,
         at_top=fields.get("cache_control"),

@@ -68,7 +68,7 @@ def _marking(
     marking = marking_of(
         head,
         arrays={name: fields[name] for name in ("tools",) if name in fields},
-        hour=cache.hour,
+        hour=cache.hour and profile.takes_ttl(request.model),
         passing=cache.passing,
         place=_end_on_message if on_messages else _end_on_part,
         at_top=fields.get("cache_control"),
