@@ -104,6 +104,19 @@ def test_the_field_at_the_top_marks_the_last_block() -> None:
     assert take(caches, body(LONG, "b", marks={1: MARK})).read == written
 
 
+@pytest.mark.parametrize("last", ["user", "tool"])
+def test_openrouters_field_at_the_top_marks_the_last_block(last: str) -> None:
+    """OpenRouter docs, "Prompt Caching": breakpoints go to the last block of the request that may be marked."""
+    said: list[Any] = [{"role": last, "content": [{"type": "text", "text": LONG}, {"type": "text", "text": ""}]}]
+    asked: dict[str, Any] = {"model": "anthropic/m", "messages": said, "cache_control": MARK}
+    caches = PromptCaches()
+    written = take(caches, asked, family="openai_chat").written
+    assert written > 1_280
+    assert take(caches, asked, family="openai_chat").read == written
+    longer = {**asked, "messages": [*said, {"role": "user", "content": "and?"}]}
+    assert take(caches, longer, family="openai_chat").read == written
+
+
 def test_openai_keeps_prompts_unasked_in_steps_of_128_tokens() -> None:
     caches = PromptCaches()
     asked: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": LONG}]}

@@ -232,7 +232,7 @@ def requests_with_own_marks(draw: st.DrawFn, name: str) -> Request:
         mark = draw(OWN)
         if mark is None or len(drawn) == 4 or (mark == HOUR and MARK in drawn):
             return None
-        if top and name not in ANTHROPIC:
+        if top and (name not in ANTHROPIC or (drawn and drawn[-1] != mark)):  # another TTL than the last block's
             return None
         drawn.append(mark)
         return opaque_of(mark, family_name)
@@ -395,6 +395,42 @@ def test_the_strict_judges_refuse_marks_that_the_api_refuses(marks: list[Any], r
     for name in ("anthropic_messages", "openai_chat"):
         with pytest.raises(strict.Rejected, match=refused):
             strict.check(name, body={"model": "m", "max_tokens": 5, "messages": messages})
+
+
+@pytest.mark.parametrize("name", ["anthropic_messages", "openai_chat"])
+@pytest.mark.parametrize(("top", "last", "taken"), [(MARK, HOUR, False), (HOUR, MARK, False), (HOUR, HOUR, True)])
+def test_the_strict_judges_refuse_a_field_at_the_top_that_says_another_time(
+    name: str, top: Any, last: Any, taken: bool
+) -> None:
+    """Anthropic docs, "Automatic caching", edge cases: 400 where the last block has a mark with another TTL. A blank text behind
+    it is no block that may be marked."""
+    content: list[Any] = [{"type": "text", "text": "x", "cache_control": last}, {"type": "text", "text": ""}]
+    for blocks in (content[:1], content):
+        messages: list[Any] = [{"role": "user", "content": blocks}]
+        body: dict[str, Any] = {"model": "m", "max_tokens": 5, "messages": messages, "cache_control": top}
+        if taken and len(blocks) == 1:
+            strict.check(name, body=body)
+        elif not taken:
+            with pytest.raises(strict.Rejected):
+                strict.check(name, body=body)
+
+
+@pytest.mark.promise("bill:cached")
+@pytest.mark.parametrize("own", [MARK, HOUR])
+@pytest.mark.parametrize("hour", [False, True])
+@pytest.mark.parametrize("name", ["anthropic", "openrouter"])
+def test_the_last_block_gets_no_second_mark(name: str, hour: bool, own: dict[str, str]) -> None:
+    """The user's own mark on it keeps the field at the top away, and the user's own field our mark on the block."""
+    family_name = ROWS[name].family
+    last = Message("user", (Text("and?", opaque=opaque_of(own, family_name)),))
+    history = request_of(name).messages
+    marked = replace(request_of(name, hour=hour), messages=(*history, last), cache=Caching(hour=hour))
+    assert "cache_control" not in body_of(marked, name)
+    strict.check(family_name, body=body_of(marked, name))
+    topped = replace(request_of(name, hour=hour), extra=opaque_of(own, family_name))
+    body = body_of(topped, name)
+    assert (body["cache_control"], "cache_control" in json.dumps(body["messages"][-1])) == (own, False)
+    strict.check(family_name, body=body)
 
 
 def test_every_row_that_is_asked_says_how_its_family_is_asked() -> None:

@@ -197,7 +197,8 @@ def prompt_of_messages(body: Raw) -> Prompt:
 
 
 def prompt_of_chat(body: Raw) -> Prompt:
-    """As a gateway hands it on: system messages lead, results are the user's."""
+    """As a gateway hands it on: system messages lead, results are the user's. The field at the top marks the last block (OpenRouter
+    docs, "Prompt Caching", and its SDKs' `AnthropicCacheControlDirective`)."""
     fields = table(body)
     shared = [_block(b"tool", tool) for tool in rows(fields.get("tools"))]
     messages: list[Block] = []
@@ -211,6 +212,9 @@ def prompt_of_chat(body: Raw) -> Prompt:
         if told.get(MARK) is not None:
             _mark_last(found, ttl=_ttl(told.get(MARK)))
         (shared if kind == b"system" else messages).extend(found)
+    top = fields.get(MARK)
+    if top is not None:
+        _mark_last(messages or shared, ttl=_ttl(top))
     settings = dump(
         [fields.get(name) for name in ("tool_choice", "parallel_tool_calls", "reasoning", "reasoning_effort")]
     )

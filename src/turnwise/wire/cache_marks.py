@@ -6,7 +6,7 @@ minutes. The marks are no part of what is compared.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import msgspec
 
@@ -176,6 +176,29 @@ def end_of_content(item: bytes) -> int | None:
             return None
         if _takes_mark(block):
             return end - 1
+        end -= len(block) + 1
+    return None
+
+
+class LastBlock(NamedTuple):
+    """Of the blocks of a message the last that takes a mark, or has one; `place` is where a mark goes."""
+
+    place: int
+    is_marked: bool
+
+
+def last_block(item: bytes) -> LastBlock | None:
+    """The block that the field for the end of the body marks, if this message holds it: the last one that may be marked (Anthropic
+    docs, "Automatic caching")."""
+    try:
+        content = bytes(msgspec.json.decode(item, type=dict[str, msgspec.Raw])["content"])
+    except (msgspec.DecodeError, KeyError, UnicodeDecodeError):
+        return None
+    blocks = _items(content)
+    end = item.rfind(content) + len(content) - len("]")
+    for block in reversed(blocks):
+        if own_marks(block) or _takes_mark(block):
+            return LastBlock(end - 1, bool(own_marks(block)))
         end -= len(block) + 1
     return None
 

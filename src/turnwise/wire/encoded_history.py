@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, Self
 import msgspec
 
 from turnwise.vocab import Message, Request, messages_in_common
-from turnwise.wire.cache_marks import MARK_NAME, MARKS, Marking, Placed, chosen, marks_at, placed_marks
+from turnwise.wire.cache_marks import MARK_NAME, MARKS, Marking, Placed, chosen, last_block, marks_at, placed_marks
 from turnwise.wire.json_fields import write_object
 from turnwise.wire.profiles import Profile
 
@@ -174,8 +174,15 @@ class EncodedHistory:
         end = begins + len(self._encoded) + len(frame.tail)
         own += () if marking.at_top is None else marks_at(end, ttls=(marking.at_top,))
         ends = [begins + at for at in self._ends(marking, until=until, behind=behind)]
-        if marking.at_end and marking.at_top is None and not marking.passing:
-            ends = [end - 1, *ends[1:]]
+        if not marking.passing and (marking.at_end or marking.at_top is not None):
+            # the field marks the last block: another mark there is refused if it says another time
+            items = self._from_the_end(until, behind=behind)
+            found = next(((at, block) for at, item in items if (block := last_block(item)) is not None), None)
+            if found is not None:
+                at, block = found
+                ends = [place for place in ends if place != begins + at + block.place]
+                if marking.at_top is None and not block.is_marked:
+                    ends.insert(0, end - 1)
         places = [(9 - number, at) for number, at in enumerate(ends)]
         places += list(enumerate(marking.in_head))
         return [(at, MARKS[ttl]) for at, ttl in chosen(places, own=own, ttl=marking.ttl)]

@@ -9,6 +9,7 @@ from turnwise.lab.strict.verdicts import Rejected
 
 MAX_MARKS = 4
 TTLS = ("5m", "1h")
+UNMARKED = ("thinking", "redacted_thinking")
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -22,8 +23,7 @@ def marks_of_messages(body: Raw) -> list[Mark]:
     found = [*_marks(table(body).get("tools"), where="tools"), *_marks(table(body).get("system"), where="system")]
     for position, message in enumerate(rows(table(body).get("messages"))):
         found += _marks(table(message).get("content"), where=f"messages.{position}.content")
-    top = table(body).get("cache_control")
-    return [*found, Mark("cache_control", top, None)] if top is not None else found
+    return [*found, *_top(body, blocks=[*map(_content, rows(table(body).get("messages")))])]
 
 
 def marks_of_chat(body: Raw) -> list[Mark]:
@@ -32,7 +32,25 @@ def marks_of_chat(body: Raw) -> list[Mark]:
     for position, message in enumerate(rows(table(body).get("messages"))):
         found += _marks(table(message).get("content"), where=f"messages.{position}.content")
         found += _own(message, where=f"messages.{position}")
-    return found
+    return [*found, *_top(body, blocks=[*map(_content, rows(table(body).get("messages")))])]
+
+
+def _content(message: Raw) -> list[Raw]:
+    return rows(table(message).get("content"))
+
+
+def _top(body: Raw, *, blocks: list[list[Raw]]) -> list[Mark]:
+    """The field for the end of the body, with the block that it marks: the last one that may be marked."""
+    top = table(body).get("cache_control")
+    if top is None:
+        return []
+    inner = [block for content in blocks for block in content if _may_be_marked(block)]
+    return [Mark("cache_control", top, inner[-1] if inner else None)]
+
+
+def _may_be_marked(block: Raw) -> bool:
+    type = table(block).get("type")
+    return type not in UNMARKED and not (type == "text" and not text(table(block).get("text")))
 
 
 def _marks(blocks: Raw, *, where: str) -> Iterator[Mark]:
@@ -48,7 +66,8 @@ def _own(block: Raw, *, where: str) -> Iterator[Mark]:
 
 
 def check_marks(marks: list[Mark]) -> None:
-    """Sources: Anthropic docs, "Prompt caching": limitations, and mixing different TTLs; deer-flow#2448."""
+    """Sources: Anthropic docs, "Prompt caching": limitations, mixing different TTLs, and "Automatic caching", edge cases (a last
+    block with another ttl, and four marks beside the field, are answered 400); deer-flow#2448."""
     kept_short = False
     for one in marks:
         ttl = table(one.mark).get("ttl", "5m")
@@ -62,8 +81,13 @@ def check_marks(marks: list[Mark]) -> None:
                 "that blocks are processed in the following order: `tools`, `system`, `messages`."
             )
         kept_short = kept_short or ttl == "5m"
+        own = table(one.block).get("cache_control")
+        if one.where == "cache_control" and own is not None and table(own).get("ttl", "5m") != ttl:
+            raise Rejected(
+                "cache_control: the last block already has a cache_control with another ttl than the one at the top level"
+            )
         type = table(one.block).get("type")
-        if type in ("thinking", "redacted_thinking"):
+        if type in UNMARKED:
             raise Rejected(f"{one.where}: Extra inputs are not permitted")
         if type == "text" and not text(table(one.block).get("text")):
             raise Rejected("cache_control cannot be set for empty text blocks")
