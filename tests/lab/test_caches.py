@@ -1,5 +1,6 @@
 """The lab keeps prompts as each provider documents it; the sources stand in `lab/caches.py`."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 from turnwise import Agent
 from turnwise.lab import Lab
 from turnwise.lab.caches import CacheUse, PromptCaches, has_breakpoints
-from turnwise.lab.script import Script, Step
+from turnwise.lab.script import Script, ScriptedFault, Step
+from turnwise.rules.retries import RetryPolicy
 
 MARK, HOUR = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
 LONG = "word " * 1024  # 5,120 bytes, 1,280 tokens
@@ -241,6 +243,34 @@ def test_gemini_keeps_prompts_unasked_from_its_least_size_on() -> None:
         caches = PromptCaches()
         take(caches, asked(text), family="gemini", least=least)
         assert (take(caches, asked(text, "more"), family="gemini", least=least).read > 0) is is_found
+
+
+@pytest.mark.parametrize("model", ["anthropic:answer", "openai:answer"])
+async def test_what_is_written_can_be_read_once_its_response_begins(model: str) -> None:
+    """Anthropic docs, "Prompt caching": an entry is available after the first response begins, so requests that are sent together
+    all write; the one after them reads."""
+    lab = Lab([ANSWER])
+    base = "http://lab" if model.startswith("anthropic") else "http://lab/v1"
+    agent = Agent(model, instructions=LONG * 2, base_url=base, api_key="k", transport=lab.transport())
+    together = await asyncio.gather(*[agent.run("Is it?") for _ in range(3)])
+    assert [one.usage.cache_read_tokens for one in together] == [0, 0, 0]
+    assert (await agent.run("Is it?")).usage.cache_read_tokens > 2_000
+
+
+@pytest.mark.parametrize("model", ["anthropic:answer", "openai:answer"])
+@pytest.mark.parametrize("on_socket", [False, True])
+async def test_a_failed_request_keeps_nothing(model: str, on_socket: bool) -> None:
+    fails = Step(text="Yes.", faults=(ScriptedFault(kind="status", status=503),))
+    lab = Lab([Script(name="answer", title="answers", steps=(fails,))])
+    path = "" if model.startswith("anthropic") else "/v1"
+    given: dict[str, Any] = {"instructions": LONG * 2, "api_key": "k", "retry": RetryPolicy(base_s=0)}
+    if on_socket:
+        async with lab:
+            result = await Agent(model, base_url=lab.url + path, **given).run("Is it?")
+    else:
+        result = await Agent(model, base_url=f"http://lab{path}", transport=lab.transport(), **given).run("Is it?")
+    assert [one.outcome for one in result.ledger][1:] == ["ok"]
+    assert (result.text, result.usage.cache_read_tokens) == ("Yes.", 0)
 
 
 @pytest.mark.parametrize("model", ["anthropic:answer", "openrouter:anthropic/answer", "gemini:answer"])

@@ -78,12 +78,36 @@ class PromptCaches:
     def __init__(self) -> None:
         self.now_s = 0.0
         self._kept: dict[bytes, Kept] = {}
+        self._coming: dict[int, list[tuple[bytes, float]]] = {}  # by request: what is there once its response begins
+        self._taken: list[tuple[bytes, float]] = []  # by the request at hand
 
     def forget(self) -> None:
         self._kept.clear()
+        self._coming.clear()
+
+    def begin(self, number: int) -> None:
+        """The response to that request begins: what it writes can be read from now on (Anthropic docs, "Prompt caching": an entry
+        "only becomes available after the first response begins")."""
+        for digest, for_s in self._coming.pop(number, ()):
+            self._kept[digest] = Kept(self.now_s + for_s, for_s)
+
+    def drop(self, number: int) -> None:
+        """That request failed: nothing of it is kept."""
+        self._coming.pop(number, None)
+
+    def ask(self, number: int, family: str, *, body: Raw, model: str, least_tokens: int | None) -> CacheUse:
+        """What comes from the cache for this prompt. What it writes is there once its response begins."""
+        use, self._coming[number] = self._asked(family, body=body, model=model, least_tokens=least_tokens), self._taken
+        return use
 
     def take(self, family: str, *, body: Raw, model: str, least_tokens: int | None) -> CacheUse:
-        """What comes from the cache for this prompt; from now on it is kept, as the family keeps it."""
+        """What comes from the cache for this prompt, whose response begins at once: it is kept, as the family keeps it."""
+        use = self.ask(0, family, body=body, model=model, least_tokens=least_tokens)
+        self.begin(0)
+        return use
+
+    def _asked(self, family: str, *, body: Raw, model: str, least_tokens: int | None) -> CacheUse:
+        self._taken = []
         least = LEAST_TOKENS[family] if least_tokens is None else least_tokens
         named = text(table(body).get("model")).lower()
         if family == "anthropic_messages":
@@ -158,7 +182,7 @@ class PromptCaches:
         return kept is not None and self.now_s < kept.until_s
 
     def _keep(self, digest: bytes, *, for_s: float) -> None:
-        self._kept[digest] = Kept(self.now_s + for_s, for_s)
+        self._taken.append((digest, for_s))
 
     def _refresh(self, digest: bytes) -> None:
         kept = self._kept[digest]
@@ -197,8 +221,8 @@ def prompt_of_messages(body: Raw) -> Prompt:
 
 
 def prompt_of_chat(body: Raw) -> Prompt:
-    """As a gateway hands it on: system messages lead, results are the user's. The field at the top marks the last block (OpenRouter
-    docs, "Prompt Caching", and its SDKs' `AnthropicCacheControlDirective`)."""
+    """As a gateway hands it on: system messages lead, results are the user's. The field at the top marks the last block
+    (OpenRouter docs, "Prompt Caching", and its SDKs' `AnthropicCacheControlDirective`)."""
     fields = table(body)
     shared = [_block(b"tool", tool) for tool in rows(fields.get("tools"))]
     messages: list[Block] = []

@@ -66,7 +66,7 @@ class Site:
         outgoing, kept = self._reply(request, found=found, body=body)
         self._requests.append(kept)
         try:
-            return await self._send(request, outgoing=outgoing)
+            return await self._send(request, outgoing=outgoing, number=kept.number)
         except ConnectionResetError:  # the client has left: aiohttp would print a traceback
             return web.Response()
 
@@ -107,7 +107,7 @@ class Site:
             case _:
                 return Rejected("Incorrect API key provided.", status=401)
 
-    async def _send(self, request: web.Request, *, outgoing: Outgoing) -> web.StreamResponse:
+    async def _send(self, request: web.Request, *, outgoing: Outgoing, number: int) -> web.StreamResponse:
         response = web.StreamResponse(status=outgoing.status, headers=dict(outgoing.headers))
         response.headers["content-type"] = outgoing.content_type
         if outgoing.ending != "close" and not outgoing.pieces:
@@ -115,9 +115,10 @@ class Site:
             return response
         if len(outgoing.pieces) == 1 and outgoing.ending == "close":
             response.content_length = len(outgoing.pieces[0])
+        self._provider.began(number, status=outgoing.status)
         await response.prepare(request)
-        for number, piece in enumerate(outgoing.pieces):
-            if number and self._chunk_delay_s:
+        for place, piece in enumerate(outgoing.pieces):
+            if place and self._chunk_delay_s:
                 await asyncio.sleep(self._chunk_delay_s)
             await response.write(piece)
         if outgoing.ending == "pings":

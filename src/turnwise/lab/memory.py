@@ -39,8 +39,10 @@ class MemoryTransport:
         number = len(self._requests) + 1
         outgoing, kept = self._provider.answer(found, target=target, body=request.body, number=number)
         self._requests.append(kept)
+        await asyncio.sleep(0)  # requests that were sent together are all there before the first response begins
         if not outgoing.pieces:
             await _end(outgoing)
+        self._provider.began(number, status=outgoing.status)
         headers = {**dict(outgoing.headers), "content-type": outgoing.content_type}
         async with aclosing(_chunks(outgoing)) as chunks:
             yield HttpReply(status=outgoing.status, headers=headers, chunks=chunks)

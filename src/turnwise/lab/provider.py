@@ -134,7 +134,17 @@ class Provider:
     def _cached(self, script: Script, *, raw: Raw, kept: Received) -> CacheUse:
         if self.caches is None or not script.caches:
             return CacheUse()
-        return self.caches.take(kept.family, body=raw, model=kept.model, least_tokens=script.cache_least_tokens)
+        least = script.cache_least_tokens
+        return self.caches.ask(kept.number, kept.family, body=raw, model=kept.model, least_tokens=least)
+
+    def began(self, number: int, *, status: int) -> None:
+        """The reply to that request has begun to leave: its prompt is kept from now on, unless it failed."""
+        if self.caches is None:
+            return
+        if 200 <= status < 300:
+            self.caches.begin(number)
+        else:
+            self.caches.drop(number)
 
     def _script(self, kept: Received, *, raw: Raw) -> Script:
         """The script that the model's name asks for; the judge looks first where there is none, as the APIs do."""

@@ -188,8 +188,8 @@ class LastBlock(NamedTuple):
 
 
 def last_block(item: bytes) -> LastBlock | None:
-    """The block that the field for the end of the body marks, if this message holds it: the last one that may be marked (Anthropic
-    docs, "Automatic caching")."""
+    """The block that the field for the end of the body marks, if this message holds it: the last one that may be marked
+    (Anthropic docs, "Automatic caching")."""
     try:
         content = bytes(msgspec.json.decode(item, type=dict[str, msgspec.Raw])["content"])
     except (msgspec.DecodeError, KeyError, UnicodeDecodeError):
