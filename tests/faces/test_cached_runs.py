@@ -1,13 +1,14 @@
 """What a run says of the provider's cache: what it read, wrote and saved, and why it missed (promise bill:cached)."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from turnwise import Agent, Journal, Prices, RunResult, read_prices
+from turnwise import Agent, Journal, MaxCost, Prices, RunResult, Settings, read_prices
 from turnwise.drivers.watching import RequestFinished, Seen
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, Step
@@ -121,6 +122,25 @@ async def test_an_hour_costs_an_hour_at_gateways_that_do_not_say_so(model: str, 
     assert caches.saved_usd is not None and caches.unread_usd is not None
     assert float(caches.saved_usd) == pytest.approx((caches.read_tokens * 2.7 - caches.written_tokens * 3) / 1_000_000)
     assert float(caches.unread_usd) == pytest.approx(caches.unread_tokens * 3 / 1_000_000)
+
+
+@pytest.mark.promise("bill:cached", "bill:plans")
+@pytest.mark.parametrize("more", [{"cache": "1h"}, {"extra": {"cache_control": {"type": "ephemeral", "ttl": "1h"}}}])
+@pytest.mark.parametrize("by_step", [False, True])
+async def test_a_limit_of_cost_foresees_the_price_of_an_hour(more: dict[str, Any], by_step: bool) -> None:
+    """A prompt of 20,000 tokens costs 0.12 dollars to write for an hour, and 0.075 for five minutes: the limit lies between."""
+    spent: dict[bool, tuple[int, bool]] = {}
+    for hour in (False, True):
+        lab = Lab([reading(3)])
+        limits, settings = MaxCost(Decimal("0.115")), Settings(max_output_tokens=100)
+        given = {"limits": limits, "settings": settings, "instructions": INSTRUCTIONS * 10, "room": "off"}
+        if by_step:
+            given["prepare_step"] = lambda view: StepPrepared(model="reads")
+        result = await agent_at(lab, **given, **(more if hour else {})).run("Read.")
+        assert result.cost.usd <= Decimal("0.115")
+        spent[hour] = (len(lab.requests), result.stop_reason == "budget")
+    assert spent[True] == (0, True)
+    assert spent[False][0] >= 1
 
 
 @pytest.mark.promise("bill:cached")

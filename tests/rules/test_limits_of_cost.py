@@ -242,3 +242,27 @@ def test_a_limit_of_cost_is_data_and_a_decimal() -> None:
         MaxCost(0.5)  # pyright: ignore[reportArgumentType]
     assert fault_of_limit(usd("0")) == "`MaxCost(usd=Decimal('0'))` allows nothing at all"
     assert fault_of_limit(usd("NaN")) == "`MaxCost(usd=Decimal('NaN'))` is no amount of money"
+
+
+@pytest.mark.promise("bill:plans")
+def test_a_prompt_that_is_kept_for_an_hour_is_projected_at_that_price() -> None:
+    """Anthropic: writing for an hour costs twice the input, for five minutes 1.25 of it. What is asked for is foreseen, in each
+    tier, and counted as that where usage tells no time (a gateway's)."""
+    low = TokenPrices(
+        input=Decimal(3),
+        output=Decimal(15),
+        cache_write=Decimal("3.75"),
+        cache_write_1h=Decimal(6),
+        cache_read=Decimal(0),
+    )
+    high = msgspec.structs.replace(low, above_tokens=200_000, cache_write_1h=Decimal(12))
+    row = PriceRow(plan="tokens", source="test", tokens=(low, high))
+    hour = msgspec.structs.replace(row, asks_hour=True)
+    for tokens, price in ((100_000, Decimal(6)), (400_000, Decimal(12))):
+        projected = projected_usd(hour, input_tokens=tokens, output_tokens=0)
+        assert projected == price * tokens / 1_000_000
+        assert projected_usd(row, input_tokens=tokens, output_tokens=0) < projected
+        usage = Usage(input_tokens=tokens, cache_write_tokens=tokens)
+        paid = price_of(usage, row=hour)
+        assert isinstance(paid, Priced)
+        assert paid.usd == projected

@@ -521,6 +521,8 @@ class Agent:
             return config
         models = (config.model, *[fallback.model for fallback in config.fallbacks])
         prices = await asyncio.to_thread(self._rows_of, models)  # the table takes most of a second to be read
+        if _asks_hour(config):
+            prices = {model: msgspec.structs.replace(row, asks_hour=True) for model, row in prices.items()}
         least: dict[str, Decimal] = {}
         for name, agent in self._agents.items():
             child = await agent._priced(msgspec.structs.replace(agent._config, limits=config.limits))
@@ -550,7 +552,8 @@ class Agent:
             if answer is None or answer.model is None:
                 return answer
             rows = await asyncio.to_thread(self._rows_of, (answer.model,))
-            return msgspec.structs.replace(answer, price=rows[answer.model])
+            row = msgspec.structs.replace(rows[answer.model], asks_hour=_asks_hour(config))
+            return msgspec.structs.replace(answer, price=row)
 
         return prepare
 
@@ -628,3 +631,8 @@ def _checked(prepare_step: StepPreparer) -> Callable[[PrepareStep], Awaitable[St
 
 def _fallback(name: str, *, profile: str) -> Fallback:
     return Fallback(model=name, limits=limits_over(find_limits(name, profile=profile), None))
+
+
+def _asks_hour(config: TurnConfig) -> bool:
+    """Whether its requests ask for a cache that is kept for an hour, by the option or by a mark in `extra`."""
+    return (config.cache == "1h" and config.marks_cache) or '"1h"' in config.extra

@@ -59,7 +59,8 @@ class OwnCost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class PriceRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one model costs at one provider. `tokens` by rising `above_tokens`; `request_usd` is per HTTP request, beside
     tokens too where a plan has both; `bills_refused` says whether requests that are answered by an error are billed per
-    request (None: nobody knows). `is_from_project`: a folder from elsewhere says it, so it is shown and not gone by."""
+    request (None: nobody knows). `is_from_project`: a folder from elsewhere says it, so it is shown and not gone by.
+    `asks_hour`: the requests in question ask for a cache that is kept for an hour."""
 
     plan: Plan
     source: str
@@ -69,6 +70,7 @@ class PriceRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bills_refused: bool | None = None
     own_cost: OwnCost | None = None
     is_from_project: bool = False
+    asks_hour: bool = False
 
 
 class Priced(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,7 +211,7 @@ def _request_price(row: PriceRow, *, fate: Fate) -> Priced | Unknown:
 
 def _token_price(usage: Usage | None, *, row: PriceRow, fate: Fate, apart: str, asked_hour: bool) -> Priced | Unknown:
     details = {} if usage is None else _details(usage.provider)
-    if asked_hour and usage is not None and "cache_creation" not in details:
+    if (asked_hour or row.asks_hour) and usage is not None and "cache_creation" not in details:
         details = {**details, "cache_creation": {"ephemeral_1h_input_tokens": usage.cache_write_tokens}}
     own = None if row.own_cost is None else _own_cost(details, where=row.own_cost)
     if (

@@ -1,7 +1,7 @@
 """What a request will cost at most, before it is sent: what limits of cost decide by.
 
 The prompt is weighed at the dearest price that it can have (a cache may be written and need not be hit), the output at the
-dearer of text and reasoning. A cache that is kept for an hour is asked for by the caller alone, and not foreseen.
+dearer of text and reasoning. Where a cache is asked for that is kept for an hour (`PriceRow.asks_hour`), writing it counts, too.
 """
 
 from decimal import Decimal
@@ -48,7 +48,11 @@ def projected_usd(row: PriceRow, *, input_tokens: int, output_tokens: int, is_bi
             # A dearer tier below the one of this prompt would make a longer prompt cheaper: the dearest so far holds.
             reach = input_tokens + input_tokens // GUESSED_SHORT + OWN_WORDS_TOKENS
             tiers = [tier for tier in row.tokens if reach > tier.above_tokens] or row.tokens[:1]
-            costs = [_tokens_usd(tier, input_tokens=input_tokens, output_tokens=output_tokens) for tier in tiers]
+            hour = row.asks_hour
+            costs = [
+                _tokens_usd(tier, input_tokens=input_tokens, output_tokens=output_tokens, asks_hour=hour)
+                for tier in tiers
+            ]
             return add(max(costs, default=ZERO), row.request_usd or ZERO)
 
 
@@ -75,7 +79,8 @@ def output_tokens_for(
     return least
 
 
-def _tokens_usd(prices: TokenPrices, *, input_tokens: int, output_tokens: int) -> Decimal:
-    dearest_input = max([one for one in (prices.input, prices.cache_read, prices.cache_write) if one is not None])
+def _tokens_usd(prices: TokenPrices, *, input_tokens: int, output_tokens: int, asks_hour: bool) -> Decimal:
+    of_input = (prices.input, prices.cache_read, prices.cache_write, prices.cache_write_1h if asks_hour else None)
+    dearest_input = max([one for one in of_input if one is not None])
     dearest_output = prices.output if prices.reasoning is None else max(prices.output, prices.reasoning)
     return tokens_usd((input_tokens, dearest_input), (output_tokens, dearest_output))
