@@ -336,7 +336,7 @@ def test_a_ledger_that_knew_no_misses_is_kept(tmp_path: Path) -> None:
     with Journal.open(path, clock=clock) as journal:
         assert journal.ledger.entries(Span()) == [entry]
         (total,) = journal.ledger.totals(Span(), by="model")
-        assert (total.cache_misses, total.cache_unread_tokens, total.cache_unread_usd) == (0, 5, Decimal(0))
+        assert (total.cache_misses, total.cache_unread_tokens, total.cache_unread_usd) == (0, 5, None)
 
 
 def test_turns_of_version_4_stay_readable_beside_new_ones(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ _MORE = (
     "(case when outcome = 'ok' and not discarded and calls > 0 then calls - 1 else 0 end + program_calls - programs)"
 )
 _BY_REQUEST = f"plan = 'request' and {_MORE} != 0"
+_NOT_BY_TOKEN = "plan in ('request', 'step', 'free')"  # a cache changes nothing of their price
 _SMALL = 10**12  # pico-dollars, a dollar: the sum has room for nine million requests at that price
 # How many requests were saved, of how many of them the price is known, and what these would have cost.
 _SAVED = f"""
@@ -53,7 +54,8 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     `cache_saved_usd` sums those requests for which it is known; `seconds` is the time from leaving to ending. `saved` are the
     requests that programs and parallel calls have spared on plans that bill by request. `cache_misses` read less from the cache
     than the provider had kept, by `cache_missed_tokens`. `cache_unread_tokens` were written there and read by none of the
-    requests in question; `cache_unread_usd` is what that cost more than plain input, where it is known."""
+    requests in question; `cache_unread_usd` is what that cost more than plain input, where it is known. Both amounts are None
+    where there was something to count and the price of no request is known."""
 
     key: str
     cost: Cost
@@ -67,12 +69,17 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     sent_bytes: int
     received_bytes: int
     seconds: float
-    cache_saved_usd: Decimal
+    cache_saved_usd: Decimal | None
     saved: Cost
     cache_misses: int = 0
     cache_missed_tokens: int = 0
     cache_unread_tokens: int = 0
-    cache_unread_usd: Decimal = ZERO
+    cache_unread_usd: Decimal | None = ZERO
+
+    @property
+    def has_cached(self) -> bool:
+        """Whether a cache was read or written."""
+        return bool(self.cache_read_tokens or self.cache_write_tokens)
 
 
 class TurnBill(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,11 +127,12 @@ select {{key}}, count(*), count(usd), {_sums("usd")},
     coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0),
     coalesce(sum(cache_read_tokens), 0), coalesce(sum(cache_write_tokens), 0), sum(sent_bytes), sum(received_bytes),
     coalesce(sum(ended - started), 0.0), {_sums("cache_saved")}, {_SAVED},
-    sum(cache_missed_tokens > 0), sum(cache_missed_tokens)
+    sum(cache_missed_tokens > 0), sum(cache_missed_tokens), count(*) filter (where cache_saved_usd is not null or {_NOT_BY_TOKEN})
 from request where {{where}} group by 1 order by {{order}}
 """
 _CACHED = """
-select {key}, session, provider || ':' || model, coalesce(cache_read_tokens, 0), coalesce(cache_write_tokens, 0), cache_write_usd
+select {key}, session, provider || ':' || model, coalesce(cache_read_tokens, 0), coalesce(cache_write_tokens, 0),
+    case when cache_write_usd is null and {not_by_token} then '0' else cache_write_usd end
 from request where {where} and (cache_read_tokens > 0 or cache_write_tokens > 0) order by started, id
 """
 _BILLS = f"""
@@ -163,7 +171,7 @@ class LedgerReader:
             rows = [_Columns(*row) for row in connection.execute(query, values)]
             lost: dict[str, _Unread] = {}
             if any(row.cache_write_tokens for row in rows):
-                cached = _CACHED.format(key=KEYS[by], where=where_of(span)[0])
+                cached = _CACHED.format(key=KEYS[by], where=where_of(span)[0], not_by_token=_NOT_BY_TOKEN)
                 lost = _unread_of([_CachedColumns(*row) for row in connection.execute(cached, values)])
             return [_total(row, lost=lost.get(row.key, _Unread())) for row in rows]
 
@@ -290,10 +298,20 @@ def sum_of_totals(totals: Sequence[Total]) -> Total | None:
         cost=_sum_of_costs([total.cost for total in totals]),
         again=_sum_of_costs([total.again for total in totals]),
         saved=_sum_of_costs([total.saved for total in totals]),
-        cache_saved_usd=functools.reduce(add, [total.cache_saved_usd for total in totals]),
-        cache_unread_usd=functools.reduce(add, [total.cache_unread_usd for total in totals]),
+        cache_saved_usd=_sum_of_known([(total.cache_saved_usd, total.has_cached) for total in totals]),
+        cache_unread_usd=_sum_of_known([(total.cache_unread_usd, total.cache_unread_tokens > 0) for total in totals]),
         **{name: sum(getattr(total, name) for total in totals) for name in numbers},
     )
+
+
+def _sum_of_known(amounts: Sequence[tuple[Decimal | None, bool]]) -> Decimal | None:
+    """Of amounts, each with whether there was something to count: None where there was, and nobody knows the price of any."""
+    known = [amount for amount, _ in amounts if amount is not None]
+    if any(amount is None for amount, _ in amounts) and not any(
+        counts for amount, counts in amounts if amount is not None
+    ):
+        return None
+    return functools.reduce(add, known, ZERO)
 
 
 def _sum_of_costs(costs: Sequence[Cost]) -> Cost:
@@ -333,6 +351,7 @@ class _Columns(NamedTuple):
     saved_usd: str | None
     cache_misses: int
     cache_missed_tokens: int
+    saving_known: int
 
 
 class _CachedColumns(NamedTuple):
@@ -350,7 +369,7 @@ class _Unread(NamedTuple):
     """What was written to caches and never read."""
 
     tokens: int = 0
-    usd: Decimal = ZERO
+    usd: Decimal | None = ZERO
 
 
 class _BillColumns(NamedTuple):
@@ -379,23 +398,27 @@ def _unread_of(rows: Sequence[_CachedColumns]) -> dict[str, _Unread]:
         if not tokens:
             continue
         before = found.get(row.key, _Unread())
-        usd = ZERO
+        usd: Decimal | None = None
         if row.cache_write_usd is not None:
             amount = _amount(row.cache_write_usd)
             if not amount.is_finite():
                 raise _NoAmount
             usd = unread_usd(amount, unread=tokens, written=row.written)
-        found[row.key] = _Unread(before.tokens + tokens, add(before.usd, usd))
+        both = _sum_of_known([(before.usd, before.tokens > 0), (usd, True)])
+        found[row.key] = _Unread(before.tokens + tokens, both)
     return found
 
 
 def _total(row: _Columns, *, lost: _Unread) -> Total:
+    has_cached = row.cache_read_tokens or row.cache_write_tokens
     same = ("key", "unfinished", "sent_bytes", "received_bytes", "seconds", "cache_misses")
     return Total(
         **{name: value for name, value in row._asdict().items() if name in same or name.endswith("_tokens")},
         cost=Cost(usd=_usd(row.usd_pico, row.usd), requests=row.requests, unknown=row.requests - row.priced),
         again=Cost(usd=_usd(row.again_pico, row.again_usd), requests=row.again, unknown=row.again - row.again_priced),
-        cache_saved_usd=_usd(row.cache_saved_pico, row.cache_saved_usd),
+        cache_saved_usd=None
+        if has_cached and not row.saving_known
+        else _usd(row.cache_saved_pico, row.cache_saved_usd),
         cache_unread_tokens=lost.tokens,
         cache_unread_usd=lost.usd,
         saved=_saved(row),

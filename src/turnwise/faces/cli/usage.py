@@ -166,12 +166,16 @@ def write_csv(rows: Sequence[Total], *, by: By, stream: TextIO) -> None:
             [
                 *(row.key, row.cost.requests, known(row.cost), row.cost.unknown, row.again.requests, known(row.again)),
                 *(row.unfinished, row.input_tokens, row.output_tokens, row.reasoning_tokens),
-                *(row.cache_read_tokens, row.cache_write_tokens, f"{row.cache_saved_usd:f}"),
+                *(row.cache_read_tokens, row.cache_write_tokens, known_usd(row.cache_saved_usd)),
                 *(row.sent_bytes, row.received_bytes, round(row.seconds, 3)),
                 *(row.saved.requests, known(row.saved)),
-                *(row.cache_misses, row.cache_missed_tokens, row.cache_unread_tokens, f"{row.cache_unread_usd:f}"),
+                *(row.cache_misses, row.cache_missed_tokens, row.cache_unread_tokens, known_usd(row.cache_unread_usd)),
             ]
         )
+
+
+def known_usd(amount: Decimal | None) -> str:
+    return "" if amount is None else f"{amount:f}"
 
 
 def known(cost: Cost) -> str:
@@ -253,13 +257,15 @@ def cache_columns(rows: Sequence[Total]) -> list[Column]:
     has_any = (
         any(row.cache_write_tokens for row in rows),
         any(row.cache_misses for row in rows),
-        any(row.cache_saved_usd for row in rows),
+        any(row.cache_saved_usd != 0 for row in rows),
     )
     return [column for column, is_any in zip(columns, has_any, strict=True) if is_any]
 
 
-def signed_usd(amount: Decimal) -> str:
+def signed_usd(amount: Decimal | None) -> str:
     """Less than 0 where writing caches cost more than reading them saved."""
+    if amount is None:
+        return UNKNOWN
     return f"-{usd_said(-amount)}" if amount < 0 else usd_said(amount)
 
 
@@ -281,12 +287,15 @@ def lines_of(total: Total) -> list[str]:
     lines = [f"{many(total.cost.requests, 'request')}: {cost_said(total.cost)}"]
     if total.cost.unknown:
         lines.append(PRICE_WANTED)
-    if total.cache_read_tokens or total.cache_write_tokens:
-        word = "saved" if total.cache_saved_usd >= 0 else "cost more than they saved, by"
+    if total.has_cached:
+        saved = total.cache_saved_usd
+        word = "cost more than they saved, by" if saved is not None and saved < 0 else "saved"
+        money = f"money of {UNKNOWN} amount" if saved is None else usd_said(abs(saved))
         tokens = f"{total.cache_read_tokens:,} tokens read, {total.cache_write_tokens:,} written"
-        lines.append(f"caches {word} {usd_said(abs(total.cache_saved_usd))} ({tokens})")
+        lines.append(f"caches {word} {money} ({tokens})")
     if total.cache_unread_tokens:
-        lost = f", {usd_said(total.cache_unread_usd)} lost" if total.cache_unread_usd > 0 else ""
+        usd = total.cache_unread_usd
+        lost = ", a loss of unknown size" if usd is None else f", {usd_said(usd)} lost" if usd > 0 else ""
         lines.append(f"written to caches and not read so far: {total.cache_unread_tokens:,} tokens{lost}")
     if total.cache_misses:
         missed = f"{total.cache_missed_tokens:,} tokens that the provider had kept were read anew"
