@@ -314,6 +314,24 @@ async def test_three_hundred_steps_in_a_small_room_keep_hitting_between_summarie
 LIMITS = ModelLimits(context_window_tokens=32_000, max_output_tokens=2_000)
 
 
+@pytest.mark.promise("bill:cached")
+@pytest.mark.parametrize("model", ["anthropic:reads", "openai:reads", "gemini:reads"])
+async def test_a_summary_misses_nothing_that_is_new(model: str) -> None:
+    """What stands behind the summary was never kept at that place: the request after it is no miss, and of the two things that
+    changed the summary has the cost."""
+    name = model.partition(":")[0]
+    base = {"anthropic": "http://lab", "gemini": "http://lab/v1beta"}.get(name, "http://lab/v1")
+    lab = Lab([reading(40, summarises="Write a summary")])
+    limits = ModelLimits(context_window_tokens=14_000, max_output_tokens=1_500)
+    result = await agent_at(lab, model=model, base_url=base, model_limits=limits).run("Read.")
+    after = [now.number for before, now in pairwise(result.ledger) if before.purpose == "compact" != now.purpose]
+    assert after
+    assert not {one.number for one in result.cache_missed} & {*after}
+    for number in after:
+        named = [change for change in result.prefix_changes if change.startswith(f"request {number}: ")]
+        assert named[0].startswith(f"request {number}: compaction")
+
+
 def usages(result: RunResult) -> list[Any]:
     return [entry.usage for entry in result.ledger if entry.usage is not None]
 

@@ -130,6 +130,23 @@ def kept_after(sent: Sent, *, asks: bool) -> int:
     return usage.cache_read_tokens + usage.cache_write_tokens if asks else usage.input_tokens
 
 
+def common_tokens(before: Sent, now: Sent) -> int:
+    """Of the later prompt, what a part of the earlier one that gave way has not made new: by the entries of the bodies."""
+    said = [messages_of(one.body) for one in (before, now)]
+    same = next((at for at, (one, other) in enumerate(zip(*said, strict=False)) if one != other), min(map(len, said)))
+    usage = now.received.usage
+    assert usage is not None
+    if sum(map(len, said[0][same:])) < len(before.body) * 0.3:  # what was for one request only, or has grown
+        return usage.input_tokens
+    return usage.input_tokens - sum(map(len, said[1][same:])) // 4
+
+
+def messages_of(body: bytes) -> list[bytes]:
+    fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    name = next(name for name in ("messages", "input", "contents") if name in fields)
+    return list(map(bytes, msgspec.json.decode(fields[name], type=list[msgspec.Raw])))
+
+
 def misses(turn: Sequence[Sent], *, asks: bool) -> dict[int, tuple[int, int]]:
     """By the lab's counts: the requests that read less than was kept of the one before, what that was and what they read."""
     found: dict[int, tuple[int, int]] = {}
@@ -139,7 +156,7 @@ def misses(turn: Sequence[Sent], *, asks: bool) -> dict[int, tuple[int, int]]:
         assert usage is not None and earlier is not None
         has_hit = has_hit or earlier.cache_read_tokens > 0
         kept = kept_after(before, asks=asks) if asks or has_hit else 0
-        expected = min(kept, usage.input_tokens) if before.entry.model == now.entry.model else 0
+        expected = min(kept, common_tokens(before, now)) if before.entry.model == now.entry.model else 0
         lost = expected - usage.cache_read_tokens
         if lost >= max(LEAST_LOST, expected * LOST_SHARE):
             found[now.entry.number] = (expected, usage.cache_read_tokens)
@@ -184,7 +201,10 @@ async def test_each_miss_of_a_turn_in_which_everything_happens_is_counted_and_ex
     found: dict[str, dict[int, tuple[int, int]]] = {turn: {} for turn in expected}
     for one in result.cache_missed:
         found[one.turn][one.number] = (one.expected_tokens, one.read_tokens)
-    assert found == expected
+    assert {turn: [*one] for turn, one in found.items()} == {turn: [*one] for turn, one in expected.items()}
+    for turn, told_of in found.items():
+        for number, counts in told_of.items():
+            assert counts == pytest.approx(expected[turn][number], rel=0.05), number
     for turn in by_turn(result, lab):
         sent = {one.entry.number: (before, one) for before, one in pairwise(turn)}
         for one in result.cache_missed:
@@ -199,4 +219,4 @@ async def test_each_miss_of_a_turn_in_which_everything_happens_is_counted_and_ex
                 assert one.changed_at == change_of(before.body, now.body)
                 assert one.number in costs, "what it cost is told, too"
     assert [one.since_hit_s for one in result.cache_missed if one.since_hit_s is not None] == [pytest.approx(301)]
-    assert sum([one.cache_missed_tokens > 0 for one in result.ledger]) == len(result.cache_missed) >= 3
+    assert sum([one.cache_missed_tokens > 0 for one in result.ledger]) == len(result.cache_missed) >= 2

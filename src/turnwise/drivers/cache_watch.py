@@ -5,9 +5,10 @@ from decimal import Decimal
 
 import msgspec
 
+from turnwise.rules.budget import message_bytes
 from turnwise.rules.cache_losses import kept_tokens
 from turnwise.turn.commands import SendRequest
-from turnwise.vocab import Request, Usage
+from turnwise.vocab import Request, Usage, messages_in_common
 from turnwise.wire.family import HttpCall
 
 # The least size that any provider keeps: less is lost by its rounding (OpenAI: 128 tokens) or is not worth a word.
@@ -65,7 +66,9 @@ class CacheWatch:
         if "cache_read_tokens" in usage.untold:
             return None
         same_model = before is not None and before.model == request.model
-        expected = min(self._kept_tokens, usage.input_tokens) if same_model else 0
+        expected = 0
+        if before is not None and same_model:
+            expected = min(self._kept_tokens, _still_there(call, before=before, now=request, tokens=usage.input_tokens))
         since_s = None if self._kept_at_s is None else left_s - self._kept_at_s
         self._take(call, usage=usage, left_s=left_s)
         lost = expected - usage.cache_read_tokens
@@ -88,6 +91,18 @@ class CacheWatch:
         self._kept_tokens = kept_tokens(usage, is_asked=bool(call.marks), has_hit=self._has_hit)
         if self._kept_tokens:
             self._kept_at_s = left_s
+
+
+def _still_there(call: HttpCall, *, before: Request, now: Request, tokens: int) -> int:
+    """How much of a prompt of so many tokens the request before it may have left: where a part of the history gave way (to a
+    summary, say), what stands behind that is new, and is counted by its share of the body."""
+    own = 0 if before.cache is None else before.cache.passing
+    common = messages_in_common(before.messages, now.messages)
+    if common >= len(before.messages) - max(own, 1):
+        return tokens
+    new = sum([message_bytes(message) for message in now.messages[common:]])
+    whole = max(1, len(call.body) - sum([end - start for start, end in call.marks]))
+    return tokens * max(0, whole - new) // whole
 
 
 def _changed_at(call: HttpCall, *, before: Request, now: Request) -> int | None:

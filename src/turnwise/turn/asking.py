@@ -196,8 +196,9 @@ def caching_of(config: TurnConfig, *, own: int) -> Caching | None:
 def prefix_changes(
     before: Sent | None, *, now: Sent, compacted: bool, family: str, marks_cache: bool = False
 ) -> tuple[str, ...]:
-    """Which of PREFIX_EXCEPTIONS hold between two requests: by what went out, not by what was meant to change. `marks_cache`: it
-    is Anthropic's cache, and asked for."""
+    """Which of PREFIX_EXCEPTIONS hold between two requests: by what went out, not by what was meant to change. The first one is
+    the cause of what is read anew: tool choice and thinking when they change, but what was kept before a summary is still
+    there when they come back, so then it is the summary. `marks_cache`: it is Anthropic's cache, and asked for."""
     if before is None:
         return ()
     old, new = before.request, now.request
@@ -210,13 +211,14 @@ def prefix_changes(
     )
     if not (lost or choice or thinking) and old.model == new.model and before.tools == now.tools:
         return () if old.output == new.output else ("output",)
+    is_compacted = lost > before.own and compacted
+    behind = {"tool choice": choice, "thinking": thinking}
+    is_back = old.tool_choice == "none" != new.tool_choice
     found = {
         "model": old.model != new.model,
         "tools": before.tools != now.tools,
         "output": old.output != new.output,
-        "tool choice": choice,
-        "thinking": thinking,
-        "compaction": lost > before.own and compacted,
+        **({"compaction": is_compacted, **behind} if is_back else {**behind, "compaction": is_compacted}),
         "paused content": lost > before.own and not compacted,
         "last message": 0 < lost <= before.own,
     }
