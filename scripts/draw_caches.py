@@ -3,10 +3,11 @@
 Usage: python scripts/draw_caches.py             prints the figures
        python scripts/draw_caches.py --write     draws them into the page (tests/lab/test_cached_turns.py checks it)
 
-The turn: 4,000 tokens of system text and tools, results of 2 KB; the model thinks and says some words beside its calls, and some
-steps have several calls. It runs against the lab, which keeps prompts as each provider documents it and counts 4 bytes as one
-token. Prices are 3 dollars a million tokens in, 15 out; a tenth for what is read from a cache, and 1.25 of it for what is written
-there by Anthropic's models and GPT-5.6.
+The turn: 4,000 tokens of system text and tools, results of 2 KB; one call a step, with some words beside it. In further rows the
+model thinks in each step, makes several calls in steps in the middle, or a prompt is kept from 4,096 tokens on, and the first one
+is shorter: these have no bound. It runs against the lab, which keeps prompts as each provider documents it and counts 4 bytes as
+one token. Prices are 3 dollars a million tokens in, 15 out; a tenth for what is read from a cache, and 1.25 of it for what is
+written there by Anthropic's models and GPT-5.6.
 """
 
 import argparse
@@ -37,7 +38,8 @@ PROVIDERS = {
 ADDRESSES = {"anthropic": "http://lab", "vertex-anthropic": "http://lab/models", "gemini": "http://lab/v1beta"}
 ASKED = tuple(list(PROVIDERS)[:4])
 """Where the cache is asked for with marks; elsewhere the provider keeps prompts by itself."""
-LEAST = (None, 4096)
+LEAST_TOKENS = 4096
+SHORTER = 2048  # bytes of system text less, so that the first prompt lies below that
 ROW: dict[str, object] = {"input": 3, "output": 15, "cache_read": "0.3"}
 WRITES: dict[str, object] = {"cache_write": "3.75", "cache_write_1h": 6}
 
@@ -47,7 +49,7 @@ class Figures(NamedTuple):
     as a share of the same turn's without a cache."""
 
     provider: str
-    least_tokens: int | None
+    kind: str
     read: float
     poorest: float
     cost: float
@@ -62,37 +64,39 @@ def read(path: str) -> str:
 SYSTEM = ("Answer from the parts of the document alone, and name the part that each fact comes from. " * 200)[:15_700]
 
 
-SEVERAL = {2: 3, 4: 2, 15: 2, 18: 2}  # calls in these steps
+SEVERAL = {7: 2, 9: 3, 12: 2}  # calls in these steps
+PLAIN, THINKS, CALLS, SHORT = "plain", "thinks in each step", "several calls in three steps", "kept from 4,096 tokens"
+KINDS = (PLAIN, THINKS, CALLS, SHORT)
 
 
-def script_of(name: str, *, least_tokens: int | None) -> Script:
+def script_of(name: str, *, kind: str) -> Script:
+    thought = "Part {} may have the date. The parts before it name the year alone, so I have to look further." * 2
     asks = [
         Step(
-            reasoning=f"Part {step} may have the date. The parts before it name the year alone, so I have to look further."
-            * 2,
+            reasoning=thought.format(step, step) if kind == THINKS else "",
             text=f"I have read {step - 1} of the parts; the next one may tell more." if step % 3 else "",
             calls=tuple(
                 [
                     ScriptedCall(name="read", arguments={"path": f"part-{step}-{number}"})
-                    for number in range(SEVERAL.get(step, 1))
+                    for number in range(SEVERAL.get(step, 1) if kind == CALLS else 1)
                 ]
             ),
         )
         for step in range(1, STEPS)
     ]
-    steps = (*asks, Step(reasoning="That was the last part.", text="Done."))
-    return Script(name=name, title="reads parts", steps=steps, cache_least_tokens=least_tokens)
+    least_tokens = LEAST_TOKENS if kind == SHORT else None
+    return Script(name=name, title="reads parts", steps=(*asks, Step(text="Done.")), cache_least_tokens=least_tokens)
 
 
-async def play(model: str, *, least_tokens: int | None, cached: bool, asked: bool) -> tuple[RunResult, int]:
+async def play(model: str, *, kind: str, cached: bool, asked: bool) -> tuple[RunResult, int]:
     """The turn, and the most marks in one of its requests. Not `cached`: nobody asks for it, or nobody keeps anything."""
     name, _, called = model.partition(":")
-    lab = Lab([script_of(called.rpartition("/")[2], least_tokens=least_tokens)], caches=cached or asked)
+    lab = Lab([script_of(called.rpartition("/")[2], kind=kind)], caches=cached or asked)
     row = {f"{name}:*": {**ROW, **(WRITES if asked or "gpt-5.6" in model else {})}}
     agent = Agent(
         model,
         tools=[read],
-        instructions=SYSTEM,
+        instructions=SYSTEM[:-SHORTER] if kind == SHORT else SYSTEM,
         max_steps=2 * STEPS,
         cache="auto" if cached else "off",
         base_url=ADDRESSES.get(name, "http://lab/v1"),
@@ -105,10 +109,10 @@ async def play(model: str, *, least_tokens: int | None, cached: bool, asked: boo
     return result, max([one.body.count(b'"cache_control"') for one in lab.requests])
 
 
-def measure(provider: str, *, least_tokens: int | None = None) -> Figures:
+def measure(provider: str, *, kind: str = PLAIN) -> Figures:
     model, asked = PROVIDERS[provider], provider in ASKED
-    with_cache, marks = asyncio.run(play(model, least_tokens=least_tokens, cached=True, asked=asked))
-    without, _ = asyncio.run(play(model, least_tokens=least_tokens, cached=False, asked=asked))
+    with_cache, marks = asyncio.run(play(model, kind=kind, cached=True, asked=asked))
+    without, _ = asyncio.run(play(model, kind=kind, cached=False, asked=asked))
     shares: list[float] = []
     total = cached = 0
     for entry in with_cache.ledger[1:]:
@@ -116,20 +120,22 @@ def measure(provider: str, *, least_tokens: int | None = None) -> Figures:
         total, cached = total + entry.usage.input_tokens, cached + entry.usage.cache_read_tokens
         shares.append(entry.usage.cache_read_tokens / entry.usage.input_tokens)
     cost = with_cache.cost.usd / (without.cost.usd or Decimal(1))
-    return Figures(provider, least_tokens, cached / total, min(shares[WHOLE_FROM - 2 :]), float(cost), marks)
+    first, second = (entry.usage for entry in with_cache.ledger[:2])
+    assert first is not None and second is not None
+    assert (first.input_tokens < LEAST_TOKENS, second.cache_read_tokens == 0) == (kind == SHORT, kind == SHORT)
+    return Figures(provider, kind, cached / total, min(shares[WHOLE_FROM - 2 :]), float(cost), marks)
 
 
 def table() -> list[str]:
     lines = [
         BEGIN,
-        "| provider | kept from | read from the cache, steps 2 to 20 | poorest step from 6 on | cost, of the turn without |",
+        "| provider | turn | read from the cache, steps 2 to 20 | poorest step from 6 on | cost, of the turn without |",
         "|---|---|---|---|---|",
     ]
-    for least in LEAST:
+    for kind in KINDS:
         for provider in PROVIDERS:
-            one = measure(provider, least_tokens=least)
-            kept = "4,096 tokens" if least else "its own least size"
-            lines.append(f"| {one.provider} | {kept} | {one.read:.1%} | {one.poorest:.1%} | {one.cost:.2f} |")
+            one = measure(provider, kind=kind)
+            lines.append(f"| {one.provider} | {kind} | {one.read:.1%} | {one.poorest:.1%} | {one.cost:.2f} |")
     return [*lines, END]
 
 

@@ -16,6 +16,7 @@ def test_a_turn_of_twenty_steps_pays_for_what_is_new(provider: str) -> None:
     """Done-when 1: at least 90 % of the input of steps 2 to 20 together, and of each step from 6 on, is read from the cache; the
     turn costs at most 0.3 of that without marks, 0.35 of that at a provider that keeps nothing."""
     found = DRAWN["measure"](provider)
+    assert found.kind == "plain"
     asked = provider in DRAWN["ASKED"]
     assert found.read >= 0.9
     assert found.poorest >= 0.9
