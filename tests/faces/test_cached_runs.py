@@ -405,3 +405,27 @@ async def test_runs_and_sessions_of_one_agent_read_as_much_with_a_key_as_without
     assert len(read["auto"]) == 12
     assert all(auto >= off for auto, off in zip(read["auto"], read["off"], strict=True)), read
     assert read["auto"][-3] > 2_000
+
+
+@pytest.mark.promise("bill:cached")
+@pytest.mark.parametrize(
+    ("model", "base"), [("anthropic:reads", "http://lab"), ("openrouter:anthropic/reads", "http://lab/v1")]
+)
+async def test_what_nothing_can_read_is_not_written(model: str, base: str) -> None:
+    """Anthropic keeps messages for their tool choice: a summary's request and a forced answer mark tools and system text alone,
+    and write nothing; the steps around them read what steps have left."""
+    lab = Lab([reading(40, summarises="Write a summary")])
+    limits = ModelLimits(context_window_tokens=14_000, max_output_tokens=1_500)
+    result = await agent_at(lab, model=model, base_url=base, model_limits=limits, max_steps=30).run("Read.")
+    asides = [
+        one
+        for one in lab.requests
+        if b'"tool_choice":"none"' in one.body or b'"tool_choice":{"type":"none"' in one.body
+    ]
+    assert result.requests_by_purpose["compact"] >= 1
+    assert len(asides) == result.requests_by_purpose["compact"] + 1
+    for one in asides:
+        assert one.usage is not None
+        assert (one.usage.cache_write_tokens, one.usage.cache_read_tokens > 1_500) == (0, True)
+        assert b'"cache_control"' in one.body
+    assert is_explained(result)

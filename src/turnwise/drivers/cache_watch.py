@@ -60,7 +60,9 @@ class CacheWatch:
     def saw(self, order: SendRequest, call: HttpCall, *, usage: Usage | None, left_s: float) -> CacheMissed | None:
         """Take in what was counted of a request that left at this time; what is missing, if anything is."""
         request, before = order.request, self._before
-        self._before = request
+        is_aside = bool(call.marks) and request.cache is not None and request.cache.shared_only
+        if not is_aside:  # else what was kept of the messages stays as it was
+            self._before = request
         if usage is None or not (self._kept_tokens or usage.cache_read_tokens or usage.cache_write_tokens):
             return None
         if "cache_read_tokens" in usage.untold:
@@ -70,7 +72,8 @@ class CacheWatch:
         if before is not None and same_model:
             expected = min(self._kept_tokens, _still_there(call, before=before, now=request, tokens=usage.input_tokens))
         since_s = None if self._kept_at_s is None else left_s - self._kept_at_s
-        self._take(call, usage=usage, left_s=left_s)
+        if not is_aside:
+            self._take(call, usage=usage, left_s=left_s)
         lost = expected - usage.cache_read_tokens
         if before is None or lost < max(LEAST_LOST_TOKENS, expected * LEAST_LOST_SHARE):
             return None

@@ -273,6 +273,7 @@ class _Running:
             watchers=self._watchers,
             enter_step=self._enter_step,
             keeps_hash=journal is not None,
+            plain_choice=config.tool_choice,
         )
         self._around = Around(
             turn_id=config.turn_id,

@@ -17,9 +17,10 @@ from turnwise.drivers.exchange import Exchange
 from turnwise.drivers.journal import RequestSent
 from turnwise.drivers.transport import Transport
 from turnwise.drivers.watching import RequestFinished, RequestStarted, Watchers
-from turnwise.turn.commands import SendRequest
+from turnwise.turn.asking import is_aside
+from turnwise.turn.commands import Purpose, SendRequest
 from turnwise.turn.events import RequestFailed, ResponseReceived
-from turnwise.vocab import FinishReason, Repair, Request
+from turnwise.vocab import FinishReason, Repair, Request, ToolChoice
 from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.family import HttpCall
 from turnwise.wire.limits import Limits
@@ -44,6 +45,7 @@ class Sender:
         watchers: Watchers,
         enter_step: Callable[[int], None],
         keeps_hash: bool,
+        plain_choice: ToolChoice,
     ) -> None:
         self._endpoint = endpoint
         self._transport = transport
@@ -60,6 +62,8 @@ class Sender:
         self._history = EncodedHistory()
         self._hash = BodyHash() if keeps_hash else None
         self._cache = books.watches_cache()
+        self._plain_choice: ToolChoice = plain_choice  # of the turn's own steps
+        self._purpose: Purpose | None = None  # of the request before
         self.exchange: Exchange | None = None
         self.was_told = False
 
@@ -70,7 +74,7 @@ class Sender:
         if (closed := self._circuits.ask(door)) is not None:
             self._enter_step(command.step)
             return RequestFailed(number=number, fault=closed, jitter=self._jitter(), sent=False)
-        asked, profile = self._refusals.narrowed(command.request, endpoint.profile, door=door)
+        asked, profile = self._refusals.narrowed(self._asked(command), endpoint.profile, door=door)
         call = endpoint.family.encode_request(asked, profile, history=self._history)
         request = self._addressing.build(call, connect_s=command.deadlines.connect_s)
         sent = RequestSent(
@@ -103,7 +107,9 @@ class Sender:
         )
         missed = None
         if response is not None:
-            missed = self._cache.saw(command, call, usage=response.usage, left_s=began)
+            missed = self._cache.saw(
+                msgspec.structs.replace(command, request=asked), call, usage=response.usage, left_s=began
+            )
         ended = self._books.settle(entry, exchange, event=event, missed=missed, asked_hour=asks_hour(call))
         self.exchange = None
         usd = None if ended is None else ended.usd
@@ -117,6 +123,15 @@ class Sender:
         if fault is None and response is not None and response.finish is not FinishReason.CUT and not response.lost:
             return event
         return msgspec.structs.replace(event, jitter=self._jitter())
+
+    def _asked(self, command: SendRequest) -> Request:
+        """The request; nothing of its messages is to be kept where no later one could read it."""
+        request, before, self._purpose = command.request, self._purpose, command.purpose
+        if request.cache is None or not is_aside(
+            request, purpose=command.purpose, before=before, plain=self._plain_choice
+        ):
+            return request
+        return msgspec.structs.replace(request, cache=msgspec.structs.replace(request.cache, shared_only=True))
 
     def _learn(
         self, event: RequestFailed, *, request: Request, profile: Profile, call: HttpCall, door: Door

@@ -193,6 +193,14 @@ def caching_of(config: TurnConfig, *, own: int) -> Caching | None:
     return Caching(hour=config.cache == "1h", key=config.cache_key, passing=own)
 
 
+def is_aside(request: Request, *, purpose: Purpose, before: Purpose | None, plain: ToolChoice) -> bool:
+    """Whether no later request reads what Anthropic's cache keeps of this one's messages: they are kept for its tool choice, and
+    the steps of the turn have another one (`plain`). Of continuations in a row the second is read by the third."""
+    if request.tool_choice != "none" or plain == "none":
+        return purpose == "compact"
+    return not (purpose == before == "continue")
+
+
 def prefix_changes(
     before: Sent | None, *, now: Sent, compacted: bool, family: str, marks_cache: bool = False
 ) -> tuple[str, ...]:

@@ -60,11 +60,13 @@ it knows no hour), or not at all. Where it keeps prompts unasked, it does so in 
 class Caching(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The provider is asked to keep the prompt. `key` is the caller's own name for the requests that begin alike, in at most 64
     characters; empty: it is made of how the request begins. The last `passing` messages are for this request only, so nothing
-    behind what stands before them is worth keeping."""
+    behind what stands before them is worth keeping. `shared_only`: nothing reads what is kept of this request's messages, so only
+    tools and system text are worth it."""
 
     hour: bool = False
     key: str = ""
     passing: int = 0
+    shared_only: bool = False
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -35,6 +35,7 @@ class Marking(msgspec.Struct, frozen=True, kw_only=True):
     at_top: Ttl | None = None  # the user's own field for the end of the body
     at_end: bool = False
     passing: int = 0
+    shared_only: bool = False  # no marks on messages
     place: Callable[[bytes], int | None]
 
 

@@ -183,7 +183,7 @@ class EncodedHistory:
                 ends = [place for place in ends if place != begins + at + block.place]
                 if marking.at_top is None and not block.is_marked:
                     ends.insert(0, end - 1)
-        places = [(9 - number, at) for number, at in enumerate(ends)]
+        places = [] if marking.shared_only else [(9 - number, at) for number, at in enumerate(ends)]
         places += list(enumerate(marking.in_head))
         return [(at, MARKS[ttl]) for at, ttl in chosen(places, own=own, ttl=marking.ttl)]
 

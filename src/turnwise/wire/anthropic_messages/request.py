@@ -89,7 +89,7 @@ def _marking(request: Request, profile: Profile, *, fields: dict[str, bytes], he
     way = profile.cache_way(request.model)
     if request.cache is None or way not in ("blocks", "top"):
         return None
-    return marking_of(
+    marking = marking_of(
         head,
         arrays={name: fields[name] for name in ("tools", "system") if name in fields},
         hour=request.cache.hour and profile.takes_ttl(request.model),
@@ -98,6 +98,7 @@ def _marking(request: Request, profile: Profile, *, fields: dict[str, bytes], he
         at_top=fields.get("cache_control"),
         at_end=way == "top",
     )
+    return msgspec.structs.replace(marking, shared_only=request.cache.shared_only)
 
 
 def _end_of_user_message(item: bytes) -> int | None:

@@ -74,7 +74,8 @@ def _marking(
         at_top=fields.get("cache_control"),
     )
     own = [(len(head), ttl) for text in system for ttl in own_marks(text)]
-    return msgspec.structs.replace(marking, in_head=_end_of_system(system, head=head), own=(*marking.own, *own))
+    in_head = _end_of_system(system, head=head)
+    return msgspec.structs.replace(marking, in_head=in_head, own=(*marking.own, *own), shared_only=cache.shared_only)
 
 
 def _end_of_system(system: Sequence[bytes], *, head: bytes) -> tuple[int, ...]:
