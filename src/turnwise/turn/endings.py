@@ -11,7 +11,6 @@ from turnwise.turn.config import TurnResult
 from turnwise.turn.events import Interrupted
 from turnwise.vocab import (
     Fault,
-    FaultKind,
     File,
     FinishReason,
     Message,
@@ -84,9 +83,6 @@ ENDED = {
 # Results that no tool has returned and that say nothing about the work: an answer of ours does not list them.
 SAY_NOTHING = frozenset({NOT_RUN_LAST_STEP, NOT_RUN_REFUSED, NOT_RUN_FAULT, NOT_RUN_CONTINUING, *NOT_STARTED.values()})
 
-
-# After these the next request fails in the same way.
-FATAL = frozenset({FaultKind.AUTH, FaultKind.QUOTA, FaultKind.NOT_FOUND})
 
 NOT_RECORDED = "not_recorded"
 HAD_ARRIVED = "\n\nWhat had arrived: "  # of an answer that was filtered

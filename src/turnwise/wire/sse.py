@@ -55,19 +55,22 @@ class SseEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class LineTooLong(ValueError):
-    """A line or an event grew past its limit, or holds a call past its limit or too many values. The family's decoder turns it
-    into a `Faulted` frame.
+    """A line or an event grew past its limit. The family's decoder turns it into a `Faulted` frame.
 
     `events` are those that the same chunk completed before it, so that nothing depends on where the network cut.
     """
 
-    def __init__(self, message: str, *, events: "list[SseEvent]") -> None:
-        super().__init__(message)
+    def __init__(self, what: str, *, limit_bytes: int, events: "list[SseEvent]") -> None:
+        super().__init__(f"{what} of the stream is longer than {limit_bytes} bytes")
         self.events = events
 
 
-def too_long(what: str, *, limit_bytes: int, events: list[SseEvent]) -> LineTooLong:
-    return LineTooLong(f"{what} of the stream is longer than {limit_bytes} bytes", events=events)
+class EventTooLarge(LineTooLong):
+    """An event holds a call past its limit, or too many values."""
+
+    def __init__(self, message: str, *, events: "list[SseEvent]") -> None:
+        ValueError.__init__(self, message)
+        self.events = events
 
 
 class _Strings:
@@ -330,7 +333,7 @@ class SseParser:
         self._tail.append(piece)
         self._tail_bytes += len(piece)
         if self._tail_bytes > self._limit:
-            raise too_long("a line", limit_bytes=self._limit, events=events)
+            raise LineTooLong("a line", limit_bytes=self._limit, events=events)
 
     def _read_lines(self, lines: list[bytes], events: list[SseEvent]) -> None:
         if not self._started:
@@ -347,7 +350,7 @@ class SseParser:
                 self._name = ""
                 continue
             if len(line) > limit:
-                raise too_long("a line", limit_bytes=limit, events=events)
+                raise LineTooLong("a line", limit_bytes=limit, events=events)
             if line.startswith(b"data:"):
                 value = line[6:] if line.startswith(b"data: ") else line[5:]
                 self._after_bare = False
@@ -363,7 +366,7 @@ class SseParser:
             if data:
                 self._data_bytes += len(value) + LINE_OVERHEAD
                 if self._data_bytes > limit:
-                    raise too_long("an event", limit_bytes=limit, events=events)
+                    raise LineTooLong("an event", limit_bytes=limit, events=events)
             else:
                 self._data_bytes = len(value)
             data.append(value)
@@ -443,7 +446,7 @@ def check_event(value: bytes, *, call_bytes: int, events: list[SseEvent]) -> Non
     """Raises EventTooLarge if the event holds a call past its limit, or too many values."""
     fault = too_much(value, call_bytes=call_bytes)
     if fault is not None:
-        raise LineTooLong(fault.message, events=events)
+        raise EventTooLarge(fault.message, events=events)
 
 
 def _add_run(runs: list[SseRun], name: str, values: list[bytes]) -> None:
