@@ -112,7 +112,8 @@ def changes_between(before: Wire, *, after: Wire) -> frozenset[str]:
         found.add("tools")
     if before.system != after.system or _output(before) != _output(after):
         found.add("output")
-    if min(before.sent.count(b"cache_control"), after.sent.count(b"cache_control")) > 1:  # one is the user's own
+    marks = before.sent.count(b"cache_control"), after.sent.count(b"cache_control")
+    if min(marks) > 0 and max(marks) > 1:  # one is the user's own, or all of a request that nothing reads
         if any(before.tail.get(name) != after.tail.get(name) for name in ("tool_choice", "parallel_tool_calls")):
             found.add("tool choice")
         if any(before.tail.get(name) != after.tail.get(name) for name in THINKING):

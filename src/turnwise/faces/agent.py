@@ -185,9 +185,8 @@ class Agent:
         self._journal, self._folder = journal, folder or Path.cwd()
         self._clock = clock or SystemClock()
         self._hooks = Hooks(hooks, clock=self._clock, scrub=self._endpoint.scrub)
-        self._ids = TimeOrderedIds(self._clock)
-        self._circuits, self._refusals = Circuits(clock=self._clock), CacheRefusals()
-        self._given_transport = transport
+        self._ids, self._circuits = TimeOrderedIds(self._clock), Circuits(clock=self._clock)
+        self._refusals, self._given_transport = CacheRefusals(), transport
         self._transport: Transport | None = None
         self._open = contextlib.AsyncExitStack()
         self._running, self._beginning = set[Runner](), set[_Beginning]()
