@@ -16,7 +16,7 @@ from turnwise.rules.stop import OUTCOMES
 from turnwise.testing.pairing import pairing_faults
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.carrying import Carried
-from turnwise.turn.commands import RECOVERY, Ask, Command, FinishTurn, RunHooks, RunTools, SendRequest, Wait
+from turnwise.turn.commands import Ask, Command, FinishTurn, RunHooks, RunTools, SendRequest, Wait
 from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.events import (
     Asked,

@@ -11,7 +11,7 @@ from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.recovery import Continuing, Settled
 from turnwise.rules.subagents import Used
 from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.turn.asking import Asking, Sent
+from turnwise.turn.asking import Asking, Sent, is_aside
 from turnwise.turn.calls import Adopted
 from turnwise.turn.commands import RECOVERY, Command, PlannedCall, Purpose, SendRequest
 from turnwise.turn.config import ChildReport, ToolOffer, TurnConfig, TurnResult
@@ -140,7 +140,19 @@ class Books(msgspec.Struct, kw_only=True):
             self.prefix_changes[self.changes_before] += f": {lost:,} tokens read anew"
         self.has_hit = self.has_hit or usage.cache_read_tokens > 0
         is_asked = self.config.marks_cache and self.config.cache != "off"
-        self.kept_tokens = kept_tokens(usage, is_asked=is_asked, has_hit=self.has_hit)
+        kept = kept_tokens(usage, is_asked=is_asked, has_hit=self.has_hit)
+        # What was kept before a request that writes nothing of its messages is still there after it.
+        is_apart = is_asked and self._stands_apart
+        self.kept_tokens = max(kept, self.kept_tokens) if is_apart else kept
+
+    @property
+    def _stands_apart(self) -> bool:
+        """The request at hand is one that no later request reads of what is kept of it: a summary's, a forced answer's, a
+        continuation's."""
+        if self.sent is None or self.asking is None:
+            return False
+        plain = self.config.tool_choice
+        return is_aside(self.sent.request, purpose=self.asking.purpose, before=None, plain=plain)
 
     # history
 

@@ -112,7 +112,9 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # whether the provider is asked to keep the prompt in its cache. Journals of before it could be asked know nothing of it, so
     # it is off where it is not said.
     cache: Cache = "off"
-    cache_key: str = ""  # of requests that begin alike, over turns and sub-agents; empty: the session's id
+    cache_key: str = (
+        ""  # of requests that begin alike, over turns and sub-agents; empty: a digest of tools and system text
+    )
     output: OutputSchema | None = None
     max_output_corrections: int = 2
     checks_output: bool = False  # the type behind `output` may refuse what fits it: ask for OutputChecked
