@@ -3,25 +3,31 @@
 import html
 import json
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from shown_files import TOOLS, VIEWS
-from text_calls import WRITERS, Call, read_text
+from text_calls import TOOLS as OFFERED
+from text_calls import WRITERS, Arguments, Call, read_text
 from turnwise.assembly.calls_in_text.quotations import Quotations
+from turnwise.assembly.calls_in_text.tools import OfferedTools
 from turnwise.vocab import ArgumentsState, File, Message, ProviderItem, Text, ToolCall, ToolResult
 
 HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 QWEN = "<tool_call>\n<function=read>\n<parameter=path>\n%s\n</parameter>\n</function>\n</tool_call>"
 
 
+def quotations(messages: Sequence[Message]) -> Quotations:
+    return Quotations(messages, tools=OfferedTools(OFFERED))
+
+
 def holds(said: str, block: str) -> bool:
     """Whether a block is quoted, if a tool had said this."""
     message = Message("tool", (ToolResult(call_id="1", name="bash", content=(Text(said),)),))
-    return Quotations([message]).hold(block)
+    return quotations([message]).hold(block)
 
 
 def shown(text: str, mark: str, *, first: int = 8) -> str:
@@ -144,7 +150,7 @@ def test_a_block_is_quoted_as_real_tools_show_its_file(
 def test_a_call_with_another_value_is_not_quoted(view: str, syntax: str, value: str, other: str, key: str) -> None:
     """Proves: a call is lost only if somebody had written this call."""
     # Where a value has a line of its own, words that are shown before it may be the tool's.
-    assume(syntax != "qwen3-coder" or not value.endswith(other))
+    assume(syntax != "qwen3-coder" or view == "as it is" or not value.endswith(other))
     given = {"path": "docs/a.md", "content": "some text", "count": 3}
     said = VIEWS[view](f"# How to\n\n{WRITERS[syntax]([('read', {**given, key: value})])}\n\nend of it")
     assert not holds(said, WRITERS[syntax]([("read", {**given, key: other})]))
@@ -159,6 +165,136 @@ def test_another_call_of_the_same_shape_is_no_quotation(syntax: str, paths: list
     *earlier, path = paths
     said = "\n".join([WRITERS[syntax]([("read", {"path": one})]) for one in earlier])
     assert not holds(said, WRITERS[syntax]([("read", {"path": path})]))
+
+
+# Beginnings and ends of each other, numbers, other scripts, several lines.
+VALUES = (
+    *(
+        "a",
+        "b",
+        "a b",
+        "a/b",
+        "a-b",
+        "a1",
+        "/a",
+        "./a",
+        "~/a",
+        "a/",
+        ".a",
+        "a.txt~",
+        "src",
+        "src/app",
+        "src/app.py",
+        "app.py",
+    ),
+    *("app.py:12", "app.py.orig", "docs/app.py", "*.py", "src/*.py", ".", "..", "notes.txt", "notes.txt.bak"),
+    *(
+        "ls",
+        "ls -la",
+        "git status",
+        "git status && ls -la",
+        "cat a | head",
+        "cat a\ncat b",
+        "cat b\ncat a",
+        "cat a",
+        "cat b",
+    ),
+    *(
+        "pip install -e .\npytest",
+        "pytest",
+        "pytest -x",
+        "cd /repo && ls",
+        "if a:\n    f(a)\n",
+        "漢字",
+        "漢字かな",
+        "かな",
+        "é",
+    ),
+    *("1", "10", "12", "1.5", "-1"),
+)
+BETWEEN = (
+    *(
+        "",
+        "a\nb\nnotes.txt\nsrc/app.py\n",
+        "Then read a, b and notes.txt.",
+        "<tool_response>\nsrc/app ls\n</tool_response>",
+    ),
+    *("12:00 read path=b count=1", '{"path": "b"}', "# Next\n\n1. ls -la\n2. git status", "漢字かな pytest"),
+)
+one_call = st.fixed_dictionaries(
+    {"path": st.sampled_from(VALUES)},
+    optional={"content": st.sampled_from(VALUES), "count": st.sampled_from([0, 1, 10, -1, 12])},
+)
+WRAPPED: tuple[Callable[[str], str], ...] = (
+    str,
+    lambda text: text.replace("\n", "\r\n"),
+    lambda text: json.dumps({"role": "assistant", "content": text}),
+    lambda text: json.dumps([{"output": text}, {"is_error": False}], indent=1),
+    lambda text: json.dumps({"log": json.dumps({"content": text})}),
+)
+
+
+@settings(max_examples=400)
+@given(data=st.data(), syntax=st.sampled_from(sorted(WRITERS)), wrap=st.sampled_from(WRAPPED))
+def test_of_calls_in_a_log_only_those_that_stand_there_are_quoted(
+    data: st.DataObject, syntax: str, wrap: Callable[[str], str]
+) -> None:
+    """The third tester's log: calls with other values run, whatever pieces of them stand between and within the quoted ones."""
+    quoted = data.draw(st.lists(one_call, min_size=1, max_size=5))
+    asked = data.draw(one_call | st.sampled_from(quoted))
+    said: list[str] = []
+    for call in quoted:
+        said += [data.draw(st.sampled_from(BETWEEN)), WRITERS[syntax]([("read", call)])]
+    said.append(data.draw(st.sampled_from(BETWEEN)))
+    whole = "\n".join(said)
+    texts = [wrap(one) for one in data.draw(st.sampled_from([said, [whole]]))]
+    earlier = [Message("user", (Text(text),)) for text in texts]
+    assert quotations(earlier).hold(WRITERS[syntax]([("read", asked)])) == any(_is_same(asked, one) for one in quoted)
+
+
+def _is_same(call: Arguments, other: Arguments) -> bool:
+    """Blanks and line ends at the edges of a value, and how many there are, make no difference."""
+    return {key: str(value).split() for key, value in call.items()} == {
+        key: str(value).split() for key, value in other.items()
+    }
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("syntax", sorted(WRITERS))
+def test_pieces_of_two_calls_make_no_third_in_any_view(syntax: str, view: str) -> None:
+    """The third tester's example: what stands between two calls, and the second one's tags, complete no other call."""
+    first, asked, last = [WRITERS[syntax]([("read", {"path": path})]) for path in ("a.txt", "b.txt", "c.txt")]
+    assert not holds(VIEWS[view](f"# How to\n\n{first}\na.txt b.txt c.txt\n{last}\n"), asked)
+
+
+def test_a_call_in_the_value_of_another_call_is_quoted() -> None:
+    """Proves: only what a value says is kept of a call, and all of that."""
+    inner = WRITERS["hermes"]([("read", {"path": "b"})])
+    for syntax in sorted(WRITERS):
+        assert holds(WRITERS[syntax]([("write_file", {"path": "a", "content": f"See:\n{inner}\n"})]), inner)
+
+
+@pytest.mark.parametrize("page", ["\n\n2024-01-01 12:00   docs/a.md   Page 2\n\n", "\n\n- 2 -\n\n", "\n\n12\n\n"])
+def test_the_header_of_a_page_is_no_part_of_a_value(page: str) -> None:
+    """Proves: a page that ends within a value makes no other call of it."""
+    assert holds(QWEN % f"cat a{page}cat b", QWEN % "cat a\ncat b")
+    assert holds(QWEN % f"cat a{page}", QWEN % "cat a")
+
+
+@pytest.mark.parametrize("barrier", ["\x1d", "\\u001d", "\\x1d", "\\035", "&#29;", "%1D", json.dumps("\\u001d")])
+def test_no_text_can_part_a_quotation_by_a_mark_of_ours(barrier: str) -> None:
+    """Proves: only what was read as a whole call is set apart."""
+    assert holds(HERMES.replace("\n", f"\n{barrier}", 1), HERMES)
+    assert holds(json.dumps(f"{QWEN % 'b'}\n{HERMES.replace(chr(10), chr(10) + barrier, 1)}"), HERMES)
+
+
+def test_many_calls_in_a_log_are_compared_at_once() -> None:
+    """Proves: what is compared does not grow with the calls of a log."""
+    said = "\n".join([QWEN % f"src/part{at}/file{at}.py" for at in range(500)])
+    asked = quotations([Message("user", (Text(said),))])
+    assert not asked.hold(QWEN % "src/part7/file8.py")
+    assert asked.hold(QWEN % "src/part8/file8.py")
+    assert asked.steps < 100
 
 
 def test_the_end_of_a_longer_value_is_another_value() -> None:
@@ -180,13 +316,13 @@ def test_a_file_protects_in_whichever_encoding_it_is(encoding: str) -> None:
     """Proves: the model's server reads it, so the model may quote it."""
     block = HERMES.replace('"a"', '"é"')
     file = File(media_type="text/plain", data=f"Read:\n{block}\n".encode(encoding))
-    assert Quotations([Message("user", (file,))]).hold(block)
+    assert quotations([Message("user", (file,))]).hold(block)
 
 
 def test_what_the_providers_own_search_found_protects() -> None:
     """Proves: a page that came so is as foreign as one that a tool has read."""
     item = ProviderItem(family="openai_chat", kind="search", json=json.dumps({"text": HERMES}))
-    assert Quotations([Message("assistant", (item,))]).hold(HERMES)
+    assert quotations([Message("assistant", (item,))]).hold(HERMES)
 
 
 @pytest.mark.parametrize(
@@ -197,6 +333,7 @@ def test_what_the_providers_own_search_found_protects() -> None:
         "tool_call " + "1:" * 50_000,
         "tool_call" + "\x1b[" * 50_000,
         "tool_call" + "&amp" * 50_000,
+        "tool_call" + '\\" ' * 50_000,
     ],
 )
 def test_a_long_row_of_marks_holds_no_block(text: str) -> None:
@@ -260,7 +397,7 @@ GENUINE = [
 @pytest.mark.parametrize("block", [block for _, block in GENUINE], ids=[name for name, _ in GENUINE])
 def test_a_genuine_call_is_no_quotation_of_its_conversation(block: str) -> None:
     """Proves: the same names, paths, marks and syntaxes in wishes, logs, code and other calls suppress nothing."""
-    assert not Quotations(conversation(block)).hold(block)
+    assert not quotations(conversation(block)).hold(block)
 
 
 WORDS = st.sampled_from(
@@ -304,7 +441,7 @@ def test_loose_words_of_a_call_are_no_quotation(words: list[str], block: str) ->
 )
 def test_a_file_of_text_protects_whatever_it_is_for(media_type: str) -> None:
     """The second tester's attachment: a drawing in SVG is text."""
-    assert Quotations([Message("user", (File(media_type=media_type, data=f"<svg>{HERMES}</svg>".encode()),))]).hold(
+    assert quotations([Message("user", (File(media_type=media_type, data=f"<svg>{HERMES}</svg>".encode()),))]).hold(
         HERMES
     )
 
@@ -312,7 +449,7 @@ def test_a_file_of_text_protects_whatever_it_is_for(media_type: str) -> None:
 def test_a_block_that_begins_in_one_page_and_ends_in_the_next_is_quoted() -> None:
     """Proves: a file that is read in two parts protects as well as one that is read at once."""
     said = [f"1\t<tool_call>\n2\t{HERMES.splitlines()[1]}\n[2 of 9 lines]", "3\t</tool_call>\n[9 of 9 lines]"]
-    assert Quotations([Message("user", (Text(one),)) for one in said]).hold(HERMES)
+    assert quotations([Message("user", (Text(one),)) for one in said]).hold(HERMES)
 
 
 @pytest.mark.parametrize(
@@ -333,15 +470,15 @@ def test_the_steps_grow_as_the_text_does(text: str) -> None:
     """Proves: the cost is linear, for hostile texts too."""
     steps: list[int] = []
     for count in (2_000, 8_000):
-        quotations = Quotations([Message("user", (Text(text * count),))])
-        quotations.hold(HERMES)
-        steps.append(quotations.steps)
+        asked = quotations([Message("user", (Text(text * count),))])
+        asked.hold(HERMES)
+        steps.append(asked.steps)
     assert steps[1] <= 5 * steps[0] + 100
 
 
 def test_nothing_is_read_before_a_block_asks() -> None:
     """Proves: a response without a call costs nothing here."""
-    quotations = Quotations([Message("user", (Text(HERMES * 99),))])
-    assert quotations.steps == 0
-    assert quotations.hold(HERMES)
-    assert quotations.steps > 0
+    asked = quotations([Message("user", (Text(HERMES * 99),))])
+    assert asked.steps == 0
+    assert asked.hold(HERMES)
+    assert asked.steps > 0

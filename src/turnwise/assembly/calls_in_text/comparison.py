@@ -14,11 +14,12 @@ from typing import NamedTuple
 # Words of one kind of character, brackets, and other signs that are no marks of a tool or a terminal. An equals sign that ends a
 # line is the soft break of quoted-printable.
 _TOKEN = re.compile(
-    r"\d+|[^\W\d]+|[<\[({})\]]|=(?![ \t]{0,8}\n)"
+    r"\d+|[^\W\d]+|[<\[({})\]\x1d]|=(?![ \t]{0,8}\n)"
     r"|[^\x00-\x7f\s\xab\xb6\xb7\xbb\u2000-\u206f\u2190-\u21ff\u2400-\u243f\u2500-\u259f\ufe0e\ufe0f\uff5c\ufffd]"
 )
 _TAG_OR_MARK = r"(?:[^\w<\[({})\]]|<[^<>]{0,200}>)"
 _TAGS = re.compile(f"{_TAG_OR_MARK}*")
+BARRIER = "\x1d"  # in the text; no block reaches over it
 LINE_END = "\n\x1e"  # of the block's own lines; an escape that says a line's end becomes a bare one
 _BRACKETS = frozenset("[](){}")
 _CLOSING = re.compile(r"[\])}>]")
@@ -28,6 +29,7 @@ _OPENING = re.compile(r"[\[({<]")
 _MARKS_OF_GLUE = 8
 _GLUED_BEHIND = re.compile(r"[^\s\w\"'`<>\[\](){}]{0,8}\w")
 _GLUED_BEFORE = re.compile(r"\w[^\s\w\"'`<>\[\](){}]{0,8}\Z")
+_BARE = re.compile(r"[ \t\r]*\n")  # the line ends without more
 _MOST_BETWEEN_LINES = 64  # words: fields of a record, lines of another log
 _MOST_LINES = 2  # the next line of the text, or the line that an escape ends there and the next, may begin with more:
 _MOST_BETWEEN_NEAR_LINES = 4_096  # a record of `rg --json` names each of its line's matches
@@ -67,6 +69,7 @@ class _Place(NamedTuple):
     words: int  # of the text, up to there
     tokens: int
     lines: int
+    start: int  # of the block
     behind: bool | None = None  # None: no line has shown it yet
     before: bool | None = None
 
@@ -96,11 +99,18 @@ def _read_block(text: str) -> list[_Token]:
     found = list(_TOKEN.finditer(text))
     for at, token in enumerate(found):
         between = text[found[at - 1].end() : token.start()] if at else ""
-        ahead = text[token.end() : token.end() + len(LINE_END)]
+        ahead = text[token.end() : token.end() + 1 + len(LINE_END)].removeprefix(">")
         joint = _joint(found[at - 1][0], between, token[0]) if at else _Joint.MARKS
         lines = max(1, between.count("\n"))
-        tokens.append(_Token(token[0], joint, ahead == LINE_END, between.endswith(LINE_END), lines))
+        tokens.append(_Token(token[0], joint, ahead[: len(LINE_END)] == LINE_END, between.endswith(LINE_END), lines))
     return tokens
+
+
+def _later_beginnings(tokens: Sequence[str], *, length: int) -> frozenset[int]:
+    """The tokens of a block of several calls at which one of them begins anew."""
+    first = tokens[:length]
+    begun = [at for at in range(1, len(tokens)) if tokens[at] == first[0] and tokens[at : at + length] == first]
+    return frozenset([at + offset for at in begun for offset in range(length + 1)])
 
 
 def _joint(last: str, between: str, token: str) -> _Joint:
@@ -115,14 +125,14 @@ class Comparison:
     """One block beside one text. Neither has escapes; `LINE_END` ends the block's lines."""
 
     __slots__ = (
-        "_begun",
-        "_begun_at",
+        "_begins",
         "_block",
         "_bracket",
         "_has_lines",
         "_line",
         "_lines",
         "_near_reach",
+        "_own_beginnings",
         "_reach",
         "_text",
         "_tokens",
@@ -133,6 +143,8 @@ class Comparison:
 
     def __init__(self, block: str, text: str) -> None:
         self._block = _read_block(block)
+        self._begins = min(_BEGINNING, len(self._block) - 1)
+        self._own_beginnings = _later_beginnings([token.text for token in self._block], length=self._begins)
         self._has_lines = LINE_END in block
         self._text = text
         self._waiting: dict[str, list[_Place]] = {}  # by the character that has to come next
@@ -140,7 +152,6 @@ class Comparison:
         self._reach, self._near_reach = -1, (-1, -1)
         self._words = self._tokens = self._lines = 0  # of the text so far
         self._line = self._bracket = -1  # where the text so far had the last one
-        self._begun = self._begun_at = 0  # tokens of a beginning, one directly behind the other
         self.steps = 0
 
     def finds(self, beginning: re.Pattern[str]) -> bool:
@@ -149,10 +160,10 @@ class Comparison:
         found = beginning.search(self._text)
         while found is not None:
             at = found.start()
-            self._waiting, self._begun = {}, 0
+            self._waiting = {}
             for token in _TOKEN.finditer(self._text, at):
                 if found is not None and token.start() >= found.start():
-                    self._wait(_Place(0, 0, token.start(), self._words, self._tokens, self._lines))
+                    self._wait(_Place(0, 0, token.start(), self._words, self._tokens, self._lines, token.start()))
                     found = beginning.search(self._text, token.end())
                 if self._take(token, came=at) or self.steps > most:
                     return True
@@ -182,6 +193,9 @@ class Comparison:
     def _take(self, token: re.Match[str], *, came: int) -> bool:
         """Go on with a token of the text from each place that it may follow; whether it was the block's last."""
         self.steps += 1
+        if token[0] == BARRIER:
+            self._waiting = {}
+            return False
         if (lines := self._text.count("\n", came, token.start())) > 0:
             self._lines += lines
             self._line = self._text.rfind("\n", came, token.start())
@@ -191,17 +205,27 @@ class Comparison:
         kept = [place for place in waiting if self._is_near(place)]
         if kept:
             self._waiting[first] = kept
-        after = {now for place in kept if (now := self._behind(place, token)) is not None}
+        after = self._latest([now for place in kept if (now := self._behind(place, token)) is not None])
         self._words += is_word(token[0])
         self._tokens += 1
-        if first in _BRACKETS:
+        if first in _BRACKETS or first == "<":
             self._bracket = token.start()
         for place in after:
             if place.token == len(self._block):
                 return True
             self._wait(place)
-        self._forget_earlier_beginnings(token)
+        if begun := [place.start for place in after if place.token == self._begins and not place.offset]:
+            self._forget_those_before(max(begun), kept=token.end())
         return False
+
+    def _latest(self, places: list[_Place]) -> list[_Place]:
+        """Of places that differ only in where the block began, the last."""
+        latest: dict[tuple[int, int, bool | None, bool | None], _Place] = {}
+        for place in places:
+            key = place.token, place.offset, place.behind, place.before
+            if key not in latest or latest[key].start < place.start:
+                latest[key] = place
+        return list(latest.values())
 
     def _behind(self, place: _Place, token: re.Match[str]) -> _Place | None:
         """The place behind the token; None where it is another one, or too much stands before it."""
@@ -218,7 +242,7 @@ class Comparison:
         elif place.end < token.start() and not self._may_stand_between(place, token.start(), joint=joint):
             return None
         words, tokens = self._words + is_word(token[0]), self._tokens + 1
-        return _Place(*now, token.end(), words, tokens, self._lines, behind, before)
+        return _Place(*now, token.end(), words, tokens, self._lines, place.start, behind, before)
 
     def _advance(self, place: _Place, token: str) -> tuple[int, int] | None:
         """Where the block goes on behind the token, which may be a part of a word, or two that a line's end had parted."""
@@ -243,11 +267,13 @@ class Comparison:
         last, first = self._block[place.token - 1], self._block[place.token]
         if self._words == place.words:
             return (False if last.is_last else None), (False if first.is_first else None)
-        ahead = self._text[place.end : place.end + _MARKS_OF_GLUE + 1]
+        ahead = self._text[place.end : place.end + 1 + _MARKS_OF_GLUE + 1].removeprefix(">")
         back = self._text[max(place.end, start - _MARKS_OF_GLUE - 1) : start]
-        behind = last.is_last and _GLUED_BEHIND.match(ahead) is not None
+        is_behind = None
+        if last.is_last:
+            is_behind = True if _GLUED_BEHIND.match(ahead) is not None else False if _BARE.match(ahead) else None
         before = first.is_first and _GLUED_BEFORE.search(back) is not None
-        return behind or None, before or None
+        return is_behind, before or None
 
     def _may_stand_between(self, place: _Place, start: int, *, joint: _Joint) -> bool:
         """Whether a tool may have put what follows the place into a line."""
@@ -280,16 +306,12 @@ class Comparison:
             return False
         return _GLUED_BEFORE.search(self._text[max(0, start - _MARKS_OF_GLUE - 1) : start]) is not None
 
-    def _forget_earlier_beginnings(self, token: re.Match[str]) -> None:
-        """No place before another beginning reaches over it."""
-        if token[0] != self._block[self._begun].text:
-            self._begun = 0
-        if token[0] == self._block[self._begun].text:
-            if not self._begun:
-                self._begun_at = token.start()
-            self._begun += 1
-        if self._begun == min(_BEGINNING, len(self._block) - 1):
-            self._begun = 0
-            for first, places in self._waiting.items():
-                self.steps += len(places)
-                self._waiting[first] = [place for place in places if place.end > self._begun_at]
+    def _forget_those_before(self, start: int, *, kept: int) -> None:
+        """A block begins here, so no place of an earlier one reaches over its beginning, unless it has this beginning in it."""
+        for first, places in self._waiting.items():
+            self.steps += len(places)
+            self._waiting[first] = [
+                place
+                for place in places
+                if place.start >= start or place.end == kept or place.token in self._own_beginnings
+            ]

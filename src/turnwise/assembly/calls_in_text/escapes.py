@@ -13,8 +13,8 @@ _COLOURS = re.compile(r"\x1b(?:\[[0-9;:?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\?
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]+")
 _HALVES = re.compile(r"[\ud800-\udfff]")
 _UTF8 = re.compile("[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
-# `cat -v`: M-^A is byte 0x81, M-b is 0xe2. A backslash may be doubled.
-_META = re.compile(r"M-(?:\^\\{1,16}|\^[@-_?]|\\{1,16}|[ -~])(?:M-(?:\^\\{1,16}|\^[@-_?]|\\{1,16}|[ -~]))*")
+# `cat -v`: M-^A is byte 0x81, M-b is 0xe2. A backslash may be doubled. One byte alone is no UTF-8.
+_META = re.compile(r"M-(?:\^\\{1,16}|\^[@-_?]|\\{1,16}|[ -~])(?:M-(?:\^\\{1,16}|\^[@-_?]|\\{1,16}|[ -~]))+")
 _META_BYTE = re.compile(r"M-(\^?)(\\+|.)")
 _CARETS = re.compile(r"\^[IJKLM]")
 _SLASHES = re.compile(r"\\{2,}")

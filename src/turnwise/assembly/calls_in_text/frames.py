@@ -92,8 +92,7 @@ class CallFinder:
         leading: bool = False,
         id_prefix: str = "call",
     ) -> None:
-        self._specs = tools
-        self._quotations = Quotations(earlier)
+        self._specs, self._earlier = tools, earlier
         self._unmarked = unmarked
         self._leading = leading
         self._id_prefix = id_prefix
@@ -122,6 +121,10 @@ class CallFinder:
     @cached_property
     def _tools(self) -> OfferedTools:
         return OfferedTools(self._specs)  # most responses have no text that asks for them
+
+    @cached_property
+    def _quotations(self) -> Quotations:
+        return Quotations(self._earlier, tools=self._tools)
 
     @property
     def holds(self) -> bool:
