@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from waits import HANG_S
+
 View = Callable[[str], str]
 
 
@@ -150,7 +152,7 @@ class Tool:
         done = subprocess.run(
             given,
             capture_output=True,
-            timeout=60,
+            timeout=HANG_S,
             cwd=folder,
             input=text.encode() if self.is_input else b"",
             check=False,

@@ -26,7 +26,8 @@ END_OF_REASONING = Closing(
 )
 _CHANNELS = ("analysis", "commentary", "final")
 _MOST = 200  # characters of a header
-_ROLE = re.compile(r"<\|start\|>\s*([A-Za-z][\w.:/-]*)")
+_ROLE_NAME = re.compile(r"[A-Za-z][\w.:/-]*")
+_ROLE = re.compile(rf"<\|start\|>\s*({_ROLE_NAME.pattern})")
 _CHANNEL = re.compile(r"<\|channel\|>\s*([A-Za-z]+)")
 _TO = re.compile(r"(?:^|(?<=[\s>]))to=(?:functions\.)?([A-Za-z0-9_.-]+)")
 _CONSTRAIN = re.compile(r"<\|constrain\|>\s*[A-Za-z]*")
@@ -56,10 +57,12 @@ def header_of(text: str) -> Header | None:
     """The header that the text begins with; None where it is none. Raises Beyond where the text ends within it."""
     end = text.find(MESSAGE, 0, _MOST + len(MESSAGE))
     if end < 0:
-        if len(text) < _MOST and _may_become_one(text):
+        if len(text) < _MOST + len(MESSAGE) and _is_header(text, is_whole=False):
             raise Beyond
         return None
     head = text[:end]
+    if not _is_header(head, is_whole=True):
+        return None
     role, channel = _ROLE.match(head), _CHANNEL.findall(head)
     to = tuple(_TO.findall(head))
     # Beside what is known stands one word at most, the type of what follows; or the arguments, which are wrong there.
@@ -76,26 +79,33 @@ def header_of(text: str) -> Header | None:
     )
 
 
-def _may_become_one(text: str) -> bool:
-    """Whether the beginning of a text is the beginning of a header."""
-    at, before, words = 0, "", 0
+def _is_header(text: str, *, is_whole: bool) -> bool:
+    """Whether the text is a header without its last mark, or may be the beginning of one. Where a beginning is none, no more text
+    makes it one, so that it does not matter how the text was cut."""
+    at, before, words, marks = 0, "", 0, 0
     while (piece := _PIECE.match(text, at)) is not None:
         at, word = piece.end(), piece.group(1)
-        if word.startswith("to="):
-            return words < 2
-        if before == CHANNEL:
-            names = [
-                name
-                for name in _CHANNELS
-                if name == word.lower() or (at == len(text) and name.startswith(word.lower()))
-            ]
-            if not names:
+        is_open = not is_whole and at == len(text)
+        if word.startswith("<|"):
+            marks += 1
+            if before == CHANNEL or (word == START and marks > 1) or text.find(word) < piece.start(1):
                 return False
-        elif before != START and not word.startswith("<|"):
-            words += before != "<|constrain|>" and not "to=".startswith(word)
+        elif before == CHANNEL:
+            name = word.lower()
+            if name not in _CHANNELS and not (is_open and any(one.startswith(name) for one in _CHANNELS)):
+                return False
+        elif word.startswith("to="):
+            return True
+        elif before == START:
+            if _ROLE_NAME.fullmatch(word) is None:
+                return False
+        elif before != "<|constrain|>":
+            words += not (is_open and "to=".startswith(word))
+            if words > 1:
+                return False
         before = word
     rest = text[at:].lstrip()
-    return words < 2 and any(mark.startswith(rest) for mark in _MARKS)
+    return not rest or (not is_whole and any(mark.startswith(rest) for mark in _MARKS))
 
 
 def call(cursor: Cursor) -> None:
