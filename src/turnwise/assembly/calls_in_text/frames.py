@@ -28,8 +28,10 @@ from turnwise.vocab import (
     NO_FINISH_REASON,
     WRITTEN_WRONGLY,
     ArgumentsState,
+    BlockData,
     BlockEnded,
     CallForming,
+    CitationAdded,
     Faulted,
     Finished,
     FinishReason,
@@ -64,7 +66,6 @@ class _Final(msgspec.Struct):
     text: Text
     reader: TextReader
     events: list[Event]
-    is_new: bool  # nothing of it came before
 
 
 class _Given(msgspec.Struct):
@@ -106,8 +107,10 @@ class CallFinder:
         self._texts: dict[str, TextReader] = {}  # in the order of the response
         self._unread: dict[str, str] = {}  # texts that nobody had to read yet
         self._finals: dict[str, _Final] = {}
+        self._passed: set[str] = set()  # texts that the provider has said as a whole, and that are given so
         self._asides: dict[str, TextReader] = {}  # reasoning and refusals
         self._given: dict[str, list[_Given]] = {}  # by the text's block
+        self._thought: dict[str, int] = {}  # characters of reasoning that were given out, by the text's block
         self._told_wrong: dict[str, int] = {}  # calls that cannot run and were told, by the text's block
         self._not_made: dict[str, str] = {}  # tools whose calls stand in reasoning or a refusal, and where
         self._has_own = False
@@ -117,6 +120,7 @@ class CallFinder:
         self._last = ""  # the text that was written to last
         self._words: list[str] | None = None  # where its words without a mark go, while nothing else comes
         self._told = 0  # characters held when it was told last
+        self._opening: list[BlockData] = []  # what came of a text before its words, behind whose reasoning it belongs
 
     @cached_property
     def _tools(self) -> OfferedTools:
@@ -159,7 +163,7 @@ class CallFinder:
         """What several deltas say together, if they go on as they came: all more of one text. They are taken then, as by
         `passes`."""
         block = frames[0].block
-        reader = None if self._has_own or block != self._last else self._texts.get(block)
+        reader = None if self._has_own or self._opening or block != self._last else self._texts.get(block)
         return None if reader is None else _passing(frames, block=block, reader=reader)
 
     def take(self, frames: list[Frame], *, kinds: AbstractSet[type[Frame]] | None = None) -> list[Frame]:
@@ -181,7 +185,7 @@ class CallFinder:
                         self._take(frame, given)
         reader = self._texts.get(self._last)
         if reader is not None and not self._has_own:
-            self._words = reader.unseen
+            self._words = None if self._opening else reader.unseen
             if (held := reader.held) and held != self._told:
                 self._told = held
                 given.append(CallForming(self._last, held))
@@ -201,7 +205,7 @@ class CallFinder:
             return Started not in kinds
         if kinds == _TEXTS:
             return self.passing(cast("list[TextDelta]", frames)) is not None
-        if kinds != _REASONINGS:
+        if kinds != _REASONINGS or self._opening:
             return False
         reasonings = cast("list[ReasoningDelta]", frames)
         block = reasonings[0].block
@@ -218,6 +222,7 @@ class CallFinder:
         if self._texts:
             self._finish_texts(given, by_itself=by_itself)
         self._unread = {}
+        self._open(given)
         for block, reader in self._asides.items():
             self._note_aside(reader.finish(by_itself=by_itself), block)
         self._asides = {}
@@ -239,7 +244,7 @@ class CallFinder:
             if final is None:
                 self._give(reader.finish(by_itself=by_itself, is_alone=is_alone), block, given)
             else:
-                self._end_final(block, final, given, by_itself=by_itself, is_alone=is_alone)
+                self._end_final(block, final, reader.finish(by_itself=by_itself, is_alone=is_alone), given)
         if by_itself:
             self._give(readers[-1].unclosed(), self._last, given)
         doubts = doubts_of([reader.aftermath for reader in readers])
@@ -255,6 +260,8 @@ class CallFinder:
     # frames
 
     def _take(self, frame: Frame, given: list[Frame]) -> None:
+        if self._opening and (block := getattr(frame, "block", None)) is not None and block != self._opening[0].block:
+            self._open(given)
         take = self._TAKE.get(type(frame))
         if take is None:
             given.append(frame)
@@ -262,12 +269,15 @@ class CallFinder:
             take(self, frame, given)
 
     def _take_aside(self, frame: ReasoningDelta | RefusalDelta, given: list[Frame]) -> None:
+        self._begin_part(frame.block, given)
         given.append(frame)
         self._look_aside(frame.text, frame.block)
 
     def _take_call(self, frame: ToolCallDelta, given: list[Frame]) -> None:
-        if not self._has_own and (frame.id or frame.name or frame.arguments):
-            self._take_own(given)
+        if not self._has_own:
+            if frame.id or frame.name or frame.arguments:
+                self._take_own(given)
+            self._open(given)
         given.append(frame)
 
     def _take_part(self, frame: PartDone, given: list[Frame]) -> None:
@@ -279,11 +289,25 @@ class CallFinder:
                 self._take_own(given)
                 given.append(frame)
             case Reasoning(text=text) | Refusal(text=text):
+                self._begin_part(frame.block, given)
                 given.append(frame)
                 if frame.block not in self._asides:
                     self._look_aside(text, frame.block)
-            case _:
+            case ToolCall():
                 given.append(frame)
+            case _:
+                self._begin_part(frame.block, given)
+                given.append(frame)
+
+    def _take_data(self, frame: BlockData, given: list[Frame]) -> None:
+        if self._has_own or frame.block in self._texts:
+            given.append(frame)
+        else:
+            self._opening.append(frame)
+
+    def _take_citation(self, frame: CitationAdded, given: list[Frame]) -> None:
+        self._open(given)
+        given.append(frame)
 
     def _take_start(self, frame: Started, given: list[Frame]) -> None:
         if self._began:
@@ -307,6 +331,18 @@ class CallFinder:
         self._lost = True  # no call that is read from here on is known to be whole
         given.append(frame)
 
+    def _begin_part(self, block: str, given: list[Frame]) -> None:
+        """More of a part that is no text, or its beginning."""
+        if block not in self._asides and not self._has_own:
+            self._keep_place(given)
+        self._open(given)
+
+    def _open(self, given: list[Frame], *, block: str | None = None) -> None:
+        """Give what was kept of a text's beginning, or of this one's."""
+        if self._opening and block in (None, self._opening[0].block):
+            given += self._opening
+            self._opening = []
+
     def _take_words(self, frame: TextDelta, given: list[Frame]) -> None:
         if self._has_own:
             given.append(frame)
@@ -314,15 +350,22 @@ class CallFinder:
         text, block = frame.text, frame.block
         reader = self._texts.get(block)
         if reader is None:
-            last = self._texts.get(self._last)
-            if last is not None and last.unseen is None:
-                given.append(TextDelta("", self._last))  # what is held of it keeps its place among the parts
+            self._keep_place(given)
             reader = self._texts[block] = self._new_reader(block)
         self._last = block
         if reader.passes(text):
+            self._open(given)
             given.append(frame)
             return
         self._give(reader.feed(text), block, given)
+
+    def _keep_place(self, given: list[Frame]) -> None:
+        """Another part begins: what is held of the last text stands before it."""
+        block = next(reversed(self._texts), "")
+        final = self._finals.get(block)
+        is_held = block in self._texts and block not in self._passed and self._texts[block].unseen is None
+        if is_held or (final is not None and (final.text.opaque or final.text.citations)):
+            given.append(TextDelta("", block))
 
     def _new_reader(self, block: str) -> TextReader:
         """For a text that goes on where the one before it is."""
@@ -347,13 +390,14 @@ class CallFinder:
     def _take_own(self, given: list[Frame]) -> None:
         """The response has a call of its own: what was held is text, and what was given out as calls does not run."""
         self._has_own = True
-        if self._texts:
-            for block, reader in self._texts.items():
-                if block not in self._finals:
-                    self._give(reader.release(), block, given)
-            given += [final.frame for final in self._finals.values()]
-            self._texts, self._finals = {}, {}
-        self._unread = {}
+        for block, reader in self._texts.items():
+            final = self._finals.get(block)
+            if final is None:
+                self._give(reader.release(), block, given)
+            else:
+                self._end_final(block, final, reader.release(), given)
+        self._open(given)
+        self._texts, self._finals, self._unread = {}, {}, {}
         self._mark_given(BESIDE_OWN_CALLS, given)
 
     # finals
@@ -362,48 +406,65 @@ class CallFinder:
         """The provider says a text as a whole. What stands in it decides, in place of the pieces."""
         block = frame.block
         before = self._texts.get(block)
+        if before is None:
+            self._keep_place(given)
         if before is None and not self._has_to_be_read(part.text):
             self._unread[block] = part.text
-            given.append(frame)
+            self._pass(frame, given)
             return
         reader = self._new_reader(block)
         events = reader.feed(part.text)
-        if not reader.is_touched and not (before is not None and before.is_touched):
-            given.append(frame)
+        is_touched = reader.is_touched or (before is not None and before.is_touched)
+        if not is_touched and not part.text.isspace():
+            self._pass(frame, given)
             reader.release()
             self._texts[block] = reader
             return
-        if before is None:
-            self._give([event for event in events if isinstance(event, Think)], block, given)
-            given.append(TextDelta("", block))  # keeps its place among the parts
         self._texts[block] = reader
-        self._finals[block] = _Final(frame=frame, text=part, reader=reader, events=events, is_new=before is None)
+        self._finals[block] = _Final(frame=frame, text=part, reader=reader, events=events)
+        if before is None:  # in the order in which a stream of it gives them; all of its words come at the end
+            self._give([Say("") if isinstance(event, Say) else event for event in events], block, given)
+
+    def _pass(self, frame: PartDone, given: list[Frame]) -> None:
+        """The text is as it was said."""
+        self._open(given)
+        given.append(frame)
+        self._passed.add(frame.block)
 
     def _has_to_be_read(self, text: str) -> bool:
         if MARKS.search(text) is not None or text.lstrip()[:1] in ("<", "[", "◁") or self._unmarked:
             return True
-        return bool(self._texts) and [*self._texts.values()][-1].is_thinking
+        if not self._texts:
+            return False
+        return text.isspace() or [*self._texts.values()][-1].is_thinking  # blanks wait for the calls before them
 
-    def _end_final(self, block: str, final: _Final, given: list[Frame], *, by_itself: bool, is_alone: bool) -> None:
-        last = final.reader.finish(by_itself=by_itself, is_alone=is_alone)
-        if final.is_new:
-            self._give([event for event in last if isinstance(event, Think)], block, given)
+    def _end_final(self, block: str, final: _Final, last: list[Event], given: list[Frame]) -> None:
+        """`last` is what was found when the text was over."""
         events = final.events + last
         made = [event.call for event in events if isinstance(event, Made)]
         before = [one.call for one in self._given.get(block, [])]
         if before != made[: len(before)]:
+            self._open(given, block=block)
             given.append(final.frame)
             self._mark_given(f"{WRITTEN_WRONGLY}: the text was said again, and without it", given, block=block)
             return
-        given.append(PartDone(block, msgspec.structs.replace(final.text, text=words_of(events))))
-        left, told = len(before), self._told_wrong.get(block, 0)
+        left, told, thought = len(before), self._told_wrong.get(block, 0), self._thought.get(block, 0)
         for event in events:
-            if isinstance(event, Made) and left:
-                left -= 1
-            elif isinstance(event, Unmade) and told:
-                told -= 1
-            elif not isinstance(event, Say | Think):
-                self._give([event], block, given)
+            match event:
+                case Made() if left:
+                    left -= 1
+                case Unmade() if told:
+                    told -= 1
+                case Say():
+                    self._give([Say("")], block, given)
+                case Think(text=text):
+                    if rest := text[thought:]:
+                        self._give([Think(rest)], block, given)
+                    thought = max(0, thought - len(text))
+                case _:
+                    self._give([event], block, given)
+        self._open(given, block=block)
+        given.append(PartDone(block, msgspec.structs.replace(final.text, text=words_of(events))))
 
     # events
 
@@ -411,8 +472,10 @@ class CallFinder:
         for event in events:
             match event:
                 case Say(text=text):
+                    self._open(given, block=block)
                     given.append(TextDelta(text, block))
                 case Think(text=text):
+                    self._thought[block] = self._thought.get(block, 0) + len(text)
                     given.append(ReasoningDelta(text, f"{block}/reasoning"))
                     self._look_aside(text, f"{block}/reasoning")
                 case Made():
@@ -495,6 +558,8 @@ class CallFinder:
         TextDelta: _take_words,
         ReasoningDelta: _take_aside,
         RefusalDelta: _take_aside,
+        BlockData: _take_data,
+        CitationAdded: _take_citation,
         ToolCallDelta: _take_call,
         PartDone: _take_part,
         Started: _take_start,
