@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from turnwise.assembly.calls_in_text import pythonic, tagged_calls
+from turnwise.assembly.calls_in_text.literals import literal
 from turnwise.assembly.calls_in_text.reading import Beyond, Cursor, Wrong
 from turnwise.assembly.calls_in_text.values import names_twice
 
@@ -14,7 +15,11 @@ _ARGUMENT_KEYS = ("arguments", "parameters")
 _BESIDE = frozenset({"id", "type", "index", "call_id", "tool_call_id"})
 _FUNCTION = re.compile(r"([^>\n]{1,128})>\s*(?=\{)")
 # The beginning of an object that names its tool first, as all templates write it.
-_NAMED = re.compile(r'\{\s*"name"\s*:\s*"([^"\\]*)"(?:\s*,\s*"(?:arguments|parameters)"\s*:\s*)?')
+_NAMED = re.compile(
+    r"""\{\s*(["'])name\1\s*:\s*\1(?P<name>[^"'\\]*)\1(?:\s*,\s*\1(?:arguments|parameters)\1\s*:\s*)?"""
+)
+# Strings of Python or JSON, the last one perhaps without its end.
+_STRINGS = re.compile(r"""'(?:[^'\\]|\\.)*+(?:'|\Z)|"(?:[^"\\]|\\.)*+(?:"|\Z)""", re.DOTALL)
 
 
 def tool_call(cursor: Cursor) -> None:
@@ -59,9 +64,12 @@ def function_tag(cursor: Cursor) -> None:
 
 
 def hermes(cursor: Cursor) -> None:
-    """One object, or several in one block (Ollama's own template writes them so)."""
+    """One object, or several in one block (Ollama's own template writes them so). What is no JSON may be a Python dict.
+
+    Source: Hermes-Function-Calling `utils.py`, which reads with `json.loads`, and with `ast.literal_eval` where that fails.
+    """
     while True:
-        object_call(cursor)
+        object_call(cursor, or_python=True)
         cursor.space()
         if cursor.takes("</tool_call>", is_enough=True):
             return
@@ -84,6 +92,9 @@ def mistral(cursor: Cursor) -> None:
     if cursor.peek() == "[":
         list_of_calls(cursor)
         return
+    if cursor.peek() == "{":
+        object_call(cursor)
+        raise Wrong("the calls are no list")
     cursor.begin_call(cursor.tool_name())
     if cursor.takes("[CALL_ID]"):
         if not cursor.until("[ARGS]", most=64).strip().replace("-", "").replace("_", "").isalnum():
@@ -202,18 +213,52 @@ def bare(cursor: Cursor) -> None:
 # pieces
 
 
-def object_call(cursor: Cursor, *, strict: bool = False) -> None:
-    """`{"name": .., "arguments": {..}}`, or `parameters`; `strict`: and no other member but `id` and `type`."""
+def object_call(cursor: Cursor, *, strict: bool = False, or_python: bool = False) -> None:
+    """`{"name": .., "arguments": {..}}`, or `parameters`; `strict`: and no other member but `id` and `type`; `or_python`: it may
+    be a dict of Python."""
     start = cursor.at
     try:
         text = cursor.json_value()
-    except (Beyond, Wrong):
-        if (named := _NAMED.match(cursor.text, start, cursor.reached)) is not None:
-            cursor.begin_call(named.group(1))
-            rest = cursor.text[named.end() :]
-            cursor.arguments = rest if rest.startswith("{") else ""
+    except Beyond:
+        _name_call(cursor, start)
         raise
+    except Wrong as wrong:
+        if not or_python:
+            _name_call(cursor, start)
+            raise
+        text = _python_object(cursor, start, wrong)
     _take_object(cursor, text, strict=strict)
+
+
+def _name_call(cursor: Cursor, start: int) -> None:
+    """The object that begins there is not whole: the tool that it names, if it does, and what there is of the arguments."""
+    if (named := _NAMED.match(cursor.text, start, cursor.reached)) is not None:
+        cursor.begin_call(named.group("name"))
+        rest = cursor.text[named.end() :]
+        cursor.arguments = rest if rest.startswith("{") and named.group(1) == '"' else ""
+
+
+def _python_object(cursor: Cursor, start: int, wrong: Wrong) -> str:
+    """The dict of Python that begins there, as JSON text. Only what Python reads itself, and reads as JSON does, is one: no line
+    break within a string, and no `\\/`."""
+    cursor.at, is_cut = start, False
+    text = ""
+    try:
+        text = literal(cursor)
+    except Beyond:
+        is_cut, cursor.at = True, len(cursor.text)
+    except Wrong:
+        pass
+    cursor.reached = max(cursor.reached, cursor.at)
+    strings = _STRINGS.findall(cursor.text, start, cursor.at)
+    is_python = all("\n" not in one and "\\/" not in one for one in strings)
+    if text and is_python:
+        return text
+    _name_call(cursor, start)
+    if is_cut and is_python:
+        cursor.arguments = ""
+        raise Beyond
+    raise wrong
 
 
 def list_of_calls(cursor: Cursor, *, strict: bool = False) -> None:

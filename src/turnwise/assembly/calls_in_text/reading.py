@@ -8,7 +8,7 @@ call.
 import json
 import re
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NoReturn
 
 import msgspec
 
@@ -69,18 +69,32 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     arguments: str = ""
     why: str = ""
     syntax: str = ""  # where the marker alone does not tell it
+    is_other: bool = False  # it names a tool, and that is not on offer
 
 
 class Cursor:
     """A place in the text. `calls`, `name` and `arguments` are what was read by now, whatever happens next."""
 
-    __slots__ = ("_members", "arguments", "at", "calls", "is_final", "name", "reached", "syntax", "text", "tools")
+    __slots__ = (
+        "_members",
+        "arguments",
+        "at",
+        "calls",
+        "is_final",
+        "is_other",
+        "name",
+        "reached",
+        "syntax",
+        "text",
+        "tools",
+    )
 
     def __init__(self, text: str, *, at: int, tools: OfferedTools, is_final: bool = False) -> None:
         self.text = text
         self.at = at
         self.tools = tools
         self.is_final = is_final  # no more text will come
+        self.is_other = False
         self.calls: list[ReadCall] = []
         self.name = ""
         self.arguments = ""
@@ -126,7 +140,7 @@ class Cursor:
         name = found.group()
         if found.end() == len(self.text):
             if not self.tools.may_begin(name):
-                raise Wrong(f"no tool `{name[:64]}` is on offer")
+                self.refuse_name(name)
             raise Beyond
         self.at = found.end()
         return name
@@ -171,8 +185,12 @@ class Cursor:
     def begin_call(self, name: str) -> None:
         """The name of the call is read: nothing else is looked at if no such tool is on offer."""
         if not self.tools.has(name):
-            raise Wrong(f"no tool `{name[:64]}` is on offer")
+            self.refuse_name(name)
         self.name, self.arguments, self._members = name, "", None
+
+    def refuse_name(self, name: str) -> NoReturn:
+        self.is_other = True
+        raise Wrong(f"no tool `{name[:64]}` is on offer")
 
     def begin_members(self) -> Members:
         """The arguments come one by one."""
@@ -262,6 +280,7 @@ def read(reader: Reader, text: str, *, at: int, tools: OfferedTools, is_final: b
             name=cursor.name,
             why=wrong.why,
             syntax=cursor.syntax,
+            is_other=cursor.is_other,
         )
     if not cursor.calls:
         return Found(state="wrong", why="there is no call in it")

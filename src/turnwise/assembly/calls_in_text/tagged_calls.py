@@ -6,7 +6,7 @@ them. What cannot be told apart (a value that closes everything itself) leaves c
 
 import re
 
-from turnwise.assembly.calls_in_text.reading import Beyond, Cursor, Wrong
+from turnwise.assembly.calls_in_text.reading import NAME, Beyond, Cursor, Wrong
 from turnwise.assembly.calls_in_text.values import ANY_TYPE, STRING, Members, as_json
 
 
@@ -141,6 +141,7 @@ def dsml_v4(cursor: Cursor) -> None:
 
 _NO_KEY = frozenset("<>\n")  # a parameter's name holds none of them; a tag that is not closed does
 _INVOKE_NAME = re.compile(r"""\bname\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
+_LOOSE_NAME = re.compile(rf"""["']?(?P<name>{NAME.pattern})(?:["']|[ \t]*[,({{]|\Z)""")
 _IS_STRING = re.compile(r"""\sstring\s*=\s*["']?(true|false)""")
 
 
@@ -176,11 +177,24 @@ def _named(head: str) -> str:
 def _tool_name(cursor: Cursor, *, before: str) -> str:
     """The name up to a mark; one that no tool begins with is wrong at once."""
     try:
-        return cursor.until(before, most=128).strip()
+        head = cursor.until(before, most=128).strip()
     except Beyond:
-        if not cursor.tools.may_begin(cursor.text[cursor.at :].strip()):
-            raise Wrong("no such tool is on offer") from None
+        head = cursor.text[cursor.at :].strip()
+        if not cursor.tools.may_begin(head) and not _may_be_told(cursor, head):
+            cursor.refuse_name(head)
         raise
+    if not cursor.tools.has(head) and _may_be_told(cursor, head, is_whole=True):
+        raise Wrong("the tool's name has to stand there as it is, and nothing else")
+    return head
+
+
+def _may_be_told(cursor: Cursor, head: str, *, is_whole: bool = False) -> bool:
+    """Whether a tool's name stands there, in quotation marks, or with arguments behind it."""
+    found = _LOOSE_NAME.match(head)
+    name = "" if found is None else found.group("name")
+    if found is None or (not is_whole and found.end() == found.end("name") == len(head)):
+        return head in ("", '"', "'") or cursor.tools.may_begin(name)
+    return cursor.tools.has(name) and (found.end() < len(head) or found.group() != name or not is_whole)
 
 
 def _value(cursor: Cursor, tags: Tags, *, key: str, members: Members) -> str:

@@ -14,6 +14,7 @@ from turnwise.assembly.calls_in_text import harmony, pythonic, thinking
 from turnwise.assembly.calls_in_text.blocks import Block
 from turnwise.assembly.calls_in_text.doubts import Aftermath
 from turnwise.assembly.calls_in_text.events import Event, Made, Meant, Say, Think, Unmade
+from turnwise.assembly.calls_in_text.pairs import told_of
 from turnwise.assembly.calls_in_text.quotations import Quotations
 from turnwise.assembly.calls_in_text.reading import Beyond, Found, ReadCall, read
 from turnwise.assembly.calls_in_text.surroundings import Surroundings
@@ -43,9 +44,6 @@ _MAY_END = re.compile(r"[\])};`]")
 # Of one block that is held: as many as a call may have that comes as one (`wire/limits.py`, `call_bytes`).
 MAX_BLOCK_CHARACTERS = 8 * 1024 * 1024
 NOT_CLOSED = "something in it is not closed"
-# Blanks that wait for what follows them, at the beginning of a text, between two blocks and at the end of reasoning. Vendors'
-# templates write two at most; more would be read again with every piece.
-_MOST_BLANK = 32
 _INDENTED = re.compile(r"\n[ \t\r]*\n(?: {4}| {0,3}\t)[ \t]*\Z")  # a line of code follows
 
 
@@ -231,7 +229,7 @@ class TextReader:
         is_blank = self._at is _At.BEHIND and not tail.strip()
         self._give_calls(events, words_follow=bool(tail.strip()), behind=tail[:1])
         if self._at is _At.THINKING:
-            self._thought(_without_breaks(tail), events)
+            self._thought(thinking.without_breaks(tail), events)
         elif tail and not is_blank:
             self._say(tail, events)
         self._at = _At.OVER
@@ -284,7 +282,7 @@ class TextReader:
         bare = text.lstrip()
         blank = "" if self._drops_blank else text[: len(text) - len(bare)]
         mark = None if self._is_aside and bare else thinking.opening(bare)
-        if (mark == "" or self._may_open_fence(bare)) and len(blank) <= _MOST_BLANK:
+        if (mark == "" or self._may_open_fence(bare)) and len(blank) <= thinking.MOST_BLANK:
             self._tail = blank + bare
             return ""
         if mark:
@@ -324,11 +322,11 @@ class TextReader:
             text = text.lstrip("\n")
         ends = self._close.find(text)
         if ends is not None:
-            self._thought(_without_breaks(text[: ends[0]]), events)
+            self._thought(thinking.without_breaks(text[: ends[0]]), events)
             self._at, self._resumes = _At.START, ends[0] == ends[1]
             return text[ends[1] :]
         held = self._close.held_from(text)
-        held = len(_without_breaks(text[:held]))  # a line break before the closing mark is part of it
+        held = len(thinking.without_breaks(text[:held]))  # a line break before the closing mark is part of it
         self._thought(text[:held], events)
         self._tail = text[held:]
         return ""
@@ -479,6 +477,14 @@ class TextReader:
             if found.state == "whole":
                 return self._take_block(text, found, events)
             is_prose = found.is_prose and (found.syntax or self._syntax.name) in BEGUN_BY_A_NAME
+            if not is_prose and not (found.name or found.calls):
+                try:
+                    told = told_of(text, found=found, syntax=self._syntax, tools=self._tools)
+                except Beyond:
+                    if not is_final:
+                        return ""
+                    told = None
+                found = found if told is None else told
             if is_prose or not (found.name or found.calls):
                 return self._no_block(text, events)
             self._doomed = found
@@ -656,7 +662,7 @@ class TextReader:
     def _behind(self, text: str, events: list[Event]) -> str:
         bare = text.lstrip()
         blank = text[: len(text) - len(bare)]
-        is_near = len(blank) <= _MOST_BLANK and (not bare or _INDENTED.search(blank) is None)
+        is_near = len(blank) <= thinking.MOST_BLANK and (not bare or _INDENTED.search(blank) is None)
         if is_near and (not bare or (bare[0] in "<[" and held_from(bare) == 0)):
             self._tail = text
             return ""
@@ -691,9 +697,3 @@ class TextReader:
         elif calls:
             events += [Made(call, syntax) for call in calls]
             self.aftermath.add_calls(len(calls), closing=CLOSING.get(syntax, ()))
-
-
-def _without_breaks(text: str) -> str:
-    """The text without the line breaks at its end, as far as they wait."""
-    bare = text.rstrip("\n")
-    return bare if len(text) - len(bare) <= _MOST_BLANK else text[:-_MOST_BLANK]

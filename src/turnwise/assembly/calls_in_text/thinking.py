@@ -30,6 +30,9 @@ OTHERS = {
 }
 MARKS = {**{f"<{tag}>": f"</{tag}>" for tag in TAGS}, **OTHERS}
 _LONGEST = max(map(len, MARKS))
+# Blanks that wait for what follows them, at the beginning of a text, between two blocks and at the end of reasoning. Vendors'
+# templates write two at most; more would be read again with every piece.
+MOST_BLANK = 32
 
 
 class Closing(msgspec.Struct, frozen=True):
@@ -69,3 +72,9 @@ def held_from(text: str, *, close: str) -> int:
         if close.startswith(text[at:].lower()):
             return at
     return len(text)
+
+
+def without_breaks(text: str) -> str:
+    """The text without the line breaks at its end, as far as they wait."""
+    bare = text.rstrip("\n")
+    return bare if len(text) - len(bare) <= MOST_BLANK else text[:-MOST_BLANK]
