@@ -9,14 +9,17 @@ import re
 from turnwise.assembly.calls_in_text.reading import NAME, Beyond, Cursor, Wrong
 from turnwise.assembly.calls_in_text.values import ANY_TYPE, STRING, Members, as_json
 
+_MOST_OF_TAG = 200  # characters of a tag that is not whole yet
+
 
 class Tags:
     """What a value is closed by, and what may follow it."""
 
-    __slots__ = ("_ends_call", "_steps", "close")
+    __slots__ = ("_ends_call", "_next", "_steps", "close")
 
-    def __init__(self, *, opens: str, close: str, follows: str, ends_call: str) -> None:
+    def __init__(self, *, opens: str, close: str, follows: str, ends_call: str, begins_next: str) -> None:
         self.close = close
+        self._next = (begins_next, ends_call)
         self._ends_call = re.compile(rf"{re.escape(close)}\s*{re.escape(ends_call)}")
         self._steps = re.compile(rf"(?P<open>{opens})|{re.escape(close)}\s*(?P<end>(?={follows}))?")
 
@@ -32,6 +35,27 @@ class Tags:
                 return step.start(), step.start() + len(self.close)
         return None
 
+    def end_before_cut(self, text: str, at: int) -> tuple[int, int] | None:
+        """The same where the text ends between the closing tag and the end of the next one; None where the value goes on."""
+        depth = 0
+        last: int | None = None
+        for step in self._steps.finditer(text, at):
+            if step.group("open"):
+                depth += 1
+            elif depth:
+                depth -= 1
+            else:
+                last = step.start()
+        if depth or last is None:
+            return None
+        end = last + len(self.close)
+        rest = text[end:].lstrip()
+        is_next = any(tag.startswith(rest) or self._is_open(rest, tag) for tag in self._next)
+        return (last, end) if is_next else None
+
+    def _is_open(self, rest: str, tag: str) -> bool:
+        return not tag.endswith(">") and rest.startswith(tag) and len(rest) <= _MOST_OF_TAG and "\n" not in rest
+
     def opens_too_much(self, text: str, at: int) -> bool:
         """Whether the value that begins here opens a tag that is not closed, though the call ends behind it."""
         depth = 0
@@ -45,19 +69,28 @@ QWEN = Tags(
     close="</parameter>",
     follows=r"<parameter=[^>\n]{1,128}>|</function>",
     ends_call="</function>",
+    begins_next="<parameter=",
 )
-GLM = Tags(opens=r"<arg_value>", close="</arg_value>", follows=r"<arg_key>|</tool_call>", ends_call="</tool_call>")
+GLM = Tags(
+    opens=r"<arg_value>",
+    close="</arg_value>",
+    follows=r"<arg_key>|</tool_call>",
+    ends_call="</tool_call>",
+    begins_next="<arg_key>",
+)
 INVOKE = Tags(
     opens=r"<parameter name=[^>\n]{1,128}>",
     close="</parameter>",
     follows=r"<parameter name=|</invoke>",
     ends_call="</invoke>",
+    begins_next="<parameter name=",
 )
 DSML = Tags(
     opens=r"<｜DSML｜parameter name=[^>\n]{1,160}>",
     close="</｜DSML｜parameter>",
     follows=r"<｜DSML｜parameter name=|</｜DSML｜invoke>",
     ends_call="</｜DSML｜invoke>",
+    begins_next="<｜DSML｜parameter name=",
 )
 
 
@@ -204,10 +237,13 @@ def _value(cursor: Cursor, tags: Tags, *, key: str, members: Members) -> str:
         if cursor.is_final and tags.opens_too_much(cursor.text, start):
             # Either a closing tag is missing, and the next parameter is no part of this value, or the value names a tag.
             raise Wrong(f"the parameter `{key[:64]}` is not closed, or a tag in it is not")
+        ends = tags.end_before_cut(cursor.text, start)
+    if ends is None:
         types = cursor.tools.parameters_of(cursor.name).types(key)
         if "string" in types and types != ANY_TYPE:
             so_far = _without_beginning_of(tags.close, cursor.text[start:])
-            cursor.arguments = members.with_open(key, so_far.removeprefix("\n"))
+            # Qwen's template puts the value on lines of its own.
+            cursor.arguments = members.with_open(key, so_far.removeprefix("\n") if tags is QWEN else so_far)
         raise Beyond
     cursor.at = ends[1]
     return cursor.text[start : ends[0]]
