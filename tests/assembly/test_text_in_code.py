@@ -152,3 +152,55 @@ def test_a_text_that_can_be_read_in_too_many_ways_is_code(line: str) -> None:
     """Proves: no text is followed in more readings than a few, and in doubt nothing runs."""
     assert looks_at(_MANY_WAYS + line * 2_000) <= looks_at(_MANY_WAYS) + 3 * MOST_READINGS * 2_000
     assert read_text(f"{_MANY_WAYS}{line * 3}\n\n{HERMES}").calls == []
+
+
+CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "The ` is PowerShell's escape.\n",
+        "let f `A = 1\n",
+        "It's ``quoted''\n",
+        "See `foo\n",
+        "x=`date\n",
+        "a \\\\` b\n",
+    ],
+)
+@pytest.mark.parametrize("after", ["", "\n", "\n\nThen `x`.", f"\n{CALL}"])
+def test_a_call_behind_a_backtick_without_its_like_is_told(before: str, after: str) -> None:
+    """Proves: a lone backtick shows nothing (CommonMark, "Code spans"). Whether its like comes is known too late for the call,
+    so that the model is told, and the user is not left with markup in silence."""
+    text = before + CALL + after
+    found = read_text(text)
+    assert found.states == ["invalid"] * text.count(CALL)
+    assert found.text == found.shown_text == text
+    for at in range(1, len(text)):
+        assert read_text([text[:at], text[at:]]).outcome == found.outcome, at
+    assert read_text(list(text)).outcome == found.outcome
+
+
+@pytest.mark.parametrize(
+    "text", [f"A ` b\n{CALL}` c", f"`{CALL}`", f"A `` b\n{CALL}\n`` c", f"> `{CALL}", f"```\n`{CALL}\n```"]
+)
+def test_a_call_between_backticks_is_only_shown(text: str) -> None:
+    """Proves: what is code, whatever follows, is told to nobody."""
+    found = read_text(text)
+    assert (found.states, found.text) == ([], text)
+    assert read_text(list(text)).outcome == found.outcome
+
+
+@pytest.mark.parametrize(
+    "before", ["> ```py\n> x\n\n", "> ```py\n> x\n", "> ```py\n>\n", "> > ```\n> > x\n\n", "> ~~~\n> x\n\nWords.\n"]
+)
+def test_a_fence_ends_with_the_quotation_that_it_stands_in(before: str) -> None:
+    """Proves: a call behind the quotation runs (CommonMark, "Block quotes", examples 237 and 238)."""
+    text = before + CALL
+    assert read_text(text).calls == read_text(list(text)).calls == [("read", {"path": "a"})]
+
+
+@pytest.mark.parametrize("before", ["> ```py\n> ", "> > ```py\n> > ", "> ```py\n"])
+def test_a_fence_in_a_quotation_shows_what_stands_in_both(before: str) -> None:
+    """Proves: as long as the quotation goes on, the fence does; without its mark the line stands in neither."""
+    assert len(read_text(before + CALL).calls) == (before == "> ```py\n")

@@ -38,6 +38,7 @@ class CodeTracker:
     """Fed with all the text in order, in any pieces. `is_inside` tells of what comes next."""
 
     __slots__ = (
+        "_calls",
         "_follows_return",
         "_is_escaped",
         "_is_lost",
@@ -59,6 +60,7 @@ class CodeTracker:
         self._slash = False  # the text ends with a backslash that escapes what follows
         self._follows_return = False  # the text ends with `\r`, which ends a line with `\n` and without
         self._last = ""
+        self._calls = 0  # that stood behind a backtick, so far
 
     def follow(self) -> "CodeTracker":
         """Another one, for a text that goes on where this one is."""
@@ -78,6 +80,31 @@ class CodeTracker:
         self._see(is_all=True)
         self._end_run()
         return self._is_lost or any(one.is_inside or (within_outer and one.is_outer_inside) for one in self._readings)
+
+    def is_in_span(self) -> bool:
+        """Whether what comes next is code only if the backticks before it have their like in what follows."""
+        if not self.is_in_code() or self._is_lost:
+            return False
+        return not any(one.is_inside_otherwise for one in self._readings)
+
+    def add_call(self) -> int:
+        """A call stands there. Returns its number, by which `is_quoted` knows it."""
+        self._calls += 1
+        for one in self._readings:
+            one.add_call(self._calls)
+        return self._calls
+
+    def is_quoted(self, call: int) -> bool:
+        """Whether the backticks before the call have their like behind it, in one of the ways to read the text."""
+        self._see(is_all=True)
+        self._end_run()
+        return self._is_lost or any(call in one.quoted for one in self._readings)
+
+    def begin_message(self) -> "CodeTracker":
+        """Another one, for a text in which nothing is open."""
+        other = CodeTracker()
+        other._calls = self._calls
+        return other
 
     @property
     def open_tags(self) -> tuple[OpenTag, ...]:
@@ -228,8 +255,10 @@ class _Reading:
         "_line",
         "_may_indent",
         "_outer",
+        "_pending",
         "_span",
         "is_outer_inside",
+        "quoted",
         "tags",
         "ways",
     )
@@ -242,6 +271,8 @@ class _Reading:
         self._closing = False  # the line may close the fence, if nothing else follows on it
         self._span = 0  # backticks that opened a span
         self._outer = 0  # those that had opened one before the fence
+        self._pending: frozenset[int] = frozenset()  # calls in the span, which may have no end
+        self.quoted: frozenset[int] = frozenset()  # calls in spans that have one
         self._behind: str | None = (
             None  # what stands on the line behind these, if they are three or more and nothing forbids
         )
@@ -263,8 +294,23 @@ class _Reading:
 
     @property
     def is_inside(self) -> bool:
+        return self._span > 0 or self.is_inside_otherwise
+
+    @property
+    def is_inside_otherwise(self) -> bool:
+        """Whether what comes next is code or a quotation, whatever backticks stand before it."""
         is_quoted = self._is_quoted or (self._line is not None and ">" in self._line)
-        return self._fence is not None or self._span > 0 or is_quoted or self.is_indented_at_mark()
+        return self._is_in_fence() or is_quoted or self.is_indented_at_mark()
+
+    def _is_in_fence(self) -> bool:
+        """A quotation that ends takes its fence with it (CommonMark, "Block quotes", examples 237 and 238)."""
+        if self._fence is None or self._info or self._line is None:
+            return self._fence is not None
+        return self._line.count(">") >= self._before.count(">")
+
+    def add_call(self, number: int) -> None:
+        if self._span:
+            self._pending |= {number}
 
     def is_indented_at_mark(self) -> bool:
         """Whether what comes next stands in a line that is code for its blanks, if it is no blank."""
@@ -306,11 +352,15 @@ class _Reading:
             self._closing = False
         if self._line is not None:
             line = self._line + text[: _MOST + 1]
+            before = None
             if len(line) > _MOST or not _MAY_BE_BEFORE.fullmatch(line):
                 before = _BEFORE_FENCE.match(line)
                 self._is_indented = self._is_indented or self._is_code_in(before and before.group())
                 self._is_quoted = before is not None and ">" in before.group()
                 line = None
+            if line is None and self._fence is not None and not self._info:
+                is_over = before is not None and before.group().count(">") < self._before.count(">")
+                self._fence = None if is_over else self._fence
             self._line = line
         if self._behind is not None:
             behind = self._behind + text[: _MOST + 1]
@@ -318,6 +368,8 @@ class _Reading:
 
     def break_line(self) -> None:
         is_blank = self._line is not None and not self._line.strip(" \t>")
+        if is_blank and not self._is_in_fence():
+            self._fence = None
         is_empty = self._line is not None or self._columns is not None  # but for marks of items
         self._may_indent = is_empty or self._is_heading or self._closing or self._is_indented
         if self.ways & _LATE and self.may_open_late:
@@ -325,7 +377,7 @@ class _Reading:
         if self._closing:
             self._fence, self._closing = None, False
         if is_blank or (self.ways & _BLOCK_ENDS and self._is_heading):
-            self._span = 0
+            self._span, self._pending = 0, frozenset()
         self._columns, self._is_indented, self._is_heading, self._is_quoted = 0, False, False, False
         self._info, self._behind = False, None
         self._line = ""
@@ -381,6 +433,8 @@ class _Reading:
             self._behind = "" if length >= 3 else None
         elif self._span == length:
             self._span = 0
+            self.quoted |= self._pending
+            self._pending = frozenset()
 
     def _see_blanks(self, text: str) -> None:
         if self._columns is None:
@@ -392,7 +446,7 @@ class _Reading:
             self._is_indented = self._begins_code()
             self._is_heading = bare[0] == "#"
             if self.ways & _BLOCK_ENDS and (_may_begin_block(bare[0])):
-                self._span = 0
+                self._span, self._pending = 0, frozenset()
             self._columns = None
 
     def _begins_code(self) -> bool:

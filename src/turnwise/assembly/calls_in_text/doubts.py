@@ -18,6 +18,9 @@ WITHIN_REASONING = (
 )
 BEHIND_REASONING = "it stands in reasoning, behind `{tag}`; call tools only outside of your reasoning"
 BEHIND_A_TAG = "it stands behind `{tag}`, which is not closed; write a call outside of such tags"
+BEHIND_A_BACKTICK = (
+    "it stands behind a backtick that has no like in its paragraph; write a call on its own, behind a blank line"
+)
 TEXTS_MIXED = "the texts of the response came mixed, so that it may stand in code or in reasoning"
 CLOSED_BY_A_VALUE = "a value in it holds the marks that close it"
 

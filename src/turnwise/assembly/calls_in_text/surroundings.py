@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from turnwise.assembly.calls_in_text import tags
 from turnwise.assembly.calls_in_text.code import CodeTracker
-from turnwise.assembly.calls_in_text.doubts import BEHIND_A_TAG, BEHIND_REASONING
+from turnwise.assembly.calls_in_text.doubts import BEHIND_A_BACKTICK, BEHIND_A_TAG, BEHIND_REASONING
 from turnwise.assembly.calls_in_text.events import Unmade
 from turnwise.assembly.calls_in_text.harmony import Header
 from turnwise.assembly.calls_in_text.reading import ReadCall
@@ -19,7 +19,7 @@ _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "�
 class Surroundings:
     """`code` is fed with all words. `look` is told where a block begins; what is said of the block holds until the next one."""
 
-    __slots__ = ("_before", "_is_next", "_shown", "_within", "code", "speaks_harmony")
+    __slots__ = ("_before", "_is_in_span", "_is_next", "_shown", "_within", "code", "speaks_harmony")
 
     def __init__(self) -> None:
         self.code = CodeTracker()
@@ -27,7 +27,9 @@ class Surroundings:
         self._within: tuple[OpenTag, ...] = ()  # tags that are open before the block
         self._before = ""  # the character before it
         self._is_next = False
-        self._shown: list[tuple[OpenTag, ReadCall, str]] = []  # whole calls behind tags that only show something
+        self._is_in_span = False  # the block stands behind a backtick
+        # Whole calls behind tags that only show something, or behind backticks.
+        self._shown: list[tuple[OpenTag | int, ReadCall, str]] = []
 
     def follow(self) -> "Surroundings":
         """Those of the next text."""
@@ -43,11 +45,12 @@ class Surroundings:
         if not is_next:
             self.code.is_in_code()
             self._within, self._before = self.code.open_tags, self.code.last
+            self._is_in_span = self.code.is_in_span()
 
     @property
     def is_shown(self) -> bool:
-        """Whether the block stands behind a tag that only shows what follows."""
-        return _showing(self._within) is not None
+        """Whether the block stands behind a tag that only shows what follows, or behind a backtick."""
+        return self._is_in_span or _showing(self._within) is not None
 
     @property
     def are_shown(self) -> bool:
@@ -75,26 +78,35 @@ class Surroundings:
 
     def begin_message(self) -> None:
         """A message of harmony begins: nothing is open in it."""
-        self.speaks_harmony, self.code = True, CodeTracker()
+        self._shown = [one for one in self._shown if not (isinstance(one[0], int) and self.code.is_quoted(one[0]))]
+        self.speaks_harmony, self.code = True, self.code.begin_message()
 
     def add_shown(self, calls: Sequence[ReadCall], *, syntax: str) -> None:
         """The block is whole, and is only shown."""
-        tag = _showing(self._within)
-        self._shown += [(tag, call, syntax) for call in calls if tag is not None]
+        by = _showing(self._within)
+        if by is None and self._is_in_span:
+            self._shown += [(self.code.add_call(), call, syntax) for call in calls]
+        elif by is not None:
+            self._shown += [(by, call, syntax) for call in calls]
+
+    def say_shown(self, text: str) -> None:
+        """The block is shown. What it holds may close a backtick before it, and no tag."""
+        is_behind_tag = _showing(self._within) is not None
+        self.code.feed("x" if is_behind_tag else text)
 
     def unclosed(self) -> list[Unmade]:
         """The calls behind a tag that only shows something, if the response ends and the tag is still open."""
         self.code.is_in_code()
         return [
-            Unmade(
-                name=call.name,
-                arguments=call.arguments,
-                syntax=syntax,
-                why=BEHIND_A_TAG.format(tag=tags.written(tag.name)),
-            )
-            for tag, call, syntax in self._shown
-            if tag in self.code.open_tags
+            Unmade(name=call.name, arguments=call.arguments, syntax=syntax, why=why)
+            for by, call, syntax in self._shown
+            if (why := self._why_unclosed(by))
         ]
+
+    def _why_unclosed(self, by: OpenTag | int) -> str:
+        if isinstance(by, int):
+            return "" if self.code.is_quoted(by) else BEHIND_A_BACKTICK
+        return BEHIND_A_TAG.format(tag=tags.written(by.name)) if by in self.code.open_tags else ""
 
 
 def _showing(within: Sequence[OpenTag]) -> OpenTag | None:

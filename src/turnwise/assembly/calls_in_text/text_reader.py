@@ -360,7 +360,8 @@ class TextReader:
         while (mark := MARKS.search(text, at)) is not None:
             self._surroundings.code.feed(text[at : mark.start()])
             is_in_code = self._surroundings.code.is_in_code(within_outer=mark.group() == "<function=")
-            if not is_in_code and self._blocks < MAX_BLOCKS:
+            is_open = not is_in_code or self._surroundings.code.is_in_span()
+            if is_open and self._blocks < MAX_BLOCKS:
                 self._show(text[: mark.start()], events)
                 self._begin_block(BY_MARK[mark.group()])
                 return text[mark.start() :]
@@ -481,10 +482,10 @@ class TextReader:
                 try:
                     told = told_of(text, found=found, syntax=self._syntax, tools=self._tools)
                 except Beyond:
+                    told = None
                     if not is_final:
                         return ""
-                    told = None
-                found = found if told is None else told
+                found = told or found
             if is_prose or not (found.name or found.calls):
                 return self._no_block(text, events)
             self._doomed = found
@@ -568,7 +569,7 @@ class TextReader:
     def _say_quoted(self, text: str, events: list[Event]) -> None:
         """A whole block that was said before is words, and none of another call's."""
         text = self._take_blank() + text
-        self._surroundings.code.feed("x" if self._surroundings.is_shown else text)
+        self._surroundings.say_shown(text)
         events.append(Say(text))
         self._at = _At.OVER if self._leading else _At.WORDS
 
