@@ -12,6 +12,7 @@ from typing import ClassVar, cast
 
 import msgspec
 
+from turnwise.assembly.calls_in_text import endings
 from turnwise.assembly.calls_in_text.code import MOST_UNSEEN
 from turnwise.assembly.calls_in_text.doubts import TEXTS_MIXED, doubts_of
 from turnwise.assembly.calls_in_text.events import Event, Made, Meant, Say, Think, Unmade, words_of
@@ -432,7 +433,13 @@ class CallFinder:
         self._passed.add(frame.block)
 
     def _has_to_be_read(self, text: str) -> bool:
-        if MARKS.search(text) is not None or text.lstrip()[:1] in ("<", "[", "◁") or self._unmarked:
+        begins = text.lstrip()[:1]
+        if (
+            MARKS.search(text) is not None
+            or begins in ("<", "[", "◁")
+            or self._unmarked
+            or endings.held_from(text) < len(text)
+        ):
             return True
         if not self._texts:
             return False

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from turnwise.assembly.calls_in_text import pythonic, tagged_calls
+from turnwise.assembly.calls_in_text.endings import TOKENS
 from turnwise.assembly.calls_in_text.literals import literal
 from turnwise.assembly.calls_in_text.reading import Beyond, Cursor, Wrong
 from turnwise.assembly.calls_in_text.values import names_twice
@@ -126,8 +127,20 @@ def llama(cursor: Cursor) -> None:
     else:
         pythonic.built_in(cursor)
     cursor.space()
-    if not cursor.takes_one_of("<|eom_id|>", "<|eot_id|>", is_enough=True):
+    if not cursor.takes_one_of("<|eom_id|>", *TOKENS, is_enough=True):
         raise Wrong("the end of the message was expected")
+
+
+def llama_4(cursor: Cursor) -> None:
+    """Behind `<|python_start|>`: a list of Python calls.
+
+    Sources: Llama 4's chat template; vLLM `llama4_pythonic_tool_parser.py`, which takes both marks away.
+    """
+    cursor.space()
+    pythonic.calls(cursor)
+    cursor.space()
+    if not cursor.takes_one_of("<|python_end|>", *TOKENS, is_enough=True):
+        raise Wrong("`<|python_end|>` was expected")
 
 
 def deepseek(cursor: Cursor) -> None:
@@ -312,12 +325,18 @@ def _take_object(cursor: Cursor, text: str, *, strict: bool) -> None:
     _refuse_doubled(text)
     given = [members.pop(key) for key in _ARGUMENT_KEYS if key in members]
     _refuse_unknown(members.keys())
-    if len(given) > 1 or (strict and (not given or bytes(given[0])[:1] != b"{")):
+    if len(given) > 1 or (strict and not (given and _holds_object(given[0]))):
         raise Wrong("the object is no call")
     found = bytes(given[0]).decode() if given else "{}"
     if found[:1] not in '{"n':
         raise Wrong("the arguments are no JSON object")
     cursor.end_call(found)
+
+
+def _holds_object(given: msgspec.Raw) -> bool:
+    """Whether these are arguments as an object, or as a string that holds one."""
+    text = _string(given)
+    return (bytes(given).decode() if text is None else text.lstrip())[:1] == "{"
 
 
 def _members_of(object: msgspec.Raw) -> dict[str, msgspec.Raw]:

@@ -178,6 +178,8 @@ def _escape(cursor: Cursor) -> str:
 
 def _number(cursor: Cursor) -> str:
     run = cursor.run(_NUMBER_RUN)
+    if run in ("+", "-") and cursor.next() not in "+-":  # blanks may stand behind the sign
+        run += cursor.run(_NUMBER_RUN)
     text = _integer(run) or _float(run)
     if text is None or not is_json(text):
         raise Wrong("a value that is no literal")

@@ -16,7 +16,7 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 # Between these marks stands nothing but calls.
-_ONLY_CALLS = frozenset({"qwen3-coder", "dsml", "minimax", "kimi", "deepseek", "lfm"})
+_ONLY_CALLS = frozenset({"qwen3-coder", "dsml", "minimax", "kimi", "deepseek", "lfm", "pythonic"})
 
 
 def told_of(text: str, *, found: Found, syntax: Syntax, tools: OfferedTools) -> Found | None:

@@ -7,7 +7,7 @@ from turnwise.assembly.calls_in_text import tags
 from turnwise.assembly.calls_in_text.code import CodeTracker
 from turnwise.assembly.calls_in_text.doubts import BEHIND_A_BACKTICK, BEHIND_A_TAG, BEHIND_REASONING
 from turnwise.assembly.calls_in_text.events import Unmade
-from turnwise.assembly.calls_in_text.harmony import Header
+from turnwise.assembly.calls_in_text.harmony import ENDS, Header
 from turnwise.assembly.calls_in_text.reading import ReadCall
 from turnwise.assembly.calls_in_text.tags import OpenTag
 
@@ -62,6 +62,10 @@ class Surroundings:
         """Whether a mark of harmony there seems to be what the words are about."""
         return not self.speaks_harmony and not self._is_next and self._before in _BEFORE_A_MENTION
 
+    def is_mentioned(self) -> bool:
+        """Whether a token that comes next seems to be what the words are about."""
+        return self.are_shown or self.code.last in _BEFORE_A_MENTION
+
     def is_between_quotes(self, behind: str) -> bool:
         """Whether the block stands in quotation marks, if this character follows it."""
         return behind != "" and _QUOTES.get(self._before) == behind
@@ -71,6 +75,14 @@ class Surroundings:
         """Why a call there does not run; empty if it may."""
         thought = next((tag for tag in self._within if tag.is_reasoning), None)
         return "" if thought is None else BEHIND_REASONING.format(tag=tags.written(thought.name))
+
+    def is_rest_of_message(self, text: str, *, marker: str, by_itself: bool) -> bool:
+        """Whether a text that ends within marks of harmony has nothing of the answer there."""
+        if self.is_mention or self.is_shown:
+            return False
+        if text.startswith("<|call|>"):  # it may belong to a call of a tool that is not on offer
+            return self.speaks_harmony
+        return by_itself or marker in ENDS or "analysis" in text
 
     def begins_message(self, header: Header | None) -> bool:
         """Whether a header of harmony there begins a message of words or of reasoning."""

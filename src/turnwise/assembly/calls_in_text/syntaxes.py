@@ -65,6 +65,7 @@ SYNTAXES = (
         ends=("<|eom_id|>", "<|eot_id|>"),
         closes=("}", ")", "]"),
     ),
+    Syntax(name="pythonic", marker="<|python_start|>", reader=json_calls.llama_4, ends=("<|python_end|>",)),
     Syntax(
         name="deepseek",
         marker="<｜tool▁calls▁begin｜>",

@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 import msgspec
 
-from turnwise.assembly.calls_in_text import harmony, pythonic, thinking
+from turnwise.assembly.calls_in_text import endings, harmony, pythonic, thinking
 from turnwise.assembly.calls_in_text.blocks import Block
 from turnwise.assembly.calls_in_text.doubts import Aftermath
 from turnwise.assembly.calls_in_text.events import Event, Made, Meant, Say, Think, Unmade
@@ -173,7 +173,9 @@ class TextReader:
             return self._at is _At.OVER and not self.aftermath.is_watched
         if self._tail or self.aftermath.is_watched or (self._surroundings.speaks_harmony and "<" in text):
             return False
-        if ("<" in text or "[" in text) and (MARKS.search(text) is not None or held_from(text) < len(text)):
+        if ("<" in text or "[" in text) and (
+            MARKS.search(text) is not None or min(held_from(text), endings.held_from(text)) < len(text)
+        ):
             return False
         self._surroundings.code.feed(text)
         return True
@@ -195,7 +197,7 @@ class TextReader:
         """Whether the text so far ends with a whole call. Costs as much as what is held is long."""
         match self._at:
             case _At.BEHIND:
-                return not self._tail.strip()
+                return endings.is_end(self._tail)
             case _At.BLOCK if self._doomed is None and self._syntax is not None:
                 text = self._text()
                 found = read(self._syntax.reader, text, at=len(self._syntax.marker), tools=self._tools, is_final=True)
@@ -226,6 +228,8 @@ class TextReader:
         while self._at is _At.BLOCK or self._at is _At.WHOLE:
             self._go_on(self._end_block(events, by_itself=by_itself, is_alone=is_alone), events)
         tail, self._tail = self._tail, ""
+        if self._at is _At.BEHIND or (endings.is_token(tail) and not self._surroundings.is_mentioned()):
+            tail = "" if endings.is_end(tail) else tail
         is_blank = self._at is _At.BEHIND and not tail.strip()
         self._give_calls(events, words_follow=bool(tail.strip()), behind=tail[:1])
         if self._at is _At.THINKING:
@@ -281,8 +285,11 @@ class TextReader:
     def _start(self, text: str, events: list[Event]) -> str:
         bare = text.lstrip()
         blank = "" if self._drops_blank else text[: len(text) - len(bare)]
+        if len(blank) > thinking.MOST_BLANK:
+            self._at = _At.OVER if self._leading else _At.WORDS
+            return text
         mark = None if self._is_aside and bare else thinking.opening(bare)
-        if (mark == "" or self._may_open_fence(bare)) and len(blank) <= thinking.MOST_BLANK:
+        if mark == "" or (self._unmarked and bare in ("`", "``", "~", "~~")):
             self._tail = blank + bare
             return ""
         if mark:
@@ -300,9 +307,6 @@ class TextReader:
             return ""
         self._at = _At.OVER if self._leading else _At.WORDS
         return blank + bare
-
-    def _may_open_fence(self, bare: str) -> bool:
-        return self._unmarked and bare in ("`", "``", "~", "~~")
 
     def _may_be_whole(self, bare: str) -> bool:
         """Whether this may be an answer that is nothing but a call without a marker."""
@@ -367,10 +371,11 @@ class TextReader:
                 return text[mark.start() :]
             self._surroundings.code.feed(mark.group())
             at = mark.end()
-        held = max(held_from(text), at)
+        held = max(min(held_from(text), endings.held_from(text)), at)
         self._surroundings.code.feed(text[at:held])
         self._show(text[:held], events)
         self._tail = text[held:]
+        self.is_touched |= endings.is_token(self._tail)
         return ""
 
     def _say(self, text: str, events: list[Event]) -> None:
@@ -415,15 +420,6 @@ class TextReader:
             if not self._is_aside:
                 self._begin_to_think(harmony.END_OF_REASONING)
         return text[header.end :]
-
-    def _is_rest_of_message(self, text: str, *, by_itself: bool) -> bool:
-        """Whether the text ends within marks of harmony that are no part of the answer."""
-        assert self._syntax is not None
-        if self._syntax.name != "harmony" or self._surroundings.is_mention or self._surroundings.is_shown:
-            return False
-        if text.startswith("<|call|>"):  # it may belong to a call of a tool that is not on offer
-            return self._surroundings.speaks_harmony
-        return by_itself or self._syntax.marker in harmony.ENDS or "analysis" in text
 
     # blocks
 
@@ -603,12 +599,15 @@ class TextReader:
             return self._fail_block(text, end=end, events=events)
         self._end_held()
         is_named = bool(found.name or found.calls)  # what names no tool and was not cut was about a marker
-        if not is_named and self._is_rest_of_message(text, by_itself=by_itself):
+        is_bare = not is_named and not text[len(syntax.marker) :].strip()  # only the limit tells that it was no mention
+        is_message = syntax.name == "harmony" and not is_named
+        if is_message and self._surroundings.is_rest_of_message(text, marker=syntax.marker, by_itself=by_itself):
             self._give_calls(events)
             self._take_blank()
             self._at = _At.WORDS
             return ""
-        if (by_itself and not is_named) or self._surroundings.is_shown or self._is_quotation(text):
+        is_mention = is_bare and self._surroundings.is_mention
+        if (by_itself and not is_named) or is_mention or self._surroundings.is_shown or self._is_quotation(text):
             self._give_calls(events)
             self._say_block(text, events)
             return ""
@@ -632,7 +631,7 @@ class TextReader:
         found = self._whole(text)
         if found is None or found.state == "open":
             return ""
-        return self._let_go(text) if found.state == "wrong" or text[found.end :].strip() else ""
+        return self._let_go(text) if found.state == "wrong" or not endings.may_end(text[found.end :]) else ""
 
     def _whole(self, text: str, *, is_final: bool = False) -> Found | None:
         return read_whole(text, tools=self._tools, is_final=is_final)
@@ -664,7 +663,7 @@ class TextReader:
         bare = text.lstrip()
         blank = text[: len(text) - len(bare)]
         is_near = len(blank) <= thinking.MOST_BLANK and (not bare or _INDENTED.search(blank) is None)
-        if is_near and (not bare or (bare[0] in "<[" and held_from(bare) == 0)):
+        if is_near and (not bare or (bare[0] in "<[" and (held_from(bare) == 0 or endings.may_end(bare)))):
             self._tail = text
             return ""
         mark = MARKS.match(bare) if is_near else None

@@ -2,12 +2,12 @@
 
 import re
 
-from turnwise.assembly.calls_in_text import json_calls, pythonic
+from turnwise.assembly.calls_in_text import endings, json_calls, pythonic
 from turnwise.assembly.calls_in_text.reading import Found, ReadCall, read
 from turnwise.assembly.calls_in_text.syntaxes import BY_MARKER, MARKERS
 from turnwise.assembly.calls_in_text.tools import OfferedTools
 
-_FENCE = re.compile(r"(`{3,}|~{3,})[ \t]*([^\s`~]*)[ \t]*\n")
+_FENCE = re.compile(r"(`{3,}|~{3,})[ \t]*([^\s`~]*)[ \t]*\r?\n")
 # What the sources call such a fence: Gemma's guide (`tool_code`), Llama's and Qwen2.5-Coder's answers (`json`, `python`), and the
 # marks of the syntaxes. A fence of another language shows something.
 _LANGUAGES = frozenset(
@@ -25,7 +25,7 @@ def read_whole(text: str, *, tools: OfferedTools, is_final: bool) -> Found | Non
 
 def is_all(found: Found | None, text: str) -> bool:
     """Whether the text is calls and nothing else."""
-    return found is not None and (found.is_enough or (found.state == "whole" and not text[found.end :].strip()))
+    return found is not None and (found.is_enough or (found.state == "whole" and endings.is_end(text[found.end :])))
 
 
 def is_cut(found: Found | None, text: str, *, by_itself: bool) -> bool:
@@ -51,7 +51,7 @@ def _read_fence(text: str, *, tools: OfferedTools, is_final: bool) -> Found | No
         return None if "\n" not in text else Found(state="wrong")
     if head.group(2).lower() not in _LANGUAGES:
         return Found(state="wrong")
-    close = re.compile(rf"\n[ \t]*{re.escape(head.group(1))}[ \t]*(?:\n|$)").search(text, head.end() - 1)
+    close = re.compile(rf"\n[ \t]*{re.escape(head.group(1))}[ \t]*(?:\r?\n|$)").search(text, head.end() - 1)
     if close is None:
         return Found(state="wrong") if is_final else None
     if text[close.end() :].strip():

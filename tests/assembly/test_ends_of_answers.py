@@ -1,0 +1,107 @@
+"""Special tokens of chat templates at the end of an answer, and marks at which the limit cut it (issue 16, section A)."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from text_calls import WRITERS, read_text
+from turnwise.assembly.calls_in_text.endings import TOKENS
+from turnwise.vocab import FinishReason, Frame, PartDone, Text
+
+CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
+LIST = '[read(path="a")]'
+OBJECT = '{"name": "read", "arguments": {"path": "a"}}'
+READ = [("read", {"path": "a"})]
+each_token = pytest.mark.parametrize("token", TOKENS)
+
+
+@each_token
+@pytest.mark.parametrize("words", ["Done.", "Done.\n", "# T\n\nx `y`.", "<think>hm</think>\nok", ""])
+def test_a_token_that_ends_the_answer_is_no_part_of_it(token: str, words: str) -> None:
+    """Proves: a stop token that the server left in the text is shown to nobody, streamed and whole."""
+    plain = read_text(words)
+    for text in (f"{words}{token}", f"{words}{token}{token}\n"):
+        found = read_text(text)
+        assert (found.text, found.shown_text, found.states) == (plain.text, plain.text, [])
+        for at in range(1, len(text)):
+            assert read_text([text[:at], text[at:]]).outcome == found.outcome, at
+        whole: tuple[Frame, ...] = (PartDone("text", Text(text)),)
+        assert read_text([], before=whole).text == plain.text
+
+
+@each_token
+@pytest.mark.parametrize("text", ["It ends with {}", "`{}", 'It is "{}"', "{} begins it.", "a {} b", "```\n{}"])
+def test_a_token_that_the_words_are_about_stays(token: str, text: str) -> None:
+    """Proves: no words of an answer about templates are lost."""
+    said = text.format(token)
+    assert read_text(said).text == said
+    assert read_text(list(said)).text == read_text(list(said)).shown_text == said
+
+
+@each_token
+@pytest.mark.parametrize("syntax", sorted(WRITERS))
+def test_a_token_behind_a_call_changes_nothing(token: str, syntax: str) -> None:
+    """Proves: in each syntax, and no token is left in the text."""
+    for text in (WRITERS[syntax](READ) + token, f"{WRITERS[syntax](READ)}\n{token}\n"):
+        found = read_text(text)
+        assert (found.calls, found.text) == (READ, "")
+        assert read_text(list(text)).outcome == found.outcome
+
+
+@pytest.mark.parametrize("end", ["", *TOKENS, "\n<|eot|>\n"])
+@pytest.mark.parametrize("text", [LIST, f"<|python_start|>{LIST}<|python_end|>", f"<|python_start|>{LIST}"])
+def test_a_list_of_python_calls_runs_between_the_marks_of_llama_4(text: str, end: str) -> None:
+    """Proves: with its marks, without them, and before a stop token (vLLM `llama4_pythonic_tool_parser.py`)."""
+    found = read_text(text + end)
+    assert (found.calls, found.text) == (READ, "")
+    assert read_text(list(text + end)).outcome == found.outcome
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```json\r\n{OBJECT}\r\n```",
+        f"```json\r\n{OBJECT}\r\n```\r\n",
+        f"{OBJECT}<|eot_id|>",
+        '{"name": "read", "arguments": "{\\"path\\": \\"a\\"}"}',
+    ],
+)
+def test_an_answer_that_is_only_a_call_counts_in_any_form(text: str) -> None:
+    """Proves: with `on`, lines may end with `\\\\r\\\\n`, and arguments may be a string as between Hermes' marks."""
+    assert read_text(text, unmarked=True).calls == read_text(list(text), unmarked=True).calls == READ
+
+
+def test_blanks_may_stand_between_a_sign_and_its_number() -> None:
+    """Proves: as Python reads it; a sign before a sign is no number here."""
+    assert read_text("[list(count=- 5)]").calls == [("list", {"count": -5})]
+    assert read_text("[list(count=- -5)]").calls == []
+
+
+@pytest.mark.parametrize(
+    "text", ["Use the <tool_call>", "Use the <tool_call>\n", "Then `x`, and <|python_tag|>", "(see <function="]
+)
+def test_words_that_the_limit_cuts_at_a_marker_stay_words(text: str) -> None:
+    """Proves: no call without a name is made of them, and none of them is lost; a marker on a line of its own is a cut call."""
+    found = read_text(text, reason=FinishReason.LENGTH)
+    assert (found.states, found.text) == ([], text)
+    assert read_text(list(text), reason=FinishReason.LENGTH).outcome == found.outcome
+    assert read_text("Go.\n<tool_call>\n", reason=FinishReason.LENGTH).states == ["truncated"]
+
+
+pieces = st.sampled_from(
+    [*TOKENS, "<", "</", "<|", "s>", " ", "\n", "ok", "`", CALL, LIST, "<think>", "</think>", "<|im_end", " " * 40]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    text=st.lists(pieces, min_size=1, max_size=6).map("".join),
+    reason=st.sampled_from([FinishReason.STOP, FinishReason.LENGTH]),
+)
+def test_the_end_of_an_answer_is_the_same_however_it_was_cut(text: str, reason: FinishReason) -> None:
+    """Proves: promise assembly:split-anywhere; nothing is shown that is taken back."""
+    found = read_text(text, reason=reason)
+    assert found.text == found.shown_text
+    assert read_text(list(text), reason=reason).outcome == found.outcome
+    for at in range(1, len(text), 1 + len(text) // 40):
+        assert read_text([text[:at], text[at:]], reason=reason).outcome == found.outcome, at
