@@ -43,6 +43,7 @@ class CodeTracker:
         "_is_escaped",
         "_is_lost",
         "_last",
+        "_last_bare",
         "_length",
         "_mark",
         "_readings",
@@ -60,6 +61,7 @@ class CodeTracker:
         self._slash = False  # the text ends with a backslash that escapes what follows
         self._follows_return = False  # the text ends with `\r`, which ends a line with `\n` and without
         self._last = ""
+        self._last_bare = ""
         self._calls = 0  # that stood behind a backtick, so far
 
     def follow(self) -> "CodeTracker":
@@ -116,6 +118,11 @@ class CodeTracker:
         """The last character where the last question was asked."""
         return self._last
 
+    @property
+    def last_bare(self) -> str:
+        """The last character but blanks, where the last question was asked; a line break counts."""
+        return self._last_bare
+
     def feed(self, text: str) -> None:
         self.unseen.append(text)
         if len(self.unseen) > MOST_UNSEEN:
@@ -132,6 +139,7 @@ class CodeTracker:
             self.unseen.append(text[cut:])
             text = text[:cut]
         self._last = text[-1:] or self._last
+        self._last_bare = text.rstrip(" \t")[-1:] or self._last_bare
         if self._follows_return or "\r" in text:
             text = self._plain_breaks(text)
         is_plain = not (

@@ -13,19 +13,21 @@ from turnwise.assembly.calls_in_text.tags import OpenTag
 
 # Who writes of a mark leaves a blank before it, or quotes it.
 _BEFORE_A_MENTION = frozenset(" \t\"'(“‘«")
+_ENDS_OF_SENTENCES = frozenset(".:!?…。：！？")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“", "「": "」"}
 
 
 class Surroundings:
     """`code` is fed with all words. `look` is told where a block begins; what is said of the block holds until the next one."""
 
-    __slots__ = ("_before", "_is_in_span", "_is_next", "_shown", "_within", "code", "speaks_harmony")
+    __slots__ = ("_before", "_ends_sentence", "_is_in_span", "_is_next", "_shown", "_within", "code", "speaks_harmony")
 
     def __init__(self) -> None:
         self.code = CodeTracker()
         self.speaks_harmony = False  # the text is messages between marks
         self._within: tuple[OpenTag, ...] = ()  # tags that are open before the block
         self._before = ""  # the character before it
+        self._ends_sentence = False  # the words before it do so
         self._is_next = False
         self._is_in_span = False  # the block stands behind a backtick
         # Whole calls behind tags that only show something, or behind backticks.
@@ -45,6 +47,7 @@ class Surroundings:
         if not is_next:
             self.code.is_in_code()
             self._within, self._before = self.code.open_tags, self.code.last
+            self._ends_sentence = self.code.last_bare in _ENDS_OF_SENTENCES
             self._is_in_span = self.code.is_in_span()
 
     @property
@@ -61,6 +64,11 @@ class Surroundings:
     def is_mention(self) -> bool:
         """Whether a mark of harmony there seems to be what the words are about."""
         return not self.speaks_harmony and not self._is_next and self._before in _BEFORE_A_MENTION
+
+    @property
+    def is_in_sentence(self) -> bool:
+        """Whether a mark there stands in the middle of a sentence."""
+        return self.is_mention and not self._ends_sentence
 
     def is_mentioned(self) -> bool:
         """Whether a token that comes next seems to be what the words are about."""

@@ -606,7 +606,7 @@ class TextReader:
             self._take_blank()
             self._at = _At.WORDS
             return ""
-        is_mention = is_bare and self._surroundings.is_mention
+        is_mention = is_bare and self._surroundings.is_in_sentence
         if (by_itself and not is_named) or is_mention or self._surroundings.is_shown or self._is_quotation(text):
             self._give_calls(events)
             self._say_block(text, events)
