@@ -37,6 +37,11 @@ WORDS = (
     "The mark <tool_call>{ has no end here; read on.",
     "<function=reader>x</function>",
     "<function=read and then",
+    "It writes <function=...> and closes with </function>, for example read.",
+    "<function=...>.\n\n<function>read</function>",
+    "<minimax:tool_call> names read, then comes </minimax:tool_call>.",
+    "Between <|tool_call_start|> and <|tool_call_end|> stands read.",
+    "Kimi writes <|tool_calls_section_begin|> before read and <|tool_calls_section_end|> behind it.",
 )
 
 

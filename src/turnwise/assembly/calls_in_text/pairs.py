@@ -11,12 +11,18 @@ from turnwise.assembly.calls_in_text.wrongs import end_mark
 
 # How what is no words begins: objects, lists, fences, quotation marks, `<function name=..>`.
 _LIKE_A_CALL = re.compile(r"""\s*(?:[{\[("'`]|<function(?!\w))""")
+# The same between marks that know other tags: also these, and a name with what belongs to it.
+_LIKE_CALLS = re.compile(rf"""\s*(?:[{{\[("'`<]|{NAME.pattern}\s*[{{\[("'`<=])""")
+# Behind `<function=` the name stands at once.
+_NAME_AT_ONCE = re.compile(rf"""\s*["'`]?(?P<name>{NAME.pattern})(?!\w)""")
 _NAMED = re.compile(
     rf"""(?:\b(?:name|function|tool)["']?\s*[:=]\s*|<function\s+(?:name\s*=\s*)?)["']?(?P<name>{NAME.pattern})""",
     re.IGNORECASE,
 )
+_MAY_BE_A_NAME = re.compile(rf"""\s*["'`]?(?:{NAME.pattern})?\s*\Z""")
+_BEHIND_NAMES = ".:/-"  # marks that a name may hold, and that end the word there
 # Between these marks stands nothing but calls.
-_ONLY_CALLS = frozenset({"qwen3-coder", "dsml", "minimax", "kimi", "deepseek", "lfm", "pythonic"})
+_ONLY_CALLS = frozenset({"dsml", "minimax", "kimi", "deepseek", "lfm", "pythonic"})
 
 
 def told_of(text: str, *, found: Found, syntax: Syntax, tools: OfferedTools) -> Found | None:
@@ -25,7 +31,7 @@ def told_of(text: str, *, found: Found, syntax: Syntax, tools: OfferedTools) -> 
     Raises Beyond as long as the mark that closes it may come.
     """
     start = len(syntax.marker)
-    if found.is_other or not (syntax.name in _ONLY_CALLS or _is_like_a_call(text, start, syntax=syntax)):
+    if found.is_other or not _is_like_a_call(text, start, syntax=syntax, tools=tools):
         return None
     end = end_mark(text, syntax=syntax)
     if text.find(syntax.marker, start, len(text) if end is None else end) >= 0:
@@ -36,7 +42,14 @@ def told_of(text: str, *, found: Found, syntax: Syntax, tools: OfferedTools) -> 
     return None if name is None else msgspec.structs.replace(found, name=name, end=end)
 
 
-def _is_like_a_call(text: str, start: int, *, syntax: Syntax) -> bool:
+def _is_like_a_call(text: str, start: int, *, syntax: Syntax, tools: OfferedTools) -> bool:
+    if syntax.name != "tool_call" and _MAY_BE_A_NAME.match(text, start) is not None:
+        raise Beyond
+    if syntax.name == "qwen3-coder":
+        named = _NAME_AT_ONCE.match(text, start)
+        return named is not None and tools.has(named.group("name").rstrip(_BEHIND_NAMES))
+    if syntax.name in _ONLY_CALLS:
+        return _LIKE_CALLS.match(text, start) is not None
     return syntax.name == "tool_call" and _LIKE_A_CALL.match(text, start) is not None
 
 
@@ -45,5 +58,5 @@ def _name_in(inner: str, *, tools: OfferedTools) -> str | None:
     if (named := _NAMED.search(inner)) is not None:
         name = named.group("name")
         return name if tools.has(name) else None
-    words = (found.group().rstrip(".:/-") for found in NAME.finditer(inner))
+    words = (found.group().rstrip(_BEHIND_NAMES) for found in NAME.finditer(inner))
     return next((word for word in words if tools.has(word)), None)
