@@ -114,7 +114,7 @@ def test_marks_that_come_alone_are_counted_and_not_put_together(mark: str) -> No
     for _ in range(20_000):
         tracker.feed(mark)
     kept = [getattr(tracker, name) for name in CodeTracker.__slots__]
-    assert sum([len(one) for one in kept if isinstance(one, str)]) <= 2
+    assert sum([len(one) for one in kept if isinstance(one, str)]) <= 3
 
 
 _MANY_WAYS = ">        ``\r````a==a`py=# * ~~~``~~~\t* ```\r\n1. word \r\n\n\n x~~~> \\````\r\n\\\\`\\'"
@@ -204,3 +204,42 @@ def test_a_fence_ends_with_the_quotation_that_it_stands_in(before: str) -> None:
 def test_a_fence_in_a_quotation_shows_what_stands_in_both(before: str) -> None:
     """Proves: as long as the quotation goes on, the fence does; without its mark the line stands in neither."""
     assert len(read_text(before + CALL).calls) == (before == "> ```py\n")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "return CODES[code]\n",
+        "find(x)[quote]\n",
+        "rows[0][code] = 1\n",
+        "STATES[thinking]\n",
+        "List<Example> all;\n",
+        "Map<String, List<Template>> m;\n",
+        "Optional<Thought> one\n",
+    ],
+)
+def test_an_index_and_a_type_are_no_tags(before: str) -> None:
+    """Proves: code outside of a fence opens nothing, so that the call behind it runs."""
+    text = before + CALL
+    assert read_text(text).calls == [("read", {"path": "a"})]
+    for at in range(1, len(text)):
+        assert read_text([text[:at], text[at:]]).outcome == read_text(text).outcome, at
+    assert read_text(list(text)).outcome == read_text(text).outcome
+
+
+@pytest.mark.parametrize(
+    "before", ["[code]", "a [code]", "a<example>", "a <Example>", "(<example>", "An example:<Example>"]
+)
+def test_a_tag_that_shows_is_one_behind_words_too(before: str) -> None:
+    """Proves: what is shown does not run; if the tag is never closed, the model is told."""
+    close = "[/code]" if "[" in before else "</example>"
+    assert read_text(before + CALL + close).states == []
+    assert read_text(before + CALL).states == read_text(list(before + CALL)).states == ["invalid"]
+
+
+@pytest.mark.parametrize("before", ["<code> ", "[code]\n", "<example>\n\n"])
+def test_a_call_between_backticks_behind_an_open_tag_is_only_shown(before: str) -> None:
+    """Proves: one of both is enough; a call that the answer quotes is told to nobody."""
+    text = f"{before}It writes `{CALL}` there."
+    assert (read_text(text).states, read_text(text).text) == ([], text)
+    assert read_text(list(text)).outcome == read_text(text).outcome

@@ -138,7 +138,7 @@ class CodeTracker:
         if not is_all and (cut := tags.cut_from(text)) < len(text):
             self.unseen.append(text[cut:])
             text = text[:cut]
-        self._last = text[-1:] or self._last
+        before, self._last = self._last, text[-1:] or self._last
         self._last_bare = text.rstrip(" \t")[-1:] or self._last_bare
         if self._follows_return or "\r" in text:
             text = self._plain_breaks(text)
@@ -149,9 +149,10 @@ class CodeTracker:
         for line in ended:
             if self._is_lost:
                 return
-            self._see_line(line, is_plain=is_plain, end="\n")
+            self._see_line(line, is_plain=is_plain, end="\n", before=before)
             self._break_line()
-        self._see_line(last, is_plain=is_plain)
+            before = ""
+        self._see_line(last, is_plain=is_plain, before=before)
 
     def _plain_breaks(self, text: str) -> str:
         if not text:
@@ -171,8 +172,8 @@ class CodeTracker:
         if len(self._readings) > 1:
             self._join()
 
-    def _see_line(self, line: str, *, is_plain: bool, end: str = "") -> None:
-        """Of a line, or of what came of it."""
+    def _see_line(self, line: str, *, is_plain: bool, before: str, end: str = "") -> None:
+        """Of a line, or of what came of it; `before` is the character before it."""
         last = 0
         for found in () if is_plain else _MARKS.finditer(line + end):
             if self._is_lost:
@@ -180,7 +181,7 @@ class CodeTracker:
             self._words(line[last : found.start()])
             last, mark = found.end(), line[found.start()]
             if mark not in "`~":
-                self._see_tag(found)
+                self._see_tag(found, before=line[found.start() - 1] if found.start() else before)
                 continue
             if self._mark != mark:
                 self._end_run()
@@ -188,7 +189,7 @@ class CodeTracker:
             self._length += last - found.start()
         self._words(line[last:])
 
-    def _see_tag(self, found: re.Match[str]) -> None:
+    def _see_tag(self, found: re.Match[str], *, before: str) -> None:
         self._end_run()
         if found.group().lower() == _OUTER:
             are_inside = [one.is_inside for one in self._readings]
@@ -196,9 +197,10 @@ class CodeTracker:
             for one, is_inside in zip(self._readings, are_inside, strict=True):
                 one.is_outer_inside = is_inside
             return
-        tag = tags.tag_of(found)
-        for one in self._readings:
-            one.tag(tag)
+        if not tags.is_of_a_program(found, before=before):
+            tag = tags.tag_of(found)
+            for one in self._readings:
+                one.tag(tag)
         self._words(found.group())
 
     def _words(self, text: str) -> None:

@@ -3,6 +3,8 @@ a text goes on where the one before it ends."""
 
 from collections.abc import Sequence
 
+import msgspec
+
 from turnwise.assembly.calls_in_text import tags
 from turnwise.assembly.calls_in_text.code import CodeTracker
 from turnwise.assembly.calls_in_text.doubts import BEHIND_A_BACKTICK, BEHIND_A_TAG, BEHIND_REASONING
@@ -15,6 +17,15 @@ from turnwise.assembly.calls_in_text.tags import OpenTag
 _BEFORE_A_MENTION = frozenset(" \t\"'(“‘«")
 _ENDS_OF_SENTENCES = frozenset(".:!?…。：！？")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“", "「": "」"}
+
+
+class _Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole call behind a tag that only shows something, or behind a backtick, or behind both. `number` is the backtick's."""
+
+    tag: OpenTag | None
+    number: int | None
+    call: ReadCall
+    syntax: str
 
 
 class Surroundings:
@@ -31,7 +42,7 @@ class Surroundings:
         self._is_next = False
         self._is_in_span = False  # the block stands behind a backtick
         # Whole calls behind tags that only show something, or behind backticks.
-        self._shown: list[tuple[OpenTag | int, ReadCall, str]] = []
+        self._shown: list[_Shown] = []
 
     def follow(self) -> "Surroundings":
         """Those of the next text."""
@@ -98,16 +109,15 @@ class Surroundings:
 
     def begin_message(self) -> None:
         """A message of harmony begins: nothing is open in it."""
-        self._shown = [one for one in self._shown if not (isinstance(one[0], int) and self.code.is_quoted(one[0]))]
+        self._shown = [one for one in self._shown if not self._is_quoted(one)]
         self.speaks_harmony, self.code = True, self.code.begin_message()
 
     def add_shown(self, calls: Sequence[ReadCall], *, syntax: str) -> None:
         """The block is whole, and is only shown."""
-        by = _showing(self._within)
-        if by is None and self._is_in_span:
-            self._shown += [(self.code.add_call(), call, syntax) for call in calls]
-        elif by is not None:
-            self._shown += [(by, call, syntax) for call in calls]
+        tag = _showing(self._within)
+        for call in calls if self.is_shown else ():
+            number = self.code.add_call() if self._is_in_span else None
+            self._shown.append(_Shown(tag=tag, number=number, call=call, syntax=syntax))
 
     def say_shown(self, text: str) -> None:
         """The block is shown. What it holds may close a backtick before it, and no tag."""
@@ -118,15 +128,20 @@ class Surroundings:
         """The calls behind a tag that only shows something, if the response ends and the tag is still open."""
         self.code.is_in_code()
         return [
-            Unmade(name=call.name, arguments=call.arguments, syntax=syntax, why=why)
-            for by, call, syntax in self._shown
-            if (why := self._why_unclosed(by))
+            Unmade(name=one.call.name, arguments=one.call.arguments, syntax=one.syntax, why=why)
+            for one in self._shown
+            if (why := self._why_unclosed(one))
         ]
 
-    def _why_unclosed(self, by: OpenTag | int) -> str:
-        if isinstance(by, int):
-            return "" if self.code.is_quoted(by) else BEHIND_A_BACKTICK
-        return BEHIND_A_TAG.format(tag=tags.written(by.name)) if by in self.code.open_tags else ""
+    def _why_unclosed(self, shown: _Shown) -> str:
+        if self._is_quoted(shown):
+            return ""
+        if shown.tag is None:
+            return BEHIND_A_BACKTICK
+        return BEHIND_A_TAG.format(tag=tags.written(shown.tag.name)) if shown.tag in self.code.open_tags else ""
+
+    def _is_quoted(self, shown: _Shown) -> bool:
+        return shown.number is not None and self.code.is_quoted(shown.number)
 
 
 def _showing(within: Sequence[OpenTag]) -> OpenTag | None:

@@ -56,6 +56,16 @@ def tag_of(found: re.Match[str]) -> Tag:
     return Tag(_CLOSED_BY.get(mark, mark), mark in _CLOSED_BY)
 
 
+def is_of_a_program(found: re.Match[str], *, before: str) -> bool:
+    """Whether what `PATTERN` has found, directly behind this character, is no tag but an index or a type: `CODES[code]`,
+    `List<Example>`. A closing tag is neither."""
+    if not (before.isalnum() or before in ("_", "]", ")")):
+        return False
+    if (name := found.group("name")) is not None:
+        return not found.group("slash") and name == name.capitalize() and before not in "])"
+    return found.group()[0] == "[" and found.group()[1] != "/"
+
+
 def tags_in(text: str) -> list[Tag]:
     return [tag_of(found) for found in _FOUND.finditer(text)]
 
