@@ -49,3 +49,15 @@ def test_a_value_whose_tag_is_closed_is_whole_at_every_cut_behind_it(syntax: str
     for at in range(close, len(whole)):
         (kept,) = arguments_of(whole[:at], FinishReason.LENGTH)
         assert kept.removesuffix("}") == '{"path":"a.txt","content":"hello"'
+
+
+@pytest.mark.parametrize("content", ["hello", "a\r\nb", "", "a\r"])
+def test_a_cut_value_in_lines_that_end_with_returns_is_a_beginning_of_the_whole(content: str) -> None:
+    """Proves: the line breaks of Qwen3-Coder's template are no part of a value, whichever they are."""
+    written = WRITERS["qwen3-coder"]([("write_file", {"path": "a.txt", "content": content})])
+    whole = written if "\r" in content else written.replace("\n", "\r\n")
+    (arguments,) = arguments_of(whole, FinishReason.STOP)
+    assert json.loads(arguments) == {"path": "a.txt", "content": content}
+    for at in range(len(whole)):
+        for kept in arguments_of(whole[:at], FinishReason.LENGTH):
+            assert arguments.startswith(kept) or kept == "{}", whole[:at]

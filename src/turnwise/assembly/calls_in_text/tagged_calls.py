@@ -243,7 +243,7 @@ def _value(cursor: Cursor, tags: Tags, *, key: str, members: Members) -> str:
         if "string" in types and types != ANY_TYPE:
             so_far = _without_beginning_of(tags.close, cursor.text[start:])
             # Qwen's template puts the value on lines of its own.
-            cursor.arguments = members.with_open(key, so_far.removeprefix("\n") if tags is QWEN else so_far)
+            cursor.arguments = members.with_open(key, _without_first_break(so_far) if tags is QWEN else so_far)
         raise Beyond
     cursor.at = ends[1]
     return cursor.text[start : ends[0]]
@@ -258,8 +258,17 @@ def _without_beginning_of(close: str, text: str) -> str:
     return text.removesuffix("\n")
 
 
+def _without_first_break(text: str) -> str:
+    """The beginning of a value without the template's line break, and without the half of one that it ends with."""
+    if text == "\r" or text.startswith("\r\n"):
+        return text.removeprefix("\r\n").removesuffix("\r")
+    return text.removeprefix("\n")
+
+
 def _without_line_breaks(value: str) -> str:
-    return value.removeprefix("\n").removesuffix("\n")
+    """The value without the template's line breaks; the first one shows how lines end."""
+    line_break = "\r\n" if value.startswith("\r\n") else "\n"
+    return value.removeprefix(line_break).removesuffix(line_break)
 
 
 def _add(cursor: Cursor, members: Members, *, key: str, value: str, types: frozenset[str] | None = None) -> None:
