@@ -1,12 +1,14 @@
 """Special tokens of chat templates at the end of an answer, and marks at which the limit cut it (issue 16, section A)."""
 
+import ast
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from text_calls import WRITERS, read_text
 from turnwise.assembly.calls_in_text.endings import TOKENS
-from turnwise.vocab import FinishReason, Frame, PartDone, Text
+from turnwise.vocab import FinishReason, Frame, PartDone, Text, ToolCallDelta
 
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 LIST = '[read(path="a")]'
@@ -105,3 +107,75 @@ def test_the_end_of_an_answer_is_the_same_however_it_was_cut(text: str, reason: 
     assert read_text(list(text), reason=reason).outcome == found.outcome
     for at in range(1, len(text), 1 + len(text) // 40):
         assert read_text([text[:at], text[at:]], reason=reason).outcome == found.outcome, at
+
+
+@pytest.mark.parametrize(
+    "marker", ["<tool_call>", "<function=", "[TOOL_CALLS]", "<|python_tag|>", "<minimax:tool_call>"]
+)
+@pytest.mark.parametrize("before", ["Use the ", "Then comes: ", 'It ends with "', "(see ", "1. ", "| "])
+@pytest.mark.parametrize("after", [" and then", " read", " to call", "...", ", ", "` is"])
+def test_words_about_a_marker_that_the_limit_cuts_stay_words(marker: str, before: str, after: str) -> None:
+    """Proves: a blank and a word behind a marker are no cut call, and none of the words is lost."""
+    text = before + marker + after
+    found = read_text(text, reason=FinishReason.LENGTH)
+    assert (found.states, found.text) == ([], text)
+    assert read_text(list(text), reason=FinishReason.LENGTH).outcome == found.outcome
+
+
+@pytest.mark.parametrize(
+    "text", ["Go. <tool_call>", "Go:\n<tool_call>", "So. <tool_call>rea", "Go <tool_call>\n{", "x 1) <|python_tag|>{"]
+)
+def test_a_cut_call_behind_words_is_told(text: str) -> None:
+    """Proves: behind the end of a sentence, on a line of its own, or with its bracket, a marker is a call that was cut."""
+    found = read_text(text, reason=FinishReason.LENGTH)
+    assert found.states == ["truncated"]
+    assert read_text(list(text), reason=FinishReason.LENGTH).outcome == found.outcome
+
+
+@each_token
+def test_a_fence_before_a_token_is_only_a_call(token: str) -> None:
+    """Proves: with `on`, a stop token directly behind the fence changes nothing."""
+    for end in (token, f"\n{token}", f"\r\n{token}\n"):
+        text = f"```json\n{OBJECT}\n```{end}"
+        assert read_text(text, unmarked=True).calls == read_text(list(text), unmarked=True).calls == READ
+
+
+@each_token
+def test_a_token_before_a_call_of_the_response_is_dropped(token: str) -> None:
+    """Proves: the text before a native call ends as an answer does."""
+    own = ToolCallDelta(block="c", id="c1", name="read", arguments='{"path": "a"}')
+    found = read_text(f"I look.{token}", after=(own,), reason=FinishReason.TOOL_CALLS)
+    assert (found.text, found.shown_text, found.calls) == ("I look.", "I look.", READ)
+    whole: tuple[Frame, ...] = (PartDone("text", Text(f"I look.{token}")), own)
+    assert read_text([], before=whole, reason=FinishReason.TOOL_CALLS).text == "I look."
+
+
+@pytest.mark.parametrize("syntax", sorted(WRITERS))
+def test_lines_of_a_call_may_end_with_returns(syntax: str) -> None:
+    """Proves: in each syntax, marks and values are read the same."""
+    text = WRITERS[syntax](READ).replace("\n", "\r\n")
+    found = read_text(text)
+    assert (found.calls, found.text) == (READ, "")
+    assert read_text(list(text)).outcome == found.outcome
+
+
+numbers = st.builds(
+    "{}{}{}{}{}".format,
+    st.sampled_from(["", "-", "+", "- ", "-\t", "--", "- -", "+\n"]),
+    st.sampled_from(["", "(", "( ", "(("]),
+    st.sampled_from(["5", "0", "1_0", "0x1F", ".5", "5.", "1e3", "00", "01", "1__0", "True", "'a'", "2j", "-5"]),
+    st.sampled_from(["", ")", " )", "))"]),
+    st.sampled_from(["", " ", "\n", " 5", "+1"]),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(written=numbers)
+def test_a_number_is_what_python_reads(written: str) -> None:
+    """Proves: `ast.literal_eval` is the judge; what it refuses, and what JSON has not, is no call."""
+    try:
+        value = ast.literal_eval(f"[{written}]")[0]
+    except (SyntaxError, ValueError, TypeError):
+        value = None
+    expected = [] if value is None or isinstance(value, complex) else [("list", {"options": value})]
+    assert read_text(f"[list(options={written})]").calls == expected

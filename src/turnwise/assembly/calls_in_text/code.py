@@ -120,7 +120,7 @@ class CodeTracker:
 
     @property
     def last_bare(self) -> str:
-        """The last character but blanks, where the last question was asked; a line break counts."""
+        """The last character but blanks, where the last question was asked, and the character before it; a line break counts."""
         return self._last_bare
 
     def feed(self, text: str) -> None:
@@ -139,7 +139,8 @@ class CodeTracker:
             self.unseen.append(text[cut:])
             text = text[:cut]
         before, self._last = self._last, text[-1:] or self._last
-        self._last_bare = text.rstrip(" \t")[-1:] or self._last_bare
+        if bare := text.rstrip(" \t"):
+            self._last_bare = (before + bare)[-2:]
         if self._follows_return or "\r" in text:
             text = self._plain_breaks(text)
         is_plain = not (

@@ -127,7 +127,7 @@ def llama(cursor: Cursor) -> None:
     else:
         pythonic.built_in(cursor)
     cursor.space()
-    if not cursor.takes_one_of("<|eom_id|>", *TOKENS, is_enough=True):
+    if not cursor.takes_one_of(*TOKENS, is_enough=True):
         raise Wrong("the end of the message was expected")
 
 
@@ -139,7 +139,7 @@ def llama_4(cursor: Cursor) -> None:
     cursor.space()
     pythonic.calls(cursor)
     cursor.space()
-    if not cursor.takes_one_of("<|python_end|>", *TOKENS, is_enough=True):
+    if not cursor.takes_one_of(*TOKENS, is_enough=True):
         raise Wrong("`<|python_end|>` was expected")
 
 

@@ -178,12 +178,24 @@ def _escape(cursor: Cursor) -> str:
 
 def _number(cursor: Cursor) -> str:
     run = cursor.run(_NUMBER_RUN)
-    if run in ("+", "-") and cursor.next() not in "+-":  # blanks may stand behind the sign
-        run += cursor.run(_NUMBER_RUN)
+    if run in ("+", "-"):
+        run += _behind_sign(cursor)
     text = _integer(run) or _float(run)
     if text is None or not is_json(text):
         raise Wrong("a value that is no literal")
     return text
+
+
+def _behind_sign(cursor: Cursor) -> str:
+    """The number behind a sign and what may stand between them: blanks and parentheses. Python takes no second sign there."""
+    depth = 0
+    while cursor.next() == "(" and depth < MAX_DEPTH:
+        cursor.at, depth = cursor.at + 1, depth + 1
+    run = "" if cursor.peek() in "+-" else cursor.run(_NUMBER_RUN)
+    for _ in range(depth):
+        cursor.next()
+        cursor.expects(")")
+    return run
 
 
 def _integer(run: str) -> str | None:

@@ -1,6 +1,7 @@
 """Where a block stands: in code, behind tags, between quotation marks, in a message of harmony. It is one state for a response:
 a text goes on where the one before it ends."""
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -16,6 +17,8 @@ from turnwise.assembly.calls_in_text.tags import OpenTag
 # Who writes of a mark leaves a blank before it, or quotes it.
 _BEFORE_A_MENTION = frozenset(" \t\"'(“‘«")
 _ENDS_OF_SENTENCES = frozenset(".:!?…。：！？")
+# What words about a mark go on with: a blank and no bracket, or the end of a sentence or quotation.
+_WORDS_BEHIND = re.compile(r"""(?:[ \t]++[^\s{\[("'<|`]|[.,;:!?…)`*'"”’»])[^{\[<|"']*""")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“", "「": "」"}
 
 
@@ -58,7 +61,7 @@ class Surroundings:
         if not is_next:
             self.code.is_in_code()
             self._within, self._before = self.code.open_tags, self.code.last
-            self._ends_sentence = self.code.last_bare in _ENDS_OF_SENTENCES
+            self._ends_sentence = _ends_sentence(self.code.last_bare)
             self._is_in_span = self.code.is_in_span()
 
     @property
@@ -76,10 +79,11 @@ class Surroundings:
         """Whether a mark of harmony there seems to be what the words are about."""
         return not self.speaks_harmony and not self._is_next and self._before in _BEFORE_A_MENTION
 
-    @property
-    def is_in_sentence(self) -> bool:
-        """Whether a mark there stands in the middle of a sentence."""
-        return self.is_mention and not self._ends_sentence
+    def is_about(self, rest: str) -> bool:
+        """Whether a mark there, behind which the response was cut, is what the words are about; `rest` came behind the mark."""
+        if not rest.strip():
+            return self.is_mention and not self._ends_sentence
+        return self.is_mention and _WORDS_BEHIND.fullmatch(rest) is not None
 
     def is_mentioned(self) -> bool:
         """Whether a token that comes next seems to be what the words are about."""
@@ -142,6 +146,11 @@ class Surroundings:
 
     def _is_quoted(self, shown: _Shown) -> bool:
         return shown.number is not None and self.code.is_quoted(shown.number)
+
+
+def _ends_sentence(last: str) -> bool:
+    """Whether the words before end a sentence: no number of an item does."""
+    return last[-1:] in _ENDS_OF_SENTENCES and not (last[-1:] == "." and last[0].isdigit())
 
 
 def _showing(within: Sequence[OpenTag]) -> OpenTag | None:

@@ -251,7 +251,9 @@ class TextReader:
 
     def release(self) -> list[Event]:
         """None of what is held is a call: the words in order."""
-        words = [block.text for block in self._found] + [self._blank] + self._held + [self._tail]
+        is_end = endings.is_token(self._tail) and not self._surroundings.is_mentioned()
+        tail = "" if is_end and self._at in (_At.WORDS, _At.BEHIND) else self._tail
+        words = [block.text for block in self._found] + [self._blank] + self._held + [tail]
         is_thought = self._at is _At.THINKING
         self._found, self._tail, self._blank, self._at = [], "", "", _At.OVER
         self._end_held()
@@ -599,14 +601,13 @@ class TextReader:
             return self._fail_block(text, end=end, events=events)
         self._end_held()
         is_named = bool(found.name or found.calls)  # what names no tool and was not cut was about a marker
-        is_bare = not is_named and not text[len(syntax.marker) :].strip()  # only the limit tells that it was no mention
         is_message = syntax.name == "harmony" and not is_named
         if is_message and self._surroundings.is_rest_of_message(text, marker=syntax.marker, by_itself=by_itself):
             self._give_calls(events)
             self._take_blank()
             self._at = _At.WORDS
             return ""
-        is_mention = is_bare and self._surroundings.is_in_sentence
+        is_mention = not is_named and self._surroundings.is_about(text[len(syntax.marker) :])
         if (by_itself and not is_named) or is_mention or self._surroundings.is_shown or self._is_quotation(text):
             self._give_calls(events)
             self._say_block(text, events)

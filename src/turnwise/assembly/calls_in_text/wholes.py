@@ -51,10 +51,12 @@ def _read_fence(text: str, *, tools: OfferedTools, is_final: bool) -> Found | No
         return None if "\n" not in text else Found(state="wrong")
     if head.group(2).lower() not in _LANGUAGES:
         return Found(state="wrong")
-    close = re.compile(rf"\n[ \t]*{re.escape(head.group(1))}[ \t]*(?:\r?\n|$)").search(text, head.end() - 1)
+    close = re.compile(rf"\n[ \t]*{re.escape(head.group(1))}[ \t]*(?:\r?\n|$|(?={endings.ANY.pattern}))").search(
+        text, head.end() - 1
+    )
     if close is None:
         return Found(state="wrong") if is_final else None
-    if text[close.end() :].strip():
+    if not (endings.is_end if is_final else endings.may_end)(text[close.end() :]):
         return Found(state="wrong")
     inner = text[head.end() : close.start()].strip()
     calls = _calls_within(inner, tools=tools)
