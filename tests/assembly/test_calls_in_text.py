@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from text_calls import NAMES, TAGGED, TOOLS, WRITERS, Call, glm_47, python_list, read_text
 from turnwise.assembly.calls_in_text import reading
 from turnwise.assembly.calls_in_text.frames import CallFinder
+from turnwise.assembly.calls_in_text.held import FREE_CHARACTERS, READINGS
 from turnwise.assembly.calls_in_text.syntaxes import LONGEST_MARKER, MAX_BLOCKS
-from turnwise.assembly.calls_in_text.text_reader import FREE_CHARACTERS, MAX_BLOCK_CHARACTERS, READINGS
+from turnwise.assembly.calls_in_text.text_reader import MAX_BLOCK_CHARACTERS
 from turnwise.vocab import (
     CallForming,
     File,

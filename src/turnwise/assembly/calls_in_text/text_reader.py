@@ -14,6 +14,7 @@ from turnwise.assembly.calls_in_text import endings, harmony, pythonic, thinking
 from turnwise.assembly.calls_in_text.blocks import Block
 from turnwise.assembly.calls_in_text.doubts import Aftermath
 from turnwise.assembly.calls_in_text.events import Event, Made, Meant, Say, Think, Unmade
+from turnwise.assembly.calls_in_text.held import Held
 from turnwise.assembly.calls_in_text.pairs import told_of
 from turnwise.assembly.calls_in_text.quotations import Quotations
 from turnwise.assembly.calls_in_text.reading import Beyond, Found, ReadCall, read
@@ -22,7 +23,6 @@ from turnwise.assembly.calls_in_text.syntaxes import (
     BEGUN_BY_A_NAME,
     BY_MARK,
     CLOSING,
-    LONGEST_END,
     MARKS,
     MAX_BLOCKS,
     Syntax,
@@ -33,12 +33,7 @@ from turnwise.assembly.calls_in_text.thinking import Closing
 from turnwise.assembly.calls_in_text.tools import OfferedTools
 from turnwise.assembly.calls_in_text.wholes import is_all, is_cut, name_of_whole, read_whole
 from turnwise.assembly.calls_in_text.wrongs import end_mark, end_of_wrong
-from turnwise.assembly.heal import join_halves
 
-# What a block may be read in vain: so many times its length, and these characters besides.
-READINGS = 8
-FREE_CHARACTERS = 64 * 1024
-MOST_READ_ANYWAY = 256  # characters of a block that is read with every piece
 # What may end an answer that is nothing but a call.
 _MAY_END = re.compile(r"[\])};`]")
 # Of one block that is held: as many as a call may have that comes as one (`wire/limits.py`, `call_bytes`).
@@ -71,21 +66,15 @@ class TextReader:
         "_close",
         "_doomed",
         "_drops_blank",
-        "_edge",
         "_found",
-        "_halves",
         "_has_thought",
         "_has_words",
         "_held",
         "_is_aside",
-        "_is_due",
         "_is_first",
         "_leading",
         "_quotations",
-        "_read_size",
         "_resumes",
-        "_size",
-        "_spent",
         "_surroundings",
         "_syntax",
         "_tail",
@@ -114,12 +103,7 @@ class TextReader:
         self._surroundings: Surroundings = Surroundings() if after is None else after._surroundings.follow()
         self._at = _At.START
         self._tail = ""  # came, and may be the beginning of a mark
-        self._held: list[str] = []  # of the block
-        self._size = 0
-        self._spent = 0  # characters read for this block
-        self._read_size = 0  # its length when it was read last
-        self._is_due = False  # it has to be read again, as soon as the readings so far allow it
-        self._edge = ""  # its last characters, in which a mark may have begun
+        self._held = Held()  # of the block
         self._syntax: Syntax | None = None
         self._doomed: Found | None = None  # the block is no whole call whatever follows; its end has not come
         self._found: list[Block] = []  # blocks that are calls, not given out yet
@@ -129,7 +113,6 @@ class TextReader:
         self._resumes = False  # the reasoning goes on where no message begins
         self._is_first = True  # no words came in a text before
         self._has_words = False
-        self._halves = ""
         self._blank = ""  # blanks before the block
         self._has_thought = False  # reasoning was given out, or was empty
         self.aftermath = Aftermath(is_watched=after is not None)
@@ -191,7 +174,7 @@ class TextReader:
         """Characters of what may be a call."""
         if self._at not in (_At.BLOCK, _At.WHOLE, _At.BEHIND):
             return 0
-        return self._size + sum([len(block.text) for block in self._found])
+        return self._held.size + sum([len(block.text) for block in self._found])
 
     def is_behind_call(self) -> bool:
         """Whether the text so far ends with a whole call. Costs as much as what is held is long."""
@@ -199,11 +182,11 @@ class TextReader:
             case _At.BEHIND:
                 return endings.is_end(self._tail)
             case _At.BLOCK if self._doomed is None and self._syntax is not None:
-                text = self._text()
+                text = self._held.text()
                 found = read(self._syntax.reader, text, at=len(self._syntax.marker), tools=self._tools, is_final=True)
                 is_call = found.is_enough or (found.state == "whole" and not text[found.end :].strip())
             case _At.WHOLE:
-                text = self._text()
+                text = self._held.text()
                 is_call = is_all(self._whole(text, is_final=True), text)
             case _:
                 return False
@@ -212,9 +195,9 @@ class TextReader:
     def feed(self, piece: str) -> list[Event]:
         events: list[Event] = []
         if self._at is _At.BLOCK or self._at is _At.WHOLE:
-            self._held.append(piece)
-            self._size += len(piece)
-            if self._is_worth_reading(piece):
+            self._held.add(piece)
+            closing = _MAY_END if self._syntax is None else self._syntax.may_end
+            if self._held.is_worth_reading(piece, closing=closing):
                 self._go_on(self._read_block(events), events)
             self._let_go_of_much(events)
             return events
@@ -253,7 +236,7 @@ class TextReader:
         """None of what is held is a call: the words in order."""
         is_end = endings.is_token(self._tail) and not self._surroundings.is_mentioned()
         tail = "" if is_end and self._at in (_At.WORDS, _At.BEHIND) else self._tail
-        words = [block.text for block in self._found] + [self._blank] + self._held + [tail]
+        words = [block.text for block in self._found] + [self._blank, self._held.all(), tail]
         is_thought = self._at is _At.THINKING
         self._found, self._tail, self._blank, self._at = [], "", "", _At.OVER
         self._end_held()
@@ -279,8 +262,7 @@ class TextReader:
                     self._show(text, events)
                     text = ""
                 case _At.BLOCK | _At.WHOLE:
-                    self._held.append(text)
-                    self._size += len(text)
+                    self._held.add(text)
                     text = self._read_block(events)
                     self._let_go_of_much(events)
 
@@ -430,38 +412,12 @@ class TextReader:
         self._surroundings.look(is_next=is_next)
         self._blank = blank
         self._at, self._syntax, self._doomed = _At.BLOCK, syntax, None
-        self._held, self._size, self._spent = [], 0, 0
-        self._edge, self._is_due, self._read_size = "", False, 0
+        self._held = Held()
         self._blocks += 1
-
-    def _is_worth_reading(self, piece: str) -> bool:
-        """A piece that ends nothing changes nothing. What was read in vain is bounded; what has to wait for that stays due."""
-        seen, self._edge = self._edge, (self._edge + piece)[-LONGEST_END:]
-        closing = _MAY_END if self._syntax is None else self._syntax.may_end
-        self._is_due = (
-            self._is_due
-            or self._size <= MOST_READ_ANYWAY
-            or self._size >= 2 * self._read_size
-            or any(found.end() > len(seen) for found in closing.finditer(seen + piece))
-        )
-        return self._is_due and self._spent + self._size <= READINGS * self._size + FREE_CHARACTERS
-
-    def _text(self) -> str:
-        """All of the block, with halves of characters joined."""
-        text = "".join(self._held)
-        if not text.isascii():
-            whole, self._halves = join_halves(text, pending="")
-            self._held = [whole, self._halves] if self._halves else [whole]
-            text = whole
-        else:
-            self._held = [text]
-        return text
 
     def _read_block(self, events: list[Event], *, is_final: bool = False) -> str:
         """Look at the block once more; return the words that are no part of it, for the state that it leaves."""
-        text = self._text()
-        self._spent += len(text)
-        self._read_size, self._is_due, self._edge = len(text), False, text[-LONGEST_END:]
+        text = self._held.read()
         if self._at is _At.WHOLE:
             return self._read_whole(text)
         assert self._syntax is not None
@@ -469,7 +425,8 @@ class TextReader:
             at = len(self._syntax.marker)
             found = read(self._syntax.reader, text, at=at, tools=self._tools, is_final=is_final)
             if found.state == "open":
-                self._is_due = found.is_enough  # it ends with whatever follows
+                if found.is_enough:
+                    self._held.read_with_next()
                 return ""
             if found.end > MAX_BLOCK_CHARACTERS:
                 return ""
@@ -493,7 +450,7 @@ class TextReader:
     def _take_block(self, text: str, found: Found, events: list[Event]) -> str:
         """A whole block: a call, unless it was said to the model before."""
         assert self._syntax is not None
-        block, rest = text[: found.end], text[found.end :] + self._halves
+        block, rest = text[: found.end], text[found.end :] + self._held.halves
         self._end_held()
         if self._surroundings.is_shown or self._is_quotation(block):
             self._give_calls(events, words_follow=True)
@@ -509,8 +466,8 @@ class TextReader:
     def _no_block(self, text: str, events: list[Event]) -> str:
         """The marker was words; what follows it is looked at anew."""
         assert self._syntax is not None
-        marker, rest = text[: len(self._syntax.marker)], text[len(self._syntax.marker) :] + self._halves
-        behind = self._next_message(text + self._halves, events)
+        marker, rest = text[: len(self._syntax.marker)], text[len(self._syntax.marker) :] + self._held.halves
+        behind = self._next_message(text + self._held.halves, events)
         if behind is not None:
             return behind
         is_thought = self._resumes
@@ -528,7 +485,7 @@ class TextReader:
     def _fail_block(self, text: str, *, end: int, events: list[Event]) -> str:
         """A block that names a tool on offer, and is no whole call."""
         assert self._syntax is not None and self._doomed is not None
-        block, rest, doomed = text[:end], text[end:] + self._halves, self._doomed
+        block, rest, doomed = text[:end], text[end:] + self._held.halves, self._doomed
         self._end_held()
         self._give_calls(events)
         self._at = _At.OVER if self._leading else _At.WORDS
@@ -551,9 +508,9 @@ class TextReader:
 
     def _let_go_of_much(self, events: list[Event]) -> None:
         """What is longer than a block may be is words, and so is everything behind it."""
-        if self._size <= MAX_BLOCK_CHARACTERS or self._at not in (_At.BLOCK, _At.WHOLE):
+        if self._held.size <= MAX_BLOCK_CHARACTERS or self._at not in (_At.BLOCK, _At.WHOLE):
             return
-        text = self._text() + self._halves
+        text = self._held.text() + self._held.halves
         self._end_held()
         self._give_calls(events)
         self._say_block(text, events)
@@ -581,17 +538,17 @@ class TextReader:
         return blank
 
     def _end_held(self) -> None:
-        self._held, self._size, self._halves, self._resumes = [], 0, "", False
+        self._held, self._resumes = Held(), False
 
     def _end_block(self, events: list[Event], *, by_itself: bool, is_alone: bool) -> str:
         """The text ends within a block; returns as `_read_block`."""
         if self._at is _At.WHOLE:
-            return self._end_whole(events, by_itself=by_itself) if is_alone else self._let_go(self._text())
+            return self._end_whole(events, by_itself=by_itself) if is_alone else self._let_go(self._held.text())
         rest = self._read_block(events, is_final=True)
         if self._at is not _At.BLOCK:
             return rest
         assert self._syntax is not None
-        text, syntax = self._text(), self._syntax
+        text, syntax = self._held.text(), self._syntax
         if self._doomed is not None:
             end = end_of_wrong(text, found=self._doomed, syntax=syntax, is_final=True)
             return self._fail_block(text, end=len(text) if end is None else end, events=events)
@@ -643,7 +600,7 @@ class TextReader:
         return self._take_blank() + text
 
     def _end_whole(self, events: list[Event], *, by_itself: bool) -> str:
-        text = self._text()
+        text = self._held.text()
         found = self._whole(text, is_final=True)
         is_call = is_all(found, text) or is_cut(found, text, by_itself=by_itself)
         if found is None or not is_call or self._is_quotation(text):
