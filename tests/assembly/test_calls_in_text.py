@@ -517,3 +517,13 @@ def test_a_mistake_far_before_its_last_bracket_ends_the_call() -> None:
     near, far = (read_text(f"{wrong % ('[],' * times)} I am done.") for times in (2_000, 3_000))
     assert (near.states, near.text) == (["invalid"], " I am done.")
     assert far.states == ["invalid"] and far.text.startswith(' bad, "items"') and far.text.endswith("I am done.")
+
+
+@pytest.mark.parametrize(
+    "text", ["[read x\N{GRINNING FACE} y", "{x\N{GRINNING FACE} y", "[read(path=x\N{GRINNING FACE})]"]
+)
+def test_a_character_that_comes_in_halves_is_whole_behind_what_is_no_call(text: str) -> None:
+    """Proves: an answer that turns out to be no call keeps the half that it ended with at that moment."""
+    halves = text.replace("\N{GRINNING FACE}", "\ud83d\ude00")
+    at = halves.index("\ude00")
+    assert read_text([halves[:at], halves[at:]], unmarked=True).text == text

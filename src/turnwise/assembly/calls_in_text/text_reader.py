@@ -595,9 +595,10 @@ class TextReader:
         return read_whole(text, tools=self._tools, is_final=is_final)
 
     def _let_go(self, text: str) -> str:
+        rest = self._take_blank() + text + self._held.halves
         self._end_held()
         self._at = _At.OVER if self._leading else _At.WORDS
-        return self._take_blank() + text
+        return rest
 
     def _end_whole(self, events: list[Event], *, by_itself: bool) -> str:
         text = self._held.text()
