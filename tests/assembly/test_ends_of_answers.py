@@ -18,7 +18,20 @@ each_token = pytest.mark.parametrize("token", TOKENS)
 
 
 @each_token
-@pytest.mark.parametrize("words", ["Done.", "Done.\n", "# T\n\nx `y`.", "<think>hm</think>\nok", ""])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Done.",
+        "Done.\n",
+        "# T\n\nx `y`.",
+        "```py\nx\n```",
+        "- ~~~\n  x\n  ~~~",
+        "> It is so.",
+        "> ```\n> x\n> ```",
+        "<think>hm</think>\nok",
+        "",
+    ],
+)
 def test_a_token_that_ends_the_answer_is_no_part_of_it(token: str, words: str) -> None:
     """Proves: a stop token that the server left in the text is shown to nobody, streamed and whole."""
     plain = read_text(words)

@@ -89,6 +89,11 @@ class CodeTracker:
             return False
         return not any(one.is_inside_otherwise for one in self._readings)
 
+    def is_open(self) -> bool:
+        """Whether code stays open if the text ends here: a fence may end with it, and a quotation is none."""
+        self.is_in_code()
+        return self._is_lost or any(one.is_open for one in self._readings)
+
     def add_call(self) -> int:
         """A call stands there. Returns its number, by which `is_quoted` knows it."""
         self._calls += 1
@@ -312,6 +317,10 @@ class _Reading:
         """Whether what comes next is code or a quotation, whatever backticks stand before it."""
         is_quoted = self._is_quoted or (self._line is not None and ">" in self._line)
         return self._is_in_fence() or is_quoted or self.is_indented_at_mark()
+
+    @property
+    def is_open(self) -> bool:
+        return self._span > 0 or (self._is_in_fence() and not self._closing) or self.is_indented_at_mark()
 
     def _is_in_fence(self) -> bool:
         """A quotation that ends takes its fence with it (CommonMark, "Block quotes", examples 237 and 238)."""

@@ -86,8 +86,9 @@ class Surroundings:
         return self.is_mention and _WORDS_BEHIND.fullmatch(rest) is not None
 
     def is_mentioned(self) -> bool:
-        """Whether a token that comes next seems to be what the words are about."""
-        return self.are_shown or self.code.last in _BEFORE_A_MENTION
+        """Whether a token that ends the text here seems to be what the words are about."""
+        is_shown = self.code.is_open() or _showing(self.code.open_tags) is not None
+        return is_shown or self.code.last in _BEFORE_A_MENTION
 
     def is_between_quotes(self, behind: str) -> bool:
         """Whether the block stands in quotation marks, if this character follows it."""
