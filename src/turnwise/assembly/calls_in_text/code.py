@@ -128,6 +128,11 @@ class CodeTracker:
         """The last character but blanks, where the last question was asked, and the character before it; a line break counts."""
         return self._last_bare
 
+    def give_up(self) -> None:
+        """Nobody looks for a call from here on, so all that comes counts as code."""
+        self._see(is_all=True)
+        self._is_lost = True
+
     def feed(self, text: str) -> None:
         self.unseen.append(text)
         if len(self.unseen) > MOST_UNSEEN:

@@ -55,6 +55,12 @@ class Surroundings:
         other._shown = list(self._shown)
         return other
 
+    def give_up(self) -> bool:
+        """Nobody looks for a call from here on, so all words count as code; False where messages still have to be parted."""
+        if not self.speaks_harmony:
+            self.code.give_up()
+        return not self.speaks_harmony
+
     def look(self, *, is_next: bool) -> None:
         """A block begins. `is_next`: it follows another one at once, and stands where that one does."""
         self._is_next = is_next

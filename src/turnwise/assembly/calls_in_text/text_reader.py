@@ -98,7 +98,7 @@ class TextReader:
         self._tools = tools
         self._quotations = quotations
         self._unmarked = unmarked  # an answer that is only a fence or an object may be a call
-        self._leading = leading  # only what begins the text may be one
+        self._leading = leading  # only what begins the text may be one, or no block is looked at any more
         self._is_aside = is_aside
         self._surroundings: Surroundings = Surroundings() if after is None else after._surroundings.follow()
         self._at = _At.START
@@ -414,6 +414,7 @@ class TextReader:
         self._at, self._syntax, self._doomed = _At.BLOCK, syntax, None
         self._held = Held()
         self._blocks += 1
+        self._leading |= self._blocks >= MAX_BLOCKS and self._surroundings.give_up()
 
     def _read_block(self, events: list[Event], *, is_final: bool = False) -> str:
         """Look at the block once more; return the words that are no part of it, for the state that it leaves."""

@@ -34,14 +34,21 @@ def end_of_wrong(text: str, *, found: Found, syntax: Syntax, is_final: bool = Fa
     if closed is not None or (syntax.ends and not is_final):
         return closed
     blank = _BLANK_LINE.search(text, found.end)
+    last = len(text) if blank is None else blank.start()
     start = len(syntax.marker)
-    depth = sum([text.count(one, start, found.end) for one in "[({"])
-    depth -= sum([text.count(one, start, found.end) for one in "])}"])
-    brackets = _BRACKETS.finditer(text, found.end, len(text) if blank is None else blank.start())
-    for count, bracket in enumerate(brackets):
+    depth = _count(text, "[({", start, found.end) - _count(text, "])}", start, found.end)
+    closing = _count(text, "])}", found.end, last)
+    if depth >= 0 and closing < max(1, depth):  # no bracket closes it, so none has to be looked at
+        are_many = closing + _count(text, "[({", found.end, last) > MOST_BRACKETS
+        return end if is_final or blank is not None or are_many else None
+    for count, bracket in enumerate(_BRACKETS.finditer(text, found.end, last)):
         if count == MOST_BRACKETS:
             return end
         depth += 1 if bracket.group() in "[({" else -1
         if depth <= 0:
             return bracket.end()
     return end if is_final or blank is not None else None
+
+
+def _count(text: str, brackets: str, start: int, end: int) -> int:
+    return sum([text.count(one, start, end) for one in brackets])
