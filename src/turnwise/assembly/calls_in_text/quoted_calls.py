@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from turnwise.assembly.calls_in_text.comparison import BARRIER
+from turnwise.assembly.calls_in_text.comparison import BARRIER, tokens_of
 from turnwise.assembly.calls_in_text.escapes import without_escapes
 from turnwise.assembly.calls_in_text.reading import Found, ReadCall, read
+from turnwise.assembly.calls_in_text.shown_calls import as_written
 from turnwise.assembly.calls_in_text.syntaxes import BY_MARKER, MARKERS, Syntax
 from turnwise.assembly.calls_in_text.tools import OfferedTools
 
@@ -64,7 +65,8 @@ class QuotedCalls:
     def has(self, call: ReadCall, *, syntax: str) -> bool:
         """Whether the call stands there."""
         values = _values(call)
-        return not self._known.isdisjoint([(syntax, call.name, form, said) for form, said in _forms(values)])
+        forms = [*_forms(values), _words_of(values)]
+        return not self._known.isdisjoint([(syntax, call.name, form, said) for form, said in forms])
 
     def _without_calls(self, text: str, *, depth: int) -> str:
         marker = self._syntax.marker
@@ -74,8 +76,16 @@ class QuotedCalls:
         end, at = 0, text.find(marker)
         while at >= 0 and self._left:
             following = text.find(marker, at + len(marker))
-            found = _read(text[at : following if following >= 0 else len(text)], syntax=self._syntax, tools=self._tools)
-            if found is not None and self._is_as_written(text, at, at + found.end, is_next=at == end and at > 0):
+            block = text[at : following if following >= 0 else len(text)]
+            found = _read(block, syntax=self._syntax, tools=self._tools)
+            if found is None and (shown := self._read_shown(block)) is not None:
+                kept += [self._without_strings(text[end:at], depth=depth), BARRIER]
+                found, length = shown
+                for call in found.calls:
+                    self._known.add((found.syntax or self._syntax.name, call.name, *_words_of(_values(call))))
+                kept += self._take(found, depth=depth)
+                end = at + length
+            elif found is not None and self._is_as_written(text, at, at + found.end, is_next=at == end and at > 0):
                 kept += [self._without_strings(text[end:at], depth=depth), BARRIER]
                 kept += self._take(found, depth=depth)
                 end = at + found.end
@@ -83,6 +93,16 @@ class QuotedCalls:
             at = following
         kept.append(self._without_strings(text[end:], depth=depth))
         return "".join(kept)
+
+    def _read_shown(self, block: str) -> tuple[Found, int] | None:
+        """The call that a tool shows with something between its lines, and how long it is there."""
+        ends = [at + len(mark) for mark in self._syntax.ends if (at := block.find(mark)) >= 0]
+        written = as_written(block, end=min(ends)) if ends else None
+        for said in () if written is None else (written, _of_json(written)):
+            found = _read(said, syntax=self._syntax, tools=self._tools)
+            if found is not None and found.end >= len(said.rstrip()):
+                return found, min(ends)
+        return None
 
     def _is_as_written(self, text: str, start: int, end: int, *, is_next: bool) -> bool:
         """Whether no tool has put anything before, between or behind its lines. One line has nothing between."""
@@ -118,6 +138,14 @@ class QuotedCalls:
         return text if kept == said else BARRIER.join(map(json.dumps, kept.split(BARRIER)))
 
 
+def _of_json(text: str) -> str:
+    """What pieces of JSON strings say; the same if they are none."""
+    try:
+        return without_barriers(json.loads(f'"{text}"', strict=False))
+    except ValueError:
+        return text
+
+
 def without_barriers(text: str) -> str:
     """The text, in which nobody else has put a barrier."""
     return text.replace(BARRIER, " ")
@@ -138,6 +166,11 @@ def _forms(values: list[tuple[str, str]]) -> Iterator[tuple[int, frozenset[tuple
     yield 1, frozenset([(_plain(key), _plain(_BREAK.sub("", value))) for key, value in values])
     if any("\n" in value for _, value in values):
         yield 0, frozenset([(_plain(key), _plain(_without_pages(value))) for key, value in values])
+
+
+def _words_of(values: list[tuple[str, str]]) -> tuple[int, frozenset[tuple[str, str]]]:
+    """What two calls have in common if they differ only in marks, of which nobody knows whether they are the tool's."""
+    return 2, frozenset([("".join(tokens_of(_plain(key))), "".join(tokens_of(_plain(value)))) for key, value in values])
 
 
 def _without_pages(value: str) -> str:
