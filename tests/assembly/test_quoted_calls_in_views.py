@@ -64,3 +64,9 @@ def test_the_shown_call_itself_is_quoted_in_every_view(view: str, syntax: str) -
     """Proves: what tells two calls apart never makes another one of the same call."""
     values = {value for pair in PAIRS + LINES_OF_VALUES for value in pair}
     assert all(_is_quoted(view, syntax=syntax, quoted=value, asked=value) for value in sorted(values))
+
+
+@pytest.mark.parametrize("value", [" " * 100_000, "1" * 100_000, "a 1:b\n" * 20_000, "\n" * 100_000])
+def test_a_long_value_in_a_view_holds_no_other_block(value: str) -> None:
+    """Proves: what finds the additions of a tool reads no row of blanks once for each of them."""
+    assert not _is_quoted("numbers, glued", syntax="qwen3-coder", quoted=f"{value}b", asked="other")

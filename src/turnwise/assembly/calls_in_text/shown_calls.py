@@ -19,6 +19,7 @@ _MOST_TAGS = 2_000  # of one call
 _MOST_BETWEEN = 600  # characters between two lines
 _MOST_KINDS = 4  # ways in which one tool parts lines
 _PIECES = re.compile(r"\d+|[ \t\r]*\n\s*|[ \t\r]+|[^\d\s]+")
+_BLANKS = r"[ \t\r]{0,200}"  # of a row of many blanks no more are read at each of them
 _SEEN = "\x1e"
 _JSON_BEGINS = re.compile(r"[\[{](?=[ \t]*(?:\"|\{|\Z|[\r\n]))")
 
@@ -79,7 +80,7 @@ def _pattern(piece: str) -> str:
 
 def _of(piece: str) -> str:
     if "\n" in piece:
-        return r"[ \t\r]*" + r"\n[ \t\r]*" * piece.count("\n")
+        return _BLANKS + rf"\n{_BLANKS}" * piece.count("\n")
     if piece.isspace():
-        return r"[ \t\r]*"
+        return _BLANKS
     return r"\d+" if piece[0].isdigit() else re.escape(piece)
