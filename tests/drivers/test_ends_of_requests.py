@@ -17,8 +17,8 @@ from turnwise.drivers.runner import Runner
 from turnwise.rules.retries import NO_RETRY
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, Stall
 from turnwise.turn.commands import PrepareStep
-from turnwise.turn.events import Interrupted, RequestFailed, ResponseReceived, StepPrepared
-from turnwise.vocab import Fault, FaultKind, StopReason, Text, text_of
+from turnwise.turn.events import Interrupted, MessageArrived, RequestFailed, ResponseReceived, StepPrepared
+from turnwise.vocab import Fault, FaultKind, Message, StopReason, Text, text_of
 from turnwise.wire.limits import Limits
 from waits import HANG_S
 
@@ -151,3 +151,23 @@ async def test_what_comes_back_after_the_turns_end_is_no_error_of_the_turns_eith
     gc.collect()
     assert unheard == []
     assert (result.stop_reason, model.requests) == (StopReason.CANCELLED, [])
+
+
+async def test_a_word_after_an_interrupt_is_not_taken() -> None:
+    """Proves: who speaks between the interrupt and the turn's end is told that nobody reads it, and no journal has the word."""
+    clock = FakeClock()
+    begun = f"data: {BEGUN['openai_chat']}\n\n".encode()
+    with Journal.open(None, clock=clock) as journal:
+        pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
+        transport = ScriptedTransport([Reply(pieces=(begun, Stall()))])
+        runner = Runner(ScriptedModel([]).endpoint, transport=transport, clock=clock)
+        running = asyncio.create_task(runner.run(started(), journal=pen))
+        await clock.until_waiting(90)
+        assert runner.say(Message("user", (Text("before"),)))
+        runner.interrupt()
+        assert not runner.say(Message("user", (Text("after"),)))
+        result = await asyncio.wait_for(running, HANG_S)
+        said = [one.message for one in journal.events("t") if isinstance(one, MessageArrived)]
+    before = Message("user", (Text("before"),))
+    assert (said, result.unread) == ([before], (before,))
+    assert not runner.say(Message("user", (Text("behind its end"),)))
