@@ -57,6 +57,7 @@ MOST_TESTS = 400  # for one mutant
 MOST_TEST_S = 20.0  # of tests for one mutant, as they took while they were recorded
 START_S = 60.0  # for a process of its own to collect its tests
 RECORD_S = 1200.0
+KEPT_S = 14 * 86_400.0  # what the cache folder holds of a state of the tree
 SHOWN_EVERY_S = 15.0
 AT_IMPORT = -1
 
@@ -133,6 +134,8 @@ class Recording(NamedTuple):
         found = self.running(mutant.file, lines=mutant.lines) or self.running(mutant.file, lines=mutant.statement)
         if not mutant.in_body:
             found |= self.using(mutant)
+        if not found and self.is_run_at_import(mutant.file, lines=mutant.statement):  # a table: what runs beside it
+            found = self.running(mutant.file, lines=list(self.lines[mutant.file])) or set(range(len(self.tests)))
         own = f"test_{Path(mutant.file).stem}.py"
         passing = [self.tests[one] for one in found if self.tests[one][0] not in self.failed]
 
@@ -206,8 +209,9 @@ def recorded(room: str, *, folder: Path) -> Recording:
         ended = run_bounded(pytest_command(*ROOMS[room]), tree=tree, more=more, seconds=RECORD_S)
         if not made.exists():
             raise SystemExit(f"mutants: the tests could not be recorded ({ended}): run them without mutants first")
-        for old in cache_folder().glob(f"{room}-*.lines.json"):
-            old.unlink()  # of another state of the tree
+        for old in cache_folder().iterdir():
+            if time.time() - old.stat().st_mtime > KEPT_S:
+                old.unlink()  # of a state of the tree that nobody tries any more
         shutil.copy(made, kept)
     found = json.loads(kept.read_text())
     lines = {file: {int(line): tests for line, tests in ran.items()} for file, ran in found["lines"].items()}
