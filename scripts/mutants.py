@@ -82,6 +82,7 @@ def main() -> int:
     except ModuleNotFoundError as missing:
         print(f"mutants: `{missing.name}` is not installed: uv sync --inexact --group mutation", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as with Ctrl-C: no process of ours is left
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         recording = recorded(given.room, folder=Path(folder))
