@@ -121,3 +121,151 @@ def test_no_broad_except_swallows_silently() -> None:
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ExceptHandler) and isinstance(node.type, ast.Name) and node.type.id == "Exception":
                 assert not (len(node.body) == 1 and isinstance(node.body[0], ast.Pass)), f"{path}:{node.lineno}"
+
+
+# A class without fields of its own may be a base: these hold none, or are the library's way to make a value.
+BASES = {
+    "Struct",
+    "StrEnum",
+    "IntEnum",
+    "Enum",
+    "Protocol",
+    "Exception",
+    "NamedTuple",
+    "Generic",
+    "ValueError",
+    "Hook",
+    "str",
+}
+
+
+def classes_of(path: Path) -> list[ast.ClassDef]:
+    return [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef)]
+
+
+def has_state(node: ast.ClassDef) -> bool:
+    """Whether its objects hold something: annotated fields, slots that are not empty, or what its methods set on `self`."""
+    fields = [
+        one for one in node.body if isinstance(one, ast.AnnAssign) and "ClassVar" not in ast.unparse(one.annotation)
+    ]
+    slots = [one for one in node.body if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "__slots__"]
+    sets = [one for one in ast.walk(node) if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)]
+    return bool(fields) or any(ast.unparse(one.value) != "()" for one in slots) or bool(sets)
+
+
+def name_of(base: ast.expr) -> str:
+    while isinstance(base, ast.Subscript):
+        base = base.value
+    return base.attr if isinstance(base, ast.Attribute) else ast.unparse(base)
+
+
+def test_no_class_with_state_inherits_from_another() -> None:
+    """In the pure rooms values are put together, not on top of one another: reading a call of `self` tells who answers it."""
+    pure = [path for path in FILES if room_of(path) in PURE - {"errors"}]
+    stateful = {node.name for path in pure for node in classes_of(path) if has_state(node)}
+    found = [
+        f"{path.name}:{node.lineno}: `{node.name}` inherits from `{name_of(base)}`"
+        for path in pure
+        for node in classes_of(path)
+        for base in node.bases
+        if name_of(base) in stateful
+    ]
+    assert found == []
+
+
+# The values of a turn that change over time, and what changes a list, a dictionary or a set in place.
+TURN = SOURCE / "turn"
+CHANGING = set("append add extend insert remove discard pop popitem clear update setdefault sort reverse".split())
+PHASES = "Step Opening Composing Attempt Recovery Calls Program Answer".split()
+OUTLIVE_PHASES = "Turn Known History Spending Record Room Guarding Pacing Purse Tally Words".split()
+
+
+def root_of(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def is_own(node: ast.Attribute) -> bool:
+    """`self.field`: of the object that the method is of."""
+    return isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+
+
+def changed_attributes(tree: ast.Module) -> list[ast.Attribute]:
+    """What is assigned, deleted, changed in place or set by name."""
+    found: list[ast.Attribute] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+            found.append(node)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+            found += [node.value] if isinstance(node.value, ast.Attribute) else []
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
+            found += [node.func.value] if isinstance(node.func.value, ast.Attribute) else []
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(TURN.glob("*.py")), ids=lambda path: path.name)
+def test_nothing_in_a_turn_is_changed_from_outside_of_its_class(path: Path) -> None:
+    """A field has one writer, the class that it is of: by assignment, by a changing method, and never by name."""
+    tree = tree_of(path)
+    outside = [f"{node.lineno}: `{ast.unparse(node)}`" for node in changed_attributes(tree) if not is_own(node)]
+    assert outside == [], "changed from outside of its class"
+    named = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Name) and "setattr" in node.id]
+    named += [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Attribute) and "setattr" in node.attr]
+    assert named == [], "set by name"
+
+
+def fields_of_turn() -> dict[str, tuple[Path, set[str]]]:
+    """The module and the fields of each value that a turn lives by."""
+    return {
+        node.name: (
+            path,
+            {one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)},
+        )
+        for path in sorted(TURN.glob("*.py"))
+        for node in classes_of(path)
+        if node.name in {*PHASES, *OUTLIVE_PHASES}
+    }
+
+
+def test_a_phase_is_replaced_only_by_itself() -> None:
+    """`replace(self, ...)` in the class, or of a copy that its own method has made; what outlives phases has methods for it."""
+    owned = fields_of_turn()
+    assert owned.keys() == {*PHASES, *OUTLIVE_PHASES}
+    found: list[str] = []
+    for path in sorted(TURN.glob("*.py")):
+        own = [fields for module, fields in owned.values() if module == path]
+        for node in ast.walk(tree_of(path)):
+            if not (isinstance(node, ast.Call) and ast.unparse(node.func) in ("replace", "msgspec.structs.replace")):
+                continue
+            given = {keyword.arg for keyword in node.keywords}
+            fits = [name for name, (_, fields) in owned.items() if given and given <= fields]
+            if fits and not any(given <= fields for fields in own) and is_of_turn(node.args[0]):
+                found.append(f"{path.name}:{node.lineno}: {ast.unparse(node)} ({', '.join(fits)})")
+    assert found == []
+
+
+def is_of_turn(node: ast.expr) -> bool:
+    """Whether what is replaced may be one of these values, by its name: `known.room`, `pacing`, `guarding`."""
+    name = node.attr if isinstance(node, ast.Attribute) else root_of(node)
+    return name in {one.lower() for one in (*PHASES, *OUTLIVE_PHASES)} | {"now", "then", "phase"}
+
+
+def test_only_the_turn_has_changes_carried_out() -> None:
+    """A phase orders changes; `Known.apply` is called by the machine alone."""
+    callers = [
+        path.name
+        for path in sorted(TURN.glob("*.py"))
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "apply"
+    ]
+    assert set(callers) == {"machine.py"}
+
+
+def test_the_turn_is_read_in_sittings() -> None:
+    """No module of the turn has more than 300 lines, and its loop is one screen."""
+    sizes = {path.name: path.read_text().count("\n") for path in sorted(TURN.glob("*.py"))}
+    assert {name: size for name, size in sizes.items() if size > 300} == {}
+    machine = next(node for node in classes_of(TURN / "machine.py") if node.name == "Turn")
+    receive = next(node for node in machine.body if isinstance(node, ast.FunctionDef) and node.name == "receive")
+    assert (receive.end_lineno or 0) - receive.lineno + 1 <= 40

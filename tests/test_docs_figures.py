@@ -22,7 +22,7 @@ from turnwise.faces.saying import cost_said
 from turnwise.rules import budget, loops, recovery, subagents
 from turnwise.rules.pricing import Cost
 from turnwise.rules.retries import RetryPolicy
-from turnwise.turn import calls, room
+from turnwise.turn import calls, lessons
 from turnwise.turn.config import ScriptLimits, TurnConfig
 from turnwise.vocab.json_values import MAX_VALUES
 from turnwise.wire import counts, healing
@@ -45,9 +45,9 @@ FIGURES = {
         f"at most a {('', '', 'half', 'third')[budget.OUTPUT_SHARE]} of the window",
         f"a window of {budget.UNKNOWN_WINDOW_TOKENS:,} tokens is assumed",
         f"only a limit up to {budget.UNKNOWN_OUTPUT_TOKENS:,} tokens is said",
-        f"if the prompt has {room.UNSAID_TOKENS:,} tokens or more",
-        f"(HTTP {', '.join(str(one) for one in sorted(room.UNSAID_STATUSES))})",
-        f"{('', '', '', '', '', '', 'six')[room.MAX_CORRECTIONS]} times at most without an answer in between",
+        f"if the prompt has {lessons.UNSAID_TOKENS:,} tokens or more",
+        f"(HTTP {', '.join(str(one) for one in sorted(lessons.UNSAID_STATUSES))})",
+        f"{('', '', '', '', '', '', 'six')[lessons.MAX_CORRECTIONS]} times at most without an answer in between",
         f"at most {subagents.MAX_SUBAGENTS} sub-agents",
         f"at most {subagents.MAX_SUBAGENT_REQUESTS} requests",
         f"The first {calls.MAX_CALLS} calls of a response",

@@ -29,9 +29,9 @@ from turnwise.turn.events import (
     ToolsFinished,
     TurnStarted,
 )
+from turnwise.turn.lessons import MAX_CORRECTIONS
 from turnwise.turn.machine import Turn
 from turnwise.turn.resuming import taken_up
-from turnwise.turn.room import MAX_CORRECTIONS
 from turnwise.turn.snapshot import replay
 from turnwise.vocab import ArgumentsState, Fault, Message, Response, StopReason, Text, ToolCall, ToolResult, text_of
 from turnwise.wire.profiles import builtin_profiles
@@ -133,12 +133,12 @@ class Judged:
                 pass
 
     def _ordered(self, command: Command) -> None:
-        config = self.turn.config
+        config = self.turn.known.config
         match command:
             case SendRequest(request=request):
                 self.sent.append(command)
                 self.first_attempts += command.retry_of is None
-                pausing = self.turn.paused and config.family == "anthropic_messages"
+                pausing = self.turn.known.history.paused and config.family == "anthropic_messages"
                 may_end = config.accepts_prefill or pausing
                 faults = pairing_faults(request, family=config.family, may_end_with_assistant=may_end)
                 assert faults == (), (faults, request.messages)
@@ -163,10 +163,10 @@ class Judged:
                 pass
 
     def _runs(self, command: RunTools) -> None:
-        config = self.turn.config
+        config = self.turn.known.config
         assert command.calls
         for plan in command.calls:
-            offer = self.turn.offers[plan.call.name]
+            offer = self.turn.known.offers[plan.call.name]
             assert plan.call.state is ArgumentsState.COMPLETE
             assert offer.effect in config.allowed
             assert not offer.client_side and not offer.asks_user
@@ -190,13 +190,13 @@ class Judged:
         assert result.text.strip() or result.stop_reason is StopReason.WAITING
         assert (result.stop_reason, result.complete) in {(row.stop_reason, row.complete) for row in OUTCOMES}
         assert bool(result.why_incomplete) is not result.complete
-        assert result.steps <= turn.config.max_steps
+        assert result.steps <= turn.known.config.max_steps
         assert result.messages == tuple(turn.added)
         pending = [call.id for call in result.pending]
         # What an earlier turn left may wait on when this one is ended.
         ended = result.stop_reason in (StopReason.CANCELLED, StopReason.TIME_LIMIT)
         assert bool(pending) or result.stop_reason is not StopReason.WAITING
-        assert not pending or result.stop_reason is StopReason.WAITING or (ended and turn.keeps_waiting)
+        assert not pending or result.stop_reason is StopReason.WAITING or (ended and turn.known.keeps_waiting)
         assert {ask.call.id for ask in result.asks} <= set(pending)
         assert spent_requests(turn) <= most_requests(config.limits)
         self.check_answers()
@@ -320,7 +320,7 @@ def beginnings_of(messages: Sequence[Message]) -> list[str]:
 
 
 def spent_requests(turn: Turn) -> int:
-    return turn.requests + sum([child.requests for child in turn.children])
+    return turn.known.spending.requests + sum([child.requests for child in turn.known.spending.children])
 
 
 def journalled(events: Sequence[Event]) -> list[Event] | None:

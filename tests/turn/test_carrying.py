@@ -154,10 +154,10 @@ def test_a_window_that_a_provider_told_is_known_in_the_next_turn() -> None:
     lived.turn([])
     assert lived.purposes(0).count("retry") == 1
     same, _ = Turn.start(TurnStarted(config=ROOMY, input=(ASK,)), earlier=lived.so_far.carried)
-    assert same.config.model_limits == msgspec.structs.replace(SMALL, context_window_tokens=12_000)
+    assert same.known.config.model_limits == msgspec.structs.replace(SMALL, context_window_tokens=12_000)
     other = msgspec.structs.replace(ROOMY, model="other")
     turn, _ = Turn.start(TurnStarted(config=other, input=(ASK,)), earlier=lived.so_far.carried)
-    assert turn.config.model_limits == SMALL
+    assert turn.known.config.model_limits == SMALL
 
 
 @pytest.mark.promise("cut:budget")

@@ -60,9 +60,9 @@ def test_a_circle_is_rebuilt_from_its_journal() -> None:
     commands = replay(played.events)
     assert [command for command in commands if command in played.requests] == played.requests
     assert replay(played.events[:9]) == commands[:9]
-    assert msgspec.json.decode(msgspec.json.encode(played.turn.guarding), type=type(played.turn.guarding)) == (
-        played.turn.guarding
-    )
+    assert msgspec.json.decode(
+        msgspec.json.encode(played.turn.known.guarding), type=type(played.turn.known.guarding)
+    ) == (played.turn.known.guarding)
 
 
 @pytest.mark.promise("loop:repeat")
@@ -148,7 +148,7 @@ def test_a_call_that_was_continued_and_did_not_fit_is_not_continued_again() -> N
     assert results[0].startswith("Not run: the arguments do not fit the parameters of `read`. ")
     assert all(MISFIT.format(tool="read") in result for result in results[1:])
     assert (played.ran, played.result.stop_reason, played.result.text) == ([], StopReason.LOOP, "It does not fit.")
-    state = played.turn.guarding
+    state = played.turn.known.guarding
     assert msgspec.json.decode(msgspec.json.encode(state), type=type(state)) == state
 
 

@@ -137,8 +137,11 @@ def test_what_the_answer_has_no_room_for_stays_in_the_session() -> None:
     config = replace(ROOMY, limits=MaxRequests(3))
     played = against_window(steps(of=20), sizes=[50_000] * 99, config=config, window=8_000)
     assert said_of(played) == ("model", "Done.")
-    assert len(results_in(played.turn.messages)) == 20
-    assert played.turn.room.sizes == [message_bytes(one) for one in played.turn.messages][: len(played.turn.room.sizes)]
+    assert len(results_in(played.turn.known.history.messages)) == 20
+    assert (
+        played.turn.known.history.sizes
+        == [message_bytes(one) for one in played.turn.known.history.messages][: len(played.turn.known.history.sizes)]
+    )
     assert session_messages([played.events]) == played.result.messages
     assert [one for one in replay(played.events) if isinstance(one, SendRequest)] == played.requests
     assert "compaction" in played.result.prefix_changes[-1]

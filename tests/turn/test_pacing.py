@@ -18,7 +18,6 @@ from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, ResponseReceived, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn
 from turnwise.turn.pacing import Pacing
-from turnwise.turn.room import Room
 from turnwise.turn.snapshot import replay
 from turnwise.vocab import FinishReason, Message, ProviderItem, Response, Settings, StopReason, Text, ToolResult, Usage
 
@@ -270,10 +269,10 @@ def test_a_limit_that_allows_nothing_is_refused(limits: Limit) -> None:
 def test_a_response_out_of_turn_changes_nothing_of_the_time() -> None:
     """What is refused leaves no trace."""
     turn, _ = Turn.start(TurnStarted(config=CONFIG, input=(Message("user", (Text("go"),)),)))
-    before = turn.pacing
+    before = turn.known.spending.pacing
     with pytest.raises(Exception, match="came while request 1"):
         turn.receive(ResponseReceived(number=2, response=says("x"), at_s=9.0))
-    assert turn.pacing == before
+    assert turn.known.spending.pacing == before
 
 
 def served(command: Command, *, counts: bool) -> Event:
@@ -320,6 +319,6 @@ def test_what_a_prompt_costs_is_what_its_messages_weigh(family: str) -> None:
     config = limited(MaxTokens(100_000), family=family, room="compact", max_steps=3)
     played = play([says(call("a")), says("Looking.", item, finish=FinishReason.PAUSE), says("So.")], config=config)
     turn = played.turn
-    known = turn.pacing.prompt_tokens(turn.room, messages=turn.messages)
-    anew = Pacing().prompt_tokens(Room.of(turn.config), messages=turn.messages)
+    known = turn.known.prompt_tokens
+    anew = Pacing().prompt_tokens(replace(turn.known.history, sizes=[], sums=[], changed=False))
     assert known == anew > 100

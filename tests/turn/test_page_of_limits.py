@@ -61,7 +61,7 @@ def tried(
         events.append(event)
         command = turn.receive(event)
         if isinstance(event, ResponseReceived | RequestFailed):
-            learned.append(turn.config.model_limits.max_input_tokens)
+            learned.append(turn.known.config.model_limits.max_input_tokens)
     return Tried(sizes, learned, command.result, events)
 
 
@@ -105,7 +105,7 @@ def test_each_overflow_of_a_turn_is_met_anew_once_an_answer_came() -> None:
         match command:
             case SendRequest(purpose="step", request=request) if len(shares) < 3:
                 command = turn.receive(RequestFailed(number=command.number, fault=TOO_LONG))
-                learned = turn.config.model_limits.max_input_tokens
+                learned = turn.known.config.model_limits.max_input_tokens
                 shares.append((learned or 0) * 3 / sum(map(message_bytes, request.messages)))
             case SendRequest(purpose="compact"):
                 command = turn.receive(ResponseReceived(number=command.number, response=says("SUMMARY")))

@@ -110,9 +110,9 @@ def test_a_call_that_ran_is_never_told_as_not_run() -> None:
     """Proves: behind hooks after tools, a call whose result was not reported may have run, also when the turn ends there."""
     config = replace(CONFIG, hooks=("after_tool",))
     turn, _ = Turn.start(TurnStarted(config=config, input=(ASK,)))
-    turn.receive(ResponseReceived(number=1, response=says(call("a"), call("b"))))
-    assert turn.planned
-    held = turn.receive(ToolsFinished(results=(done(turn.planned[0]),)))
+    ran = turn.receive(ResponseReceived(number=1, response=says(call("a"), call("b"))))
+    assert isinstance(ran, RunTools)
+    held = turn.receive(ToolsFinished(results=(done(ran.calls[0]),)))
     assert isinstance(held, RunHooks)
     turn.receive(Interrupted(kind="cancel"))
     texts = [part.content for message in turn.added for part in message.parts if isinstance(part, ToolResult)]

@@ -138,7 +138,7 @@ def test_a_stream_that_ends_without_a_word_is_asked_for_once_more() -> None:
     silent = says(cut("a", begun), finish=FinishReason.CUT)
     commands, _, turn = play([silent, says(call("b")), says("Done.")])
     assert asked(commands) == [("step", None), ("retry", "step"), ("step", None)]
-    assert "a rather long" not in str(turn.messages)
+    assert "a rather long" not in str(turn.known.history.messages)
     commands, _, turn = play([silent, silent, says(begun[30:] + ' ends"}'), says("Done.")])
     assert asked(commands) == [("step", None), ("retry", "step"), ("continue", None), ("step", None)]
     assert turn.result is not None and turn.result.complete

@@ -14,8 +14,9 @@ from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.lessons import MAX_CORRECTIONS
 from turnwise.turn.machine import Turn
-from turnwise.turn.room import MAX_CORRECTIONS, NO_ROOM
+from turnwise.turn.room import NO_ROOM
 from turnwise.turn.snapshot import replay, session_messages
 from turnwise.vocab import (
     Fault,
@@ -428,7 +429,7 @@ def test_words_that_nobody_knows_after_a_long_prompt_are_taken_for_an_overflow_o
     kept = play(refused_summary, config=unknown, earlier=talk)
     assert [request.purpose for request in kept.requests] == ["step", "compact"]
     assert (kept.result.stop_reason, odd in kept.result.text) == (StopReason.PROVIDER_FAILED, True)
-    assert kept.turn.messages == [*talk, ASK]
+    assert kept.turn.known.history.messages == [*talk, ASK]
 
 
 def test_other_failures_end_the_turn_as_before() -> None:

@@ -7,10 +7,10 @@ from turn.limited_world import LIMITED, Move, World
 from turn.playing import CLIENT, CONFIG, READ, Played, call, play, results_in, says
 from turn.test_verdicts import HELD, allow
 from turnwise.rules.limits import Limit, MaxRequests, MaxToolCalls, Spent
-from turnwise.turn.calling import NO_MORE_CALLS
 from turnwise.turn.commands import Ask, Command
 from turnwise.turn.config import ChildReport, ToolOffer, TurnConfig
 from turnwise.turn.events import Asked, Event, ToolsFinished
+from turnwise.turn.granting import NO_MORE_CALLS
 from turnwise.vocab import StopReason, Text, ToolResult, ToolSpec
 
 TASK = ToolOffer(spec=ToolSpec(name="task"), child=True)

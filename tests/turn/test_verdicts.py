@@ -318,7 +318,7 @@ def test_of_contradicting_answers_a_denial_wins_and_then_later(flip: bool) -> No
     yes = allow("b", always=True)
     played = play(script, config=HELD, answer=answers(*both(yes, deny)))
     assert played.ran == [] and "the user denied it" in texts(played)["b"]
-    assert played.turn.config.policy == ATTENDED, "nothing of it is remembered"
+    assert played.turn.known.config.policy == ATTENDED, "nothing of it is remembered"
     waits = play(script[:1], config=HELD, answer=answers(*both(yes, later)))
     assert waits.ran == [] and waits.result.stop_reason is StopReason.WAITING
     again = resumed(waits, approvals=both(allow("b", digest=waits.result.asks[0].digest), deny))
@@ -330,7 +330,7 @@ def test_an_answer_for_something_else_in_mid_turn_runs_and_remembers_nothing() -
     script = [says(call("b", "write")), says("I could not.")]
     played = play(script, config=HELD, answer=answers(allow("b", digest="of another ask", always=True)))
     assert played.ran == [] and "no longer what the user was shown" in texts(played)["b"]
-    assert played.turn.config.policy == ATTENDED
+    assert played.turn.known.config.policy == ATTENDED
 
 
 def test_an_approver_that_failed_is_told_as_such() -> None:

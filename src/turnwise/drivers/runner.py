@@ -37,6 +37,7 @@ from turnwise.drivers.watching import (
     Watchers,
 )
 from turnwise.errors import CallerError, JournalFailed
+from turnwise.turn.attempt import LOST_PIECE
 from turnwise.turn.carrying import Carried
 from turnwise.turn.commands import (
     Ask,
@@ -71,7 +72,6 @@ from turnwise.turn.events import (
     WaitOver,
 )
 from turnwise.turn.machine import Turn
-from turnwise.turn.retrying import LOST_PIECE
 from turnwise.vocab import Message, StopReason, Text, ToolCall, ToolResult
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 

@@ -451,7 +451,7 @@ def _is_object(arguments: str) -> bool:
 
 def fit_result(result: ToolResult, *, call: ToolCall) -> ToolResult:
     """The result of exactly this call, never without content."""
-    content = tuple([part for part in result.content if isinstance(part, File) or part.text.strip()])
+    content = tuple([part for part in result.content if type(part) is File or part.text.strip()])
     is_its_own = (result.call_id, result.name, result.free_form) == (call.id, call.name, call.free_form)
     if is_its_own and content and len(content) == len(result.content):
         return result
@@ -467,11 +467,15 @@ def error_result(call: ToolCall, *, text: str) -> ToolResult:
 
 def fit_parts(parts: tuple[Part, ...], *, family: str, role: str) -> tuple[Part, ...]:
     """Without the parts that this family's servers refuse; empty if nothing is left to send."""
-    kept = [part for part in parts if not (isinstance(part, Text | Refusal) and _says_nothing(part, family=family))]
+    kept = [
+        part
+        for part in parts
+        if not ((type(part) is Text or type(part) is Refusal) and _says_nothing(part, family=family))
+    ]
     if role == "assistant" and family in REFUSES_TRAILING_REASONING:
         while kept and isinstance(kept[-1], Reasoning):
             kept.pop()
-    if all(isinstance(part, Reasoning) or _is_foreign(part, family=family) for part in kept):
+    if all(type(part) is Reasoning or _is_foreign(part, family=family) for part in kept):
         kept = []
     return parts if len(kept) == len(parts) else tuple(kept)
 
@@ -483,7 +487,7 @@ def _says_nothing(part: Text | Refusal, *, family: str) -> bool:
 
 def _is_foreign(part: Part, *, family: str) -> bool:
     """An item of another family, which this one's encoder leaves out."""
-    return isinstance(part, ProviderItem) and part.family != family
+    return type(part) is ProviderItem and part.family != family
 
 
 def open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:

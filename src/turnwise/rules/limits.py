@@ -536,7 +536,7 @@ def most_tool_calls(limit: Limit | None, *, spent: Spent | None = None) -> int |
 
 def counts_tool_calls(limit: Limit | None) -> bool:
     """Whether a limit of tool calls is somewhere in it."""
-    return any(isinstance(one, MaxToolCalls) for one in leaves_of(limit))
+    return limit is not None and any(isinstance(one, MaxToolCalls) for one in leaves_of(limit))
 
 
 def _end_of(limit: Limit, *, amount: Callable[[Leaf], Amount | None], spent: Spent | None) -> Amount | None:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnwise.rules.budget import ModelLimits, PromptSize, grown
+from turnwise.rules.budget import ModelLimits, PromptSize, grown, request_bytes
 from turnwise.rules.compaction import weighed
 from turnwise.rules.history import Healed, heal
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import TurnStarted
-from turnwise.turn.room import Room
+from turnwise.turn.history import History
 from turnwise.vocab import Message, ToolResult, calls_of
 
 
@@ -72,33 +72,47 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         at = next((place for place, message in enumerate(given) if message.role != "tool"), len(given))
         return msgspec.structs.replace(started, input=(*given[:at], *self.words, *given[at:]))
 
-    def begin(self, new: Sequence[Message], *, config: TurnConfig) -> tuple[Healed, Room]:
-        """The messages with `new` behind them as `config` may send them, and the room of a turn that starts with them.
+    def begin(self, new: Sequence[Message], *, config: TurnConfig) -> tuple[Healed, History]:
+        """The messages with `new` behind them as `config` may send them, and the history of a turn that starts with them.
 
         What a turn left healed and weighed stays as it is up to the last of the user's messages: what is open stands
         behind that.
         """
         names = frozenset([offer.spec.name for offer in config.tools])
-        room = Room.of(config)
-        room.originals, room.gone = dict(self.originals), self.gone
+        before_bytes = request_bytes(system=config.system, tools=[offer.spec for offer in config.tools])
+        prompt = PromptSize(added_bytes=before_bytes)
         left = self.left
         if left is None or not left.is_healed_for(config):
             taken = self.call_ids - _ids_in(self.messages) if self.gave_way else ()
-            return heal((*self.messages, *new), family=config.family, tool_names=names, taken_ids=taken), room
+            healed = heal((*self.messages, *new), family=config.family, tool_names=names, taken_ids=taken)
+            return healed, self._history(healed, prompt=prompt, before_bytes=before_bytes)
         before = left.messages
         start = next((at for at in range(len(before) - 1, -1, -1) if before[at].role == "user"), 0)
         behind = before[start:]
         taken = self.call_ids - _ids_in(behind)
         healed = heal((*behind, *new), family=config.family, tool_names=names, taken_ids=taken)
         known = min(len(left.sizes), start + _same_beginning(behind, messages=healed.messages))
-        room.sizes = list(left.sizes[:known])
+        sizes = list(left.sizes[:known])
         if not left.is_counted_for(config):
-            room.prompt = grown(room.prompt, added_bytes=sum(room.sizes))
+            prompt = grown(prompt, added_bytes=sum(sizes))
         elif known == len(left.sizes):
-            room.prompt = left.prompt
+            prompt = left.prompt
         else:
-            room.prompt = weighed(left.prompt, sizes=left.sizes, sizes_now=room.sizes)
-        return Healed((*before[:start], *healed.messages), healed.repairs, healed.call_ids), room
+            prompt = weighed(left.prompt, sizes=left.sizes, sizes_now=sizes)
+        whole = Healed((*before[:start], *healed.messages), healed.repairs, healed.call_ids)
+        return whole, self._history(whole, prompt=prompt, before_bytes=before_bytes, sizes=sizes)
+
+    def _history(self, healed: Healed, *, prompt: PromptSize, before_bytes: int, sizes: Sequence[int] = ()) -> History:
+        return History(
+            messages=list(healed.messages),
+            added=[],
+            call_ids=set(healed.call_ids),
+            prompt=prompt,
+            before_bytes=before_bytes,
+            sizes=list(sizes),
+            originals=dict(self.originals),
+            gone=self.gone,
+        )
 
 
 def carried_of(earlier: "Sequence[Message] | Carried") -> Carried:

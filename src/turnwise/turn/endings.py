@@ -11,6 +11,7 @@ from turnwise.turn.config import TurnResult
 from turnwise.turn.events import Interrupted
 from turnwise.vocab import (
     Fault,
+    FaultKind,
     File,
     FinishReason,
     Message,
@@ -84,6 +85,9 @@ ENDED = {
 SAY_NOTHING = frozenset({NOT_RUN_LAST_STEP, NOT_RUN_REFUSED, NOT_RUN_FAULT, NOT_RUN_CONTINUING, *NOT_STARTED.values()})
 
 
+# After these the next request fails in the same way.
+FATAL = frozenset({FaultKind.AUTH, FaultKind.QUOTA, FaultKind.NOT_FOUND})
+
 NOT_RECORDED = "not_recorded"
 HAD_ARRIVED = "\n\nWhat had arrived: "  # of an answer that was filtered
 
@@ -102,7 +106,7 @@ def answer_text(message: Message) -> str:
     text = text_of(message)
     if says_something(text):
         return text
-    files = [part.media_type for part in message.parts if isinstance(part, File)]
+    files = [part.media_type for part in message.parts if type(part) is File]
     return text if not files else f"(The answer is a file: {', '.join(files)}.)"
 
 

@@ -5,95 +5,127 @@ import msgspec
 from turnwise.rules.last_step import local_answer
 from turnwise.rules.limits import Spent, stop_reason
 from turnwise.rules.loops import why_it_ends
-from turnwise.turn.approvals import OneAsk
-from turnwise.turn.books import Books
-from turnwise.turn.commands import FinishTurn
 from turnwise.turn.config import TurnResult
 from turnwise.turn.endings import NO_OUTPUT, SAY_NOTHING, why_failed, why_incomplete
-from turnwise.vocab import Fault, Response, StopReason, ToolCall, text_of
+from turnwise.turn.known import Known
+from turnwise.vocab import Fault, Response, StopReason, text_of
 from turnwise.vocab.hidden_characters import says_something
 
 
-class Finishing(Books, kw_only=True):
-    """The ends of a turn."""
+class Ends(msgspec.Struct, frozen=True, kw_only=True):
+    """There is no answer of the model's own, and `why`."""
 
-    def _fail(self, fault: Fault, *, arrived: str) -> FinishTurn:
-        if self.unfit:  # the model has answered, if not in the wanted form
-            return self._finish(StopReason.ANSWERED, text=self.unfit, lacks=NO_OUTPUT, fault=fault)
-        text = self._local_answer(why_failed(fault), arrived=arrived)
-        return self._finish(StopReason.PROVIDER_FAILED, text=text, local=True, fault=fault)
+    why: str
 
-    def _text_so_far(self, partial: Response | None) -> str:
-        """What the model had said in its paused responses and in the one that broke off; a piece of a cut response stands
-        in that one."""
-        if partial is None or self.continuing is not None:
-            return ""
-        text = text_of(partial.message)
-        return self.said + text if says_something(text) else ""
 
-    def _local_answer(self, why: str, *, arrived: str = "") -> str:
-        said = next((text for text in (arrived, self.said, self.unfit, self.last_text) if says_something(text)), "")
-        return local_answer(why, said=said, messages=self.added, left_out=SAY_NOTHING)
+class Fails(msgspec.Struct, frozen=True, kw_only=True):
+    """The provider failed; `arrived` is what the model had said by then, `gave_up` why nothing more was tried."""
 
-    def _answer_locally(self, why: str) -> FinishTurn:
-        partial = self.asking is not None and self.asking.partial
-        if self.unfit:
-            return self._finish(self._reason(partial=partial), text=self.unfit, lacks=NO_OUTPUT)
-        circle = why_it_ends(self.guarding.ends) + " " if self.guarding.ends else ""
-        text = self._local_answer(circle + why)
-        return self._finish(self._reason(partial=partial or self.pacing.pace == "stop"), text=text, local=True)
+    fault: Fault
+    arrived: str = ""
+    gave_up: str = ""
 
-    def _reason(self, *, partial: bool) -> StopReason:
-        if self.room.ends:
-            return StopReason.BUDGET
-        if not partial:
-            return StopReason.ANSWERED
-        if self.guarding.ends is not None:
-            return StopReason.LOOP
-        return StopReason.ANSWERED if self.pacing.bound is None else stop_reason(self.pacing.bound)
 
-    @property
-    def waiting_asks(self) -> tuple[OneAsk, ...]:
-        """Those that were left for later."""
-        return tuple([msgspec.structs.replace(ask, call=self._known(ask.call)) for ask in self.asks])
+class Stopped(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody stopped the turn, and `why`; `arrived` is what the model had said by then."""
 
-    def _finish(
-        self,
-        stop_reason: StopReason,
-        *,
-        text: str,
-        complete: bool = False,
-        output: str | None = None,
-        lacks: str = "",
-        pending: tuple[ToolCall, ...] = (),
-        fault: Fault | None = None,
-        local: bool = False,
-    ) -> FinishTurn:
-        self._settle_pause()
-        self.room.put_back(self.messages)
-        self.result = TurnResult(
-            text=text,
-            stop_reason=stop_reason,
-            complete=complete,
-            steps=self.step,
-            requests=self.requests,
-            usage=self.usage,
-            charged_usd=self.purse.usd if self.config.prices else None,
-            also_spent=self.also_spent + Spent(projected=self.purse.projected),
-            recovery_usage=self.recovery_usage,
-            messages=tuple(self.added),
-            output=output,
-            reasoning="\n\n".join(self.reasonings),
-            repairs=tuple(self.repairs),
-            pending=tuple([self._known(call) for call in pending]),
-            asks=self.waiting_asks if pending else (),
-            unread=self.inbox,
-            children=self.children,
-            fault=fault,
-            origin="local" if local else "model",
-            why_incomplete="" if complete else why_incomplete(stop_reason, lacks=lacks, fault=fault),
-            prefix_changes=tuple(self.prefix_changes),
-            requests_by_purpose=dict(self.purposes),
-            history=tuple(self.messages) if self.room.gave_way else None,
-        )
-        return FinishTurn(result=self.result)
+    reason: StopReason
+    why: str
+    arrived: str = ""
+    keeps_unfit: bool = False  # an answer that did not fit stands in place of ours
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """The end, and its text: the model's, or (`local`) ours. `lacks` says what it is short of, if anything."""
+
+    reason: StopReason
+    text: str
+    complete: bool = False
+    output: str | None = None
+    lacks: str = ""
+    fault: Fault | None = None
+    local: bool = False
+
+
+End = Ends | Fails | Stopped | Ended
+
+
+def arrived_of(partial: Response | None, *, known: Known) -> str:
+    """What the model had said in its paused responses and in the one that broke off."""
+    if partial is None:
+        return ""
+    text = text_of(partial.message)
+    return known.words.said + text if says_something(text) else ""
+
+
+def ended(end: End, *, known: Known) -> Ended:
+    """The end with its text, once everything else has been written."""
+    unfit = known.words.unfit
+    match end:
+        case Ended():
+            return end
+        case Stopped(reason=reason, why=why, arrived=arrived, keeps_unfit=keeps_unfit):
+            if keeps_unfit and unfit:
+                return Ended(reason=reason, text=unfit, lacks=NO_OUTPUT)
+            return Ended(reason=reason, text=_local_answer(why, known=known, arrived=arrived), local=True)
+        case Fails(fault=fault, arrived=arrived, gave_up=gave_up):
+            if gave_up:
+                fault = msgspec.structs.replace(fault, message=f"{fault.message.rstrip('. ')}. {gave_up}")
+            if unfit:  # the model has answered, if not in the wanted form
+                return Ended(reason=StopReason.ANSWERED, text=unfit, lacks=NO_OUTPUT, fault=fault)
+            text = _local_answer(why_failed(fault), known=known, arrived=arrived)
+            return Ended(reason=StopReason.PROVIDER_FAILED, text=text, local=True, fault=fault)
+        case Ends(why=why):
+            partial = known.asking is not None and known.asking.partial
+            if unfit:
+                return Ended(reason=reason_of(known, partial=partial), text=unfit, lacks=NO_OUTPUT)
+            ends = known.guarding.ends
+            text = _local_answer(f"{why_it_ends(ends)} {why}" if ends else why, known=known)
+            partial = partial or known.spending.pacing.pace == "stop"
+            return Ended(reason=reason_of(known, partial=partial), text=text, local=True)
+
+
+def reason_of(known: Known, *, partial: bool) -> StopReason:
+    if known.room.ends:
+        return StopReason.BUDGET
+    if not partial:
+        return StopReason.ANSWERED
+    if known.guarding.ends is not None:
+        return StopReason.LOOP
+    bound = known.spending.pacing.bound
+    return StopReason.ANSWERED if bound is None else stop_reason(bound)
+
+
+def result_of(end: Ended, *, known: Known) -> TurnResult:
+    """The result of a turn that ended so."""
+    spending, history = known.spending, known.history
+    pending = known.pending
+    return TurnResult(
+        text=end.text,
+        stop_reason=end.reason,
+        complete=end.complete,
+        steps=spending.step,
+        requests=spending.requests,
+        usage=spending.usage,
+        charged_usd=spending.purse.usd if known.config.prices else None,
+        also_spent=spending.also_spent + Spent(projected=spending.purse.projected),
+        recovery_usage=spending.recovery_usage,
+        messages=tuple(history.added),
+        output=end.output,
+        reasoning="\n\n".join(known.record.reasonings),
+        repairs=tuple(known.record.repairs),
+        pending=tuple([known.known_call(call) for call in pending]),
+        asks=known.waiting_asks if pending else (),
+        unread=history.inbox,
+        children=spending.children,
+        fault=end.fault,
+        origin="local" if end.local else "model",
+        why_incomplete="" if end.complete else why_incomplete(end.reason, lacks=end.lacks, fault=end.fault),
+        prefix_changes=tuple(spending.prefix_changes),
+        requests_by_purpose=dict(spending.purposes),
+        history=tuple(history.messages) if history.gave_way else None,
+    )
+
+
+def _local_answer(why: str, *, known: Known, arrived: str = "") -> str:
+    return local_answer(why, said=known.words.first(arrived), messages=known.history.added, left_out=SAY_NOTHING)

@@ -51,6 +51,10 @@ class Guarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """`calls` as the model wrote them: in history the arguments of a cut one are emptied."""
         return replace(self, judged=self.guard.before(calls, joined=self.vain), vain=())
 
+    def forgetting(self) -> "Guarding":
+        """The calls that the guard knows stand in no message any more: a summary is in their place."""
+        return replace(self, guard=LoopGuard())
+
     def recovered(self, calls: Sequence[ToolCall], *, repairs: Sequence[Repair]) -> "Guarding":
         """What became of a response's cut `calls`, as the `repairs` of going on with them say."""
         refused = {repair.where for repair in repairs if repair.kind == "continuation_refused"}

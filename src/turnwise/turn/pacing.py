@@ -38,10 +38,21 @@ from turnwise.turn.events import (
     MessageArrived,
     RequestFailed,
     ResponseReceived,
+    ToolsFinished,
     TurnStarted,
 )
-from turnwise.turn.room import Room
+from turnwise.turn.history import History
 from turnwise.vocab import NO_USAGE, Message, Request, Usage
+
+
+class Coming(msgspec.Struct, frozen=True, kw_only=True):
+    """The next request as the limits see it: what was spent before its step ends, the size of its prompt, the row of the model
+    that is asked where a limit of cost needs it, and whether a plan that bills by step has billed the step already."""
+
+    spent: Spent
+    prompt_tokens: int
+    price: PriceRow | None = None
+    is_billed: bool = False
 
 
 class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -62,9 +73,11 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def saw(self, event: Event, *, messages: int) -> "Pacing":
         """What an event tells of time and tokens. A response is one to a prompt of so many `messages`."""
+        if type(event) is ResponseReceived:
+            return self._took_in(event.response.usage, at_s=event.at_s, messages=messages)
+        if type(event) is ToolsFinished:
+            return self if event.at_s <= self.at_s else replace(self, at_s=event.at_s)
         match event:
-            case ResponseReceived():
-                return self._took_in(event.response.usage, at_s=event.at_s, messages=messages)
             case RequestFailed(partial=partial):
                 usage = None if partial is None else partial.usage
                 return self._took_in(usage, at_s=event.at_s, messages=messages)
@@ -90,13 +103,12 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             longest_output_tokens=max(self.longest_output_tokens, usage.output_tokens),
         )
 
-    def weigh_less(self, room: Room, *, messages: Sequence[Message]) -> "Pacing":
+    def weigh_less(self, history: History) -> "Pacing":
         """What the prompt holds now that old messages gave way: the provider's count of the last one says nothing of it."""
-        if not room.changed:
+        if not history.changed:
             return self
-        return replace(
-            self, last=Usage(input_tokens=self.prompt_tokens(room, messages=messages)), weighed=len(messages)
-        )
+        last = Usage(input_tokens=self.prompt_tokens(history))
+        return replace(self, last=last, weighed=len(history.messages))
 
     def spent(self, usage: Usage, *, steps: int, requests: int) -> Spent:
         return Spent(
@@ -114,115 +126,76 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         bound = None if allowed == "go" else MaxSteps(most)
         return replace(self, step_s=self.at_s, longest_step_s=longest, pace=allowed, bound=bound)
 
-    def begin_step(
-        self,
-        config: TurnConfig,
-        *,
-        spent: Spent,
-        prompt_tokens: int,
-        price: PriceRow | None = None,
-        is_billed: bool = False,
-    ) -> "Pacing":
-        """Judge the step that would come next. Here and below: `prompt_tokens` are those of the next request, `price` is the
-        row of the model that is asked, where a limit of cost needs it, and `is_billed` says that the step at hand is paid
-        for, by a plan that bills by step."""
-        longest = max(self.longest_step_s, self.at_s - self.step_s) if spent.steps else 0.0
+    def begin_step(self, config: TurnConfig, *, coming: Coming) -> "Pacing":
+        """Judge the step that would come next."""
+        longest = max(self.longest_step_s, self.at_s - self.step_s) if coming.spent.steps else 0.0
         begun = replace(self, step_s=self.at_s, longest_step_s=longest)
-        return begun.judge(config, spent=spent, prompt_tokens=prompt_tokens, price=price, is_billed=is_billed)
+        return begun.judge(config, coming=coming)
 
-    def judge(
-        self,
-        config: TurnConfig,
-        *,
-        spent: Spent,
-        prompt_tokens: int,
-        price: PriceRow | None,
-        is_billed: bool = False,
-    ) -> "Pacing":
+    def judge(self, config: TurnConfig, *, coming: Coming) -> "Pacing":
         """Judge the step that has begun."""
         limit = _limit_of(config)
-        coming = self._forecast(prompt_tokens, price=price, is_billed=is_billed)
-        allowed = pace(limit, spent=spent, forecast=coming)
-        untimed = replace(coming.answer, elapsed_s=0.0)
-        if allowed == "stop" and not is_over(limit, spent=spent + untimed):
+        ahead = self._forecast(coming)
+        allowed = pace(limit, spent=coming.spent, forecast=ahead)
+        untimed = replace(ahead.answer, elapsed_s=0.0)
+        if allowed == "stop" and not is_over(limit, spent=coming.spent + untimed):
             # Only its time is too long by the guess, and the driver ends it when the time is up: it may be in time.
             allowed = "answer"
-        bound = None if allowed == "go" else binding(limit, spent=spent, forecast=coming)
+        bound = None if allowed == "go" else binding(limit, spent=coming.spent, forecast=ahead)
         return replace(self, pace=allowed, bound=bound)
 
-    def wanted(self, *, spent: Spent, prompt_tokens: int, price: PriceRow | None, is_billed: bool) -> Spent:
+    def answering(self, bound: Leaf | None) -> "Pacing":
+        """Only the answer's request has room under this limit."""
+        return replace(self, pace="answer", bound=bound)
+
+    def wanted(self, coming: Coming) -> Spent:
         """What the turn would have spent after one more step and an answer."""
-        coming = self._forecast(prompt_tokens, price=price, is_billed=is_billed)
-        return spent + coming.step + coming.answer_after
+        ahead = self._forecast(coming)
+        return coming.spent + ahead.step + ahead.answer_after
 
     def affords(
-        self,
-        config: TurnConfig,
-        *,
-        spent: Spent,
-        prompt_tokens: int,
-        answers: bool,
-        within: bool = False,
-        after_s: float = 0.0,
-        price: PriceRow | None = None,
-        is_billed: bool = False,
+        self, config: TurnConfig, *, coming: Coming, answers: bool, within: bool = False, after_s: float = 0.0
     ) -> bool:
         """Whether one request more within the step is possible, after so long a wait: one that `answers`, or one that leaves an
         answer, `within` the step or in the next one (after calls)."""
         if config.limits is None:
             return True
-        coming = self._forecast(prompt_tokens, price=price, is_billed=is_billed)
-        more = coming.answer if answers else coming.request + coming.answer_after
+        ahead = self._forecast(coming)
+        more = ahead.answer if answers else ahead.request + ahead.answer_after
         # It is part of the step at hand. The driver bounds the time of an answer; another request and the answer after it may
         # take as long as the longest so far, or that answer is cut off.
         elapsed_s = after_s + (0.0 if answers else 2 * self.longest_request_s)
         more = replace(more, steps=1 if answers or within else 2, elapsed_s=elapsed_s)
-        return not is_over(config.limits, spent=spent + more)
+        return not is_over(config.limits, spent=coming.spent + more)
 
-    def most_prompt_tokens(
-        self, config: TurnConfig, *, spent: Spent, prompt_tokens: int, price: PriceRow | None, is_billed: bool = False
-    ) -> int | None:
-        """The largest prompt, no larger than `prompt_tokens`, with which the limits allow an answer and our own words in its
+    def most_prompt_tokens(self, config: TurnConfig, *, coming: Coming) -> int | None:
+        """The largest prompt, no larger than the coming one, with which the limits allow an answer and our own words in its
         request; None where none does."""
 
         def allows(tokens: int) -> bool:
-            judged = self.judge(config, spent=spent, prompt_tokens=tokens, price=price, is_billed=is_billed)
-            return judged.pace != "stop"
+            return self.judge(config, coming=replace(coming, prompt_tokens=tokens)).pace != "stop"
 
         if not allows(0):
             return None
-        least, most = 0, prompt_tokens
+        least, most = 0, coming.prompt_tokens
         while least < most:
             middle = (least + most + 1) // 2
             least, most = (middle, most) if allows(middle) else (least, middle - 1)
         return least
 
-    def is_last(
-        self, config: TurnConfig, *, spent: Spent, prompt_tokens: int, price: PriceRow | None, is_billed: bool = False
-    ) -> bool:
+    def is_last(self, config: TurnConfig, *, coming: Coming) -> bool:
         """Whether the limits allow no answer after the next request even if that is refused, which costs a request, its time and
         no token."""
         if config.limits is None:
             return False
-        coming = self._forecast(prompt_tokens, price=price, is_billed=is_billed).answer
         refused = Spent(
             requests=1,
             elapsed_s=self.longest_request_s,
-            cost_usd=ZERO if price is None else price.request_usd or ZERO,
+            cost_usd=ZERO if coming.price is None else coming.price.request_usd or ZERO,
         )
-        return is_over(config.limits, spent=spent + refused + coming)
+        return is_over(config.limits, spent=coming.spent + refused + self._forecast(coming).answer)
 
-    def output_left(
-        self,
-        config: TurnConfig,
-        *,
-        spent: Spent,
-        prompt_tokens: int,
-        own: Sequence[Message],
-        answers: bool,
-        price: PriceRow | None = None,
-        is_billed: bool = False,
-    ) -> int | None:
+    def output_left(self, config: TurnConfig, *, coming: Coming, own: Sequence[Message], answers: bool) -> int | None:
         """The tokens that the response to the next request may hold: one that `answers` has all that is left, another one
         leaves the answer after it; `own` are messages of that request alone. None where nothing limits it.
 
@@ -233,21 +206,21 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return None
         left = output_tokens_left(
             config.limits,
-            spent=spent,
-            prompt_tokens=prompt_tokens + _tokens_of(own),
+            spent=coming.spent,
+            prompt_tokens=coming.prompt_tokens + _tokens_of(own),
             keep_tokens=None if answers else ANSWER_TOKENS,
-            price=price,
-            is_billed=is_billed,
+            price=coming.price,
+            is_billed=coming.is_billed,
         )
         return None if left is None else max(left, LEAST_ANSWER_TOKENS if answers else ANSWER_TOKENS)
 
-    def answer(self, *, prompt_tokens: int, price: PriceRow | None = None) -> Spent:
+    def answer(self, coming: Coming) -> Spent:
         """What the answer after the calls at hand is likely to cost; its prompt holds some of what they bring."""
-        prompt_tokens += RESULT_TOKENS
+        prompt_tokens = coming.prompt_tokens + RESULT_TOKENS
         usd = ZERO
-        if price is not None:
-            usd = projected_usd(price, input_tokens=prompt_tokens, output_tokens=ANSWER_TOKENS)
-        answer = self._forecast(prompt_tokens).answer
+        if coming.price is not None:
+            usd = projected_usd(coming.price, input_tokens=prompt_tokens, output_tokens=ANSWER_TOKENS)
+        answer = self._forecast(replace(coming, prompt_tokens=prompt_tokens, price=None, is_billed=False)).answer
         return replace(answer, output_tokens=ANSWER_TOKENS, cost_usd=usd)
 
     def most_s(self, left_s: float | None) -> float | None:
@@ -270,44 +243,46 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """What the calls at hand still have; None where nothing limits it."""
         return None if self.calls_end_s is None else floor(max(self.calls_end_s - self.at_s, 0.0) * 1000) / 1000
 
-    def at_stake(self, request: Request, *, own: int, prompt_tokens: int, price: PriceRow, is_billed: bool) -> Decimal:
-        """What a request is projected to cost, with an output like the longest so far within its own limit; its last `own`
-        messages are no part of the history."""
+    def at_stake(self, request: Request, *, own: int, coming: Coming) -> Decimal:
+        """What a request is projected to cost at the coming price, with an output like the longest so far within its own limit;
+        its last `own` messages are no part of the history."""
+        if coming.price is None:
+            return ZERO
         extra = request.messages[len(request.messages) - own :]
         output_tokens = self.longest_output_tokens or ANSWER_TOKENS
         if request.settings.max_output_tokens is not None:
             output_tokens = min(output_tokens, request.settings.max_output_tokens)
         return projected_usd(
-            price,
-            input_tokens=prompt_tokens + _tokens_of(extra),
+            coming.price,
+            input_tokens=coming.prompt_tokens + _tokens_of(extra),
             output_tokens=output_tokens,
-            is_billed=is_billed,
+            is_billed=coming.is_billed,
         )
 
-    def prompt_tokens(self, room: Room, *, messages: Sequence[Message]) -> int:
+    def prompt_tokens(self, history: History) -> int:
         """The size of the next prompt: what its provider counted of the last one, and what came since; all of it by its
-        bytes where the provider does not count; what is left of it by the room's own count where old messages gave way. Looks at
-        new messages only: this is asked several times a step."""
-        if room.changed:
-            room.weigh(messages)
-            return room.prompt.tokens
+        bytes where the provider does not count; what is left of it by the history's own count where old messages gave way. Looks
+        at new messages only: this is asked several times a step."""
+        if history.changed:
+            history.weigh()
+            return history.prompt.tokens
         if not self.last.input_tokens:
-            return prompt_tokens_of(NO_USAGE, added_bytes=room.before_bytes + room.bytes_from(0, messages=messages))
+            return prompt_tokens_of(NO_USAGE, added_bytes=history.before_bytes + history.bytes_from(0))
         # The response itself is counted in the last request's usage.
+        messages = history.messages
         is_reply = (
             self.last.output_tokens > 0 and self.weighed < len(messages) and messages[self.weighed].role == "assistant"
         )
-        added = room.bytes_from(self.weighed + is_reply, messages=messages)
-        return prompt_tokens_of(self.last, added_bytes=added)
+        return prompt_tokens_of(self.last, added_bytes=history.bytes_from(self.weighed + is_reply))
 
-    def _forecast(self, prompt_tokens: int, *, price: PriceRow | None = None, is_billed: bool = False) -> Forecast:
+    def _forecast(self, coming: Coming) -> Forecast:
         return forecast(
-            prompt_tokens=prompt_tokens,
+            prompt_tokens=coming.prompt_tokens,
             longest_output_tokens=self.longest_output_tokens,
             longest_step_s=self.longest_step_s,
             longest_request_s=self.longest_request_s,
-            price=price,
-            is_billed=is_billed,
+            price=coming.price,
+            is_billed=coming.is_billed,
         )
 
 

@@ -1,8 +1,14 @@
-"""A response that is cut, eaten by reasoning, or did not come: what is asked for in its place."""
+"""A response that the limit cut, before the step takes it in: the rules are asked about its calls, then it is gone on with, asked
+for once more, or settled as it is. The core is `rules/recovery.py`; here are the requests, and what the limits allow of them.
+
+Nothing of it is in the journal but the replies themselves: joining them is pure.
+"""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.budget import ATE_ALL
@@ -12,98 +18,131 @@ from turnwise.rules.recovery import (
     Means,
     Settled,
     as_far_as_it_came,
+    ate_all,
     begin,
     continue_request,
     give_up,
+    go_on,
     least_reasoning,
     mark_cut,
     room_for_answer,
     roomier,
 )
-from turnwise.rules.truncation import limit_hit
+from turnwise.rules.truncation import Cut, find_cut, hands_out_objects, limit_hit
+from turnwise.turn.affording import affords, below_limits
 from turnwise.turn.asking import Asking, limit_of
-from turnwise.turn.calls import adopt
-from turnwise.turn.commands import Command, InspectCalls
-from turnwise.turn.endings import NOT_RUN_CONTINUING
-from turnwise.turn.requesting import Requesting
-from turnwise.turn.weighing import Weighing, barred_by, may_be_barred, to_inspect, without
-from turnwise.vocab import Fault, FaultKind, Response, Settings, calls_of, text_of
+from turnwise.turn.attempt import Attempt
+from turnwise.turn.changes import Change, Guarded, Posed, Reasoned, Repaired, Roomed, Tallied
+from turnwise.turn.commands import InspectCalls
+from turnwise.turn.endings import FATAL
+from turnwise.turn.events import CallsInspected, Event
+from turnwise.turn.known import Known
+from turnwise.turn.moves import Begin, Leaving, Left, Move, Over
+from turnwise.turn.outcomes import Accepted, AskAnew, Broken, CutShort, Eaten, Failed, Recovered
+from turnwise.turn.room import Room
+from turnwise.turn.sending import Allowed
+from turnwise.turn.weighing import Barred, barred_by, may_be_barred, to_inspect, without
+from turnwise.vocab import Request, Response, calls_of, reasoning_of
 
-# After these the next request fails in the same way.
-FATAL = frozenset({FaultKind.AUTH, FaultKind.QUOTA, FaultKind.NOT_FOUND})
 
+class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """`posed` is what the `request` of the cut response allowed, `asking` the same under the limit that it is judged by;
+    `retried`: it was asked for once more already. `found` is what is being gone on with."""
 
-class Recovering(Requesting, kw_only=True):
-    """Recovery of a response before the turn takes it in."""
+    response: Response
+    request: Request
+    asking: Asking
+    posed: Asking
+    cut: Cut
+    retried: bool = False
+    stage: Literal["begin", "weigh", "inspected", "go on"] = "begin"
+    found: Continuing | None = None
+    barred: tuple[Barred, ...] = ()
 
-    cap_tokens: int | None = None  # the server's own limit of output, where it is below what was asked for
+    def go(self, known: Known) -> Move:
+        if self.stage == "begin":
+            if known.config.recover != "off" and ate_all(self.response, cut=self.cut):
+                return self._reasoning_ate_all(known)
+            return self._weigh(known)
+        raise TurnwiseBug(f"nothing to go on with in the recovery that is at `{self.stage}`")
 
-    def _under_cap(self, response: Response, *, asking: Asking) -> Asking:
-        """What `response` is judged by: a server that ends at its own cap, whatever it calls that, ends there again. Exactly
-        there; more tokens show that it was none."""
-        usage = response.usage
-        cap, used = self.cap_tokens, 0 if usage is None else usage.output_tokens
-        # llama.cpp ends where prompt and answer fill the window, and its Responses endpoint calls that `completed`
-        # (docs/live.md). Exactly there: more tokens show that the window is larger than what is known of it.
-        if usage is not None and usage.input_tokens + used == self.config.model_limits.context_window_tokens:
-            return msgspec.structs.replace(asking, limit_tokens=used)
-        if cap is not None and used > cap:
-            self.cap_tokens = cap = None
-        if cap is None or (asking.limit_tokens is not None and asking.limit_tokens <= cap):
-            return asking
-        return msgspec.structs.replace(asking, limit_tokens=cap)
+    def receive(self, event: Event, known: Known) -> Move:
+        if not isinstance(event, CallsInspected):
+            raise TurnwiseBug(f"a recovery does not wait for {type(event).__name__}")
+        return self._weighed(known, facts=event.facts)
 
-    def _met_limit(self, response: Response, *, asking: Asking) -> Asking:
-        """The same once the limit has cut it: the model is told of the limit that it met, and is not asked for more than that
-        server gives."""
-        hit = limit_hit(response, limit_tokens=asking.limit_tokens)
-        if hit == asking.limit_tokens:
-            return asking
-        if asking.limit_tokens is not None:
-            self.cap_tokens = hit
-        return msgspec.structs.replace(asking, limit_tokens=hit)
+    def hear(self, outcome: object, known: Known) -> Move:
+        """What became of a request for more."""
+        assert self.found is not None and known.asking is not None
+        match outcome:
+            case Accepted(response=response):
+                changes, asking = taken_in(response, known=known, asking=known.asking)
+                return self._go_on(
+                    known, go_on(self.found, reply=response, limit_tokens=asking.limit_tokens), changes=changes
+                )
+            case Failed(fault=fault, gave_up=gave_up):
+                if fault.kind in FATAL:
+                    left = as_far_as_it_came(self.found)
+                    return Move(self, (), Over(Broken(fault=fault, left=left, gave_up=gave_up)))
+                return self._go_on(known, give_up(self.found, why=f"the request failed: {fault.kind}"))
+            case _:
+                raise TurnwiseBug(f"a continuation does not end with {type(outcome).__name__}")
 
-    def _adopt(self, response: Response, *, asking: Asking) -> Command:
-        """Take the response in: the floor above does."""
-        raise TurnwiseBug("a response came to a floor that takes none in")
+    def leave(self, leaving: Leaving, known: Known, told: object) -> Left:
+        if self.found is not None:
+            return Left((), CutShort(as_far_as_it_came(self.found), True))
+        return Left((), CutShort(mark_cut(self.response, cut=self.cut), False))
 
-    def _weigh(self, weighing: Weighing) -> Command:
+    # reasoning that ate all
+
+    def _reasoning_ate_all(self, known: Known) -> Move:
+        """Once more with more room for the answer, then the forced answer with the least reasoning, then our own."""
+        tally, settings = known.tally.after("eaten"), self.request.settings
+        if tally.eaten == 1:
+            more = room_for_answer(settings, response=self.response, means=self._means(known))
+            if more is not None and affords(known, answers=known.is_forced):
+                anew = AskAnew(settings=more, stands=Settled(response=self.response), note=ATE_ALL)
+                return Move(self, (Tallied(tally),), Over(anew))
+            tally = tally.after("eaten")
+        return Move(self, (Tallied(tally),), Over(Eaten(settings=least_reasoning(settings))))
+
+    # what the rules say
+
+    def _weigh(self, known: Known) -> Move:
         """Ask the rules about the cut calls before more of them is bought."""
-        self.barred = ()
-        calls = may_be_barred(weighing.cut, asking=weighing.asking, offers=self.offers, config=self.config)
-        if plans := to_inspect(calls, offers=self.offers, config=self.config):
-            self.weighing = weighing
-            return InspectCalls(step=self.step, calls=plans)
-        return self._weighed(weighing, facts=())
+        config, offers = known.config, known.offers
+        calls = may_be_barred(self.cut, asking=self.asking, offers=offers, config=config)
+        if plans := to_inspect(calls, offers=offers, config=config):
+            return Move(replace(self, stage="inspected"), (), InspectCalls(step=known.step, calls=plans))
+        return self._weighed(known, facts=())
 
-    def _weighed(self, weighing: Weighing, *, facts: Sequence[CallFacts]) -> Command:
-        """Go on with what of a cut response may run, or ask for it once more with more room."""
-        self.weighing = None
-        response, asking, cut, worth = weighing.response, weighing.asking, weighing.cut, weighing.worth
-        if calls := may_be_barred(cut, asking=asking, offers=self.offers, config=self.config):
-            self.barred = barred_by(calls, facts=facts, offers=self.offers, config=self.config)
+    def _weighed(self, known: Known, *, facts: Sequence[CallFacts]) -> Move:
+        """Go on with what of the response may run, or ask for it once more with more room."""
+        config, offers = known.config, known.offers
+        cut, worth = self.cut, known.guarding.spare(self.cut)
+        barred: tuple[Barred, ...] = ()
+        if calls := may_be_barred(cut, asking=self.asking, offers=offers, config=config):
+            barred = barred_by(calls, facts=facts, offers=offers, config=config)
         plain = worth == cut
-        if self.barred:
-            worth, _ = without(worth, barred=self.barred)
-            _, cut = without(cut, barred=self.barred)
-        if self.request is None:
-            raise TurnwiseBug("a response without a request")
-        means = self._means(asking)
-        found = begin(response, cut=worth, request=self.request, means=means)
-        if isinstance(found, Settled) and not weighing.retried and plain and self.cap_tokens is None:
-            more = roomier(found, cut=cut, request=self.request, limit_tokens=asking.limit_tokens, means=means)
-            if more is not None and self._affords(answers=asking.forced):
-                self.asked_again = found
-                return self._retry(more)
-        return self._go_on(found)
+        if barred:
+            worth, _ = without(worth, barred=barred)
+            _, cut = without(cut, barred=barred)
+        weighed = replace(self, stage="go on", barred=barred)
+        means = self._means(known)
+        found = begin(self.response, cut=worth, request=self.request, means=means)
+        if isinstance(found, Settled) and not self.retried and plain and known.room.cap_tokens is None:
+            more = roomier(found, cut=cut, request=self.request, limit_tokens=self.asking.limit_tokens, means=means)
+            if more is not None and affords(known, answers=self.asking.forced):
+                return Move(weighed, (), Over(AskAnew(settings=more, stands=found, barred=barred)))
+        return weighed._go_on(known, found)
 
-    def _means(self, asking: Asking) -> Means:
-        """What may be done about a cut response to such a request."""
-        config = self.config
-        names = [name for name in asking.tools if self.offers[name].effect in config.allowed]
+    def _means(self, known: Known) -> Means:
+        """What may be done about the response."""
+        config = known.config
+        names = [name for name in self.asking.tools if known.offers[name].effect in config.allowed]
         return Means(
             recover=config.recover,
-            callable=() if asking.forced else names,
+            callable=() if self.asking.forced else names,
             limits=config.model_limits,
             ceiling_tokens=config.settings.max_output_tokens,
             prefill=config.accepts_prefill,
@@ -111,111 +150,96 @@ class Recovering(Requesting, kw_only=True):
             family=config.family,
         )
 
-    def _go_on(self, found: Continuing | Settled) -> Command:
-        asking = self.asking if self.cut_asking is None else self.cut_asking
-        if asking is None:
-            raise TurnwiseBug("a response without a request")
-        if isinstance(found, Settled):
-            self.continuing, self.cut_asking, self.asking = None, None, asking
-            self.repairs += found.repairs
-            self.guarding = self.guarding.recovered(calls_of(found.response.message), repairs=found.repairs)
-            return self._adopt(found.response, asking=asking)
-        answers = asking.forced or found.place is None
-        if not self._affords(answers=answers):
-            return self._go_on(give_up(found, why="the limits leave no room for another request"))
-        self.continuing, self.cut_asking = found, asking
-        request = continue_request(found, means=self._means(asking))
+    # going on with it
+
+    def _go_on(self, known: Known, found: Continuing | Settled, *, changes: Sequence[Change] = ()) -> Move:
+        while isinstance(found, Continuing):
+            answers = self.asking.forced or found.place is None
+            if affords(known, answers=answers):
+                return self._ask_for_more(known, found, answers=answers, changes=changes)
+            found = give_up(found, why="the limits leave no room for another request")
+        recovered = Recovered(response=found.response, asking=self.posed, barred=self.barred)
+        return Move(self, (*changes, *settling(known, found, asking=self.posed)), Over(recovered))
+
+    def _ask_for_more(self, known: Known, found: Continuing, *, answers: bool, changes: Sequence[Change]) -> Move:
+        request = continue_request(found, means=self._means(known))
         own = len(request.messages) - len(found.request.messages)
-        request = self._kept_below(request, own=own, answers=answers)
-        self.asking = msgspec.structs.replace(
-            asking,
-            purpose="continue",
-            tools=(),
-            output=None,
-            limit_tokens=limit_of(request.settings, config=self.config),
-        )
-        return self._send(request, purpose="continue", own=own)
+        request = below_limits(known, request, own=own, answers=answers)
+        limit_tokens = limit_of(request.settings, config=known.config)
+        asking = replace(self.asking, purpose="continue", tools=(), output=None, limit_tokens=limit_tokens)
+        allowed = Allowed(plain=False, answers=answers)
+        attempt = Attempt(request=request, own=own, purpose="continue", asking=asking, allowed=allowed)
+        return Move(replace(self, found=found), (*changes, Posed(asking)), Begin(attempt))
 
-    def _retry(self, settings: Settings, *, note: str = "") -> Command:
-        """The same request once more, in the same step, with more room."""
-        self.purpose, self.note = "retry", note
-        return self._ask(msgspec.structs.replace(self.prepared, settings=settings))
 
-    def _reasoning_ate_all(self, response: Response, *, asking: Asking) -> Command:
-        """Once more with more room for the answer, then the forced answer with the least reasoning, then our own."""
-        self.eaten += 1
-        settings = self.config.settings if self.request is None else self.request.settings
-        if self.eaten == 1:
-            more = room_for_answer(settings, response=response, means=self._means(asking))
-            if more is not None and self._affords(answers=self._is_forced):
-                self.asked_again = Settled(response=response)
-                return self._retry(more, note=ATE_ALL)
-            self.eaten += 1
-        self.note, self.purpose = ATE_ALL, "answer"
-        self.prepared = msgspec.structs.replace(self.prepared, settings=least_reasoning(settings))
-        return self._ask_beyond_cap(
-            "The model's reasoning used up the whole output more than once, so there is no answer of its own.",
-            disobeyed=False,
-        )
+class FoundCut(msgspec.Struct, frozen=True, kw_only=True):
+    """A response that is cut: its recovery, and what its limit changes."""
 
-    def _summarised(self, response: Response | None) -> Command:
-        if response is not None and response.fault is not None:
-            return self._without_reply(response.fault)
-        return super()._summarised(response)
+    recovery: Recovery
+    changes: tuple[Change, ...]
 
-    def _without_reply(self, fault: Fault, *, arrived: str = "") -> Command:
-        """A request for more of a cut response failed: make do with what there is, unless the next one must fail too."""
-        continuing, retried = self.continuing, self.asked_again
-        if self.room.planned is not None and fault.kind not in FATAL:
-            if learned := self._learned(fault):
-                return learned
-            if self.room.unsaid is not None:  # it was not about room: nothing is to be lost for it
-                return self._fail(self.room.unsaid, arrived=arrived)
-            self.config = self.room.without_refusals(self.config)
-            return self._summarised(None)
-        if continuing is None and retried is None and (learned := self._learned(fault)):
-            return learned
-        if fault.kind in FATAL or (continuing is None and retried is None):
-            self._leave_cut()
-            return self._fail(fault, arrived=arrived)
-        if continuing is not None:
-            return self._go_on(give_up(continuing, why=f"the request failed: {fault.kind}"))
-        self.asked_again = None
-        assert retried is not None
-        if not self.eaten:
-            return self._go_on(retried)
-        self.eaten, self.purpose = 2, "answer"
-        self.prepared = msgspec.structs.replace(self.prepared, settings=None)
-        return self._ask_beyond_cap("The model's reasoning used up the whole output.", disobeyed=False)
 
-    def _learned(self, fault: Fault) -> Command | None:
-        """The same request once more, in the room that the provider's error told of, or the forced answer where the limits have
-        room for that only; what a summary was to make room for has its note and its purpose still."""
-        is_plain = self.room.planned is None
-        pacing = self.pacing
-        if not self._affords(answers=self._is_forced, within=True):
-            pacing = self._judged()
-            if not is_plain or pacing.pace != "answer":
-                return None
-        output_tokens = None if self.asking is None else self.asking.limit_tokens
-        if not (learned := self.room.learn(fault, config=self.config, output_tokens=output_tokens)):
-            return None
-        self.config, self.pacing = learned, pacing  # the last request is the answer's
-        if is_plain:
-            self.note, self.purpose = self.noted, "retry"
-        return self._ask(self.prepared)
+def cut_of(
+    known: Known, response: Response, *, request: Request, asking: Asking, retried: bool, before: Sequence[Change]
+) -> FoundCut | None:
+    """None where nothing cut the response to this `request`, which is judged by `asking`. `before` are the changes that come
+    first; `retried`: it was asked for once more already."""
+    config = known.config
+    objects = hands_out_objects(config.family, streamed=config.stream)
+    cut = find_cut(response, limit_tokens=asking.limit_tokens, hands_out_objects=objects, request=request)
+    if cut is None:
+        return None
+    posed, changes = known.asking or asking, tuple[Change, ...]()
+    if cut.limited:
+        room = next((one.room for one in before if isinstance(one, Roomed)), known.room)
+        asking, room = met_limit(room, response, asking=asking)
+        posed, changes = asking, (Roomed(room), Posed(asking))
+    recovery = Recovery(response=response, request=request, asking=asking, posed=posed, cut=cut, retried=retried)
+    return FoundCut(recovery=recovery, changes=changes)
 
-    def _leave_cut(self) -> None:
-        """Record a cut response that nothing will continue, its calls answered (promise step:every-call-answered)."""
-        left = None if self.continuing is None else as_far_as_it_came(self.continuing)
-        if self.asked_again is not None and not self.eaten:
-            left = self.asked_again.response
-        if self.weighing is not None:
-            left = mark_cut(self.weighing.response, cut=self.weighing.cut)
-        self.continuing = self.cut_asking = self.asked_again = self.weighing = None
-        if left is None:
-            return
-        adopted = adopt(left, offers=self.offers, on_offer=(), taken=self.call_ids, family=self.config.family)
-        self.call_ids.update([call.id for call in adopted.calls])
-        self.last_text = text_of(left.message) or self.last_text
-        self._record(adopted, calls_answer=NOT_RUN_CONTINUING)
+
+def settling(known: Known, found: Settled, *, asking: Asking) -> tuple[Change, ...]:
+    """What a response that was recovered changes, whatever it holds."""
+    guarding = known.guarding.recovered(calls_of(found.response.message), repairs=found.repairs)
+    return Posed(asking), Repaired(found.repairs), Guarded(guarding)
+
+
+def taken_in(response: Response, *, known: Known, asking: Asking) -> tuple[tuple[Change, ...], Asking]:
+    """What any response changes that is no summary, and what it is judged by."""
+    asking, room = under_cap(
+        known.room, response, asking=asking, window=known.config.model_limits.context_window_tokens
+    )
+    changes: list[Change] = [] if room is known.room else [Roomed(room)]
+    if response.repairs:
+        changes.append(Repaired(response.repairs))
+    if reasoning := reasoning_of(response.message):
+        changes.append(Reasoned(reasoning))
+    return tuple(changes), asking
+
+
+def under_cap(room: Room, response: Response, *, asking: Asking, window: int | None) -> tuple[Asking, Room]:
+    """What `response` is judged by: a server that ends at its own cap, whatever it calls that, ends there again. Exactly
+    there; more tokens show that it was none."""
+    usage = response.usage
+    cap, used = room.cap_tokens, 0 if usage is None else usage.output_tokens
+    # llama.cpp ends where prompt and answer fill the window, and its Responses endpoint calls that `completed`
+    # (docs/live.md). Exactly there: more tokens show that the window is larger than what is known of it.
+    if usage is not None and usage.input_tokens + used == window:
+        return replace(asking, limit_tokens=used), room
+    if cap is not None and used > cap:
+        cap = None
+    room = room.under_cap(cap)
+    if cap is None or (asking.limit_tokens is not None and asking.limit_tokens <= cap):
+        return asking, room
+    return replace(asking, limit_tokens=cap), room
+
+
+def met_limit(room: Room, response: Response, *, asking: Asking) -> tuple[Asking, Room]:
+    """The same once the limit has cut it: the model is told of the limit that it met, and is not asked for more than that
+    server gives."""
+    hit = limit_hit(response, limit_tokens=asking.limit_tokens)
+    if hit == asking.limit_tokens:
+        return asking, room
+    if asking.limit_tokens is not None:
+        room = room.under_cap(hit)
+    return replace(asking, limit_tokens=hit), room

@@ -6,192 +6,144 @@ events, not in the history.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.history import error_result
-from turnwise.rules.permission_facts import CallFacts
-from turnwise.turn.approvals import Approval
-from turnwise.turn.calling import Calling
-from turnwise.turn.calls import sort_calls
-from turnwise.turn.commands import Ask, Command, RunHooks, RunScript, RunTools, ScriptResult
-from turnwise.turn.endings import NOT_REPORTED, NOT_STARTED, in_call_order
-from turnwise.turn.programs import (
-    LEFT_FOR_LATER,
-    Programs,
-    cut_off,
-    functions_of,
-    is_callable,
-    looped,
-    program_of,
-    script_results,
-)
-from turnwise.turn.transitions import State
-from turnwise.vocab import FinishReason, Text, ToolCall, ToolResult
+from turnwise.rules.loops import LoopGuard, Verdict
+from turnwise.turn.commands import PlannedCall, RunHooks, RunScript, ScriptResult
+from turnwise.turn.endings import NOT_STARTED
+from turnwise.turn.events import Event, ScriptCalled, ScriptFinished
+from turnwise.turn.known import Known
+from turnwise.turn.moves import BeginCalls, Leaving, Left, Move, Over
+from turnwise.turn.outcomes import CalledTools, CallsLeft, ProgramsLeft, ProgramsOver
+from turnwise.turn.programs import cut_off, functions_of, is_callable, program_of, script_results
+from turnwise.turn.sorting import FromProgram
+from turnwise.vocab import Text, ToolResult
 
 
-class Scripting(Calling, kw_only=True):
-    """The programs of a turn."""
+class Program(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The programs of a response. `names` are the tools that they may call, `place` the program at hand; `ran`, `guard`, `judged`
+    and the times are that one's: `ran` are the tools that it has run."""
 
-    # the way of their calls
+    plans: tuple[PlannedCall, ...]
+    names: tuple[str, ...]
+    began_s: float
+    results: dict[str, ToolResult] = {}
+    place: int = 0
+    ran: tuple[str, ...] = ()
+    guard: LoopGuard = LoopGuard()
+    judged: Verdict | None = None
+    asked_s: float = 0.0  # that it waited for answers of the user
 
-    def _start_tools(self) -> Command:
-        if self.programs is None:
-            self.due = tuple([plan for plan in self.planned if self.offers[plan.call.name].script])
-            if self.due:
-                self.planned = tuple([plan for plan in self.planned if not self.offers[plan.call.name].script])
-        elif self.pending:
-            self.results |= {call.id: error_result(call, text=LEFT_FOR_LATER) for call in self.pending}
-            self.pending, self.asks = (), ()
-        command = super()._start_tools()
-        if self.programs is None or not isinstance(command, RunTools):
-            return command
-        limits = self.config.script_limits
-        most_bytes = min(limits.call_bytes, limits.exchanged_bytes // len(command.calls))
-        return replace(command, whole_bytes=most_bytes)
-
-    def _judge(self, facts: Sequence[CallFacts]) -> Command:
-        command = super()._judge(facts)
-        if self.programs is None or not isinstance(command, Ask):
-            return command
-        self.programs = replace(self.programs, asking_since_s=self.pacing.at_s)
-        self.asks = tuple([replace(ask, can_wait=False) for ask in self.asks])
-        return replace(command, asks=tuple([replace(ask, can_wait=False) for ask in command.asks]))
-
-    def _asked(self, approvals: Sequence[Approval]) -> Command:
-        programs = self.programs
-        if programs is not None and programs.asking_since_s is not None:
-            waited_s = self.pacing.at_s - programs.asking_since_s
-            self.programs = replace(programs, asked_s=programs.asked_s + waited_s, asking_since_s=None)
-        return super()._asked(approvals)
-
-    def _after_tools(self, reported: Sequence[ToolResult]) -> Command:
-        if self.programs is not None:
-            return self._go_on_with_program(self.programs, reported=reported)
-        if self.due:
-            return self._begin_programs(reported)
-        return super()._after_tools(reported)
-
-    # the programs
-
-    def _begin_programs(self, reported: Sequence[ToolResult]) -> Command:
-        """Put the response's own calls aside, with their results so far."""
-        calls = [plan.call for plan in self.planned]
-        results = self._in_order(calls, reported=reported)
-        names = tuple(self.offers) if self.asking is None else self.asking.tools
-        self.programs = Programs(
-            plans=self.due,
-            names=tuple([name for name in names if is_callable(self.offers[name])]),
-            calls=self.calls,
-            results={**self.results, **{result.call_id: result for result in results}},
-            pending=self.pending,
-            asks=self.asks,
-            began_s=self.pacing.at_s,
+    @classmethod
+    def of(cls, plans: tuple[PlannedCall, ...], *, known: Known) -> "Program":
+        """Those of a response, in order."""
+        names = tuple(known.offers) if known.asking is None else known.asking.tools
+        return cls(
+            plans=plans,
+            names=tuple([name for name in names if is_callable(known.offers[name])]),
+            began_s=known.spending.pacing.at_s,
         )
-        self.due, self.pending, self.asks = (), (), ()
-        self._clear_calls()
-        return self._run_program(self.programs)
 
-    def _run_program(self, programs: Programs, *, results: tuple[ScriptResult, ...] = (), stop: str = "") -> RunScript:
-        plan = programs.plan
-        return RunScript(
-            step=self.step,
+    def go(self, known: Known) -> Move:
+        return self._run(known)
+
+    def receive(self, event: Event, known: Known) -> Move:
+        match event:
+            case ScriptCalled(call_id=call_id, calls=calls):
+                self._check(call_id)
+                judged = self.guard.before(calls)
+                source = FromProgram(calls=calls, names=self.names, judged=judged)
+                return Move(replace(self, judged=judged), (), BeginCalls(source))
+            case ScriptFinished(call_id=call_id, text=text, is_error=is_error):
+                self._check(call_id)
+                return self._finished(known, text=text, is_error=is_error)
+            case _:
+                raise TurnwiseBug(f"a program does not wait for {type(event).__name__}")
+
+    def hear(self, outcome: object, known: Known) -> Move:
+        assert isinstance(outcome, CalledTools)
+        guard, at_s = self.guard, known.spending.pacing.at_s
+        if self.judged is not None:
+            spared = frozenset([name for name, offer in known.offers.items() if offer.repeatable])
+            guard, _ = guard.after(self.judged, results=outcome.results, spared=spared)
+        ran, asked_s = (*self.ran, *outcome.ran), self.asked_s + outcome.asked_s
+        went_on = replace(self, guard=guard, judged=None, ran=ran, asked_s=asked_s)
+        took_s, limit_s = at_s - self.began_s - asked_s, known.config.script_limits.wall_s
+        stop = f"it had taken {took_s:,.0f} s, and {limit_s:g} s is the limit" if took_s > limit_s else ""
+        return went_on._run(known, results=script_results(outcome.results), stop=stop)
+
+    def leave(self, leaving: Leaving, known: Known, told: object) -> Left:
+        """The programs that will not come to their end get a result."""
+        assert leaving.kind != "denied"
+        of_calls = told if isinstance(told, CallsLeft) else CallsLeft(ran=(), at_hand=())
+        results = {plan.call.id: _not_started(plan, kind=leaving.kind) for plan in self._further}
+        results[self._plan.call.id] = cut_off(
+            self._plan, kind=leaving.kind, ran=[*self.ran, *of_calls.ran], at_hand=of_calls.at_hand
+        )
+        return Left((), ProgramsLeft({**self.results, **results}))
+
+    def _run(self, known: Known, *, results: tuple[ScriptResult, ...] = (), stop: str = "") -> Move:
+        plan = self._plan
+        order = RunScript(
+            step=known.step,
             call=plan.call,
             program=program_of(plan),
-            functions=functions_of(self.offers, names=programs.names),
-            limits=self.config.script_limits,
+            functions=functions_of(known.offers, names=self.names),
+            limits=known.config.script_limits,
             results=results,
-            ran=programs.ran,
+            ran=self.ran,
             stop=stop,
-            most_s=self.pacing.calls_s,
+            most_s=known.spending.pacing.calls_s,
         )
+        return Move(self, (), order)
 
-    def _script_called(self, call_id: str, *, calls: tuple[ToolCall, ...]) -> Command:
-        """Take the calls of the program at hand the way of all calls."""
-        programs = self._programs_at(call_id)
-        sorted_ = sort_calls(
-            calls,
-            finish=FinishReason.TOOL_CALLS,
-            names=programs.names,
-            limit_tokens=None,
-            offers=self.offers,
-            config=self.config,
-        )
-        verdict = programs.guard.before(calls)
-        self.programs = replace(programs, judged=verdict)
-        again = looped([plan.call for plan in sorted_.planned], verdict=verdict)
-        self.calls = calls
-        self.results = {**sorted_.results, **again}
-        self.planned = tuple([plan for plan in sorted_.planned if plan.call.id not in again])
-        return self._hook_before()
-
-    def _go_on_with_program(self, programs: Programs, *, reported: Sequence[ToolResult]) -> Command:
-        results = self._in_order(self.calls, reported=reported)
-        spared = frozenset([name for name, offer in self.offers.items() if offer.repeatable])
-        guard = programs.guard
-        if programs.judged is not None:
-            guard, _ = guard.after(programs.judged, results=results, spared=spared)
-        ran = (*programs.ran, *[plan.call.name for plan in self.planned])
-        self.programs = replace(programs, guard=guard, judged=None, ran=ran)
-        self._clear_calls()
-        took_s = self.pacing.at_s - programs.began_s - programs.asked_s
-        limit_s = self.config.script_limits.wall_s
-        stop = f"it had taken {took_s:,.0f} s, and {limit_s:g} s is the limit" if took_s > limit_s else ""
-        return self._run_program(self.programs, results=script_results(results), stop=stop)
-
-    def _script_finished(self, call_id: str, *, text: str, is_error: bool) -> Command:
-        programs = self._programs_at(call_id)
-        call = programs.plan.call
+    def _finished(self, known: Known, *, text: str, is_error: bool) -> Move:
+        call = self._plan.call
         result = ToolResult(call_id=call.id, name=call.name, content=(Text(text),), is_error=is_error)
-        programs = replace(programs, results={**programs.results, call.id: result})
-        if programs.left:
-            self.programs = replace(
-                programs,
-                place=programs.place + 1,
-                ran=(),
-                guard=type(programs.guard)(),
-                began_s=self.pacing.at_s,
-                asked_s=0.0,
-            )
-            return self._run_program(self.programs)
-        self._put_back(programs)
-        self.planned = programs.plans
-        return self._ran([self.results.pop(plan.call.id) for plan in programs.plans], children=())
+        done = replace(self, results={**self.results, call.id: result})
+        if not done._further:
+            return Move(done, (), Over(ProgramsOver([done.results[plan.call.id] for plan in self.plans])))
+        at_s = known.spending.pacing.at_s
+        then = replace(done, place=self.place + 1, ran=(), guard=LoopGuard(), began_s=at_s, asked_s=0.0)
+        return then._run(known)
 
-    def _leave_programs(self, kind: str, *, finished: Sequence[ToolResult]) -> bool:
-        """Give the programs that will not come to their end a result; true if one of them had begun. `finished` are results
-        of calls that the one at hand has made."""
-        programs, due, self.due = self.programs, self.due, ()
-        if programs is None:
-            self.results |= {plan.call.id: error_result(plan.call, text=NOT_STARTED[kind]) for plan in due}
-            return False
-        ended = {result.call_id for result in finished}
-        calls = [plan.call for plan in self.planned] if self.state is State.RUNNING else []
-        ran = [*programs.ran, *[call.name for call in calls if call.id in ended]]
-        if isinstance(self.at_hand, RunHooks) and self.at_hand.point == "after_tool":
-            ran += [plan.call.name for plan in self.planned]
-        at_hand = [call.name for call in calls if call.id not in ended]
-        results = {plan.call.id: error_result(plan.call, text=NOT_STARTED[kind]) for plan in programs.left}
-        results[programs.plan.call.id] = cut_off(programs.plan, kind=kind, ran=ran, at_hand=at_hand)
-        self._put_back(replace(programs, results={**programs.results, **results}))
-        return True
+    @property
+    def _plan(self) -> PlannedCall:
+        return self.plans[self.place]
 
-    def _put_back(self, programs: Programs) -> None:
-        self._clear_calls()
-        self.programs = None
-        self.calls, self.results = programs.calls, programs.results
-        self.pending, self.asks = programs.pending, programs.asks
+    @property
+    def _further(self) -> tuple[PlannedCall, ...]:
+        """Those that come after the one at hand."""
+        return self.plans[self.place + 1 :]
 
-    def _clear_calls(self) -> None:
-        self.calls, self.planned, self.results, self.facts = (), (), {}, {}
-
-    def _in_order(self, calls: Sequence[ToolCall], *, reported: Sequence[ToolResult]) -> list[ToolResult]:
-        results, repairs = in_call_order(calls, own=self.results, reported=reported, missing=NOT_REPORTED)
-        self.repairs += repairs
-        return results
-
-    def _programs_at(self, call_id: str) -> Programs:
-        if self.programs is None or self.programs.plan.call.id != call_id:
+    def _check(self, call_id: str) -> None:
+        if self._plan.call.id != call_id:
             raise TurnwiseBug(f"word of the program `{call_id}`, which is not at hand")
-        return self.programs
+
+
+def _not_started(plan: PlannedCall, *, kind: Literal["cancel", "deadline", "journal", "lost"]) -> ToolResult:
+    return error_result(plan.call, text=NOT_STARTED[kind])
+
+
+def whole_bytes_of(known: Known, *, calls: int) -> int:
+    """What the result of each of so many calls of a program may have."""
+    limits = known.config.script_limits
+    return min(limits.call_bytes, limits.exchanged_bytes // calls)
+
+
+def calls_left_by(leaving: Leaving, *, planned: Sequence[PlannedCall]) -> CallsLeft:
+    """What became of a program's calls, when the turn ended in the middle of them."""
+    if isinstance(leaving.command, RunHooks) and leaving.command.point == "after_tool":
+        return CallsLeft(ran=tuple([plan.call.name for plan in planned]), at_hand=())
+    if not leaving.is_running:
+        return CallsLeft(ran=(), at_hand=())
+    ended = {result.call_id for result in leaving.results}
+    return CallsLeft(
+        ran=tuple([plan.call.name for plan in planned if plan.call.id in ended]),
+        at_hand=tuple([plan.call.name for plan in planned if plan.call.id not in ended]),
+    )

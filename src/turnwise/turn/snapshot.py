@@ -72,7 +72,7 @@ def fold_session(journals: Iterable[Sequence[Event]]) -> SessionSoFar:
         messages += started.history
         messages += turn.left_behind()
         if started.keeps_waiting:  # what an earlier turn left may wait still
-            asks = still_waiting((*asks, *turn.waiting_asks), messages=messages)
+            asks = still_waiting((*asks, *turn.known.waiting_asks), messages=messages)
         else:
             asks = () if turn.result is None else turn.result.asks
         carried = _carry_on(carried, turn=turn, started=started, whole=messages)
@@ -85,25 +85,26 @@ def session_messages(journals: Iterable[Sequence[Event]]) -> tuple[Message, ...]
 
 
 def _carry_on(before: Carried, *, turn: Turn, started: TurnStarted, whole: list[Message]) -> Carried:
+    history = turn.known.history
     left = Left(
-        messages=turn.messages,
-        sizes=turn.room.sizes[: len(turn.messages)],
-        prompt=turn.room.prompt,
-        config=turn.room.without_refusals(turn.config),
+        messages=history.messages,
+        sizes=history.sizes[: len(history.messages)],
+        prompt=history.prompt,
+        config=turn.known.room.without_refusals(turn.known.config),
         given_limits=started.config.model_limits,
     )
-    gave_way = turn.room.gave_way or before.gave_way
-    messages: Sequence[Message] = turn.messages if gave_way else whole
-    if turn.known_as and not turn.room.gave_way:  # the session keeps its own ids; they are healed anew
+    gave_way = history.gave_way or before.gave_way
+    messages: Sequence[Message] = history.messages if gave_way else whole
+    if history.known_as and not history.gave_way:  # the session keeps its own ids; they are healed anew
         left = None
-        messages = [*before.messages, *started.history, *turn.added] if gave_way else whole
+        messages = [*before.messages, *started.history, *history.added] if gave_way else whole
     return Carried(
         messages=messages,
-        words=turn.inbox if turn.result is None and turn.pending else (),
+        words=history.inbox if turn.result is None and turn.known.pending else (),
         left=left,
-        originals=turn.room.originals,
-        gone=turn.room.gone,
-        call_ids=frozenset(turn.call_ids),
+        originals=history.originals,
+        gone=history.gone,
+        call_ids=frozenset(history.call_ids),
         gave_way=gave_way,
     )
 

@@ -56,7 +56,7 @@ class State(StrEnum):
     FINISHED = "finished"  # nothing
 
 
-class Move(msgspec.Struct, frozen=True):
+class Transition(msgspec.Struct, frozen=True):
     state: State
     event: type[Event]
     command: type[Command]
@@ -187,7 +187,7 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
 
 MOVES = tuple(
     [
-        Move(state, event, command, WAITS[command], when)
+        Transition(state, event, command, WAITS[command], when)
         for (state, event), commands in _TABLE.items()
         for command, when in commands.items()
     ]

@@ -1,4 +1,4 @@
-"""What becomes of calls before they run: hooks that change or deny them, rules that judge them, questions to the person."""
+"""What becomes of calls before they run: rules that judge them, questions to the person."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -7,16 +7,15 @@ import msgspec
 
 from turnwise.rules.advice import DECIDE_YOURSELF, GO_ON_WITHOUT, LOOK_AGAIN, allowed_by
 from turnwise.rules.allowances import allowing_options
-from turnwise.rules.arguments import Unsound, judge_call
-from turnwise.rules.history import error_result, fit_result
+from turnwise.rules.history import error_result
 from turnwise.rules.known_programs import judged_programs
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import Policy, asked_parts, judge_permission, session_rules
 from turnwise.turn.approvals import Approval, OneAsk, digest_of, holds, settled
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
-from turnwise.turn.events import HookOutcome
-from turnwise.vocab import ArgumentsState, FinishReason, Text, ToolCall, ToolResult, ToolSpec
+from turnwise.turn.hooked import Sifted
+from turnwise.vocab import Text, ToolCall, ToolResult
 
 # What nobody answered is not asked again in other words.
 NOBODY_THERE = f"There is nobody to ask in this run. {DECIDE_YOURSELF}"
@@ -29,67 +28,6 @@ CHANGED_SINCE = (
 MAX_WHYS = 20  # of the parts of one command; it stands above them whole
 ASKED_BEFORE = "it was asked about before, and waits for an answer"
 ASKED_AGAIN = "what it would do is not what was shown when it was allowed, so it is asked about again"
-
-
-class Sifted(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls that may go on, and the results of those that may not."""
-
-    planned: tuple[PlannedCall, ...]
-    results: dict[str, ToolResult]
-    asks: tuple[OneAsk, ...] = ()
-    pending: tuple[ToolCall, ...] = ()
-
-
-def after_hooks(
-    planned: Sequence[PlannedCall],
-    *,
-    outcomes: Sequence[HookOutcome],
-    tools: Mapping[str, ToolSpec],
-) -> Sifted:
-    """The calls as the hooks left them. Changed arguments are validated as those of a model are."""
-    kept: list[PlannedCall] = []
-    results: dict[str, ToolResult] = {}
-    for plan in planned:
-        call, arguments = plan.call, plan.arguments
-        for outcome in outcomes:
-            if outcome.call_id != call.id or call.id in results:
-                continue
-            if outcome.denied is not None:
-                text = f"Denied by the hook `{outcome.by}`: {outcome.denied or 'no reason was given'}. {GO_ON_WITHOUT}"
-                results[call.id] = error_result(call, text=text)
-            elif outcome.result is not None:
-                results[call.id] = fit_result(outcome.result, call=call)
-            elif outcome.arguments is not None:
-                changed = msgspec.structs.replace(
-                    call, arguments=outcome.arguments, state=ArgumentsState.COMPLETE, reason=None, alternatives=()
-                )
-                verdict = judge_call(changed, tools=tools, finish=FinishReason.TOOL_CALLS, limit_tokens=None)
-                if isinstance(verdict, Unsound):
-                    words = f"Not run: the hook `{outcome.by}` changed the arguments, and they are not usable now. "
-                    results[call.id] = error_result(call, text=words + verdict.text)
-                else:
-                    arguments = verdict.arguments
-        if call.id not in results:
-            kept.append(plan if arguments == plan.arguments else msgspec.structs.replace(plan, arguments=arguments))
-    return Sifted(planned=tuple(kept), results=results)
-
-
-def changed_results(
-    planned: Sequence[PlannedCall], *, results: Sequence[ToolResult], outcomes: Sequence[HookOutcome]
-) -> dict[str, ToolResult]:
-    """The results as the hooks after the tools left them, by call id."""
-    calls = {plan.call.id: plan.call for plan in planned}
-    changed = {result.call_id: result for result in results if result.call_id in calls}
-    for outcome in outcomes:
-        call = calls.get(outcome.call_id)
-        if call is None:
-            continue
-        if outcome.denied is not None:
-            text = f"The tool ran, but the hook `{outcome.by}` withholds its result: {outcome.denied}"
-            changed[call.id] = error_result(call, text=text)
-        elif outcome.result is not None:
-            changed[call.id] = fit_result(outcome.result, call=call)
-    return changed
 
 
 def questions(

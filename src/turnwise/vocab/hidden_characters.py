@@ -39,6 +39,8 @@ EMOJI_BASES = (
 
 def says_something(text: str) -> bool:
     """Whether a reader sees anything of it: it is more than spaces and characters that do not show."""
+    if not text:
+        return False
     if any("!" <= char <= "~" for char in text[:64]):  # nearly always, and without the table
         return True
     return _showing().search(text) is not None

@@ -139,7 +139,7 @@ class Message(msgspec.Struct, frozen=True):
 
 def text_of(message: Message) -> str:
     """The message's text parts joined with nothing between."""
-    return "".join([part.text for part in message.parts if isinstance(part, Text)])
+    return "".join([part.text for part in message.parts if type(part) is Text])
 
 
 def own_text_of(message: Message) -> str:
@@ -157,15 +157,15 @@ def notes_of(message: Message) -> tuple[Text, ...]:
 
 
 def reasoning_of(message: Message) -> str:
-    return "".join([part.text for part in message.parts if isinstance(part, Reasoning)])
+    return "".join([part.text for part in message.parts if type(part) is Reasoning])
 
 
 def refusal_of(message: Message) -> str:
-    return "".join([part.text for part in message.parts if isinstance(part, Refusal)])
+    return "".join([part.text for part in message.parts if type(part) is Refusal])
 
 
 def calls_of(message: Message) -> tuple[ToolCall, ...]:
-    return tuple([part for part in message.parts if isinstance(part, ToolCall)])
+    return tuple([part for part in message.parts if type(part) is ToolCall])
 
 
 def messages_in_common(old: Sequence[Message], new: Sequence[Message]) -> int:

@@ -55,22 +55,19 @@ class SseEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class LineTooLong(ValueError):
-    """A line or an event grew past its limit. The family's decoder turns it into a `Faulted` frame.
+    """A line or an event grew past its limit, or holds a call past its limit or too many values. The family's decoder turns it
+    into a `Faulted` frame.
 
     `events` are those that the same chunk completed before it, so that nothing depends on where the network cut.
     """
 
-    def __init__(self, what: str, *, limit_bytes: int, events: "list[SseEvent]") -> None:
-        super().__init__(f"{what} of the stream is longer than {limit_bytes} bytes")
-        self.events = events
-
-
-class EventTooLarge(LineTooLong):
-    """An event holds a call past its limit, or too many values."""
-
     def __init__(self, message: str, *, events: "list[SseEvent]") -> None:
-        ValueError.__init__(self, message)
+        super().__init__(message)
         self.events = events
+
+
+def too_long(what: str, *, limit_bytes: int, events: list[SseEvent]) -> LineTooLong:
+    return LineTooLong(f"{what} of the stream is longer than {limit_bytes} bytes", events=events)
 
 
 class _Strings:
@@ -333,7 +330,7 @@ class SseParser:
         self._tail.append(piece)
         self._tail_bytes += len(piece)
         if self._tail_bytes > self._limit:
-            raise LineTooLong("a line", limit_bytes=self._limit, events=events)
+            raise too_long("a line", limit_bytes=self._limit, events=events)
 
     def _read_lines(self, lines: list[bytes], events: list[SseEvent]) -> None:
         if not self._started:
@@ -350,7 +347,7 @@ class SseParser:
                 self._name = ""
                 continue
             if len(line) > limit:
-                raise LineTooLong("a line", limit_bytes=limit, events=events)
+                raise too_long("a line", limit_bytes=limit, events=events)
             if line.startswith(b"data:"):
                 value = line[6:] if line.startswith(b"data: ") else line[5:]
                 self._after_bare = False
@@ -366,7 +363,7 @@ class SseParser:
             if data:
                 self._data_bytes += len(value) + LINE_OVERHEAD
                 if self._data_bytes > limit:
-                    raise LineTooLong("an event", limit_bytes=limit, events=events)
+                    raise too_long("an event", limit_bytes=limit, events=events)
             else:
                 self._data_bytes = len(value)
             data.append(value)
@@ -446,7 +443,7 @@ def check_event(value: bytes, *, call_bytes: int, events: list[SseEvent]) -> Non
     """Raises EventTooLarge if the event holds a call past its limit, or too many values."""
     fault = too_much(value, call_bytes=call_bytes)
     if fault is not None:
-        raise EventTooLarge(fault.message, events=events)
+        raise LineTooLong(fault.message, events=events)
 
 
 def _add_run(runs: list[SseRun], name: str, values: list[bytes]) -> None:

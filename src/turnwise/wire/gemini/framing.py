@@ -9,7 +9,7 @@ import re
 
 from turnwise.wire.limits import Limits
 from turnwise.wire.many_items import COUNTED_BYTES
-from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, check_event
+from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, check_event, too_long
 
 BETWEEN = b" \t\r\n,[]"  # all that may stand before, between and behind the elements
 _BLANK = b" \t\r\n\xef\xbb\xbf"  # white space and the bytes of a byte order mark
@@ -166,7 +166,7 @@ class ArraySplitter:
 
 
 def _too_long(what: str, *, limit_bytes: int, found: list[bytes]) -> LineTooLong:
-    return LineTooLong(what, limit_bytes=limit_bytes, events=[SseEvent(text) for text in found])
+    return too_long(what, limit_bytes=limit_bytes, events=[SseEvent(text) for text in found])
 
 
 class Framing:

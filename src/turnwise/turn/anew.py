@@ -1,0 +1,47 @@
+"""What a request that is built anew takes with it: a limit that the provider told of, another model, the note that it had."""
+
+from msgspec.structs import replace
+
+from turnwise.turn.affording import affords
+from turnwise.turn.changes import Change, Learned, Paced, Prepared, Recounted, Roomed, mended
+from turnwise.turn.known import Known
+from turnwise.turn.lessons import learn
+from turnwise.turn.outcomes import Trying, Wish
+from turnwise.vocab import Fault
+
+
+def again(known: Known, *, note: str, trying: Trying | None = None) -> Wish:
+    """A further attempt: a request that never left has not been made, so the next one is the first."""
+    spending = known.spending
+    of = "step" if spending.asking is None else spending.asking.purpose
+    return Wish(note=note, purpose="retry" if spending.has_left else spending.ordered, retry_of=of, trying=trying)
+
+
+def lesson_of(known: Known, *, fault: Fault, answers: bool) -> tuple[Change, ...]:
+    """What an error tells of the room that there is, if one request more can be afforded; where that has to be the answer's, only
+    with `answers`. Nothing: it tells of nothing that can be changed."""
+    pacing = known.spending.pacing
+    if not affords(known, answers=known.is_forced, within=True):
+        pacing = known.judged()
+        if not answers or pacing.pace != "answer":
+            return ()
+    output_tokens = None if known.asking is None else known.asking.limit_tokens
+    found = learn(known.room, fault=fault, history=known.history, config=known.config, output_tokens=output_tokens)
+    if found is None:
+        return ()
+    return Learned(found.config), Roomed(found.room), Recounted(found.prompt), Paced(pacing)
+
+
+def falling_back(known: Known, *, why: str) -> tuple[Change, ...]:
+    """The next model takes over for the rest of the turn: one that has just failed so often is not asked in each step.
+    Nothing: it cannot be afforded."""
+    config, prepared = known.config, known.spending.prepared
+    if not affords(known, answers=True, model=config.fallbacks[0].model):
+        return ()
+    fallback, *rest = config.fallbacks
+    failed = f"`{prepared.model or config.model}` failed ({why}); asked `{fallback.model}`"
+    now = replace(config, model=fallback.model, model_limits=fallback.limits, fallbacks=tuple(rest))
+    changes = (mended("model_fallback", f"request {known.spending.requests}", failed), Learned(now))
+    if prepared.model is None:
+        return changes
+    return (*changes, Prepared(replace(prepared, model=fallback.model)))

@@ -1,0 +1,293 @@
+"""One request and its further attempts: sent, waited for, sent again after a wait (promise wait:retry).
+
+Every attempt is a request of its own in every count. Nothing of one that is given up enters the history or the result. What a
+failure means for the step is its holder's matter: another model, a request built anew, or making do with what there is.
+"""
+
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from turnwise.errors import TurnwiseBug
+from turnwise.rules.arguments import Unsound, judge_call
+from turnwise.rules.retries import GiveUp, TryFallback, WaitThenRetry, judge_retry
+from turnwise.rules.truncation import Cut, fills_half, find_cut, hands_out_objects, has_end_mark
+from turnwise.turn.affording import affords, left_s, paced
+from turnwise.turn.asking import Asking
+from turnwise.turn.changes import Change, Counted, Fit, Paced, TakenBack, Tallied
+from turnwise.turn.commands import Purpose, RunHooks, SendRequest, Wait
+from turnwise.turn.endings import REFUSED
+from turnwise.turn.events import Event, HooksRan, RequestFailed, ResponseReceived, WaitOver
+from turnwise.turn.known import Known
+from turnwise.turn.moves import Leaving, Left, Move, Over
+from turnwise.turn.outcomes import Accepted, Composed, Denied, Failed, Trying, WantsAnew, WantsFallback
+from turnwise.turn.sending import Allowed, order_of, sending
+from turnwise.vocab import Fault, FaultKind, FinishReason, Request, Response, calls_of
+
+# A server that ends its stream in good order without a finish reason did so on purpose, or was told to by a gateway. Once
+# may be chance, unless what came fills half the output limit; after that the model continues from what
+# has come, or is told to write less at once.
+SILENT_ENDS = 2
+DROPPED = Fault(kind=FaultKind.DISCONNECTED, message="the stream ended in the middle of the response")
+LOST_PIECE = Fault(kind=FaultKind.DISCONNECTED, message="a piece of the response could not be read")
+NO_ROOM_LEFT = "The limits leave no room for another request."
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """`request` is what goes out, its last `own` messages no part of the history; `own_texts` are what the answer's request would
+    have beside it. `order` is what has been ordered, `reply` what came of it."""
+
+    request: Request
+    own: int
+    purpose: Purpose
+    asking: Asking
+    allowed: Allowed
+    own_texts: tuple[str, ...] = ()
+    retry_of: Purpose | None = None
+    trying: Trying | None = None
+    stage: Literal["send", "hooks", "sent", "reply", "fitted", "wait", "again", "refitted"] = "send"
+    order: SendRequest | None = None
+    reply: ResponseReceived | RequestFailed | None = None
+    wait: Wait | None = None  # once there is room for the request after it
+
+    @classmethod
+    def of(cls, composed: Composed, *, plain: bool) -> "Attempt":
+        """At the request of a step; `plain` as in `Allowed`."""
+        asking, wish = composed.asking, composed.wish
+        return cls(
+            request=composed.request,
+            own=composed.own,
+            purpose=asking.purpose,
+            asking=asking,
+            allowed=Allowed(plain=plain, answers=plain or asking.forced),
+            own_texts=composed.own_texts,
+            retry_of=wish.retry_of,
+            trying=wish.trying,
+        )
+
+    def go(self, known: Known) -> Move:
+        match self.stage:
+            case "reply":
+                return self._judge(known)
+            case "fitted":
+                return self._wait(known) if known.fits else self._give_up(known, why=NO_ROOM_LEFT)
+            case "again":
+                return self._again(known)
+            case "refitted":
+                return self._over(WantsAnew()) if known.fits else self._stands()
+            case _:
+                return self._send(known)
+
+    def receive(self, event: Event, known: Known) -> Move:
+        if type(event) is ResponseReceived:
+            response = event.response
+            changes = () if response.usage is None else (Counted(response.usage),)
+            if _came_whole(response):
+                return Move(self, changes, Over(Accepted(response=response)))
+            return Move(replace(self, stage="reply", reply=event), changes)
+        match event:
+            case HooksRan(outcomes=outcomes):
+                denied = next((outcome for outcome in outcomes if outcome.denied is not None), None)
+                if denied is not None:
+                    return self._over(Denied(by=denied.by, why=denied.denied or "it did not say why"))
+                assert self.order is not None
+                return self._leaves(known, self.order)
+            case RequestFailed(partial=partial, sent=sent):
+                counted = () if partial is None or partial.usage is None else (Counted(partial.usage),)
+                changes = counted if sent else (*counted, TakenBack())
+                return Move(replace(self, stage="reply", reply=event), changes)
+            case WaitOver():
+                return Move(replace(self, stage="again"))
+            case _:
+                raise TurnwiseBug(f"a request does not wait for {type(event).__name__}")
+
+    def hear(self, outcome: object, known: Known) -> Move:
+        raise TurnwiseBug("a request begins no phase")
+
+    def leave(self, leaving: Leaving, known: Known, told: object) -> Left:
+        partial, changes = leaving.partial, list[Change]()
+        if partial is not None and partial.usage is not None:
+            changes.append(Counted(partial.usage))
+        if self.stage == "sent" and not leaving.sent:
+            changes.append(TakenBack())
+        return Left(changes)
+
+    # on its way
+
+    def _send(self, known: Known) -> Move:
+        order = order_of(known, self.request, purpose=self.purpose, own=self.own, allowed=self.allowed)
+        if self.retry_of is not None and order.purpose == "retry":
+            order = replace(order, retry_of=self.retry_of)
+        if "before_request" not in known.config.hooks:
+            return self._leaves(known, order)
+        held = replace(self, order=order, stage="hooks", reply=None, wait=None)
+        deadlines = known.config.deadlines
+        return Move(held, (), RunHooks(step=known.step, point="before_request", deadlines=deadlines, request=order))
+
+    def _leaves(self, known: Known, order: SendRequest) -> Move:
+        sent = replace(self, order=order, stage="sent", reply=None, wait=None)
+        return Move(sent, (sending(known, order.request, purpose=order.purpose, own=self.own),), order)
+
+    # what came of it
+
+    def _judge(self, known: Known) -> Move:
+        match self.reply:
+            case ResponseReceived(response=response):
+                return self._broken_off(response, known)
+            case RequestFailed(fault=fault):
+                return self._try_again(fault, known)
+            case None:
+                raise TurnwiseBug("a request without a reply is judged")
+
+    def _broken_off(self, response: Response, known: Known) -> Move:
+        """What to do where the provider or the connection broke the response off; else it is taken."""
+        if response.fault is not None:
+            return self._try_again(response.fault, known)
+        if response.lost:
+            return self._ask_for_lost(response, known)
+        if _came_whole(response) or response.provider_finish is not None or has_end_mark(response):
+            return self._accept(response)
+        limit_tokens = self.asking.limit_tokens
+        cut = find_cut(response, limit_tokens=limit_tokens, hands_out_objects=False)
+        if not known.config.stream or self._says_limit(response, known, cut=cut):
+            return self._accept(response)  # a body that is whole did not break off
+        tally = known.tally.after("ended silently")
+        if tally.silent_ends >= SILENT_ENDS:
+            return Move(self, (Tallied(tally),), Over(Accepted(response=response)))
+        again = self._try_again(DROPPED, known)
+        return replace(again, changes=(Tallied(tally), *again.changes))
+
+    def _ask_for_lost(self, response: Response, known: Known) -> Move:
+        """Another attempt at a response of which a piece was lost on the way (promise assembly:lost-piece), or it stands.
+
+        Once a step, in two steps of the turn. Beside calls that can run it leaves the last request of the limits to the answer.
+        It goes to the same model, whose fault it is not.
+        """
+        tally = known.tally
+        if response.finish in REFUSED or known.step in tally.losing or not tally.may_ask_for_lost:
+            return self._accept(response)
+        keeps_last = self.allowed.plain and not self.asking.forced and bool(calls_of(response.message))
+        if keeps_last and not affords(known, answers=False):
+            return self._accept(response)
+        return self._try_again(LOST_PIECE, known, may_fall_back=False)
+
+    def _says_limit(self, response: Response, known: Known, *, cut: Cut | None) -> bool:
+        """Whether the output limit is the likelier reason why a stream ended without a word. An object comes in one piece:
+        one without what its schema demands was left so by the model, not by the connection."""
+        limit_tokens = self.asking.limit_tokens
+        if cut is not None and (cut.limited or fills_half(cut, limit_tokens=limit_tokens)):
+            return True
+        calls = calls_of(response.message)
+        offer = known.offers.get(calls[-1].name) if calls else None
+        if offer is None or not hands_out_objects(known.config.family, streamed=True):
+            return False
+        verdict = judge_call(
+            calls[-1], tools={offer.spec.name: offer.spec}, finish=response.finish, limit_tokens=limit_tokens
+        )
+        return isinstance(verdict, Unsound) and verdict.kind == "schema_mismatch"
+
+    def _try_again(self, fault: Fault, known: Known, *, may_fall_back: bool = True) -> Move:
+        """The wait before another attempt, or the wish for the next model; else this failure stands."""
+        assert self.reply is not None
+        pacing, allowed, before = known.spending.pacing, self.allowed, self.trying
+        trying = Trying(
+            attempt=1 if before is None else before.attempt,
+            failed_s=pacing.at_s if before is None else before.failed_s,
+            fault=fault,
+        )
+        left = left_s(known)
+        verdict = judge_retry(
+            fault,
+            policy=known.config.retry,
+            attempt=trying.attempt,
+            waited_s=pacing.at_s - trying.failed_s,
+            jitter=self.reply.jitter,
+            has_fallback=may_fall_back and bool(known.config.fallbacks) and allowed.plain,
+            left_s=left if allowed.answers else pacing.most_s(left),
+            answer_s=pacing.longest_request_s if allowed.answers else 0.0,
+        )
+        match verdict:
+            case GiveUp(why=why):
+                return self._give_up(known, why=why)
+            case TryFallback(why=why):
+                otherwise = self._outcome(NO_ROOM_LEFT)
+                return self._over(WantsFallback(why=why, fault=fault, otherwise=otherwise))
+            case WaitThenRetry(seconds=seconds, why=why):
+                wait = Wait(number=known.spending.requests, seconds=seconds, why=why)
+                waiting = replace(self, wait=wait, trying=trying)
+                if waiting._affords_again(known, wait_s=seconds):
+                    return waiting._wait(known)
+                if allowed.plain:
+                    fit = Fit(own=self.own_texts, limits=True)
+                    return Move(replace(waiting, stage="fitted"), (fit,))
+                return self._give_up(known, why=NO_ROOM_LEFT)
+
+    def _wait(self, known: Known) -> Move:
+        assert self.wait is not None and self.trying is not None
+        changes = (Tallied(known.tally.lost_in(known.step)),) if self.trying.fault is LOST_PIECE else ()
+        return Move(replace(self, stage="wait"), changes, self.wait)
+
+    def _affords_again(self, known: Known, *, wait_s: float) -> bool:
+        """A plain request may use the last one that the limits allow, as the answer; another must leave that, also after its
+        wait: nothing else can be done about it then."""
+        allowed = self.allowed
+        after_s = 0.0 if allowed.plain else wait_s
+        return affords(known, answers=allowed.answers, within=allowed.within, after_s=after_s)
+
+    def _again(self, known: Known) -> Move:
+        """After the wait: the same request, or the forced answer where the limits have room for that only."""
+        trying = self.trying
+        if trying is None:
+            raise TurnwiseBug("a wait without a request that failed")
+        next_one = replace(trying, attempt=trying.attempt + 1)
+        sends = replace(
+            self,
+            stage="send",
+            trying=next_one,
+            purpose="retry" if known.spending.has_left else known.spending.ordered,
+            retry_of=self.asking.purpose,
+        )
+        if not self.allowed.plain:
+            return Move(sends)
+        if not self.asking.forced and known.config.limits is not None:
+            pacing = paced(known)
+            if pacing.pace == "stop":
+                return Move(replace(self, stage="refitted"), (Paced(pacing), Fit(own=self.own_texts, limits=True)))
+            return Move(sends, (Paced(pacing),)) if pacing.pace == "go" else self._over(WantsAnew(), Paced(pacing))
+        if known.history.changed:  # what failed was larger than the limits leave room for now
+            return self._over(WantsAnew(trying=next_one))
+        if not affords(known, answers=True):  # the wait took the time that a limit of `&` had left
+            return self._stands()
+        return Move(sends)
+
+    # its outcomes
+
+    def _accept(self, response: Response, *, gave_up: str = "") -> Move:
+        return self._over(Accepted(response=response, gave_up=gave_up))
+
+    def _give_up(self, known: Known, *, why: str) -> Move:
+        return self._over(self._outcome(why))
+
+    def _outcome(self, gave_up: str) -> Accepted | Failed:
+        """What stands of the reply."""
+        match self.reply:
+            case ResponseReceived(response=response):
+                is_lost = response.lost and response.fault is None
+                return Accepted(response=response, gave_up="" if is_lost else gave_up)
+            case RequestFailed(fault=fault, partial=partial):
+                return Failed(fault=fault, partial=partial, gave_up=gave_up)
+            case None:
+                raise TurnwiseBug("a request without a reply is given up")
+
+    def _stands(self) -> Move:
+        assert self.trying is not None
+        return self._over(Failed(fault=self.trying.fault, stands=True))
+
+    def _over(self, outcome: object, *changes: Change) -> Move:
+        return Move(self, changes, Over(outcome))
+
+
+def _came_whole(response: Response) -> bool:
+    """The provider said how it ended, and nothing of it is missing."""
+    return response.fault is None and not response.lost and response.finish is not FinishReason.CUT

@@ -1,0 +1,166 @@
+"""What calls that are about to run get of the limits: a place among those that a limit counts, and for sub-agents a share of what
+is left and a place in the tree (promises safe:bounded, end:budget). Nothing is spent before it is granted."""
+
+from collections.abc import Collection, Sequence
+from decimal import Decimal
+
+import msgspec
+from msgspec.structs import replace
+
+from turnwise.rules.advice import FINISH, SEND_THE_REST
+from turnwise.rules.history import error_result
+from turnwise.rules.limits import Limit, MaxRequests, counts_tool_calls, most_tool_calls, wall_time_s
+from turnwise.rules.pricing import ZERO
+from turnwise.rules.shares import NOTHING_LEFT, Share, shares_of
+from turnwise.rules.subagents import Bounds, Place, no_place, places_of
+from turnwise.turn.affording import left_s
+from turnwise.turn.approvals import Approval, OneAsk, settled
+from turnwise.turn.commands import PlannedCall
+from turnwise.turn.config import ToolOffer
+from turnwise.turn.endings import NOTHING_LEFT_FOR_CHILD
+from turnwise.turn.known import Known
+from turnwise.turn.pacing import Pacing
+from turnwise.vocab import ToolResult
+
+NO_MORE_CALLS = "Not run: the turn's limit of tool calls is reached. " + FINISH
+NOT_IN_LINE = (
+    "Not run, and nobody was asked about it: the turn's limit of tool calls leaves room only for calls before it. "
+    + SEND_THE_REST
+)
+
+
+class Granted(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls that may run, with what they may spend; the results of the others; and how many of the places that had been
+    counted are free again."""
+
+    planned: tuple[PlannedCall, ...]
+    results: dict[str, ToolResult]
+    freed: int = 0
+
+
+def begin_calls(known: Known) -> Pacing:
+    """The pace of a turn whose calls begin: of its time they have what is left if nothing else holds a limit back once the answer
+    is asked for."""
+    config, pacing = known.config, known.spending.pacing
+    if config.limits is None:
+        return pacing.begin_calls(None)
+    now = known.coming(step=known.step + 1)
+    total_s = wall_time_s(config.limits, spent=now.spent + replace(pacing.answer(now), elapsed_s=0.0))
+    return pacing.begin_calls(None if total_s is None else max(total_s - pacing.at_s, 0.0))
+
+
+def calls_left(known: Known) -> int | None:
+    """So many more calls may be given to their tools; None where no limit counts them."""
+    limits = known.config.limits
+    if limits is None or not counts_tool_calls(limits):
+        return None
+    spent = known.spending.spent_in(known.step)
+    most = most_tool_calls(limits, spent=spent)
+    return None if most is None else max(most - spent.tool_calls, 0)
+
+
+def beyond_places(
+    known: Known, *, planned: Sequence[PlannedCall], approved: Sequence[Approval], asks: Sequence[OneAsk]
+) -> dict[str, ToolResult]:
+    """The results of those calls that are asked about and have no place under the limits even if they are allowed, by call id."""
+    left = calls_left(known)
+    if left is None:
+        return {}
+    asked = {ask.call.id for ask in asks}
+    out = {id for id, answer in settled(approved).items() if answer.verdict != "allow"} - asked
+    takers = [plan.call for plan in planned if _takes_place(plan, known=known) and plan.call.id not in out]
+    text = NOT_IN_LINE if left else NO_MORE_CALLS
+    return {call.id: error_result(call, text=text) for call in takers[left:] if call.id in asked}
+
+
+def _takes_place(plan: PlannedCall, *, known: Known) -> bool:
+    """Whether it counts as a call of a tool: a program's calls do, in its place, and a question has no tool."""
+    offer = known.offers[plan.call.name]
+    return not offer.script and not offer.asks_user
+
+
+def before_answer(known: Known, seconds: float) -> float:
+    """So many, or fewer where the turn's time would be up: one deadline comes before the other, with the answer between."""
+    most_s = known.spending.pacing.calls_s
+    return seconds if most_s is None else min(seconds, most_s)
+
+
+def grant(known: Known, *, placed: tuple[PlannedCall, ...], beyond: tuple[PlannedCall, ...]) -> Granted:
+    """Give the calls that have their place (it is counted) what they may spend. Places of sub-agents that do not start go to
+    calls `beyond` the limit; a further sub-agent has no share either."""
+    children = [plan.call.id for plan in placed if known.offers[plan.call.name].child] if known.kinds.children else []
+    granted = (
+        _grant_children(known, planned=placed, children=children) if children else Granted(planned=placed, results={})
+    )
+    if not children and not beyond:
+        return granted
+    results, planned, rest, freed = granted.results, granted.planned, beyond, 0
+    if gone := len(placed) - len(planned):
+        others = tuple([plan for plan in beyond if not known.offers[plan.call.name].child])
+        further = [plan for plan in beyond if known.offers[plan.call.name].child]
+        results = results | {plan.call.id: error_result(plan.call, text=NOTHING_LEFT_FOR_CHILD) for plan in further}
+        planned, rest = (*planned, *others[:gone]), others[gone:]
+        freed = gone - len(others[:gone])
+    results = results | {plan.call.id: error_result(plan.call, text=NO_MORE_CALLS) for plan in rest}
+    return Granted(planned=planned, results=results, freed=freed)
+
+
+def _grant_children(known: Known, *, planned: tuple[PlannedCall, ...], children: Sequence[str]) -> Granted:
+    """Give each child its place in the tree and its share of what the limits leave; where that is too little for all of them,
+    the first ones."""
+    config, used = known.config, known.spending.used
+    bounds = Bounds(subagents=config.max_subagents, requests=config.max_subagent_requests)
+    most = len(places_of(bounds, used=used, among=len(children)))
+    share, count = _shares(known, planned=planned, children=children[:most])
+    places = dict(zip(children[:count], places_of(bounds, used=used, among=count), strict=True))
+    full = no_place(bounds, used=used, started=count)
+    texts = {id: full if nth >= most else NOTHING_LEFT_FOR_CHILD for nth, id in enumerate(children) if nth >= count}
+    return Granted(
+        planned=tuple(
+            [
+                _placed(known, plan, place=places.get(plan.call.id), limit=share.limit)
+                for plan in planned
+                if plan.call.id not in texts
+            ]
+        ),
+        results={
+            plan.call.id: error_result(plan.call, text=texts[plan.call.id]) for plan in planned if plan.call.id in texts
+        },
+    )
+
+
+def _shares(known: Known, *, planned: Sequence[PlannedCall], children: Collection[str]) -> tuple[Share, int]:
+    """The share of the turn's limits that each of the first so many of these children has."""
+    limits, pacing = known.config.limits, known.spending.pacing
+    if limits is None or not children:
+        return Share(None), len(children)
+    most_s = pacing.most_s(left_s(known))
+    if most_s is not None and min(most_s, before_answer(known, 1.0)) <= 0.0:
+        return NOTHING_LEFT, 0
+    now = known.coming(step=known.step + 1)
+    plans = [plan for plan in planned if plan.call.id in children]
+    least_usd = [_least_usd(plan, offer=known.offers[plan.call.name]) for plan in plans]
+    return shares_of(limits, spent=now.spent + pacing.answer(now), among=len(children), least_usd=least_usd)
+
+
+def _placed(known: Known, plan: PlannedCall, *, place: Place | None, limit: Limit | None) -> PlannedCall:
+    """The call with what its sub-agent may spend; another call as it is."""
+    if place is None:
+        return plan
+    if place.requests is not None:
+        own = MaxRequests(place.requests)
+        limit = own if limit is None else limit | own
+    return replace(plan, place=place, grant=limit, timeout_s=before_answer(known, plan.timeout_s))
+
+
+class _Task(msgspec.Struct):
+    agent: str = ""
+
+
+def _least_usd(plan: PlannedCall, *, offer: ToolOffer) -> Decimal:
+    """What a request of the agent that is called costs at the least; where none is named, the dearest may be meant."""
+    try:
+        agent = msgspec.json.decode(plan.arguments, type=_Task).agent
+    except msgspec.MsgspecError:  # a tool of another shape
+        agent = ""
+    return offer.child_usd.get(agent, max(offer.child_usd.values(), default=ZERO))

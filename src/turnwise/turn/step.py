@@ -1,0 +1,298 @@
+"""A step: from the limits' word to calls that are answered, an answer, or an end.
+
+It composes its request, sends it, has what was cut recovered, and reads what came of it. Its wish and what `prepare_step` said
+are used again where the request is built anew, asked anew, or asked beyond the cap.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from turnwise.errors import TurnwiseBug
+from turnwise.rules.budget import ATE_ALL
+from turnwise.rules.recovery import Settled
+from turnwise.rules.truncation import as_ended
+from turnwise.turn.affording import affords, paced
+from turnwise.turn.anew import again, falling_back, lesson_of
+from turnwise.turn.asking import Asking
+from turnwise.turn.attempt import Attempt
+from turnwise.turn.building import own_texts
+from turnwise.turn.changes import Appended, Change, Fit, Paced, PauseSettled, Tallied, Told
+from turnwise.turn.composing import Composing
+from turnwise.turn.endings import FATAL
+from turnwise.turn.events import Event, StepPrepared
+from turnwise.turn.finishing import End, Ended, Ends, Fails, arrived_of
+from turnwise.turn.following import BeyondCap, follows
+from turnwise.turn.known import Known
+from turnwise.turn.moves import Begin, BeginCalls, Leaving, Left, Move, Over
+from turnwise.turn.opening import Opening, opens_at_once
+from turnwise.turn.outcomes import (
+    PLAIN_WISH,
+    Accepted,
+    AskAnew,
+    Broken,
+    CallsOver,
+    CallsWait,
+    Composed,
+    Corrects,
+    CutShort,
+    Eaten,
+    Failed,
+    GoesOn,
+    GoOn,
+    Opened,
+    Recovered,
+    SummaryFailed,
+    WantsAnew,
+    WantsFallback,
+    Wish,
+)
+from turnwise.turn.reading import left_in_history, read
+from turnwise.turn.recovering import cut_of, settling, taken_in
+from turnwise.turn.sorting import TakenUp
+from turnwise.turn.spending import NOTHING_PREPARED
+from turnwise.turn.weighing import Barred
+from turnwise.vocab import Fault, Message, Request, Response, StopReason, Text
+
+ATE_TWICE = "The model's reasoning used up the whole output more than once, so there is no answer of its own."
+ATE_ONCE = "The model's reasoning used up the whole output."
+
+
+Stage = Literal["plain", "fallen back", "beyond", "fitted beyond"]
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """`request` is the one at hand, and `noted` the note that it carried. `stands` is a cut response that is asked for once more,
+    and what there is if that fails. `beyond` is what is asked for beyond the cap, with `prepared`. `taken_up`
+    are calls of an earlier run, before the first step."""
+
+    wish: Wish = PLAIN_WISH
+    taken_up: TakenUp | None = None
+    stage: Stage = "plain"
+    prepared: StepPrepared = NOTHING_PREPARED
+    request: Request | None = None
+    noted: str = ""
+    stands: Settled | None = None
+    barred: tuple[Barred, ...] = ()
+    gave_up: str = ""
+    beyond: BeyondCap | None = None
+
+    def go(self, known: Known) -> Move:
+        match self.stage:
+            case "plain":
+                return self._begin(known)
+            case "fallen back":
+                return self._fallen_back(known)
+            case "beyond":
+                return self._ask_beyond_cap(known)
+            case "fitted beyond":
+                return self._beyond_cap(known) if known.fits else self._no_answer(known)
+
+    def _begin(self, known: Known) -> Move:
+        if self.taken_up is not None:
+            return Move(self, (), BeginCalls(self.taken_up))
+        if (changes := opens_at_once(known)) is not None:
+            return self._compose(NOTHING_PREPARED, changes=changes)
+        return Move(self, (), Begin(Opening(wish=self.wish)))
+
+    def receive(self, event: Event, known: Known) -> Move:
+        raise TurnwiseBug(f"a step does not wait for {type(event).__name__}")
+
+    def hear(self, outcome: object, known: Known) -> Move:
+        # what most steps hear comes first, by its type: `match` asks one class after the other
+        if type(outcome) is Composed:
+            return self._send(outcome)
+        if type(outcome) is Accepted:
+            return self._with_words(outcome.gave_up)._take(known, outcome.response)
+        if type(outcome) is CallsOver:
+            return self._go_on()
+        match outcome:
+            case Opened(prepared=prepared, wish=wish):
+                return self._compose(prepared, wish=wish)
+            case Failed(fault=fault, stands=True):
+                return self._end(Fails(fault=fault))
+            case Failed(fault=fault, partial=partial, gave_up=gave_up):
+                arrived = arrived_of(partial, known=known)
+                return self._with_words(gave_up)._without_reply(known, fault, arrived=arrived)
+            case WantsFallback():
+                return self._fall_back(known, outcome)
+            case WantsAnew(trying=trying):
+                return self._compose(known.spending.prepared, wish=again(known, note=self.noted, trying=trying))
+            case Recovered(response=response, asking=asking, barred=barred):
+                return replace(self, barred=barred)._read(known, response, asking=asking)
+            case AskAnew(settings=settings, stands=stands, note=note, barred=barred):
+                anew = replace(self, stands=stands, barred=barred)
+                prepared = replace(known.spending.prepared, settings=settings)
+                return anew._compose(prepared, wish=Wish(note=note, purpose="retry"))
+            case Eaten(settings=settings):
+                beyond = BeyondCap(why=ATE_TWICE, wish=Wish(note=ATE_ALL, purpose="answer"))
+                prepared = replace(known.spending.prepared, settings=settings)
+                return self._wants_beyond_cap(known, beyond, prepared=prepared)
+            case Corrects(text=text, correction=correction):
+                return self._correct(known, text, correction=correction)
+            case GoesOn():
+                return self._go_on()
+            case CallsWait():
+                return self._end(Ended(reason=StopReason.WAITING, text=known.words.beside))
+            case Broken(fault=fault, left=left, gave_up=gave_up):
+                return self._end(Fails(fault=fault, gave_up=gave_up), left_in_history(left, known=known))
+            case SummaryFailed(fault=fault, arrived=arrived, gave_up=gave_up, is_unsaid=is_unsaid):
+                changes = () if is_unsaid else self._left_standing(known)
+                return self._end(Fails(fault=fault, arrived=arrived, gave_up=gave_up), changes)
+            case Ends() | Ended():
+                return self._end(outcome)
+            case _:
+                raise TurnwiseBug(f"a step does not know {type(outcome).__name__}")
+
+    def leave(self, leaving: Leaving, known: Known, told: object) -> Left:
+        """Record a cut response that nothing will continue, its calls answered (promise step:every-call-answered)."""
+        return Left(
+            left_in_history(told.left, known=known) if isinstance(told, CutShort) else self._left_standing(known)
+        )
+
+    # the request
+
+    def _compose(
+        self,
+        prepared: StepPrepared,
+        *,
+        wish: Wish | None = None,
+        disobeyed: bool = False,
+        changes: Sequence[Change] = (),
+    ) -> Move:
+        composing = Composing(
+            prepared=prepared,
+            wish=self.wish if wish is None else wish,
+            disobeyed=disobeyed,
+            anew=self.stands is not None,
+        )
+        held = self if self.stage == "plain" else replace(self, stage="plain")
+        return Move(held, changes, Begin(composing))
+
+    def _with_words(self, gave_up: str) -> "Step":
+        return self if gave_up == self.gave_up else replace(self, gave_up=gave_up)
+
+    def _send(self, composed: Composed) -> Move:
+        wish, attempt = composed.wish, Attempt.of(composed, plain=self.stands is None)
+        sent = replace(self, request=composed.request, noted=wish.note, wish=PLAIN_WISH, gave_up="")
+        return Move(sent, (), Begin(attempt))
+
+    # built anew
+
+    def _fall_back(self, known: Known, wanted: WantsFallback) -> Move:
+        if learned := self._learned(known, wanted.fault):
+            return learned
+        changes = falling_back(known, why=wanted.why)
+        if not changes:
+            return self.hear(wanted.otherwise, known)
+        return Move(replace(self, stage="fallen back"), changes)
+
+    def _fallen_back(self, known: Known) -> Move:
+        paces = known.config.limits is not None and not known.is_forced
+        changes = (Paced(paced(known)),) if paces else ()
+        wish = again(known, note=self.noted)
+        return self._compose(known.spending.prepared, wish=wish, changes=changes)
+
+    def _learned(self, known: Known, fault: Fault, *, changes: Sequence[Change] = ()) -> Move | None:
+        """The same request once more, in the room that the provider's error told of, or the forced answer where the limits have
+        room for that only."""
+        if not (learned := lesson_of(known, fault=fault, answers=True)):
+            return None
+        wish = Wish(note=self.noted, purpose="retry")
+        return self._compose(known.spending.prepared, wish=wish, changes=(*changes, *learned))
+
+    # a response, or none
+
+    def _take(self, known: Known, response: Response) -> Move:
+        """Take in a response that is whole; one that the limit cut is recovered first."""
+        if known.asking is None or self.request is None:
+            raise TurnwiseBug("a response without a request")
+        changes, asking = taken_in(response, known=known, asking=known.asking)
+        if response.fault is not None and self.stands is not None:
+            return self._without_reply(known, response.fault, changes=changes)
+        retried = self.stands is not None
+        now = replace(self, stands=None) if retried else self
+        found = cut_of(known, response, request=self.request, asking=asking, retried=retried, before=changes)
+        if found is None:
+            return now._read(known, as_ended(response), asking=asking, changes=changes)
+        return Move(now, (*changes, *found.changes), Begin(found.recovery))
+
+    def _without_reply(self, known: Known, fault: Fault, *, arrived: str = "", changes: Sequence[Change] = ()) -> Move:
+        """Make do with what there is, unless the next request must fail too."""
+        stands = self.stands
+        if stands is None and (learned := self._learned(known, fault, changes=changes)):
+            return learned
+        if fault.kind in FATAL or stands is None:
+            fails = Fails(fault=fault, arrived=arrived, gave_up=self.gave_up)
+            return self._end(fails, (*changes, *self._left_standing(known)))
+        now = replace(self, stands=None)
+        if known.tally.eaten:
+            tallied = Tallied(known.tally.after("eaten for good"))
+            beyond = BeyondCap(why=ATE_ONCE, wish=Wish(purpose="answer"))
+            prepared = replace(known.spending.prepared, settings=None)
+            return now._wants_beyond_cap(known, beyond, prepared=prepared, changes=(*changes, tallied))
+        if known.asking is None:
+            raise TurnwiseBug("a response without a request")
+        settled = settling(known, stands, asking=known.asking)
+        return now._read(known, stands.response, asking=known.asking, changes=(*changes, *settled))
+
+    def _read(self, known: Known, response: Response, *, asking: Asking, changes: Sequence[Change] = ()) -> Move:
+        found = read(response, known=known, asking=asking)
+        changes = (*changes, *found.changes)
+        fault = None if found.adopted.message.parts else response.fault
+        if fault is not None and (learned := self._learned(known, fault, changes=changes)):
+            return learned
+        then = follows(found, known=known, barred=self.barred, gave_up=self.gave_up)
+        changes = (*changes, *then.changes)
+        if isinstance(then.then, BeyondCap):
+            return self._wants_beyond_cap(known, then.then, changes=changes)
+        return Move(self, changes, then.then)
+
+    def _correct(self, known: Known, text: str, *, correction: str) -> Move:
+        """Ask for the answer once more; `text` stands where none comes."""
+        tallied, told = Tallied(known.tally.after("corrected")), Told(known.words.corrected(text))
+        asks = Appended(Message("user", (Text(correction),)))
+        return self._go_on(PLAIN_WISH, (tallied, told, PauseSettled(), asks))
+
+    # the one request beyond the cap
+
+    def _wants_beyond_cap(
+        self, known: Known, beyond: BeyondCap, *, prepared: StepPrepared | None = None, changes: Sequence[Change] = ()
+    ) -> Move:
+        prepared = prepared or known.spending.prepared
+        return Move(replace(self, stage="beyond", prepared=prepared, beyond=beyond), changes)
+
+    def _ask_beyond_cap(self, known: Known) -> Move:
+        assert self.beyond is not None
+        if known.tally.extra_used:
+            return self._no_answer(known)
+        if affords(known, answers=True):
+            return self._beyond_cap(known)
+        fit = Fit(own=own_texts(self.prepared, note=self.beyond.wish.note), limits=True)
+        # To make the prompt smaller settles a pause: the note was about it.
+        wish = replace(self.beyond.wish, note="") if known.history.paused else self.beyond.wish
+        return Move(replace(self, stage="fitted beyond", beyond=replace(self.beyond, wish=wish)), (fit,))
+
+    def _beyond_cap(self, known: Known) -> Move:
+        assert self.beyond is not None
+        tallied = Tallied(known.tally.after("asked beyond the cap"))
+        beyond, now = self.beyond, replace(self, beyond=None)
+        return now._compose(self.prepared, wish=beyond.wish, disobeyed=beyond.disobeyed, changes=(tallied,))
+
+    def _no_answer(self, known: Known) -> Move:
+        assert self.beyond is not None
+        return self._end(Ends(why=self.beyond.why))
+
+    # its ends
+
+    def _left_standing(self, known: Known) -> Sequence[Change]:
+        """What is left of a response that was asked for once more; of one that reasoning ate there is nothing."""
+        return () if self.stands is None or known.tally.eaten else left_in_history(self.stands.response, known=known)
+
+    def _go_on(self, wish: Wish = PLAIN_WISH, changes: Sequence[Change] = ()) -> Move:
+        return Move(self, changes, Over(GoOn(wish)))
+
+    def _end(self, end: End, changes: Sequence[Change] = ()) -> Move:
+        return Move(self, changes, Over(end))
