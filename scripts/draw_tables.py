@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from turnwise.drivers.options import Row, rows, rows_from
+from turnwise.drivers.settings.options import Row, rows, rows_from
 from turnwise.faces.cli.chat import command as chat
 from turnwise.faces.cli.compare import command as compare
 from turnwise.faces.cli.endpoint_check.meanings import MEANINGS, ORDER, WEIGHTS

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from turnwise.drivers.inspection import inspect_call
+from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import Kind, PermissionRule, Policy, judge_permission
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from traced_shell import UNSEEN, Watcher, read_calls
-from turnwise.drivers.inspection import inspect_call
+from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.rules.permissions import Policy, judge_permission
 from waits import HANG_S
 

@@ -21,9 +21,9 @@ from pathlib import Path
 import msgspec
 
 from sandboxes import PYTHON
-from turnwise.drivers.sandbox import Sandbox
-from turnwise.drivers.sandbox.calls import NUMBERS
-from turnwise.drivers.workspace.shell import BashArguments, Shell
+from turnwise.drivers.tools.sandbox import Sandbox
+from turnwise.drivers.tools.sandbox.calls import NUMBERS
+from turnwise.drivers.tools.workspace.shell import BashArguments, Shell
 from turnwise.errors import ToolFault
 
 CONTENT = "as it was"

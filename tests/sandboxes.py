@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from turnwise.drivers.sandbox import Kind, Sandbox, find_sandbox
+from turnwise.drivers.tools.sandbox import Kind, Sandbox, find_sandbox
 from turnwise.errors import CallerError
 
 # The one below a virtual environment: that may lie in a temporary folder, which a sandbox has one of its own in place of.

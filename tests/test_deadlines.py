@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from turnwise.drivers.children import IDLE_S
-from turnwise.drivers.exchange import AFTER_FINISH_S, ERROR_S
+from turnwise.drivers.endpoints.exchange import AFTER_FINISH_S, ERROR_S
+from turnwise.drivers.running.children import IDLE_S
 from turnwise.rules.circuit import CircuitPolicy
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import Deadlines

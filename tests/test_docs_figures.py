@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from turnwise.assembly.response import Assembler
-from turnwise.drivers.bounded_connector import MAX_HEADS
-from turnwise.drivers.fact_finding import INSPECT_S
-from turnwise.drivers.prices import Prices
-from turnwise.drivers.scripts import KERNEL_SLACK_S
-from turnwise.drivers.workspace import changes, listing, output, paths, reading, searching, shell
-from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.searching import SearchArguments, search
+from turnwise.drivers.endpoints.bounded_connector import MAX_HEADS
+from turnwise.drivers.journal.prices import Prices
+from turnwise.drivers.running.scripts import KERNEL_SLACK_S
+from turnwise.drivers.tools.fact_finding import INSPECT_S
+from turnwise.drivers.tools.workspace import changes, listing, output, paths, reading, searching, shell
+from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.searching import SearchArguments, search
 from turnwise.faces.children import MAX_DEPTH
 from turnwise.faces.cli.folder import MAX_AGENTS_BYTES
 from turnwise.faces.cli.prompts import MAX_INPUT_BYTES

@@ -139,10 +139,9 @@ def test_help_is_shown_without_what_runs(tmp_path: Path, command: str) -> None:
     """`turnwise run --help`: the options' own modules, no event loop, no agent, no journal."""
     found = imported(*TURNWISE, command, "--help", folder=tmp_path)
     assert strangers(found) == {"click", "msgspec", "typing_extensions"}
-    assert not found & {"asyncio", "ssl", "sqlite3", "logging", "tomllib", "turnwise.drivers.journal"}
-    assert not [
-        name for name in found if re.match(r"turnwise\.(drivers\.(runner|workspace|sandbox)|faces\.agent|wire)", name)
-    ]
+    assert not found & {"asyncio", "ssl", "sqlite3", "logging", "tomllib", "turnwise.drivers.journal.journal"}
+    what_runs = r"turnwise\.(drivers\.(running\.runner|tools\.(workspace|sandbox))|faces\.agent|wire)"
+    assert not [name for name in found if re.match(what_runs, name)]
 
 
 def test_a_run_loads_what_its_first_request_needs(tmp_path: Path) -> None:
@@ -158,10 +157,14 @@ def test_a_run_loads_what_its_first_request_needs(tmp_path: Path) -> None:
         "prompt_toolkit",
         "tree_sitter",
         "tree_sitter_bash",
-        "turnwise.drivers.inspection.calls",
+        "turnwise.drivers.tools.inspection.calls",
         "turnwise.faces.notebook",
         "pydantic_monty",
     }
     assert not strangers(found) & heavy
-    assert not found & {"turnwise.drivers.local_servers", "turnwise.wire.model_lists", "turnwise.faces.cli.first_start"}
+    assert not found & {
+        "turnwise.drivers.endpoints.local_servers",
+        "turnwise.wire.model_lists",
+        "turnwise.faces.cli.first_start",
+    }
     assert not [name for name in found if re.match(r"turnwise\.wire\.(openai_chat|anthropic|gemini)", name)]

@@ -17,39 +17,100 @@ import turnwise
 SOURCE = Path(turnwise.__file__).parent
 ROOMS = tuple(
     """rules/permission*.py rules/guarded_names.py rules/git_*.py rules/environment_names.py rules/known_programs.py
-    rules/shell_*.py rules/writing_options.py rules/allowances.py drivers/inspection/*.py drivers/sandbox/*.py
-    drivers/workspace/*.py drivers/programs.py drivers/unasked_files.py drivers/permission_files.py
-    drivers/private_folders.py drivers/hiding.py drivers/hook_commands.py drivers/settings.py faces/policies.py
-    faces/agent.py faces/cli/permissions.py faces/cli/asks.py faces/cli/folder.py""".split()
+    rules/shell_*.py rules/writing_options.py rules/allowances.py drivers/tools/inspection/*.py
+    drivers/tools/sandbox/*.py drivers/tools/workspace/*.py drivers/tools/programs.py drivers/unasked_files.py
+    drivers/settings/permission_files.py drivers/tools/private_folders.py drivers/endpoints/hiding.py
+    drivers/running/hook_commands.py drivers/settings/settings.py faces/policies.py faces/agent.py
+    faces/cli/permissions.py faces/cli/asks.py faces/cli/folder.py""".split()
 )
 FEWEST = 4  # names that two lists share, at least half of the shorter one ...
 MOST = 8  # ... or so many
-GRAMMAR = "drivers/inspection/nodes.py:"  # one table of many parts, which a test compares with the grammar
+GRAMMAR = "drivers/tools/inspection/nodes.py:"  # one table of many parts, which a test compares with the grammar
 # Lists that share names and say different things of them.
 APART = {
-    ("drivers/inspection/nodes.py:TOKENS", "rules/permission_patterns.py:_OPERATORS"): "it is the grammar's own, by a test",
-    ("drivers/inspection/nodes.py:TOKENS", "drivers/inspection/redirects.py:_OPENING"): "what a redirection does",
-    ("drivers/inspection/nodes.py:TOKENS", "drivers/inspection/redirects.py:INPUT"): "what a redirection does",
-    ("drivers/inspection/nodes.py:TOKENS", "rules/shell_words.py:RESERVED"): "it is the grammar's own, by a test",
-    ("drivers/inspection/nodes.py:TOKENS", "rules/shell_words.py:DECLARING"): "it is the grammar's own, by a test",
-    ("rules/permission_patterns.py:_OPERATORS", "drivers/inspection/redirects.py:_OPENING"): "what a rule cannot hold",
-    ("rules/permission_patterns.py:_OPERATORS", "drivers/inspection/redirects.py:INPUT"): "what a rule cannot hold",
-    ("drivers/inspection/nodes.py:PARTS", "drivers/inspection/shell.py:_CONDITIONAL"): "what may not run",
-    ("drivers/inspection/nodes.py:PARTS", "drivers/inspection/shell.py:_evaluated"): "what arithmetic reads",
-    ("drivers/inspection/nodes.py:_WORDS", "drivers/inspection/spelling.py:is_quoted"): "what stays one word",
-    ("drivers/inspection/arithmetic.py:_COMPARING", "drivers/inspection/nodes.py:TOKENS"): "what calculates nothing",
-    ("drivers/inspection/programs.py:_BUILT_IN", "drivers/inspection/wrappers.py:_ONLY_IN_SHELL"): "what `time` cannot run",
-    ("drivers/inspection/wrappers.py:PREFIXES", "drivers/inspection/wrappers.py:_ONLY_IN_SHELL"): "what `time` cannot run",
-    ("drivers/inspection/nodes.py:TRANSPARENT", "drivers/inspection/shell.py:_CONDITIONAL"): "what may not run",
-    ("drivers/inspection/nodes.py:TRANSPARENT", "drivers/inspection/shell.py:_evaluated"): "what arithmetic reads",
-    ("drivers/inspection/nodes.py:LEAVES", "drivers/inspection/grammar.py:_LITERAL_BODIES"): "where any text may stand",
-    ("drivers/inspection/nodes.py:TOKENS", "drivers/inspection/grammar.py:_KEYWORDS"): "which may be other things, too",
-    ("rules/shell_words.py:RESERVED", "drivers/inspection/grammar.py:_KEYWORDS"): "which may be other things, too",
-    ("drivers/inspection/nodes.py:_STATEMENTS", "drivers/inspection/shell.py:_CONDITIONAL"): "what may not run",
-    ("drivers/inspection/carriers.py:_INERT", "rules/shell_dangers.py:_WITH_WORD"): "which do not run their words",
-    ("drivers/inspection/carriers.py:_INERT", "rules/shell_dangers.py:_WITH_OPTION"): "which do not run their words",
-    ("drivers/inspection/carriers.py:_INERT", "rules/shell_reading.py:_ASKS_VERSION"): "which do not run their words",
-    ("drivers/inspection/carriers.py:_INERT", "rules/writing_options.py:WRITING"): "which do not run their words",
+    (
+        "drivers/tools/inspection/nodes.py:TOKENS",
+        "rules/permission_patterns.py:_OPERATORS",
+    ): "it is the grammar's own, by a test",
+    (
+        "drivers/tools/inspection/nodes.py:TOKENS",
+        "drivers/tools/inspection/redirects.py:_OPENING",
+    ): "what a redirection does",
+    (
+        "drivers/tools/inspection/nodes.py:TOKENS",
+        "drivers/tools/inspection/redirects.py:INPUT",
+    ): "what a redirection does",
+    ("drivers/tools/inspection/nodes.py:TOKENS", "rules/shell_words.py:RESERVED"): "it is the grammar's own, by a test",
+    (
+        "drivers/tools/inspection/nodes.py:TOKENS",
+        "rules/shell_words.py:DECLARING",
+    ): "it is the grammar's own, by a test",
+    (
+        "rules/permission_patterns.py:_OPERATORS",
+        "drivers/tools/inspection/redirects.py:_OPENING",
+    ): "what a rule cannot hold",
+    (
+        "rules/permission_patterns.py:_OPERATORS",
+        "drivers/tools/inspection/redirects.py:INPUT",
+    ): "what a rule cannot hold",
+    ("drivers/tools/inspection/nodes.py:PARTS", "drivers/tools/inspection/shell.py:_CONDITIONAL"): "what may not run",
+    (
+        "drivers/tools/inspection/nodes.py:PARTS",
+        "drivers/tools/inspection/shell.py:_evaluated",
+    ): "what arithmetic reads",
+    (
+        "drivers/tools/inspection/nodes.py:_WORDS",
+        "drivers/tools/inspection/spelling.py:is_quoted",
+    ): "what stays one word",
+    (
+        "drivers/tools/inspection/arithmetic.py:_COMPARING",
+        "drivers/tools/inspection/nodes.py:TOKENS",
+    ): "what calculates nothing",
+    (
+        "drivers/tools/inspection/programs.py:_BUILT_IN",
+        "drivers/tools/inspection/wrappers.py:_ONLY_IN_SHELL",
+    ): "what `time` cannot run",
+    (
+        "drivers/tools/inspection/wrappers.py:PREFIXES",
+        "drivers/tools/inspection/wrappers.py:_ONLY_IN_SHELL",
+    ): "what `time` cannot run",
+    (
+        "drivers/tools/inspection/nodes.py:TRANSPARENT",
+        "drivers/tools/inspection/shell.py:_CONDITIONAL",
+    ): "what may not run",
+    (
+        "drivers/tools/inspection/nodes.py:TRANSPARENT",
+        "drivers/tools/inspection/shell.py:_evaluated",
+    ): "what arithmetic reads",
+    (
+        "drivers/tools/inspection/nodes.py:LEAVES",
+        "drivers/tools/inspection/grammar.py:_LITERAL_BODIES",
+    ): "where any text may stand",
+    (
+        "drivers/tools/inspection/nodes.py:TOKENS",
+        "drivers/tools/inspection/grammar.py:_KEYWORDS",
+    ): "which may be other things, too",
+    (
+        "rules/shell_words.py:RESERVED",
+        "drivers/tools/inspection/grammar.py:_KEYWORDS",
+    ): "which may be other things, too",
+    (
+        "drivers/tools/inspection/nodes.py:_STATEMENTS",
+        "drivers/tools/inspection/shell.py:_CONDITIONAL",
+    ): "what may not run",
+    (
+        "drivers/tools/inspection/carriers.py:_INERT",
+        "rules/shell_dangers.py:_WITH_WORD",
+    ): "which do not run their words",
+    (
+        "drivers/tools/inspection/carriers.py:_INERT",
+        "rules/shell_dangers.py:_WITH_OPTION",
+    ): "which do not run their words",
+    (
+        "drivers/tools/inspection/carriers.py:_INERT",
+        "rules/shell_reading.py:_ASKS_VERSION",
+    ): "which do not run their words",
+    ("drivers/tools/inspection/carriers.py:_INERT", "rules/writing_options.py:WRITING"): "which do not run their words",
     ("rules/shell_reading.py:READERS", "rules/shell_reading.py:_GREP"): "options of several commands",
     ("rules/shell_reading.py:_GIT", "rules/shell_reading.py:_LOG"): "options of several commands",
     ("rules/git_commands.py:_SUBCOMMANDS", "rules/git_commands.py:_HARMS"): "how one destroys",
@@ -58,14 +119,20 @@ APART = {
     ("rules/git_commands.py:_SUBCOMMANDS", "rules/shell_reading.py:_GIT"): "with which options they only read",
     ("rules/git_commands.py:_SUBCOMMANDS", "rules/writing_options.py:_GIT_LETTERS"): "with which options they write",
     ("rules/git_commands.py:_SHOWING", "rules/shell_reading.py:_GIT"): "of these some can destroy, with other options",
-    ("rules/shell_reading.py:READERS", "drivers/inspection/programs.py:_BUILT_IN"): "which are no programs",
-    ("rules/shell_reading.py:READERS", "rules/environment_names.py:IDLE_PROGRAMS"): "what does nothing in a pager's place",
+    ("rules/shell_reading.py:READERS", "drivers/tools/inspection/programs.py:_BUILT_IN"): "which are no programs",
+    (
+        "rules/shell_reading.py:READERS",
+        "rules/environment_names.py:IDLE_PROGRAMS",
+    ): "what does nothing in a pager's place",
     ("rules/writing_options.py:WRITING", "rules/shell_reading.py:_ASKS_VERSION"): "which say their version",
     ("rules/guarded_names.py:_TEMPLATE", "rules/guarded_names.py:_SETTINGS"): "which endings a template has",
     ("rules/guarded_names.py:SECRET_NAMES", "rules/guarded_names.py:_TELLING"): "a name, and a part of a name",
-    ("drivers/sandbox/calls.py:_NUMBERS", "drivers/sandbox/seccomp.py:_NOT_APART"): "which calls are refused",
-    ("drivers/sandbox/calls.py:_NUMBERS", "drivers/sandbox/seccomp.py:_ALWAYS"): "which calls are refused",
-    ("drivers/sandbox/calls.py:_NUMBERS", "drivers/sandbox/seccomp.py:_SIGNALS"): "which calls are signals",
+    (
+        "drivers/tools/sandbox/calls.py:_NUMBERS",
+        "drivers/tools/sandbox/seccomp.py:_NOT_APART",
+    ): "which calls are refused",
+    ("drivers/tools/sandbox/calls.py:_NUMBERS", "drivers/tools/sandbox/seccomp.py:_ALWAYS"): "which calls are refused",
+    ("drivers/tools/sandbox/calls.py:_NUMBERS", "drivers/tools/sandbox/seccomp.py:_SIGNALS"): "which calls are signals",
 }  # fmt: skip
 Table = frozenset[str]
 _NAME = re.compile(r"[\w.*:-]+")

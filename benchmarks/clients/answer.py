@@ -11,7 +11,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TypedDict
 
-from turnwise.drivers.watching import FrameSeen, RequestStarted, TurnFinished
+from turnwise.drivers.running.watching import FrameSeen, RequestStarted, TurnFinished
 from turnwise.faces.cli.screen import Screen
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import StopReason, TextDelta, Usage

@@ -196,7 +196,7 @@ def dispatch(kind: str) -> Prepare:
     def prepare(size: int) -> Work:
         from turnwise import tool
         from turnwise.drivers.clock import SystemClock
-        from turnwise.drivers.tools import ToolRun
+        from turnwise.drivers.tools.tools import ToolRun
         from turnwise.turn.commands import PlannedCall
         from turnwise.vocab import ToolCall
 

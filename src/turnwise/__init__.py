@@ -10,12 +10,11 @@ from turnwise._version import __version__
 # Type checkers take it for true. `typing` itself would be loaded before the command line can hear Ctrl-C (faces/cli/main.py).
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from turnwise.drivers.approvals import Asking
-    from turnwise.drivers.hooks import ChangeArguments, ChangeResult, Deny, Hook
-    from turnwise.drivers.journal import Journal
-    from turnwise.drivers.prices import Prices, read_prices
-    from turnwise.drivers.tools import Tool
-    from turnwise.drivers.watching import (
+    from turnwise.drivers.journal.journal import Journal
+    from turnwise.drivers.journal.prices import Prices, read_prices
+    from turnwise.drivers.running.approvals import Asking
+    from turnwise.drivers.running.hooks import ChangeArguments, ChangeResult, Deny, Hook
+    from turnwise.drivers.running.watching import (
         AttemptDiscarded,
         CallAnswered,
         ChildSeen,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         ToolProgress,
         ToolStarted,
     )
+    from turnwise.drivers.tools.tools import Tool
     from turnwise.errors import (
         BadTool,
         CallerError,
@@ -67,12 +67,12 @@ if TYPE_CHECKING:
     )
 
 _ROOMS = {
-    "turnwise.drivers.approvals": ("Asking",),
-    "turnwise.drivers.hooks": ("ChangeArguments", "ChangeResult", "Deny", "Hook"),
-    "turnwise.drivers.journal": ("Journal",),
-    "turnwise.drivers.prices": ("Prices", "read_prices"),
-    "turnwise.drivers.tools": ("Tool",),
-    "turnwise.drivers.watching": (
+    "turnwise.drivers.running.approvals": ("Asking",),
+    "turnwise.drivers.running.hooks": ("ChangeArguments", "ChangeResult", "Deny", "Hook"),
+    "turnwise.drivers.journal.journal": ("Journal",),
+    "turnwise.drivers.journal.prices": ("Prices", "read_prices"),
+    "turnwise.drivers.tools.tools": ("Tool",),
+    "turnwise.drivers.running.watching": (
         "AttemptDiscarded",
         "CallAnswered",
         "ChildSeen",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from requirements import PROMISES
-from turnwise.drivers.decoding import read_stream
+from turnwise.drivers.endpoints.decoding import read_stream
 from turnwise.testing.splits import byte_by_byte, every_split, random_splits
 from turnwise.vocab import Response, ToolCall, calls_of, reasoning_of, refusal_of, text_of
 from turnwise.wire import registry

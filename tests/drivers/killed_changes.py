@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
-from turnwise.drivers.workspace import workspace_tools
-from turnwise.drivers.workspace.changes import FileChanges
-from turnwise.drivers.workspace.disk import Disk
-from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.recovery import recover_changes
+from turnwise.drivers.tools.workspace import workspace_tools
+from turnwise.drivers.tools.workspace.changes import FileChanges
+from turnwise.drivers.tools.workspace.disk import Disk
+from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.recovery import recover_changes
 
 
 def snapshot(root: Path) -> dict[str, str]:

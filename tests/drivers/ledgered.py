@@ -7,7 +7,7 @@ from itertools import pairwise
 from lab.failing import settled
 from turnwise import Agent, Journal, RunResult
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.tools import Arguments, Tool
+from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
 from turnwise.testing import FakeClock

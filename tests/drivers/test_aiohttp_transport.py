@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from turnwise.drivers.aiohttp_transport import AiohttpTransport
-from turnwise.drivers.endpoints import Endpoint, Secret
-from turnwise.drivers.runner import Runner
-from turnwise.drivers.transport import HttpRequest
+from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.drivers.endpoints.endpoints import Endpoint, Secret
+from turnwise.drivers.endpoints.transport import HttpRequest
+from turnwise.drivers.running.runner import Runner
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.turn.config import Deadlines, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted

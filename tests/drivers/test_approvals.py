@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from turnwise.drivers.approvals import Approver, Asking, ask
+from turnwise.drivers.running.approvals import Approver, Asking, ask
 from turnwise.testing import FakeClock
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.commands import Ask

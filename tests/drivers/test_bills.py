@@ -15,9 +15,9 @@ from drivers.test_never_left import Shaky
 from lab.failing import settled
 from lab.test_fault_schedules import drawn_script
 from turnwise import Agent, Journal, MaxCost, MaxRequests, ModelLimits, Prices, RunResult, read_prices
-from turnwise.drivers.ledger import LedgerEntry
-from turnwise.drivers.ledger_queries import Span
-from turnwise.drivers.transport import Transport
+from turnwise.drivers.endpoints.transport import Transport
+from turnwise.drivers.journal.ledger import LedgerEntry
+from turnwise.drivers.journal.ledger_queries import Span
 from turnwise.lab import builtin_scripts
 from turnwise.rules.retries import RetryPolicy
 from turnwise.testing import FakeClock

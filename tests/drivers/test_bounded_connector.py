@@ -6,7 +6,7 @@ import itertools
 import pytest
 from aiohttp import ClientPayloadError
 
-from turnwise.drivers.bounded_connector import BoundedHandler
+from turnwise.drivers.endpoints.bounded_connector import BoundedHandler
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 BROKEN = {

@@ -7,8 +7,8 @@ import pytest
 
 from text_calls import TOOLS, WRITERS
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.endpoints import Endpoint, build_http_request
-from turnwise.drivers.exchange import Exchange
+from turnwise.drivers.endpoints.endpoints import Endpoint, build_http_request
+from turnwise.drivers.endpoints.exchange import Exchange
 from turnwise.testing import FakeClock, Reply, ScriptedTransport, Stall
 from turnwise.turn.commands import SendRequest, SoughtCalls
 from turnwise.turn.config import Deadlines

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.drivers.catalogue import (
+from turnwise.drivers.settings.catalogue import (
     Catalogue,
     LimitRow,
     builtin_catalogue,

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from lab.failing import turn
-from turnwise.drivers.circuits import Circuits
+from turnwise.drivers.endpoints.circuits import Circuits
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedFault, Step
 from turnwise.rules.circuit import OPEN_CODE, CircuitPolicy

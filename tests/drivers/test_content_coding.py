@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.drivers.content_coding import PIECE_BYTES, UnknownCoding, Unpacker, unpacker_for
+from turnwise.drivers.endpoints.content_coding import PIECE_BYTES, UnknownCoding, Unpacker, unpacker_for
 
 CODINGS = ("gzip", "x-gzip", "deflate")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnwise.drivers.decoding import ResponseReader, read_body, read_stream
+from turnwise.drivers.endpoints.decoding import ResponseReader, read_body, read_stream
 from turnwise.testing import byte_by_byte
 from turnwise.vocab import FaultKind, FinishReason, Message, Text, TextDelta
 from turnwise.wire.limits import Limits

@@ -5,7 +5,7 @@ import pickle
 import msgspec
 import pytest
 
-from turnwise.drivers.endpoints import Addressing, Endpoint, Secret, build_http_request, find_key
+from turnwise.drivers.endpoints.endpoints import Addressing, Endpoint, Secret, build_http_request, find_key
 from turnwise.errors import CallerError, MissingKey
 from turnwise.wire.family import HttpCall
 from turnwise.wire.profiles import Profile

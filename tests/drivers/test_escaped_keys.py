@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from drivers.test_quoted_keys import Says
 from turnwise import Agent
-from turnwise.drivers.escapes import plain, plain_spans
-from turnwise.drivers.hiding import WordsHider
-from turnwise.drivers.key_forms import HIDDEN, TELLTALE, forms_of, hide_forms
+from turnwise.drivers.endpoints.escapes import plain, plain_spans
+from turnwise.drivers.endpoints.hiding import WordsHider
+from turnwise.drivers.endpoints.key_forms import HIDDEN, TELLTALE, forms_of, hide_forms
 from turnwise.vocab import TextDelta
 
 KEY = "sk-verysecret/tail1tail2tail3"

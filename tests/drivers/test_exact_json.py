@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from turnwise import Agent, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.exact_json import NotExact, exact_json
-from turnwise.drivers.hooks import ChangeArguments, Hook, Hooks, Looks, Says
+from turnwise.drivers.running.hooks import ChangeArguments, Hook, Hooks, Looks, Says
 from turnwise.errors import BadTool, CallerError
 from turnwise.faces.schemas import problems_of, read_output_type
 from turnwise.faces.tools import read_tools

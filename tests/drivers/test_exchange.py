@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.endpoints import Endpoint, Secret, build_http_request
-from turnwise.drivers.exchange import AFTER_FINISH_S, ERROR_S, Exchange
-from turnwise.drivers.watching import FrameSeen
+from turnwise.drivers.endpoints.endpoints import Endpoint, Secret, build_http_request
+from turnwise.drivers.endpoints.exchange import AFTER_FINISH_S, ERROR_S, Exchange
+from turnwise.drivers.running.watching import FrameSeen
 from turnwise.testing import FakeClock, Reply, ScriptedTransport, Stall
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import Deadlines

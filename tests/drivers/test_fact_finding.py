@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from turnwise import Agent, Approval, Asking, Policy
-from turnwise.drivers.fact_finding import INSPECT_S, find_facts
-from turnwise.drivers.tools import Tool
+from turnwise.drivers.tools.fact_finding import INSPECT_S, find_facts
+from turnwise.drivers.tools.tools import Tool
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.turn.commands import InspectCalls, PlannedCall

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from turnwise.drivers.grants import judged_paths
-from turnwise.drivers.workspace import workspace_tools
-from turnwise.drivers.workspace.changes import FileChanges, Undone
-from turnwise.drivers.workspace.disk import Disk
-from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.recovery import recover_changes
+from turnwise.drivers.tools.grants import judged_paths
+from turnwise.drivers.tools.workspace import workspace_tools
+from turnwise.drivers.tools.workspace.changes import FileChanges, Undone
+from turnwise.drivers.tools.workspace.disk import Disk
+from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.recovery import recover_changes
 from turnwise.errors import ToolFault
 from waits import HANG_S
 
@@ -221,10 +221,10 @@ def test_a_change_that_somebody_overtook_is_not_finished(tmp_path: Path) -> None
     program = f"""
         import os, signal
         from pathlib import Path
-        from turnwise.drivers.workspace.changes import FileChanges
-        from turnwise.drivers.workspace.disk import Disk
-        from turnwise.drivers.workspace.patching import PatchArguments, apply_patch
-        from turnwise.drivers.workspace.paths import Workspace
+        from turnwise.drivers.tools.workspace.changes import FileChanges
+        from turnwise.drivers.tools.workspace.disk import Disk
+        from turnwise.drivers.tools.workspace.patching import PatchArguments, apply_patch
+        from turnwise.drivers.tools.workspace.paths import Workspace
         renames = []
         def before(step):
             renames.extend([step] * (step == "rename"))
@@ -248,8 +248,8 @@ def test_a_real_limit_on_file_size_leaves_the_file_as_it_was(tmp_path: Path) -> 
     lay_out(root)
     program = f"""
         import resource
-        from turnwise.drivers.workspace.paths import Workspace
-        from turnwise.drivers.workspace.writing import WriteArguments, write
+        from turnwise.drivers.tools.workspace.paths import Workspace
+        from turnwise.drivers.tools.workspace.writing import WriteArguments, write
         from turnwise.errors import ToolFault
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         for path in ("a.txt", "new/n.txt"):

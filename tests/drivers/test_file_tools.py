@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.drivers.workspace.changes import FileChanges
-from turnwise.drivers.workspace.editing import EditArguments, MultiEditArguments, OneEdit, edit, multi_edit
-from turnwise.drivers.workspace.patching import PatchArguments, apply_patch
-from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.previews import MAX_LINES, paths_of_call, preview, shortly, whole_preview
-from turnwise.drivers.workspace.reading import MAX_IMAGE_BYTES, ReadArguments, read
-from turnwise.drivers.workspace.writing import WriteArguments, write
+from turnwise.drivers.tools.workspace.changes import FileChanges
+from turnwise.drivers.tools.workspace.editing import EditArguments, MultiEditArguments, OneEdit, edit, multi_edit
+from turnwise.drivers.tools.workspace.patching import PatchArguments, apply_patch
+from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.previews import MAX_LINES, paths_of_call, preview, shortly, whole_preview
+from turnwise.drivers.tools.workspace.reading import MAX_IMAGE_BYTES, ReadArguments, read
+from turnwise.drivers.tools.workspace.writing import WriteArguments, write
 from turnwise.errors import ToolFault
 from turnwise.vocab import File, Text
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from turnwise.drivers.endpoints import Endpoint, Secret, build_http_request
-from turnwise.drivers.exchange import Exchange
+from turnwise.drivers.endpoints.endpoints import Endpoint, Secret, build_http_request
+from turnwise.drivers.endpoints.exchange import Exchange
 from turnwise.testing import FakeClock, Reply, ScriptedTransport, Stall
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import Deadlines

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from turnwise.drivers.aiohttp_transport import AiohttpTransport
-from turnwise.drivers.bounded_connector import MAX_HEADS
-from turnwise.drivers.endpoints import Endpoint, Secret
+from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.drivers.endpoints.bounded_connector import MAX_HEADS
+from turnwise.drivers.endpoints.endpoints import Endpoint, Secret
+from turnwise.drivers.endpoints.transport import HttpRequest
 from turnwise.drivers.own_loop import quickest_loop, run_to_end
-from turnwise.drivers.runner import Runner
-from turnwise.drivers.transport import HttpRequest
+from turnwise.drivers.running.runner import Runner
 from turnwise.rules.limits import MaxWallTime
 from turnwise.turn.config import Deadlines, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted

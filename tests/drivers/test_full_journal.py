@@ -13,10 +13,10 @@ import pytest
 
 from turnwise import Agent, Journal, RunResult, tool
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal import RequestSent, ToolsStarted
-from turnwise.drivers.ledger_queries import Span
-from turnwise.drivers.runner import Runner
-from turnwise.drivers.watching import CallAnswered, Seen, ToolFinished, ToolStarted
+from turnwise.drivers.journal.journal import RequestSent, ToolsStarted
+from turnwise.drivers.journal.ledger_queries import Span
+from turnwise.drivers.running.runner import Runner
+from turnwise.drivers.running.watching import CallAnswered, Seen, ToolFinished, ToolStarted
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.faces.run_options import RunOptions
 from turnwise.rules.stop import exit_code

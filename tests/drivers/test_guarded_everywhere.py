@@ -10,11 +10,11 @@ import pytest
 
 from guarded import LATER, OPEN, SECRETS
 from turnwise import Agent, Approval, Asking, ChangeArguments, Hook, PermissionRule, Policy
-from turnwise.drivers.hooks import ToolAboutToRun
-from turnwise.drivers.inspection import inspector
+from turnwise.drivers.running.hooks import ToolAboutToRun
+from turnwise.drivers.tools.inspection import inspector
+from turnwise.drivers.tools.workspace import Workspace, workspace_tools
+from turnwise.drivers.tools.workspace.previews import whole_preview
 from turnwise.drivers.unasked_files import LeftOut
-from turnwise.drivers.workspace import Workspace, workspace_tools
-from turnwise.drivers.workspace.previews import whole_preview
 from turnwise.faces.cli.folder import read_agents_md
 from turnwise.faces.scripts import NAME
 from turnwise.testing import ScriptedModel, call

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from guarded import IN_HOME, LATER, OPEN, SECRETS
-from turnwise.drivers.inspection import inspect_call
-from turnwise.drivers.sandbox.secrets import secret_paths
-from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.searching import SearchArguments, search
+from turnwise.drivers.tools.inspection import inspect_call
+from turnwise.drivers.tools.sandbox.secrets import secret_paths
+from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.searching import SearchArguments, search
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.hook_commands import read_hooks
-from turnwise.drivers.hooks import Hooks
-from turnwise.drivers.settings import Layer
+from turnwise.drivers.running.hook_commands import read_hooks
+from turnwise.drivers.running.hooks import Hooks
+from turnwise.drivers.settings.settings import Layer
 from turnwise.errors import CallerError
 from turnwise.turn.commands import PlannedCall, RunHooks
 from turnwise.turn.config import Deadlines

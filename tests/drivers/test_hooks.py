@@ -7,7 +7,8 @@ from typing import get_args
 import pytest
 
 from turnwise import Agent, StopReason, tool
-from turnwise.drivers.hooks import (
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.running.hooks import (
     ANSWERS,
     ChangeArguments,
     ChangeResult,
@@ -22,7 +23,6 @@ from turnwise.drivers.hooks import (
     ToolRan,
     TurnEnded,
 )
-from turnwise.drivers.journal import Journal
 from turnwise.errors import CallerError
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock

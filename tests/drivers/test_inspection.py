@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from turnwise.drivers.inspection import inspect_call, inspector
-from turnwise.drivers.tools import Tool
-from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.tools.inspection import inspect_call, inspector
+from turnwise.drivers.tools.tools import Tool
+from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.rules.permission_facts import Access, CallFacts, PathFact
 from turnwise.rules.permissions import Kind, PermissionRule, Policy, judge_permission
 from turnwise.turn.commands import PlannedCall

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.drivers.inspection import inspect_call
+from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import Kind, PermissionRule, Policy, judge_permission
 

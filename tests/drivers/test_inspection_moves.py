@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
-from turnwise.drivers.inspection.paths import Paths
-from turnwise.drivers.inspection.shell import inspect_script
+from turnwise.drivers.tools.inspection.paths import Paths
+from turnwise.drivers.tools.inspection.shell import inspect_script
 from turnwise.rules.permissions import Kind
 from waits import HANG_S
 

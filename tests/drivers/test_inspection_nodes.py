@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tree_sitter import Language
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
-from turnwise.drivers.inspection.grammar import parse
-from turnwise.drivers.inspection.nodes import LEAVES, NO_FIELD, NOT_UNDERSTOOD, PARTS, TOKENS, misfit
+from turnwise.drivers.tools.inspection.grammar import parse
+from turnwise.drivers.tools.inspection.nodes import LEAVES, NO_FIELD, NOT_UNDERSTOOD, PARTS, TOKENS, misfit
 from turnwise.rules.permissions import RANK, PermissionRule
 
 LANGUAGE = Language(tree_sitter_bash.language())

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from turnwise.drivers.inspection import inspect_call
-from turnwise.drivers.inspection.paths import Paths
-from turnwise.drivers.inspection.shell import inspect_script
+from turnwise.drivers.tools.inspection import inspect_call
+from turnwise.drivers.tools.inspection.paths import Paths
+from turnwise.drivers.tools.inspection.shell import inspect_script
 from turnwise.rules.permissions import Kind, PermissionRule, Policy, judge_permission
 
 TABLE: dict[str, dict[str, list[str]]] = tomllib.loads(

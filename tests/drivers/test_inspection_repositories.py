@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.drivers.inspection import inspect_call
-from turnwise.drivers.inspection.repositories import doubt
+from turnwise.drivers.tools.inspection import inspect_call
+from turnwise.drivers.tools.inspection.repositories import doubt
 from turnwise.rules.permissions import Kind, Policy, judge_permission
 from waits import HANG_S
 

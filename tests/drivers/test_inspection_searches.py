@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
-from turnwise.drivers.inspection.grammar import MAX_PIPES, parse
+from turnwise.drivers.tools.inspection.grammar import MAX_PIPES, parse
 from turnwise.rules.permissions import Kind, PermissionRule
 from waits import HANG_S
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.drivers.inspection.grammar import parse
-from turnwise.drivers.inspection.paths import Paths
-from turnwise.drivers.inspection.spelling import Spelled, spell_words
+from turnwise.drivers.tools.inspection.grammar import parse
+from turnwise.drivers.tools.inspection.paths import Paths
+from turnwise.drivers.tools.inspection.spelling import Spelled, spell_words
 from waits import HANG_S
 
 BASH = shutil.which("bash")

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from turnwise.drivers.journal import Journal
-from turnwise.drivers.runner import Runner
-from turnwise.drivers.tools import Arguments, Tool
-from turnwise.drivers.watching import Seen, StepStarted, ToolStarted, TurnFinished
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.running.runner import Runner
+from turnwise.drivers.running.watching import Seen, StepStarted, ToolStarted, TurnFinished
+from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.rules.limits import MaxWallTime
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, Stall, call
 from turnwise.turn.commands import PrepareStep

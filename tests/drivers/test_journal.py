@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal import Entry, Journal, RequestSent, TurnJournal, journal_path
-from turnwise.drivers.ledger import LedgerEntry
-from turnwise.drivers.ledger_queries import Span
+from turnwise.drivers.journal.journal import Entry, Journal, RequestSent, TurnJournal, journal_path
+from turnwise.drivers.journal.ledger import LedgerEntry
+from turnwise.drivers.journal.ledger_queries import Span
 from turnwise.errors import CallerError
 from turnwise.testing import FakeClock
 from turnwise.turn.config import TurnConfig, TurnResult
@@ -163,7 +163,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal import Journal, RequestSent
+from turnwise.drivers.journal.journal import Journal, RequestSent
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Message, Text

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from turnwise.drivers.aiohttp_transport import AiohttpTransport
-from turnwise.drivers.transport import HttpRequest
+from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.drivers.endpoints.transport import HttpRequest
 from waits import HANG_S
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nkeep-alive: timeout=5, max=100\r\n"

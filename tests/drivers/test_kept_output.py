@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.drivers.inspection import inspector
-from turnwise.drivers.private_folders import private_folder, private_folder_of
-from turnwise.drivers.sandbox import find_sandbox
-from turnwise.drivers.tools import Tool
-from turnwise.drivers.workspace import workspace_tools
-from turnwise.drivers.workspace.output import is_gone_output
-from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.shell import BashArguments, Shell
+from turnwise.drivers.tools.inspection import inspector
+from turnwise.drivers.tools.private_folders import private_folder, private_folder_of
+from turnwise.drivers.tools.sandbox import find_sandbox
+from turnwise.drivers.tools.tools import Tool
+from turnwise.drivers.tools.workspace import workspace_tools
+from turnwise.drivers.tools.workspace.output import is_gone_output
+from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.shell import BashArguments, Shell
 from turnwise.errors import ToolFault
 from turnwise.rules.allowances import allowing_options
 from turnwise.rules.permission_facts import CallFacts

@@ -10,11 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.drivers.first_reply import WithFirstReply
-from turnwise.drivers.kept_prices import MAX_NAME, MAX_ROWS, KeptPrices, KeptRow, kept_prices_path, package_edition
-from turnwise.drivers.price_table import PriceTable
-from turnwise.drivers.prices import Prices
-from turnwise.drivers.transport import HttpRequest
+from turnwise.drivers.endpoints.first_reply import WithFirstReply
+from turnwise.drivers.endpoints.transport import HttpRequest
+from turnwise.drivers.journal.kept_prices import (
+    MAX_NAME,
+    MAX_ROWS,
+    KeptPrices,
+    KeptRow,
+    kept_prices_path,
+    package_edition,
+)
+from turnwise.drivers.journal.price_table import PriceTable
+from turnwise.drivers.journal.prices import Prices
 from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.testing import Reply, ScriptedTransport
 from waits import HANG_S
@@ -177,8 +184,8 @@ def test_the_next_process_does_not_read_the_table(path: Path) -> None:
     rows = [first.find(model, profile=profile, at_s=NOW) for model, profile in asked]
     assert rows == [Prices().find(model, profile=profile, at_s=NOW) for model, profile in asked]
     code = (
-        "import sys; from pathlib import Path; from turnwise.drivers.prices import Prices\n"
-        "from turnwise.drivers.kept_prices import KeptPrices\n"
+        "import sys; from pathlib import Path; from turnwise.drivers.journal.prices import Prices\n"
+        "from turnwise.drivers.journal.kept_prices import KeptPrices\n"
         f"prices = Prices(kept=KeptPrices(Path({str(path)!r})))\n"
         f"for model, profile in {asked!r}:\n"
         f"    prices.warm(model, profile=profile, at_s={NOW})\n"
@@ -209,7 +216,7 @@ def test_a_system_without_user_ids_keeps_nothing(path: Path) -> None:
     program = (
         "import os; del os.geteuid\n"
         "from pathlib import Path\n"
-        "from turnwise.drivers.kept_prices import KeptPrices, KeptRow\n"
+        "from turnwise.drivers.journal.kept_prices import KeptPrices, KeptRow\n"
         f"kept = KeptPrices(Path({str(path)!r}), edition=lambda: 'e')\n"
         "kept.keep('m', KeptRow(), provider='p')\n"
         f"print(KeptPrices(Path({str(path)!r}), edition=lambda: 'e').find('m', provider='p', at_s=0))\n"

@@ -17,12 +17,12 @@ from lab.failing import settled
 from lab.test_fault_schedules import drawn_script
 from turnwise import Agent, Journal, ModelLimits, StopReason
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal import RequestSent
-from turnwise.drivers.ledger import LedgerEntry
-from turnwise.drivers.ledger_queries import KEYS, By, ExactSum, Span, Total, TurnBill, query_of, sum_of_totals
-from turnwise.drivers.prices import Prices, read_prices
-from turnwise.drivers.tools import Arguments, Tool
-from turnwise.drivers.transport import HttpReply, HttpRequest
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
+from turnwise.drivers.journal.journal import RequestSent
+from turnwise.drivers.journal.ledger import LedgerEntry
+from turnwise.drivers.journal.ledger_queries import KEYS, By, ExactSum, Span, Total, TurnBill, query_of, sum_of_totals
+from turnwise.drivers.journal.prices import Prices, read_prices
+from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.errors import CallerError
 from turnwise.lab import Lab, builtin_scripts
 from turnwise.lab.received import Received

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from turnwise.drivers.local_servers import (
+from turnwise.drivers.endpoints.local_servers import (
     Answer,
     LocalServer,
     find_servers,

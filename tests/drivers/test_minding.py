@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from turnwise.drivers.approvals import Approver, Asking
-from turnwise.drivers.children import Minder
-from turnwise.drivers.runner import Runner
-from turnwise.drivers.tools import ChildOrder
-from turnwise.drivers.watching import RequestStarted
+from turnwise.drivers.running.approvals import Approver, Asking
+from turnwise.drivers.running.children import Minder
+from turnwise.drivers.running.runner import Runner
+from turnwise.drivers.running.watching import RequestStarted
+from turnwise.drivers.tools.tools import ChildOrder
 from turnwise.errors import CallerError
 from turnwise.faces.models import open_endpoint, read_model
 from turnwise.testing import FakeClock, ScriptedTransport

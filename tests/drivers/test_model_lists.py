@@ -2,9 +2,9 @@
 
 import pytest
 
-from turnwise.drivers.aiohttp_transport import AiohttpTransport
-from turnwise.drivers.endpoints import Endpoint, Secret
-from turnwise.drivers.model_lists import ask_for_models
+from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.drivers.endpoints.endpoints import Endpoint, Secret
+from turnwise.drivers.endpoints.model_lists import ask_for_models
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.lab import Lab
 from turnwise.vocab import FaultKind

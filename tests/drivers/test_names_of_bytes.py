@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from turnwise.drivers.inspection import inspect_call
-from turnwise.drivers.workspace.editing import EditArguments, edit
-from turnwise.drivers.workspace.listing import ListArguments, list_folder
-from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.reading import ReadArguments, read
-from turnwise.drivers.workspace.searching import SearchArguments, search
+from turnwise.drivers.tools.inspection import inspect_call
+from turnwise.drivers.tools.workspace.editing import EditArguments, edit
+from turnwise.drivers.tools.workspace.listing import ListArguments, list_folder
+from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.reading import ReadArguments, read
+from turnwise.drivers.tools.workspace.searching import SearchArguments, search
 from turnwise.errors import ToolFault
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission

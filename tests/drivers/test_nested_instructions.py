@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.tools import ToolRun
-from turnwise.drivers.workspace import workspace_tools
-from turnwise.drivers.workspace.instructions import MAX_AT_ONCE, MAX_TOGETHER_BYTES, NOTE, begin_telling
-from turnwise.drivers.workspace.paths import OTHERS_FOLDERS, SKIPPED_FOLDERS
+from turnwise.drivers.tools.tools import ToolRun
+from turnwise.drivers.tools.workspace import workspace_tools
+from turnwise.drivers.tools.workspace.instructions import MAX_AT_ONCE, MAX_TOGETHER_BYTES, NOTE, begin_telling
+from turnwise.drivers.tools.workspace.paths import OTHERS_FOLDERS, SKIPPED_FOLDERS
 from turnwise.testing import call
 from turnwise.turn.commands import PlannedCall
 from turnwise.vocab import Message, Text, ToolResult

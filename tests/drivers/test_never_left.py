@@ -17,11 +17,11 @@ from drivers.test_aiohttp_transport import raw, served
 from lab.failing import settled
 from lab.test_fault_schedules import drawn_script
 from turnwise import Agent, Journal, MaxCost, MaxRequests, MaxWallTime, Prices, RunResult, read_prices
-from turnwise.drivers.aiohttp_transport import LARGE_BYTES, AiohttpTransport
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.ledger_queries import Span
-from turnwise.drivers.transport import HttpReply, HttpRequest, Transport
-from turnwise.drivers.watching import ChildSeen, RequestFinished, RequestStarted, Seen
+from turnwise.drivers.endpoints.aiohttp_transport import LARGE_BYTES, AiohttpTransport
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
+from turnwise.drivers.journal.ledger_queries import Span
+from turnwise.drivers.running.watching import ChildSeen, RequestFinished, RequestStarted, Seen
 from turnwise.errors import ProviderFault
 from turnwise.lab import Lab
 from turnwise.lab.script import parse_script

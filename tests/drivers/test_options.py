@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from turnwise import Agent
-from turnwise.drivers.options import RunSettings, kept_by, rows, rows_from
+from turnwise.drivers.settings.options import RunSettings, kept_by, rows, rows_from
 from turnwise.faces.run_options import RunOptions, TurnOptions, turn_options, turn_over
 from turnwise.turn.config import TurnConfig
 

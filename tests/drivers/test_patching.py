@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.drivers.workspace.changes import FileChanges
-from turnwise.drivers.workspace.patching import PatchArguments, apply_patch
-from turnwise.drivers.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.changes import FileChanges
+from turnwise.drivers.tools.workspace.patching import PatchArguments, apply_patch
+from turnwise.drivers.tools.workspace.paths import Workspace
 from turnwise.errors import ToolFault
 
 CLASSES = "class A:\n    def f(self):\n        return 1\n\nclass B:\n    def f(self):\n        return 1\n"

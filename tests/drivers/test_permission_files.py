@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.drivers.permission_files import _KEYS as PERMISSION_KEYS
-from turnwise.drivers.permission_files import policy_of, read_rules
-from turnwise.drivers.settings import Layer, Source, read_layers
+from turnwise.drivers.settings.permission_files import _KEYS as PERMISSION_KEYS
+from turnwise.drivers.settings.permission_files import policy_of, read_rules
+from turnwise.drivers.settings.settings import Layer, Source, read_layers
 from turnwise.errors import CallerError
 from turnwise.rules.permissions import PermissionRule, Policy
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.drivers.price_table import SOURCE
-from turnwise.drivers.prices import Prices, prices_of_layers, read_prices, read_prices_file
-from turnwise.drivers.settings import Layer
+from turnwise.drivers.journal.price_table import SOURCE
+from turnwise.drivers.journal.prices import Prices, prices_of_layers, read_prices, read_prices_file
+from turnwise.drivers.settings.settings import Layer
 from turnwise.errors import CallerError
 from turnwise.rules.pricing import OwnCost, PriceRow, TokenPrices
 from turnwise.wire.profiles import builtin_profiles
@@ -95,7 +95,7 @@ def test_providers_that_name_the_cost_are_believed_beside_their_table() -> None:
 
 def test_every_profile_of_the_plans_exists() -> None:
     """Proves: no row of price_plans.toml is for a profile that nobody has."""
-    from turnwise.drivers.prices import _plans  # pyright: ignore[reportPrivateUsage]
+    from turnwise.drivers.journal.prices import _plans  # pyright: ignore[reportPrivateUsage]
 
     named = {*_plans().tables, *_plans().own_cost, *[key.partition(":")[0] for key in _plans().plans]}
     assert named <= set(builtin_profiles())
@@ -263,7 +263,7 @@ def test_a_prices_file_that_cannot_be_used_is_named(content: bytes, said: str, t
 def test_the_package_is_imported_when_a_price_is_asked_for() -> None:
     """0.3 s and 50 MB are not paid by who needs no price: not at import, and not for a model with a price of the user's."""
     code = (
-        "import sys; from turnwise.drivers.prices import Prices, read_prices; import turnwise.faces.agent\n"
+        "import sys; from turnwise.drivers.journal.prices import Prices, read_prices; import turnwise.faces.agent\n"
         "prices = Prices(user=read_prices({'gpt-5': {'free': True}}, named='', source=''))\n"
         "prices.warm('gpt-5', profile='openai', at_s=0); prices.find('gpt-5', profile='openai', at_s=0)\n"
         "Prices().warm('x', profile='openai_chat', at_s=0); Prices().find('x', profile='openai_chat', at_s=0)\n"

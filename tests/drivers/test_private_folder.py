@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sandboxes import CONFINING, sandbox_called
-from turnwise.drivers.inspection import inspect_call
-from turnwise.drivers.workspace.shell import BashArguments, Shell
+from turnwise.drivers.tools.inspection import inspect_call
+from turnwise.drivers.tools.workspace.shell import BashArguments, Shell
 from turnwise.rules.permissions import Policy, judge_permission
 from waits import HANG_S
 

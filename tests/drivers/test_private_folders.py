@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 
 from sandboxes import sandbox_called
-from turnwise.drivers.kept_prices import KeptPrices, KeptRow
-from turnwise.drivers.private_folders import NEW_S, OWNER, make_private_folder, private_folder, remove_tree, sweep
-from turnwise.drivers.sandbox import find_sandbox
-from turnwise.drivers.sandbox.scratch import Scratch
-from turnwise.drivers.workspace.recovery import recover_changes
+from turnwise.drivers.journal.kept_prices import KeptPrices, KeptRow
+from turnwise.drivers.tools.private_folders import NEW_S, OWNER, make_private_folder, private_folder, remove_tree, sweep
+from turnwise.drivers.tools.sandbox import find_sandbox
+from turnwise.drivers.tools.sandbox.scratch import Scratch
+from turnwise.drivers.tools.workspace.recovery import recover_changes
 from turnwise.errors import CallerError
 from waits import HANG_S
 
-MAKE = "from turnwise.drivers.sandbox.scratch import Scratch; scratch = Scratch(); made = scratch.root"
+MAKE = "from turnwise.drivers.tools.sandbox.scratch import Scratch; scratch = Scratch(); made = scratch.root"
 MAKE_CHANGES = (
-    "from turnwise.drivers.workspace.changes import FileChanges; changes = FileChanges(); made = changes._root()"
+    "from turnwise.drivers.tools.workspace.changes import FileChanges; changes = FileChanges(); made = changes._root()"
 )
 
 
@@ -213,8 +213,8 @@ def test_new_contents_of_a_killed_change_go_with_its_store(place: Path, tmp_path
 {MAKE_CHANGES}
 import os, signal
 from pathlib import Path
-from turnwise.drivers.workspace.disk import Disk
-from turnwise.drivers.workspace.staging import Change, apply
+from turnwise.drivers.tools.workspace.disk import Disk
+from turnwise.drivers.tools.workspace.staging import Change, apply
 
 class Killed(Disk):
     def rename(self, old, new, *, folder):

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandboxes import EVERY, sandbox_called
-from turnwise.drivers.grants import judged_programs
-from turnwise.drivers.inspection import inspect_call
-from turnwise.drivers.programs import OWN_PYTHON, Programs
-from turnwise.drivers.sandbox import find_sandbox
-from turnwise.drivers.workspace import workspace_tools
-from turnwise.drivers.workspace.shell import BashArguments, Shell
+from turnwise.drivers.tools.grants import judged_programs
+from turnwise.drivers.tools.inspection import inspect_call
+from turnwise.drivers.tools.programs import OWN_PYTHON, Programs
+from turnwise.drivers.tools.sandbox import find_sandbox
+from turnwise.drivers.tools.workspace import workspace_tools
+from turnwise.drivers.tools.workspace.shell import BashArguments, Shell
 from turnwise.errors import ToolFault
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.drivers.progress import EVERY_S, LINE, Progress, last_line
-from turnwise.drivers.runner import Runner
-from turnwise.drivers.watching import RequestFinished, Seen, ToolProgress
-from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.running.runner import Runner
+from turnwise.drivers.running.watching import RequestFinished, Seen, ToolProgress
+from turnwise.drivers.tools.progress import EVERY_S, LINE, Progress, last_line
+from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import TurnStarted

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from drivers.ledgered import FAMILIES
 from turnwise import Agent, Journal
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.endpoints import Endpoint, Secret
-from turnwise.drivers.hiding import WordsHider
-from turnwise.drivers.key_forms import TELLTALE, forms_of
-from turnwise.drivers.transport import HttpReply, HttpRequest
-from turnwise.drivers.watching import FrameSeen, Seen
+from turnwise.drivers.endpoints.endpoints import Endpoint, Secret
+from turnwise.drivers.endpoints.hiding import WordsHider
+from turnwise.drivers.endpoints.key_forms import TELLTALE, forms_of
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
+from turnwise.drivers.running.watching import FrameSeen, Seen
 from turnwise.lab import Lab, parse_script
 from turnwise.vocab import TextDelta
 from turnwise.wire.profiles import builtin_profiles

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.drivers.inspection import inspect_call
+from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.rules.permission_facts import CallFacts, PathFact
 from turnwise.rules.permissions import (
     Policy,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.drivers.repository import GitState, git_state
+from turnwise.drivers.running.repository import GitState, git_state
 from waits import HANG_S
 
 GIT = shutil.which("git") or ""

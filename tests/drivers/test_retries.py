@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from turnwise.drivers.journal import Journal
-from turnwise.drivers.runner import Runner
-from turnwise.drivers.watching import AttemptDiscarded, FrameSeen, RequestStarted, Seen
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.running.runner import Runner
+from turnwise.drivers.running.watching import AttemptDiscarded, FrameSeen, RequestStarted, Seen
 from turnwise.rules.retries import RetryPolicy
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport
 from turnwise.turn.commands import Wait

@@ -7,10 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from turnwise.drivers.journal import Journal, RequestSent, ToolsStarted
-from turnwise.drivers.runner import Runner
-from turnwise.drivers.tools import Arguments, Tool
-from turnwise.drivers.watching import (
+from turnwise.drivers.journal.journal import Journal, RequestSent, ToolsStarted
+from turnwise.drivers.running.runner import Runner
+from turnwise.drivers.running.watching import (
     CallAnswered,
     FrameSeen,
     RequestFinished,
@@ -21,7 +20,8 @@ from turnwise.drivers.watching import (
     ToolStarted,
     TurnFinished,
 )
-from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.tools.tools import Arguments, Tool
+from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, Stall, call
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import Deadlines, ToolOffer, TurnConfig

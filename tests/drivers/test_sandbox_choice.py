@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandboxes import EVERY, sandbox_called
-from turnwise.drivers.sandbox import (
+from turnwise.drivers.tools.sandbox import (
     CannotGuard,
     GitGuard,
     PutBack,
@@ -22,11 +22,11 @@ from turnwise.drivers.sandbox import (
     find_sandbox,
     is_secret,
 )
-from turnwise.drivers.sandbox.bubblewrap import Mount, plan_mounts
-from turnwise.drivers.sandbox.kinds import Order
-from turnwise.drivers.sandbox.landlock import landlock_version
-from turnwise.drivers.sandbox.seccomp import command_filter
-from turnwise.drivers.sandbox.secrets import secret_paths
+from turnwise.drivers.tools.sandbox.bubblewrap import Mount, plan_mounts
+from turnwise.drivers.tools.sandbox.kinds import Order
+from turnwise.drivers.tools.sandbox.landlock import landlock_version
+from turnwise.drivers.tools.sandbox.seccomp import command_filter
+from turnwise.drivers.tools.sandbox.secrets import secret_paths
 
 
 def test_best_one_is_found_once() -> None:
@@ -50,7 +50,7 @@ def test_bubblewrap_that_does_not_work_is_not_chosen(tmp_path: Path, script: str
     program = tmp_path / "bwrap"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    code = "from turnwise.drivers.sandbox import find_sandbox; print(find_sandbox().kind)"
+    code = "from turnwise.drivers.tools.sandbox import find_sandbox; print(find_sandbox().kind)"
     env = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"}
     shown = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
     assert shown.strip() == ("landlock" if landlock_version() else "none")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sandboxes import CONFINING, sandbox_called, script
-from turnwise.drivers.workspace.shell import BashArguments, Shell
+from turnwise.drivers.tools.workspace.shell import BashArguments, Shell
 from turnwise.errors import ToolFault
 from waits import HANG_S
 

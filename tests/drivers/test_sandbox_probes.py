@@ -11,10 +11,10 @@ import pytest
 
 from sandbox_probes import PROBES, Probe, gets_through
 from sandboxes import CONFINING, EVERY, PYTHON, sandbox_called
-from turnwise.drivers.sandbox.calls import NUMBERS
-from turnwise.drivers.sandbox.landlock import SCOPES_ABI
-from turnwise.drivers.sandbox.seccomp import can_filter
-from turnwise.drivers.workspace.shell import BashArguments, Shell
+from turnwise.drivers.tools.sandbox.calls import NUMBERS
+from turnwise.drivers.tools.sandbox.landlock import SCOPES_ABI
+from turnwise.drivers.tools.sandbox.seccomp import can_filter
+from turnwise.drivers.tools.workspace.shell import BashArguments, Shell
 from turnwise.errors import ToolFault
 from waits import HANG_S
 

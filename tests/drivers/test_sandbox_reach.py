@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from sandboxes import CONFINING, PYTHON, sandbox_called, script
-from turnwise.drivers.workspace.shell import BashArguments, Shell
+from turnwise.drivers.tools.workspace.shell import BashArguments, Shell
 from turnwise.errors import ToolFault
 from waits import HANG_S
 

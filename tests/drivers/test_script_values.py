@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from turnwise.drivers.script_values import MAX_DEPTH, MAX_VALUES, json_problem, shown
+from turnwise.drivers.running.script_values import MAX_DEPTH, MAX_VALUES, json_problem, shown
 
 
 def deep(times: int) -> object:

@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from turnwise.drivers.approvals import Approver, Asking
 from turnwise.drivers.clock import Clock, SystemClock
-from turnwise.drivers.journal import Journal
-from turnwise.drivers.runner import Runner
-from turnwise.drivers.script_calls import awaited_calls
-from turnwise.drivers.tools import Arguments, Tool
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.running.approvals import Approver, Asking
+from turnwise.drivers.running.runner import Runner
+from turnwise.drivers.running.script_calls import awaited_calls
+from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.faces.scripts import script_tool
 from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.testing import FakeClock, ScriptedModel, call

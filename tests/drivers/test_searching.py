@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from turnwise.drivers.workspace.listing import ListArguments, list_folder
-from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.searching import SearchArguments, search
+from turnwise.drivers.tools.workspace.listing import ListArguments, list_folder
+from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.searching import SearchArguments, search
 from turnwise.errors import ToolFault
 from waits import HANG_S
 

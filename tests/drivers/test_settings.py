@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from turnwise import Agent
-from turnwise.drivers.catalogue import LimitRow
-from turnwise.drivers.settings import (
+from turnwise.drivers.settings.catalogue import LimitRow
+from turnwise.drivers.settings.settings import (
     CAPS,
     MAX_FILE_BYTES,
     SWITCHES,

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandboxes import EVERY, PYTHON, sandbox_called
-from turnwise.drivers.workspace import workspace_tools
-from turnwise.drivers.workspace.output import Tape
-from turnwise.drivers.workspace.shell import BashArguments, Shell
+from turnwise.drivers.tools.workspace import workspace_tools
+from turnwise.drivers.tools.workspace.output import Tape
+from turnwise.drivers.tools.workspace.shell import BashArguments, Shell
 from turnwise.errors import ToolFault
 from waits import HANG_S
 
@@ -191,8 +191,8 @@ def test_killed_turnwise_leaves_no_command(shell: Shell, held: Held, tmp_path: P
     program = """
         import asyncio, sys
         from pathlib import Path
-        from turnwise.drivers.sandbox import find_sandbox
-        from turnwise.drivers.workspace.shell import BashArguments, Shell
+        from turnwise.drivers.tools.sandbox import find_sandbox
+        from turnwise.drivers.tools.workspace.shell import BashArguments, Shell
         shell = Shell(Path.cwd(), sandbox=find_sandbox(wanted=sys.argv[1]))
         asyncio.run(shell.run(BashArguments(command=sys.argv[2])))
     """

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from turnwise.drivers.repository import GitState
-from turnwise.drivers.surroundings import (
+from turnwise.drivers.running.repository import GitState
+from turnwise.drivers.running.surroundings import (
     NOTE,
     UNKNOWN,
     Facts,

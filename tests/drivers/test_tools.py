@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from turnwise.drivers.tool_output import MAX_FILE_BYTES, MAX_TEXT_CHARACTERS, cut_middle, result_of
-from turnwise.drivers.tools import Arguments, Tool, ToolRun
+from turnwise.drivers.tools.tool_output import MAX_FILE_BYTES, MAX_TEXT_CHARACTERS, cut_middle, result_of
+from turnwise.drivers.tools.tools import Arguments, Tool, ToolRun
 from turnwise.errors import ToolFault
 from turnwise.testing import FakeClock
 from turnwise.turn.commands import PlannedCall

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.drivers.inspection.repositories import doubt
-from turnwise.drivers.prices import read_prices_file
-from turnwise.drivers.settings import read_layers
+from turnwise.drivers.journal.prices import read_prices_file
+from turnwise.drivers.settings.settings import read_layers
+from turnwise.drivers.tools.inspection.repositories import doubt
+from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.searching import SearchArguments, search
 from turnwise.drivers.unasked_files import LeftOut, read_of_user, read_unasked
-from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.searching import SearchArguments, search
 from turnwise.errors import CallerError
 from turnwise.faces.cli.folder import read_agents_md
 from waits import HANG_S

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from turnwise.drivers.grants import turn_at_work, working_for
-from turnwise.drivers.workspace import workspace_tools
-from turnwise.drivers.workspace.changes import FileChanges
-from turnwise.drivers.workspace.disk import Disk
-from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.undoing import Undone
+from turnwise.drivers.tools.grants import turn_at_work, working_for
+from turnwise.drivers.tools.workspace import workspace_tools
+from turnwise.drivers.tools.workspace.changes import FileChanges
+from turnwise.drivers.tools.workspace.disk import Disk
+from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.undoing import Undone
 from turnwise.errors import ToolFault
 from waits import HANG_S
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.drivers.catalogue import read_rows
-from turnwise.drivers.hook_commands import read_hooks
-from turnwise.drivers.prices import read_prices
-from turnwise.drivers.settings import Layer
+from turnwise.drivers.journal.prices import read_prices
+from turnwise.drivers.running.hook_commands import read_hooks
+from turnwise.drivers.settings.catalogue import read_rows
+from turnwise.drivers.settings.settings import Layer
 from turnwise.errors import CallerError
 
 

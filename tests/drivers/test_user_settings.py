@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.drivers.settings import check_layer, read_layers
-from turnwise.drivers.user_settings import remember_model
+from turnwise.drivers.settings.settings import check_layer, read_layers
+from turnwise.drivers.settings.user_settings import remember_model
 from turnwise.errors import CallerError
 
 OWN = "# mine\nmax_steps = 9  # enough\n\n[model_limits.qwen3]\nwindow = 40_960\n"

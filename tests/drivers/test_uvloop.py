@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from turnwise.drivers.workspace.processes import run_group
+from turnwise.drivers.tools.workspace.processes import run_group
 from waits import HANG_S
 
 uvloop = pytest.importorskip("uvloop", reason="the extra `uvloop` is not installed")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from turnwise.drivers.watching import Backlog, FrameSeen, Seen, StepStarted, Watchers
+from turnwise.drivers.running.watching import Backlog, FrameSeen, Seen, StepStarted, Watchers
 from turnwise.vocab import Frame, TextDelta
 from waits import HANG_S
 

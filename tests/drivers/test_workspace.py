@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from turnwise.drivers.programs import HELPER
-from turnwise.drivers.tools import Tool
-from turnwise.drivers.workspace import workspace_tools
-from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.searching import SearchArguments, search
-from turnwise.drivers.workspace.walking import WORKER
+from turnwise.drivers.tools.programs import HELPER
+from turnwise.drivers.tools.tools import Tool
+from turnwise.drivers.tools.workspace import workspace_tools
+from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.searching import SearchArguments, search
+from turnwise.drivers.tools.workspace.walking import WORKER
 from turnwise.errors import CallerError, ToolFault
 from turnwise.rules import guarded_names
 from turnwise.rules.schema import fault_of_schema

@@ -11,14 +11,14 @@ import pytest
 
 from lab.failing import settled
 from turnwise import Agent, Journal, tool
-from turnwise.drivers.approvals import Asking
-from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.hooks import Hook
-from turnwise.drivers.journal import RequestSent, TurnJournal
-from turnwise.drivers.ledger import LedgerEntry
-from turnwise.drivers.ledger_queries import Span
-from turnwise.drivers.watching import AttemptDiscarded, CallAnswered, Seen, StepStarted
+from turnwise.drivers.endpoints.circuits import Circuits
+from turnwise.drivers.journal.journal import RequestSent, TurnJournal
+from turnwise.drivers.journal.ledger import LedgerEntry
+from turnwise.drivers.journal.ledger_queries import Span
+from turnwise.drivers.running.approvals import Asking
+from turnwise.drivers.running.hooks import Hook
+from turnwise.drivers.running.watching import AttemptDiscarded, CallAnswered, Seen, StepStarted
 from turnwise.errors import CallerError
 from turnwise.rules.circuit import CircuitPolicy
 from turnwise.rules.permissions import Policy

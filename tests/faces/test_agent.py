@@ -24,7 +24,7 @@ from turnwise import (
     tool,
 )
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.lab import Lab
 from turnwise.testing import ScriptedModel, call
 from turnwise.vocab import TextDelta, ToolResult, calls_of, text_of

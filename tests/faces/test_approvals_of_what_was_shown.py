@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from turnwise import Agent, Approval, Asking, Journal, Policy, StopReason, tool
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.inspection import inspector
-from turnwise.drivers.tools import Tool
-from turnwise.drivers.workspace import Workspace, workspace_tools
+from turnwise.drivers.tools.inspection import inspector
+from turnwise.drivers.tools.tools import Tool
+from turnwise.drivers.tools.workspace import Workspace, workspace_tools
 from turnwise.faces.results import RunResult
 from turnwise.testing import ScriptedModel, call
 from turnwise.turn.approvals import OneAsk

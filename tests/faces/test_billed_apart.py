@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from turnwise import Agent, MaxCost, MaxRequests, Prices, read_prices
-from turnwise.drivers.transport import HttpReply, HttpRequest
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
 from turnwise.rules.apart import UNREAD
 
 TOKENS = {"input": 2, "output": 8}

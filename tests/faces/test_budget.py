@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from turnwise import Agent, ModelLimits, Settings, tool
-from turnwise.drivers.settings import is_table
+from turnwise.drivers.settings.settings import is_table
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
 

@@ -9,7 +9,7 @@ import pytest
 
 from faces.test_cached_runs import INSTRUCTIONS, look, read, reading
 from turnwise import Agent, Text
-from turnwise.drivers.transport import HttpReply, HttpRequest, Transport
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
 from turnwise.lab import Lab
 from turnwise.rules.retries import RetryPolicy
 from turnwise.vocab import Opaque, StopReason

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from turnwise import Agent, Journal, MaxCost, Prices, RunResult, Settings, read_prices
-from turnwise.drivers.watching import RequestFinished, Seen
+from turnwise.drivers.running.watching import RequestFinished, Seen
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, Step
 from turnwise.rules.budget import ModelLimits

@@ -8,9 +8,9 @@ from decimal import Decimal
 import pytest
 
 from turnwise import Agent, MaxCost, Prices, RunResult, StopReason, read_prices, tool
-from turnwise.drivers.approvals import Asking
-from turnwise.drivers.hooks import Hook, Looks, Says
-from turnwise.drivers.watching import FrameSeen, RequestFinished, RequestStarted, Seen
+from turnwise.drivers.running.approvals import Asking
+from turnwise.drivers.running.hooks import Hook, Looks, Says
+from turnwise.drivers.running.watching import FrameSeen, RequestFinished, RequestStarted, Seen
 from turnwise.lab import Lab
 from turnwise.lab.script import parse_script
 from turnwise.rules.permissions import Policy

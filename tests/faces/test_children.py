@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from turnwise import Agent, MaxCost, MaxRequests, RunResult, StopReason, read_prices, tool
-from turnwise.drivers.approvals import Asking
 from turnwise.drivers.clock import Clock, SystemClock
-from turnwise.drivers.journal import Journal
-from turnwise.drivers.ledger_queries import Span
-from turnwise.drivers.prices import Prices
-from turnwise.drivers.watching import ChildSeen, RequestStarted, Seen
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.journal.ledger_queries import Span
+from turnwise.drivers.journal.prices import Prices
+from turnwise.drivers.running.approvals import Asking
+from turnwise.drivers.running.watching import ChildSeen, RequestStarted, Seen
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
 from turnwise.rules.permissions import Policy

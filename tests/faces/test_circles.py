@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from turnwise import Agent, StopReason, tool
-from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.lab import Lab, builtin_scripts, numbered_lines
 from turnwise.testing import ScriptedModel, call
 from turnwise.vocab import Text, ToolResult

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from turnwise import Agent, Text, Tool, ToolFault
-from turnwise.drivers.decoding import read_body, read_stream
+from turnwise.drivers.endpoints.decoding import read_body, read_stream
 from turnwise.lab import Lab
 from turnwise.lab.replay import NOT_COMPARED, UNREPLAYABLE, Recording, load_recording
 from turnwise.turn.config import ToolOffer

@@ -18,8 +18,8 @@ from turnwise import (
     StopReason,
     tool,
 )
-from turnwise.drivers.prices import Prices, read_prices
-from turnwise.drivers.watching import ChildSeen, Seen, ToolStarted
+from turnwise.drivers.journal.prices import Prices, read_prices
+from turnwise.drivers.running.watching import ChildSeen, Seen, ToolStarted
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
 from turnwise.lab.script import Script, parse_script

@@ -11,7 +11,7 @@ import pytest
 
 from faces.test_cached_runs import read, renamed
 from turnwise import Agent, RunResult
-from turnwise.drivers.ledger import LedgerEntry
+from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
 from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, Step

@@ -17,7 +17,7 @@ from turnwise import (
     StopReason,
     tool,
 )
-from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.lab import Lab
 from turnwise.lab.writer import file_text
 from turnwise.rules.limits import Limit

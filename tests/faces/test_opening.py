@@ -8,8 +8,8 @@ import pytest
 
 from turnwise import Agent, tool
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal import Journal
-from turnwise.drivers.tool_output import MAX_NOTE_CHARACTERS, MAX_TEXT_CHARACTERS, result_of
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.tools.tool_output import MAX_NOTE_CHARACTERS, MAX_TEXT_CHARACTERS, result_of
 from turnwise.testing import ScriptedModel, call
 from turnwise.testing.scripted_model import BASE_URL
 from turnwise.vocab import File, Message, Text, ToolCall, notes_of, own_text_of

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise import Agent, MaxWallTime, RetryPolicy, RunResult, StopReason, tool
-from turnwise.drivers.approvals import Asking
-from turnwise.drivers.children import IDLE_S, idle_s_of
+from turnwise.drivers.running.approvals import Asking
+from turnwise.drivers.running.children import IDLE_S, idle_s_of
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
 from turnwise.rules.permissions import Policy

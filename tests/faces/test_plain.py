@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from turnwise import Agent
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal import Journal
+from turnwise.drivers.journal.journal import Journal
 from turnwise.errors import CallerError
 from turnwise.faces.plain import AT_ONCE, are_plain
 from turnwise.testing import ScriptedTransport

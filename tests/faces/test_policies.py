@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from turnwise import Agent, Approval, Asking, PermissionRule, Policy, ToolSpec, tool
-from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.errors import CallerError
 from turnwise.faces.cli.permissions import allowed_rules
 from turnwise.faces.policies import check_tools_of_rules, known_tools, own_tools
@@ -122,7 +122,7 @@ def test_a_policy_of_the_library_is_read_as_a_file_is() -> None:
     rules = (PermissionRule(verdict="deny", path="customers//**"),)
     tools = workspace_tools(Path("/"))
     model = ScriptedModel([call("read", path="customers/a.csv"), "Done."])
-    from turnwise.drivers.inspection import inspector
+    from turnwise.drivers.tools.inspection import inspector
 
     agent = Agent(
         "openai_chat:scripted",

@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from turnwise import Agent, CallerError, MissingKey, RunInterrupted, RunResult, Settings
-from turnwise.drivers.options import Row, rows
-from turnwise.drivers.watching import FrameSeen, Seen
+from turnwise.drivers.running.watching import FrameSeen, Seen
+from turnwise.drivers.settings.options import Row, rows
 from turnwise.errors import UnknownOption
 from turnwise.faces.run_options import RunOptions, settings_over
 from turnwise.lab import Lab
@@ -128,7 +128,7 @@ def test_ctrl_c_out_of_run_sync_carries_the_text_and_the_bill(lab: Lab) -> None:
 STALLING = """
 import signal
 from turnwise import Agent
-from turnwise.drivers.watching import FrameSeen
+from turnwise.drivers.running.watching import FrameSeen
 from turnwise.lab import Lab
 from turnwise.lab.script import parse_script
 

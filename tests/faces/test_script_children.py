@@ -9,9 +9,9 @@ import pytest
 
 from faces.test_children import ATTENDED, WRITES, agent_of, put, said_by
 from turnwise import Agent, Journal, MaxCost, MaxRequests, Prices, StopReason, read_prices, tool
-from turnwise.drivers.approvals import Asking
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.ledger_queries import Span
+from turnwise.drivers.journal.ledger_queries import Span
+from turnwise.drivers.running.approvals import Asking
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
 from turnwise.rules.pricing import Cost

@@ -23,10 +23,10 @@ from turnwise import (
     read_prices,
     tool,
 )
-from turnwise.drivers.ledger_queries import Span
-from turnwise.drivers.prices import Prices
-from turnwise.drivers.tools import Arguments, Tool
-from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.journal.ledger_queries import Span
+from turnwise.drivers.journal.prices import Prices
+from turnwise.drivers.tools.tools import Arguments, Tool
+from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.errors import CallerError
 from turnwise.faces.children import TASK
 from turnwise.faces.cli.workplace import ASK_USER

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 import pytest
 
 from turnwise import Agent, RunFinished, StepChanges, tool
-from turnwise.drivers.watching import FrameSeen, RequestFinished, Seen, ToolFinished
+from turnwise.drivers.running.watching import FrameSeen, RequestFinished, Seen, ToolFinished
 from turnwise.lab import Lab
 from turnwise.testing import ScriptedModel, call
 from turnwise.vocab import ToolCallDelta

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from faces.test_ordered_deadlines import agent_of, both_orders, ended, hands_out, results_of
 from sandboxes import sandbox_called
 from turnwise import Agent, MaxRequests, MaxWallTime, RunResult, StopReason, tool
-from turnwise.drivers.grants import TURNS_TIME, CallTerms
-from turnwise.drivers.tools import NO_TIME, CallTime
-from turnwise.drivers.transport import HttpReply, HttpRequest
-from turnwise.drivers.workspace.shell import BashArguments, Shell
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
+from turnwise.drivers.tools.grants import TURNS_TIME, CallTerms
+from turnwise.drivers.tools.tools import NO_TIME, CallTime
+from turnwise.drivers.tools.workspace.shell import BashArguments, Shell
 from turnwise.errors import ToolFault
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script

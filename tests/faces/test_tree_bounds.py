@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from turnwise import Agent, MaxRequests, RunResult, StopReason, tool
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal import Journal
+from turnwise.drivers.journal.journal import Journal
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
 from turnwise.rules.retries import RetryPolicy

@@ -6,7 +6,7 @@ import pytest
 
 from faces.test_cached_runs import PRICES, agent_at, reading
 from turnwise import Journal, Prices, read_prices
-from turnwise.drivers.ledger_queries import Span, Total, sum_of_totals
+from turnwise.drivers.journal.ledger_queries import Span, Total, sum_of_totals
 from turnwise.faces.cli.costs import json_of
 from turnwise.faces.cli.usage import lines_of
 from turnwise.lab import Lab

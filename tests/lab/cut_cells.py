@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise import Agent, RunResult, Settings
-from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.faces.tools import ToolLike
 from turnwise.lab.memory import MemoryTransport
 from turnwise.lab.provider import Provider

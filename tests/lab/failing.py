@@ -7,13 +7,13 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
-from turnwise.drivers.bookkeeping import PriceFinder
-from turnwise.drivers.circuits import Circuits
-from turnwise.drivers.endpoints import Endpoint
-from turnwise.drivers.ledger import LedgerEntry
-from turnwise.drivers.runner import Runner
-from turnwise.drivers.tools import Arguments, Tool
-from turnwise.drivers.watching import Seen
+from turnwise.drivers.endpoints.circuits import Circuits
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.journal.bookkeeping import PriceFinder
+from turnwise.drivers.journal.ledger import LedgerEntry
+from turnwise.drivers.running.runner import Runner
+from turnwise.drivers.running.watching import Seen
+from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.lab import Lab
 from turnwise.lab.script import Script
 from turnwise.rules.retries import RetryPolicy

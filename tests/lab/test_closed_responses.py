@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from lab.raw_server import Body, Ending, Served, serving
-from turnwise.drivers.aiohttp_transport import AiohttpTransport
-from turnwise.drivers.endpoints import Endpoint
-from turnwise.drivers.runner import Runner
-from turnwise.drivers.tools import Arguments, Tool
-from turnwise.drivers.watching import Seen
+from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.running.runner import Runner
+from turnwise.drivers.running.watching import Seen
+from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import Deadlines, ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted

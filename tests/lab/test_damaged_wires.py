@@ -5,10 +5,10 @@ from typing import NamedTuple
 import pytest
 
 from lab.failing import FAMILIES, SCHEMA
-from turnwise.drivers.aiohttp_transport import AiohttpTransport
-from turnwise.drivers.endpoints import Endpoint
-from turnwise.drivers.runner import Runner
-from turnwise.drivers.tools import Arguments, Tool
+from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.running.runner import Runner
+from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, Step
 from turnwise.rules.retries import RetryPolicy

@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from lab.failing import FAMILIES, Ended, turn
-from turnwise.drivers.prices import read_prices
-from turnwise.drivers.watching import RequestFinished, RequestStarted
+from turnwise.drivers.journal.prices import read_prices
+from turnwise.drivers.running.watching import RequestFinished, RequestStarted
 from turnwise.lab import Lab
 from turnwise.lab.received import Received
 from turnwise.lab.script import FaultName, Point, Script, ScriptedCall, ScriptedFault, Step

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from lab.failing import DEADLINES, FAMILIES, WAYS, Ended, turn
-from turnwise.drivers.watching import AttemptDiscarded, RequestStarted
+from turnwise.drivers.running.watching import AttemptDiscarded, RequestStarted
 from turnwise.lab import Lab
 from turnwise.lab.script import FaultName, Point, Script, ScriptedCall, ScriptedFault, Step
 from turnwise.rules.limits import MaxRequests, MaxWallTime

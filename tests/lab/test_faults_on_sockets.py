@@ -12,10 +12,10 @@ import pytest
 
 from lab.failing import FAMILIES
 from lab.test_faults import KEPT, LOST, fails
-from turnwise.drivers.aiohttp_transport import AiohttpTransport
-from turnwise.drivers.endpoints import Endpoint
-from turnwise.drivers.runner import Runner
-from turnwise.drivers.watching import FrameSeen, Seen
+from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.running.runner import Runner
+from turnwise.drivers.running.watching import FrameSeen, Seen
 from turnwise.lab import Lab
 from turnwise.lab.script import FaultName, Point, ScriptedFault
 from turnwise.rules.retries import RetryPolicy

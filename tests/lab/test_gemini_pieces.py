@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from turnwise.drivers.decoding import ResponseReader
+from turnwise.drivers.endpoints.decoding import ResponseReader
 from turnwise.lab.gemini_pieces import Open, stream_in_pieces, values_of
 from turnwise.lab.wire import stream_of
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Reasoning, Response, Text, ToolCall, Usage

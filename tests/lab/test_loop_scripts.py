@@ -8,7 +8,7 @@ import pytest
 
 from lab.asking import PATHS, ask, body_of
 from lab.cut_cells import RAW, WAYS, ask_writer, calls_made
-from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.lab import Script, builtin_scripts
 from turnwise.lab.patch_text import as_lines
 from turnwise.lab.script import Writer

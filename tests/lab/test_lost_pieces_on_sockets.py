@@ -10,7 +10,7 @@ import pytest
 
 from lab.raw_server import Body, serving
 from lab.test_closed_responses import CALLS, ENDS, FAMILIES, TEXTS, turn
-from turnwise.drivers.watching import AttemptDiscarded, Seen
+from turnwise.drivers.running.watching import AttemptDiscarded, Seen
 from turnwise.lab import strict
 from turnwise.lab.raw import parse
 from turnwise.rules.arguments import LOST_CALL

@@ -6,7 +6,7 @@ import pytest
 
 from lab.asking import ask, body_of, path_of
 from requirements import PROMISES
-from turnwise.drivers.decoding import read_stream
+from turnwise.drivers.endpoints.decoding import read_stream
 from turnwise.lab import builtin_scripts
 from turnwise.lab.script import Script
 from turnwise.vocab import ArgumentsState, calls_of, text_of

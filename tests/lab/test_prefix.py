@@ -12,8 +12,8 @@ import pytest
 
 from turn.wire_prefix import Wire, changes_between, check_prefixes, read_wire
 from turnwise import Agent
-from turnwise.drivers.runner import Runner, StepPreparer
-from turnwise.drivers.tools import Tool
+from turnwise.drivers.running.runner import Runner, StepPreparer
+from turnwise.drivers.tools.tools import Tool
 from turnwise.faces.tools import read_tools
 from turnwise.rules.budget import ModelLimits
 from turnwise.testing import ScriptedModel, call

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab.asking import ask, path_of
-from turnwise.drivers.decoding import read_body
+from turnwise.drivers.endpoints.decoding import read_body
 from turnwise.lab import load_scripts
 from turnwise.lab.reading import Conversation, Said
 from turnwise.lab.recall import summary_of

@@ -6,7 +6,7 @@ import pytest
 
 from lab.cut_cells import MODELS, OBJECTS, TELL_USAGE_LAST, WAYS, Cell, Told, cells, measure
 from turnwise import Agent, Settings
-from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.lab import Lab
 from turnwise.lab.provider import encoded
 from turnwise.lab.reading import Conversation, Offered, Said

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from lab.cut_cells import LIMITS, MODELS, RAW, WAYS
-from turnwise.drivers.endpoints import Endpoint
-from turnwise.drivers.runner import Runner
-from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.running.runner import Runner
+from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.faces.tools import ToolLike, read_tools
 from turnwise.lab import Lab
 from turnwise.lab.raw import parse

@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from turnwise.drivers.decoding import read_body, read_stream
+from turnwise.drivers.endpoints.decoding import read_body, read_stream
 from turnwise.errors import CallerError
 from turnwise.lab import Lab
 from turnwise.lab.replay import FAMILIES, UNREPLAYABLE, load_recording

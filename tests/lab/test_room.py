@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from lab.asking import ask, body_of, path_of
-from turnwise.drivers.decoding import ResponseReader, read_body
+from turnwise.drivers.endpoints.decoding import ResponseReader, read_body
 from turnwise.lab import load_scripts
 from turnwise.lab.replies import tokens
 from turnwise.lab.strict import Rejected

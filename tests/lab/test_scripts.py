@@ -9,7 +9,7 @@ import pytest
 
 from lab.asking import PATHS, ask, body_of, path_of
 from turnwise import Agent
-from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.lab import Lab, Script, ScriptError, builtin_scripts, load_scripts, numbered_lines, parse_script
 from turnwise.lab.replies import example_of, whole_keys
 from turnwise.vocab import Usage

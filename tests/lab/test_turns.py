@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from turnwise.drivers.aiohttp_transport import AiohttpTransport
-from turnwise.drivers.endpoints import Endpoint
-from turnwise.drivers.runner import Runner
-from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.running.runner import Runner
+from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.lab import Lab, builtin_scripts, numbered_lines
 from turnwise.turn.config import Deadlines, TurnConfig, TurnResult
 from turnwise.turn.events import TurnStarted

@@ -4,7 +4,7 @@ import json
 
 import msgspec
 
-from turnwise.drivers.decoding import ResponseReader, read_body
+from turnwise.drivers.endpoints.decoding import ResponseReader, read_body
 from turnwise.lab import strict
 from turnwise.lab.provider import encoded
 from turnwise.lab.raw import parse

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from turnwise.drivers.inspection import inspect_call
-from turnwise.drivers.permission_files import parse_rule
+from turnwise.drivers.settings.permission_files import parse_rule
+from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.errors import CallerError
 from turnwise.rules.permission_facts import CallFacts, PathFact
 from turnwise.rules.permission_patterns import plain_path

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 import turnwise.testing
-from turnwise.drivers.decoding import read_body, read_stream
-from turnwise.drivers.endpoints import build_http_request
-from turnwise.drivers.transport import HttpRequest
+from turnwise.drivers.endpoints.decoding import read_body, read_stream
+from turnwise.drivers.endpoints.endpoints import build_http_request
+from turnwise.drivers.endpoints.transport import HttpRequest
 from turnwise.errors import ProviderFault
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, Stall, call
 from turnwise.vocab import (

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from recordings import decode, rows
 from turn.kept_sessions import digest_of, form_of
 from turn.kept_tries import said_by_tool
-from turnwise.drivers.decoding import read_body, read_stream
+from turnwise.drivers.endpoints.decoding import read_body, read_stream
 from turnwise.lab.replay import FAMILIES, load_recording
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.commands import Command, FinishTurn, RunTools, SendRequest, Wait

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import msgspec
 
 from lab.failing import DEADLINES, FAMILIES, settled
-from turnwise.drivers.endpoints import Endpoint
-from turnwise.drivers.journal import Journal
-from turnwise.drivers.runner import Runner
-from turnwise.drivers.tools import Arguments, Tool
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.running.runner import Runner
+from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.faces.scripts import with_script
 from turnwise.lab import Lab, builtin_scripts, load_scripts
 from turnwise.lab.script import Script

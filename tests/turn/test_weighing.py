@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, Played, call, play, results_in, says
-from turnwise.drivers.inspection import inspect_call
+from turnwise.drivers.tools.inspection import inspect_call
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.permission_facts import CallFacts, PathFact
 from turnwise.rules.permissions import PermissionRule, Policy

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from turnwise.drivers.decoding import read_stream
+from turnwise.drivers.endpoints.decoding import read_stream
 from turnwise.testing import every_split
 from turnwise.vocab import FaultKind, Response, text_of
 from turnwise.wire.beginnings import Beginning

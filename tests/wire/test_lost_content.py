@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnwise.drivers.decoding import read_body, read_stream
+from turnwise.drivers.endpoints.decoding import read_body, read_stream
 from turnwise.vocab import (
     ArgumentsState,
     BlockEnded,

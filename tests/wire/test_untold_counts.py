@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.drivers.decoding import read_body, read_stream
+from turnwise.drivers.endpoints.decoding import read_body, read_stream
 from turnwise.rules.apart import billed_apart
 from turnwise.rules.pricing import OwnCost, Priced, PriceRow, TokenPrices, Unknown, price_of
 from turnwise.vocab import Response, Usage

@@ -10,24 +10,24 @@ from typing import Literal, Unpack, cast, get_args
 
 import msgspec
 
-from turnwise.drivers.approvals import Approver
-from turnwise.drivers.cache_refusals import CacheRefusals
-from turnwise.drivers.catalogue import find_limits, limits_over
-from turnwise.drivers.children import Minder, as_child, idle_s_of
-from turnwise.drivers.circuits import Circuits
 from turnwise.drivers.clock import Clock, SystemClock
-from turnwise.drivers.endpoints import Endpoint
-from turnwise.drivers.first_reply import WithFirstReply
-from turnwise.drivers.grants import working_for
-from turnwise.drivers.hooks import Hook, Hooks
+from turnwise.drivers.endpoints.cache_refusals import CacheRefusals
+from turnwise.drivers.endpoints.circuits import Circuits
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.endpoints.first_reply import WithFirstReply
+from turnwise.drivers.endpoints.transport import Transport
 from turnwise.drivers.ids import TimeOrderedIds
-from turnwise.drivers.journal import Journal, Session
+from turnwise.drivers.journal.journal import Journal, Session
+from turnwise.drivers.journal.prices import NO_PRICES, Prices
 from turnwise.drivers.own_loop import run_to_end
-from turnwise.drivers.prices import NO_PRICES, Prices
-from turnwise.drivers.runner import Inspector, InterruptKind, Runner, StepPreparer
-from turnwise.drivers.tools import ChildOrder, Tool
-from turnwise.drivers.transport import Transport
-from turnwise.drivers.watching import Backlog, Feed, Seen, TurnFinished
+from turnwise.drivers.running.approvals import Approver
+from turnwise.drivers.running.children import Minder, as_child, idle_s_of
+from turnwise.drivers.running.hooks import Hook, Hooks
+from turnwise.drivers.running.runner import Inspector, InterruptKind, Runner, StepPreparer
+from turnwise.drivers.running.watching import Backlog, Feed, Seen, TurnFinished
+from turnwise.drivers.settings.catalogue import find_limits, limits_over
+from turnwise.drivers.tools.grants import working_for
+from turnwise.drivers.tools.tools import ChildOrder, Tool
 from turnwise.errors import CallerError
 from turnwise.faces.agent_options import checking_options
 from turnwise.faces.children import MAX_DEPTH, Child, RunChild, task_tool
@@ -571,7 +571,7 @@ class Agent:
     async def _open_transport(self, stack: contextlib.AsyncExitStack) -> Transport:
         if self._given_transport is not None:
             return self._given_transport
-        from turnwise.drivers.aiohttp_transport import AiohttpTransport
+        from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
 
         return await stack.enter_async_context(AiohttpTransport())
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ParamSpec, cast, get_args
 
-from turnwise.drivers.journal import Journal
-from turnwise.drivers.options import rows, rows_from
-from turnwise.drivers.prices import Prices
-from turnwise.drivers.tools import Tool
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.journal.prices import Prices
+from turnwise.drivers.settings.options import rows, rows_from
+from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError, UnknownOption
 from turnwise.faces.tools import FunctionTool
 from turnwise.rules.budget import ModelLimits

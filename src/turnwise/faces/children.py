@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
-from turnwise.drivers.tools import ChildOrder, Tool
+from turnwise.drivers.tools.tools import ChildOrder, Tool
 from turnwise.errors import CallerError, ToolFault
 from turnwise.turn.config import ToolOffer
 from turnwise.vocab import ToolSpec

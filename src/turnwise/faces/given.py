@@ -75,7 +75,7 @@ def check_text(text: str, *, what: str) -> None:
 
 def _results_message(results: Mapping[str, object], *, earlier: Sequence[Message]) -> Message:
     """The handed-in values as results, in call order; the rules say what is missing or unknown."""
-    from turnwise.drivers.tool_output import result_of
+    from turnwise.drivers.tools.tool_output import result_of
 
     pending = {call.id: call for call in open_calls(earlier)}
     known = [result_of(pending[id], results[id]) for id in pending if id in results]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from turnwise.drivers.endpoints import Endpoint, find_key
+from turnwise.drivers.endpoints.endpoints import Endpoint, find_key
 from turnwise.errors import CallerError, UnknownModel
 from turnwise.wire.profiles import Profile, builtin_profiles
 

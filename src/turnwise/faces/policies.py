@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from turnwise.drivers.approvals import Approver
-from turnwise.drivers.hooks import Hook, check_hooks
-from turnwise.drivers.tools import Tool
+from turnwise.drivers.running.approvals import Approver
+from turnwise.drivers.running.hooks import Hook, check_hooks
+from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError
 from turnwise.faces.children import TASK
 from turnwise.faces.scripts import NAME as SCRIPT
@@ -76,7 +76,7 @@ def check_tools_of_hooks(hooks: Sequence[Hook], *, tools: Mapping[str, KnownTool
 @functools.cache
 def own_tools() -> dict[str, KnownTool]:
     """Every tool that turnwise itself brings, whether this run has it or not: files of settings are for all runs."""
-    from turnwise.drivers.workspace import workspace_tools
+    from turnwise.drivers.tools.workspace import workspace_tools
 
     others = dict.fromkeys((TASK, SCRIPT, READ_RESULT.name), KnownTool(effect="none", inspected=False))
     asks = KnownTool(effect="none", inspected=False, unjudged=QUESTION)

@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import msgspec
 
-from turnwise.drivers.cache_watch import CacheMissed, CacheSums
-from turnwise.drivers.ledger import Ledger, LedgerEntry, caches_of
+from turnwise.drivers.journal.cache_watch import CacheMissed, CacheSums
+from turnwise.drivers.journal.ledger import Ledger, LedgerEntry, caches_of
 from turnwise.faces.saying import cost_said, many
 from turnwise.faces.schemas import OutputType, problems_of
 from turnwise.rules.pricing import Cost

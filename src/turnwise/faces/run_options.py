@@ -5,11 +5,11 @@ from typing import TypedDict, cast
 
 import msgspec
 
-from turnwise.drivers.approvals import Approver
-from turnwise.drivers.options import RunSettings, rows
-from turnwise.drivers.runner import StepPreparer
-from turnwise.drivers.tools import Tool
-from turnwise.drivers.watching import Watch
+from turnwise.drivers.running.approvals import Approver
+from turnwise.drivers.running.runner import StepPreparer
+from turnwise.drivers.running.watching import Watch
+from turnwise.drivers.settings.options import RunSettings, rows
+from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError
 from turnwise.faces.agent_options import check_names, check_values
 from turnwise.faces.tools import ToolLike

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from turnwise.drivers.ledger import LedgerEntry
+from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.rules.pricing import Cost, usd_said
 from turnwise.vocab import Usage
 

@@ -5,7 +5,7 @@ from typing import cast
 
 import msgspec
 
-from turnwise.drivers.tools import Tool
+from turnwise.drivers.tools.tools import Tool
 from turnwise.errors import CallerError
 from turnwise.turn.commands import ScriptFunction
 from turnwise.turn.config import ScriptLimits, ToolOffer

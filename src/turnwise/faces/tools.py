@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
-from turnwise.drivers.tools import Arguments, Tool
+from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.errors import BadTool, CallerError, ToolFault
 from turnwise.faces.schemas import Signature, read_signature
 from turnwise.turn.config import Effect, ToolOffer

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from urllib.parse import urlsplit
 
-from turnwise.drivers.transport import HttpReply, HttpRequest
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
 from turnwise.errors import ProviderFault
 from turnwise.lab.faults import Outgoing
 from turnwise.lab.provider import Provider
@@ -18,7 +18,7 @@ CHUNK_BYTES = 16 * 1024
 
 
 class MemoryTransport:
-    """Implements `turnwise.drivers.transport.Transport`. `requests` grows as those of a running lab do.
+    """Implements `turnwise.drivers.endpoints.transport.Transport`. `requests` grows as those of a running lab do.
 
     A path that the lab has no endpoint for gets a 404. A reset is a disconnect, a stall lasts until it is cancelled.
     """

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from turnwise.drivers.transport import Transport
+from turnwise.drivers.endpoints.transport import Transport
 from turnwise.errors import CallerError
 from turnwise.lab.memory import MemoryTransport
 from turnwise.lab.provider import Provider

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from turnwise.drivers.transport import HttpReply, HttpRequest
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
 from turnwise.errors import ProviderFault
 from turnwise.vocab import Fault
 
@@ -37,7 +37,8 @@ ReplyMaker = Callable[[HttpRequest], Reply]
 
 
 class ScriptedTransport:
-    """Implements `turnwise.drivers.transport.Transport`. Each request gets the next reply, or what it makes of the request.
+    """Implements `turnwise.drivers.endpoints.transport.Transport`. Each request gets the next reply, or what it makes of the
+    request.
 
     `requests` are those that were sent, `open` counts replies that are not closed yet. A request too many raises
     AssertionError.

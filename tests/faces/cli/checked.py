@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from turnwise.drivers.aiohttp_transport import AiohttpTransport
 from turnwise.drivers.clock import Clock, SystemClock
-from turnwise.drivers.endpoints import Endpoint
-from turnwise.drivers.transport import Transport
+from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.endpoints.transport import Transport
 from turnwise.faces.cli.endpoint_check.judging import Judgement, judge
 from turnwise.faces.cli.endpoint_check.probes import PROBES, Probe, SoFar
 from turnwise.faces.cli.endpoint_check.running import Check, Course

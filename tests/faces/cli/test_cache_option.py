@@ -1,6 +1,6 @@
 """`cache` from the command line and a file: one row of the table of options (issue 17)."""
 
-from turnwise.drivers.options import rows
+from turnwise.drivers.settings.options import rows
 from turnwise.turn.config import TurnConfig
 
 

@@ -17,7 +17,7 @@ import pytest
 from faces.cli.person import CTRL_C, at_terminal
 from faces.cli.running import Cli, Ran, at, begin, end, running_lab, script
 from faces.cli.test_processes import wait_until
-from turnwise.drivers.settings import Layer, check_layer
+from turnwise.drivers.settings.settings import Layer, check_layer
 from turnwise.faces.cli.endpoint_check.meanings import MEANINGS, ORDER
 from turnwise.faces.cli.endpoint_check.probes import NAMES, NO_KEY
 from turnwise.faces.cli.exit_codes import CHECK_CODES

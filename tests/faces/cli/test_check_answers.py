@@ -9,8 +9,8 @@ import pytest
 
 from faces.cli.checked import BASES, check_transport, judged, profile_of
 from faces.cli.test_check_faults import answer
-from turnwise.drivers.endpoints import Endpoint, build_http_request
-from turnwise.drivers.transport import HttpReply, HttpRequest
+from turnwise.drivers.endpoints.endpoints import Endpoint, build_http_request
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest
 from turnwise.faces.cli.endpoint_check.estimating import OWN_CALL_BYTES, estimate
 from turnwise.faces.cli.endpoint_check.judging import Judgement, judge
 from turnwise.faces.cli.endpoint_check.meanings import meaning_of

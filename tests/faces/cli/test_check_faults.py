@@ -11,7 +11,7 @@ import turnwise
 from faces.cli.checked import check_lab, check_transport, judged, profile_of
 from turnwise.assembly.calls_in_text.syntaxes import BY_MARKER
 from turnwise.assembly.heal import KINDS
-from turnwise.drivers.transport import HttpRequest
+from turnwise.drivers.endpoints.transport import HttpRequest
 from turnwise.faces.cli.endpoint_check.meanings import MEANINGS, meaning_of
 from turnwise.faces.cli.endpoint_check.probes import NAMES, OTHER_WAYS, PROBES
 from turnwise.lab import builtin_scripts, parse_script

@@ -6,7 +6,7 @@ import pytest
 
 from faces.cli.checked import check_server, profile_of
 from faces.cli.running import running_lab
-from turnwise.drivers.endpoints import Endpoint
+from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.faces.cli.endpoint_check.estimating import MAX_WAITS, estimate
 from turnwise.faces.cli.endpoint_check.judging import LACKS, judge
 from turnwise.faces.cli.endpoint_check.meanings import MEANINGS, ORDER, WEIGHTS, meaning_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnwise.drivers.settings import RunSettings
+from turnwise.drivers.settings.settings import RunSettings
 from turnwise.errors import UnknownModel
 from turnwise.faces.cli.choice import Choice, choose
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from turnwise.drivers.watching import FrameSeen, RequestStarted, Seen, TurnFinished
+from turnwise.drivers.running.watching import FrameSeen, RequestStarted, Seen, TurnFinished
 from turnwise.faces.cli.events import JsonLines
 from turnwise.faces.cli.screen import Screen
 from turnwise.turn.config import TurnResult

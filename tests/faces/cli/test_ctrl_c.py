@@ -10,7 +10,7 @@ import pytest
 from faces.cli.person import CTRL_C, Person, at_terminal
 from faces.cli.running import WAIT_S, Cli, at, running_lab, script
 from faces.cli.test_processes import wait_until
-from turnwise.drivers.sandbox.keeper import descendants
+from turnwise.drivers.tools.sandbox.keeper import descendants
 from turnwise.faces.cli.conversation import LEAVES_SAID
 from turnwise.lab import Lab
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from faces.cli.running import Cli, at, running_lab
-from turnwise.drivers.watching import AttemptDiscarded, FrameSeen, RequestStarted, Seen, TurnFinished
+from turnwise.drivers.running.watching import AttemptDiscarded, FrameSeen, RequestStarted, Seen, TurnFinished
 from turnwise.faces.cli.events import JsonLines
 from turnwise.faces.cli.screen import Screen
 from turnwise.turn.config import TurnResult

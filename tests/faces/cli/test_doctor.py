@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faces.cli.running import Cli, Ran, at, running_lab
-from turnwise.drivers.user_settings import remember_model
+from turnwise.drivers.settings.user_settings import remember_model
 from turnwise.faces.cli.checks import Check, show_checks
 from turnwise.lab import Lab
 

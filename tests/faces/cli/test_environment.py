@@ -14,7 +14,7 @@ import pytest
 from faces.cli.person import CTRL_D, at_terminal
 from faces.cli.running import Cli, at, running_lab, script
 from turn.wire_prefix import changes_between, read_wire
-from turnwise.drivers.surroundings import own_names
+from turnwise.drivers.running.surroundings import own_names
 from turnwise.lab import Lab
 from waits import HANG_S
 

@@ -8,9 +8,9 @@ import pytest
 
 from faces.cli.person import CTRL_C, CTRL_D, ENTER, at_terminal
 from faces.cli.running import Cli, running_lab, script
-from turnwise.drivers.catalogue import find_limits
-from turnwise.drivers.local_servers import Answer, LocalServer, usual_servers
-from turnwise.drivers.prices import Prices
+from turnwise.drivers.endpoints.local_servers import Answer, LocalServer, usual_servers
+from turnwise.drivers.journal.prices import Prices
+from turnwise.drivers.settings.catalogue import find_limits
 from turnwise.faces.cli.first_start import greeting, listed_lines, no_model_line
 from turnwise.faces.cli.found import MOST_OF_A_SERVER, SUGGESTED, Found, keys_in, server_line
 from turnwise.faces.cli.typed_model import Listed

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from faces.cli.running import Cli, at
-from turnwise.drivers.options import RunSettings, kept_by, rows, settings_over
+from turnwise.drivers.settings.options import RunSettings, kept_by, rows, settings_over
 from turnwise.faces.cli.spending import is_same_model, request_settings
 from turnwise.lab import Lab
 from turnwise.turn.config import Fallback, TurnConfig

@@ -7,9 +7,9 @@ import click
 import pytest
 
 from faces.cli.running import Cli, at
-from turnwise.drivers.catalogue import LimitRow
-from turnwise.drivers.options import rows_from
-from turnwise.drivers.settings import CAPS, Layer, Merged, RunSettings, check_layer, is_table, read_layers
+from turnwise.drivers.settings.catalogue import LimitRow
+from turnwise.drivers.settings.options import rows_from
+from turnwise.drivers.settings.settings import CAPS, Layer, Merged, RunSettings, check_layer, is_table, read_layers
 from turnwise.faces.cli.check import command as check
 from turnwise.faces.cli.folder import settings_of_run
 from turnwise.faces.cli.lab import command as lab_command

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator import Tty
-from turnwise.drivers.watching import AttemptDiscarded, FrameSeen, RequestStarted, TurnFinished
+from turnwise.drivers.running.watching import AttemptDiscarded, FrameSeen, RequestStarted, TurnFinished
 from turnwise.faces.cli.live_answer import LiveAnswer
 from turnwise.faces.cli.screen import Screen
 from turnwise.faces.cli.text import clean_answer

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from faces.cli.running import Cli, at
-from turnwise.drivers.settings import RunSettings, read_layers
+from turnwise.drivers.settings.settings import RunSettings, read_layers
 from turnwise.errors import CallerError
 from turnwise.faces.cli.folder import settings_of_run
 from turnwise.faces.cli.spending import limits_of, settings_in

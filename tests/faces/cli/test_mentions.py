@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faces.cli.running import Cli, at
-from turnwise.drivers.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.paths import Workspace
 from turnwise.faces.cli.mentions import MAX_FILES, MAX_MISSING, missing_files, named_files
 from turnwise.lab import Lab
 

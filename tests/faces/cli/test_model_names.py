@@ -8,7 +8,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from faces.cli.running import running_lab
-from turnwise.drivers.settings import RunSettings
+from turnwise.drivers.settings.settings import RunSettings
 from turnwise.errors import CallerError
 from turnwise.faces.cli.chat import command as chat
 from turnwise.faces.cli.choice import Choice

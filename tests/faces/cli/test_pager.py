@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.drivers.watching import FrameSeen, RequestStarted
+from turnwise.drivers.running.watching import FrameSeen, RequestStarted
 from turnwise.faces.cli.pager import Pages
 from turnwise.faces.cli.screen import Screen
 from turnwise.vocab import TextDelta

@@ -15,7 +15,7 @@ import pytest
 from faces.cli.forking import TURNWISE, Process
 from faces.cli.person import at_terminal
 from faces.cli.running import WAIT_S, Cli, Ran, at, begin, end, running_lab, script
-from turnwise.drivers.sandbox.keeper import descendants
+from turnwise.drivers.tools.sandbox.keeper import descendants
 from turnwise.lab import Lab
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -16,10 +16,10 @@ from faces.cli.forking import Process
 from faces.cli.running import WAIT_S, Cli, at, begin, end, running_lab, script
 from faces.cli.test_processes import wait_until
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal import Journal, journal_path
-from turnwise.drivers.ledger_queries import Span
-from turnwise.drivers.sandbox.keeper import descendants
-from turnwise.drivers.scripts import KERNEL_SLACK_S
+from turnwise.drivers.journal.journal import Journal, journal_path
+from turnwise.drivers.journal.ledger_queries import Span
+from turnwise.drivers.running.scripts import KERNEL_SLACK_S
+from turnwise.drivers.tools.sandbox.keeper import descendants
 from turnwise.lab import Lab
 from turnwise.turn.events import ScriptCalled, ToolsFinished
 
@@ -63,8 +63,8 @@ LIMITED = """
 import os, sys
 from turnwise import Agent, Journal, ScriptLimits
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal import journal_path
-from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.journal.journal import journal_path
+from turnwise.drivers.tools.workspace import workspace_tools
 with Journal.open(journal_path(os.environ), clock=SystemClock()) as journal:
     limits = ScriptLimits(cpu_s=float(sys.argv[3]))
     tools = workspace_tools(os.getcwd())

@@ -10,7 +10,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import to_plain_text
 
-from turnwise.drivers.journal import SessionRow
+from turnwise.drivers.journal.journal import SessionRow
 from turnwise.faces.cli.commands import COMMANDS, OTHER_NAMES, command_of, is_command_in_passing, unknown_said
 from turnwise.faces.cli.completing import completer
 from turnwise.faces.cli.conversation import session_lines

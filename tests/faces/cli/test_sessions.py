@@ -8,7 +8,7 @@ import pytest
 
 from faces.cli.running import Cli, at
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal import Journal, journal_path
+from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.lab import Lab
 
 

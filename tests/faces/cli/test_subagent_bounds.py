@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from faces.cli.running import Cli, at, running_lab, script
-from turnwise.drivers.settings import CAPS, RunSettings, Said, merge
+from turnwise.drivers.settings.settings import CAPS, RunSettings, Said, merge
 from turnwise.lab import Lab
 
 HANDS_OUT = script(

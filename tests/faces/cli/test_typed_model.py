@@ -7,8 +7,8 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from faces.cli.running import running_lab
-from turnwise.drivers.settings import RunSettings
-from turnwise.drivers.user_settings import remember_model
+from turnwise.drivers.settings.settings import RunSettings
+from turnwise.drivers.settings.user_settings import remember_model
 from turnwise.errors import CallerError
 from turnwise.faces.cli.chat import command as chat
 from turnwise.faces.cli.choice import Choice

@@ -9,7 +9,7 @@ import pytest
 from faces.cli.person import CTRL_C, at_terminal
 from faces.cli.running import Cli, Ran, at, running_lab, script
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal import Journal
+from turnwise.drivers.journal.journal import Journal
 from turnwise.lab import Lab
 
 SEVERAL = script(

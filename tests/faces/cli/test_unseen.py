@@ -6,7 +6,7 @@ from contextlib import redirect_stdout
 import pytest
 
 from emulator import Tty
-from turnwise.drivers.watching import (
+from turnwise.drivers.running.watching import (
     AttemptDiscarded,
     FrameSeen,
     RequestFinished,

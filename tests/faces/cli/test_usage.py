@@ -16,9 +16,9 @@ import pytest
 from faces.cli.running import Cli, at, begin, end, running_lab, script
 from faces.cli.test_processes import wait_until
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal import Journal, journal_path
-from turnwise.drivers.ledger import INSERT, LedgerEntry, values_of
-from turnwise.drivers.ledger_queries import Span, Total, TurnBill, sum_of_totals
+from turnwise.drivers.journal.journal import Journal, journal_path
+from turnwise.drivers.journal.ledger import INSERT, LedgerEntry, values_of
+from turnwise.drivers.journal.ledger_queries import Span, Total, TurnBill, sum_of_totals
 from turnwise.errors import CallerError
 from turnwise.faces.cli.usage import lines_of, saving_lines, since_of, table_of
 from turnwise.faces.saying import cost_said, saved_said, tokens_said, usd_said

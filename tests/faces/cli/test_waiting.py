@@ -9,7 +9,7 @@ from faces.cli.person import at_terminal
 from faces.cli.running import Cli, at, running_lab, script
 from turnwise import Agent, Journal, ToolSpec
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal import journal_path
+from turnwise.drivers.journal.journal import journal_path
 from turnwise.lab import Lab
 from turnwise.testing import ScriptedModel, call
 

@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from turnwise.drivers.watching import (
+from turnwise.drivers.running.watching import (
     AttemptDiscarded,
     CallAnswered,
     ChildSeen,

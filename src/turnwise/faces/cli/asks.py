@@ -9,12 +9,12 @@ from typing import Literal, NamedTuple, cast
 
 import msgspec
 
-from turnwise.drivers.approvals import Asking
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.grants import judged_paths
-from turnwise.drivers.runner import Inspector
-from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.previews import shortly, whole_preview
+from turnwise.drivers.running.approvals import Asking
+from turnwise.drivers.running.runner import Inspector
+from turnwise.drivers.tools.grants import judged_paths
+from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.previews import shortly, whole_preview
 from turnwise.faces.cli.lines import columns_of, fitted
 from turnwise.faces.cli.pager import Pages
 from turnwise.faces.cli.permissions import rule_said

@@ -14,15 +14,15 @@ import msgspec
 
 from turnwise._version import __version__
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.endpoints import Endpoint
-from turnwise.drivers.hook_commands import read_hooks
-from turnwise.drivers.journal import Journal, journal_path
-from turnwise.drivers.local_servers import is_own_machine
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.endpoints.local_servers import is_own_machine
+from turnwise.drivers.journal.journal import Journal, journal_path
+from turnwise.drivers.journal.prices import prices_of_layers
 from turnwise.drivers.own_loop import run_to_end
-from turnwise.drivers.prices import prices_of_layers
-from turnwise.drivers.programs import Programs
-from turnwise.drivers.sandbox import find_sandbox
-from turnwise.drivers.settings import Layer, Merged, RunSettings, read_layers
+from turnwise.drivers.running.hook_commands import read_hooks
+from turnwise.drivers.settings.settings import Layer, Merged, RunSettings, read_layers
+from turnwise.drivers.tools.programs import Programs
+from turnwise.drivers.tools.sandbox import find_sandbox
 from turnwise.errors import CallerError, MissingKey, ProviderFault
 from turnwise.faces.cli.choice import Choice, NoModel, choose
 from turnwise.faces.cli.failures import FAILED

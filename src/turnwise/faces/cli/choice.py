@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from turnwise.drivers.settings import RunSettings
+from turnwise.drivers.settings.settings import RunSettings
 from turnwise.errors import CallerError, UnknownModel
 from turnwise.faces.models import ON_THE_COMMAND_LINE, ModelName, open_endpoint, read_model
 from turnwise.turn.config import TurnConfig
@@ -111,7 +111,7 @@ def address_in(env: Mapping[str, str], *, provider: str) -> str | None:
         return said
     if "TURNWISE_LOCAL_PORTS" not in env:
         return None
-    from turnwise.drivers.local_servers import moved_address  # most runs have no need of it
+    from turnwise.drivers.endpoints.local_servers import moved_address  # most runs have no need of it
 
     return moved_address(provider, env=env)
 

@@ -18,16 +18,16 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from turnwise.drivers import ledger
 from turnwise.drivers.clock import Clock, SystemClock
-from turnwise.drivers.journal import Journal, journal_path
-from turnwise.drivers.ledger import OK, LedgerEntry, cost_of
-from turnwise.drivers.options import RunSettings
+from turnwise.drivers.journal import ledger
+from turnwise.drivers.journal.journal import Journal, journal_path
+from turnwise.drivers.journal.ledger import OK, LedgerEntry, cost_of
+from turnwise.drivers.journal.prices import read_prices
 from turnwise.drivers.own_loop import quickest_loop, run_to_end
-from turnwise.drivers.prices import read_prices
-from turnwise.drivers.tools import Tool
-from turnwise.drivers.watching import FrameSeen, RequestFinished, RequestStarted, Seen
-from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.running.watching import FrameSeen, RequestFinished, RequestStarted, Seen
+from turnwise.drivers.settings.options import RunSettings
+from turnwise.drivers.tools.tools import Tool
+from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.errors import CallerError
 from turnwise.faces.cli.completion import complete_models
 from turnwise.faces.cli.costs import json_of

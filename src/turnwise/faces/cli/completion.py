@@ -61,7 +61,7 @@ def complete_sessions(context: click.Context, parameter: click.Parameter, incomp
     from click.shell_completion import CompletionItem
 
     from turnwise.drivers.clock import SystemClock
-    from turnwise.drivers.journal import Journal, journal_path
+    from turnwise.drivers.journal.journal import Journal, journal_path
     from turnwise.errors import CallerError
     from turnwise.faces.cli.text import shortened
 

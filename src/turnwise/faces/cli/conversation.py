@@ -9,7 +9,7 @@ from pathlib import Path
 
 from turnwise._version import __version__
 from turnwise.drivers.clock import Clock, SystemClock
-from turnwise.drivers.journal import Journal, SessionRow, journal_path
+from turnwise.drivers.journal.journal import Journal, SessionRow, journal_path
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.errors import CallerError, ToolFault
 from turnwise.faces.cli.attendance import is_attended

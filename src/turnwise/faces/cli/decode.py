@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from turnwise.assembly.calls_in_text.frames import CallFinder
-from turnwise.drivers.decoding import ResponseReader, read_body
+from turnwise.drivers.endpoints.decoding import ResponseReader, read_body
 from turnwise.errors import NotARecording
 from turnwise.faces.cli.failures import FAILED, as_one_line, complain
 from turnwise.faces.cli.text import clean, clean_answer, style

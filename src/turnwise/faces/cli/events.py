@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from turnwise.drivers.watching import (
+from turnwise.drivers.running.watching import (
     AttemptDiscarded,
     CallAnswered,
     ChildSeen,

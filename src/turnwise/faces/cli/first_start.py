@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from turnwise._version import __version__
 from turnwise.drivers.own_loop import run_to_end
-from turnwise.drivers.settings import RunSettings, user_file
-from turnwise.drivers.user_settings import lines_of, remember_model
+from turnwise.drivers.settings.settings import RunSettings, user_file
+from turnwise.drivers.settings.user_settings import lines_of, remember_model
 from turnwise.errors import CallerError
 from turnwise.faces.cli.choice import Choice
 from turnwise.faces.cli.failures import Failure, complain

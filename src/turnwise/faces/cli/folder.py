@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from turnwise.drivers.options import RunSettings, kept_by
-from turnwise.drivers.permission_files import KEY as PERMISSIONS
-from turnwise.drivers.prices import KEY as PRICES
-from turnwise.drivers.settings import Layer, Merged, Said, check_layer, merge
+from turnwise.drivers.journal.prices import KEY as PRICES
+from turnwise.drivers.settings.options import RunSettings, kept_by
+from turnwise.drivers.settings.permission_files import KEY as PERMISSIONS
+from turnwise.drivers.settings.settings import Layer, Merged, Said, check_layer, merge
 from turnwise.drivers.unasked_files import LeftOut, read_unasked
 from turnwise.errors import CallerError
 from turnwise.turn.config import TurnConfig

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from turnwise.drivers.aiohttp_transport import AiohttpTransport
-from turnwise.drivers.endpoints import Endpoint
-from turnwise.drivers.local_servers import Answer, LocalServer, find_servers, local_servers
-from turnwise.drivers.model_lists import ASK_S, ask_for_models
+from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.endpoints.local_servers import Answer, LocalServer, find_servers, local_servers
+from turnwise.drivers.endpoints.model_lists import ASK_S, ask_for_models
 from turnwise.drivers.own_loop import run_to_end
 from turnwise.faces.cli.text import visible_line
 from turnwise.faces.saying import many

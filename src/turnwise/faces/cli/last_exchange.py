@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnwise.drivers.journal import Journal, Session, TurnRow
+from turnwise.drivers.journal.journal import Journal, Session, TurnRow
 from turnwise.faces.cli.text import clean, shortened
 from turnwise.faces.cli.times import when_said
 from turnwise.faces.saying import many

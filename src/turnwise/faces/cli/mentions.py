@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from turnwise.drivers.runner import Inspector
-from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.reading import ReadArguments, left_out, read
+from turnwise.drivers.running.runner import Inspector
+from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.reading import ReadArguments, left_out, read
 from turnwise.errors import ToolFault
 from turnwise.faces.cli.text import clean
 from turnwise.rules.permissions import Policy, judge_permission

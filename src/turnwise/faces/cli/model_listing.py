@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from turnwise.drivers.catalogue import LimitRow, builtin_catalogue, find_limits
 from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.journal.prices import Prices, prices_of_layers
 from turnwise.drivers.own_loop import run_to_end
-from turnwise.drivers.prices import Prices, prices_of_layers
-from turnwise.drivers.settings import FILE, RunSettings, read_layers
+from turnwise.drivers.settings.catalogue import LimitRow, builtin_catalogue, find_limits
+from turnwise.drivers.settings.settings import FILE, RunSettings, read_layers
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.faces.cli.choice import address_in, address_of_family
 from turnwise.faces.cli.failures import FAILED, complain

@@ -4,8 +4,8 @@ import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from turnwise.drivers.catalogue import builtin_catalogue
-from turnwise.drivers.settings import RunSettings
+from turnwise.drivers.settings.catalogue import builtin_catalogue
+from turnwise.drivers.settings.settings import RunSettings
 from turnwise.errors import CallerError, MissingKey, ProviderFault
 from turnwise.faces.cli.choice import Choice, choose
 from turnwise.faces.cli.options import Given

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.surroundings import Surroundings
-from turnwise.drivers.workspace.instructions import begin_telling
-from turnwise.drivers.workspace.shell import Shell
+from turnwise.drivers.running.surroundings import Surroundings
+from turnwise.drivers.tools.workspace.instructions import begin_telling
+from turnwise.drivers.tools.workspace.shell import Shell
 from turnwise.faces.agent import Opening
 from turnwise.vocab import Message, Text
 

@@ -9,8 +9,8 @@ from typing import Any, TypedDict, TypeVar, cast
 import click
 import msgspec
 
-from turnwise.drivers.options import Row, RunSettings, rows_from
-from turnwise.drivers.settings import read_usd
+from turnwise.drivers.settings.options import Row, RunSettings, rows_from
+from turnwise.drivers.settings.settings import read_usd
 from turnwise.errors import CallerError
 from turnwise.faces.cli.completion import complete_models, complete_sessions
 from turnwise.faces.cli.numbers import FiniteRange
@@ -22,8 +22,8 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 
 class Given(TypedDict):
-    """What was given of them; None where it was not. `settings` are those of the table (drivers/options.py) that do not name the
-    model: they go together with what files and a session say."""
+    """What was given of them; None where it was not. `settings` are those of the table (drivers/settings/options.py) that do
+    not name the model: they go together with what files and a session say."""
 
     model: str | None
     base_url: str | None

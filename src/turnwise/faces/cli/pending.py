@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnwise.drivers.journal import Journal, Session
+from turnwise.drivers.journal.journal import Journal, Session
 from turnwise.errors import CallerError
 from turnwise.rules.history import waiting_calls
 from turnwise.turn.approvals import Approval, OneAsk

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from turnwise.drivers.journal import Journal, Session
-from turnwise.drivers.permission_files import parse_rule, policy_of
-from turnwise.drivers.settings import Layer
+from turnwise.drivers.journal.journal import Journal, Session
+from turnwise.drivers.settings.permission_files import parse_rule, policy_of
+from turnwise.drivers.settings.settings import Layer
 from turnwise.errors import CallerError
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permission_paths import escape_pattern

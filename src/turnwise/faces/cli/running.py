@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import msgspec
 
-from turnwise.drivers.approvals import Asking
-from turnwise.drivers.watching import CallAnswered, ChildSeen, Seen, ToolStarted
+from turnwise.drivers.running.approvals import Asking
+from turnwise.drivers.running.watching import CallAnswered, ChildSeen, Seen, ToolStarted
 from turnwise.faces.agent import Agent
 from turnwise.faces.cli.asks import TerminalApprover
 from turnwise.faces.cli.events import Denied, JsonLines

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 import msgspec
 
 from turnwise.drivers.clock import Clock, SystemClock
-from turnwise.drivers.watching import (
+from turnwise.drivers.running.watching import (
     AttemptDiscarded,
     CallAnswered,
     ChildSeen,

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal import Journal, Session, SessionRow, journal_path
+from turnwise.drivers.journal.journal import Journal, Session, SessionRow, journal_path
 from turnwise.faces.agent import read_session
 from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.failures import as_one_line

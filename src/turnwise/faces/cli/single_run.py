@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal import Journal, journal_path
+from turnwise.drivers.journal.journal import Journal, journal_path
 from turnwise.drivers.own_loop import quickest_loop, run_to_end
 from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import is_attended, why_nobody

@@ -1,7 +1,7 @@
 """What a run may spend and what its model can give, out of the settings that hold for it."""
 
-from turnwise.drivers.catalogue import find_limits, limits_over
-from turnwise.drivers.options import RunSettings, beside, limits_in, settings_in, settings_over
+from turnwise.drivers.settings.catalogue import find_limits, limits_over
+from turnwise.drivers.settings.options import RunSettings, beside, limits_in, settings_in, settings_over
 from turnwise.faces.models import read_model
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import AnyOf, Limit

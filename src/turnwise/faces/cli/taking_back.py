@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from turnwise.drivers.journal import Journal, Session, ToolsStarted, TurnRow
-from turnwise.drivers.workspace.changes import FileChanges
-from turnwise.drivers.workspace.previews import CHANGING, diff_of, shortly
-from turnwise.drivers.workspace.recovery import recover_changes
-from turnwise.drivers.workspace.undoing import Outcome, Undoing, Undone
+from turnwise.drivers.journal.journal import Journal, Session, ToolsStarted, TurnRow
+from turnwise.drivers.tools.workspace.changes import FileChanges
+from turnwise.drivers.tools.workspace.previews import CHANGING, diff_of, shortly
+from turnwise.drivers.tools.workspace.recovery import recover_changes
+from turnwise.drivers.tools.workspace.undoing import Outcome, Undoing, Undone
 from turnwise.errors import CallerError, ToolFault
 from turnwise.faces.cli.last_exchange import prompt_of, started_of
 from turnwise.faces.cli.text import shortened, style, visible, visible_line

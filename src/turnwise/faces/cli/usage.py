@@ -13,8 +13,8 @@ import click
 import msgspec
 
 from turnwise.drivers.clock import SystemClock
-from turnwise.drivers.journal import Journal, journal_path
-from turnwise.drivers.ledger_queries import By, Span, Total, TurnBill, sum_of_totals
+from turnwise.drivers.journal.journal import Journal, journal_path
+from turnwise.drivers.journal.ledger_queries import By, Span, Total, TurnBill, sum_of_totals
 from turnwise.errors import CallerError
 from turnwise.faces.cli.completion import complete_sessions
 from turnwise.faces.cli.costs import json_of

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import msgspec
 
-from turnwise.drivers.watching import (
+from turnwise.drivers.running.watching import (
     AttemptDiscarded,
     CallAnswered,
     ChildSeen,

@@ -9,21 +9,21 @@ from pathlib import Path
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.hook_commands import read_hooks
-from turnwise.drivers.hooks import Hook
-from turnwise.drivers.inspection import inspector
-from turnwise.drivers.journal import Journal, Session, journal_path
-from turnwise.drivers.prices import Prices, prices_of_layers
-from turnwise.drivers.runner import Inspector
-from turnwise.drivers.sandbox import find_sandbox
-from turnwise.drivers.settings import Layer, RunSettings, read_layers
-from turnwise.drivers.tools import Tool
+from turnwise.drivers.journal.journal import Journal, Session, journal_path
+from turnwise.drivers.journal.prices import Prices, prices_of_layers
+from turnwise.drivers.running.hook_commands import read_hooks
+from turnwise.drivers.running.hooks import Hook
+from turnwise.drivers.running.runner import Inspector
+from turnwise.drivers.settings.settings import Layer, RunSettings, read_layers
+from turnwise.drivers.tools.inspection import inspector
+from turnwise.drivers.tools.sandbox import find_sandbox
+from turnwise.drivers.tools.tools import Tool
+from turnwise.drivers.tools.workspace import workspace_tools
+from turnwise.drivers.tools.workspace.changes import FileChanges
+from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.recovery import recover_changes
+from turnwise.drivers.tools.workspace.shell import Shell
 from turnwise.drivers.unasked_files import LeftOut
-from turnwise.drivers.workspace import workspace_tools
-from turnwise.drivers.workspace.changes import FileChanges
-from turnwise.drivers.workspace.paths import Workspace
-from turnwise.drivers.workspace.recovery import recover_changes
-from turnwise.drivers.workspace.shell import Shell
 from turnwise.errors import CallerError
 from turnwise.faces.agent import Agent, Opening
 from turnwise.faces.children import MAX_DEPTH

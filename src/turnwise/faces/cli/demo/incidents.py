@@ -7,8 +7,8 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from turnwise.drivers.private_folders import private_folder
-from turnwise.drivers.workspace import workspace_tools
+from turnwise.drivers.tools.private_folders import private_folder
+from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.faces.agent import Agent
 from turnwise.faces.cli.demo import naive
 from turnwise.faces.results import RunResult

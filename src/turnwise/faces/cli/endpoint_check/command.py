@@ -10,13 +10,13 @@ import click
 import msgspec
 from rich.console import Console
 
-from turnwise.drivers.aiohttp_transport import AiohttpTransport
 from turnwise.drivers.clock import Clock, SystemClock
-from turnwise.drivers.endpoints import Endpoint
+from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.journal.prices import prices_of_layers
 from turnwise.drivers.own_loop import run_to_end
-from turnwise.drivers.prices import prices_of_layers
-from turnwise.drivers.settings import RunSettings, read_layers
-from turnwise.drivers.user_settings import lines_of
+from turnwise.drivers.settings.settings import RunSettings, read_layers
+from turnwise.drivers.settings.user_settings import lines_of
 from turnwise.errors import CallerError
 from turnwise.faces.cli.attendance import is_attended
 from turnwise.faces.cli.cancelling import cancelling

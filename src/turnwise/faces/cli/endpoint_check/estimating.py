@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import msgspec
 
-from turnwise.drivers.endpoints import Endpoint
+from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.faces.cli.endpoint_check.probes import OTHER_WAYS, Probe, SoFar
 from turnwise.faces.saying import many, usd_said
 from turnwise.rules.pricing import Priced, PriceRow, price_of

@@ -10,10 +10,10 @@ from types import TracebackType
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.decoding import read_body
-from turnwise.drivers.endpoints import Endpoint, Secret, build_http_request
-from turnwise.drivers.exchange import Exchange
-from turnwise.drivers.transport import HttpReply, HttpRequest, Transport
+from turnwise.drivers.endpoints.decoding import read_body
+from turnwise.drivers.endpoints.endpoints import Endpoint, Secret, build_http_request
+from turnwise.drivers.endpoints.exchange import Exchange
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
 from turnwise.faces.cli.endpoint_check.observed import BodyLook, Marks, Observed
 from turnwise.faces.cli.endpoint_check.probes import NO_KEY, Probe
 from turnwise.turn.commands import SendRequest

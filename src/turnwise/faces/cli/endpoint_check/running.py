@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from turnwise.drivers.clock import Clock
-from turnwise.drivers.endpoints import Endpoint
-from turnwise.drivers.transport import Transport
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.endpoints.transport import Transport
 from turnwise.faces.cli.endpoint_check.estimating import MAX_WAITS, is_counted
 from turnwise.faces.cli.endpoint_check.judging import REFUSED, has_answered
 from turnwise.faces.cli.endpoint_check.observed import Learned, Observed

@@ -1,0 +1,470 @@
+"""One request and its response: bytes out, frames to whoever watches, an event back. Sent once, whatever happens."""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from turnwise.drivers.clock import Clock, Overdue, Timer, Watchdog, wait_for_task
+from turnwise.drivers.endpoints.decoding import ResponseReader, read_body
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.endpoints.hiding import WordsHider, hide_in, hide_in_frames, hide_in_response
+from turnwise.drivers.endpoints.transport import HttpReply, HttpRequest, Transport
+from turnwise.drivers.tools.grants import TURNS_TIME
+from turnwise.errors import ProviderFault
+from turnwise.turn.commands import SendRequest
+from turnwise.turn.events import RequestFailed, ResponseReceived
+from turnwise.vocab import Fault, FaultKind, Frame, Mended, Repair, Response
+from turnwise.wire.addresses import where_asked
+from turnwise.wire.faults import date_s
+from turnwise.wire.json_fields import UNREADABLE
+from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+
+if TYPE_CHECKING:
+    from turnwise.assembly.calls_in_text.frames import CallFinder
+
+ERROR_BYTES = 1024 * 1024  # of an error's body; the largest recorded one has a few KB
+# Before the first byte that tells a body from a stream; more is read as a stream, which has limits.
+BLANK_BYTES = 16 * 1024
+# Late argument pieces and usage come right after the finish reason. A server that leaves the connection open after it
+# (seen in the field: opencode waited 309 s) is not waited for longer than this; nor is one that has reported an error, nor
+# one that has sent a whole body.
+AFTER_FINISH_S = 5.0
+LEFT_OPEN = Repair(
+    "left_open", "response", "its end did not come, the connection was left open, and it was taken as it was"
+)
+BROKE_OFF_STREAM = Fault(kind=FaultKind.DISCONNECTED, message="the stream ended in the middle of its first event")
+UNREADABLE_STREAM = Fault(kind=FaultKind.DISCONNECTED, message="no event of the stream arrived whole")
+BROKE_OFF = Fault(kind=FaultKind.DISCONNECTED, message="the response did not arrive whole: its JSON is broken")
+BODILESS = frozenset({204, 205})  # they end with their head (RFC 9110, 15.3.5 and 15.3.6)
+ERROR_S = 10.0  # for the body of an error: the status alone says enough
+
+
+class FirstEvent:
+    """Whether a stream broke off within its first event: it began as one, and no blank line has come."""
+
+    def __init__(self) -> None:
+        self._start = b""
+        self._tail = b""
+        self.ended = False
+
+    @property
+    def is_stream(self) -> bool:
+        return self._start.startswith((b"data:", b"event:", b"id:"))
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes; once it has `ended`, more say nothing."""
+        if len(self._start) < len(b"event:"):
+            self._start = (self._start + chunk[:16]).lstrip()
+        joined = self._tail + chunk
+        self.ended = self.ended or b"\n\n" in joined or b"\n\r\n" in joined
+        self._tail = joined[-2:]
+
+
+class Silence:
+    """Ends a response that only lacks its finish reason once nothing has come for a while, keep-alives included.
+
+    It looks at the clock now and then, and at the response after a silence only: reading costs no more for it.
+    """
+
+    def __init__(self, reader: ResponseReader, *, dog: Watchdog, clock: Clock, within_s: float) -> None:
+        self._reader = reader
+        self._dog = dog
+        self._clock = clock
+        self._within_s = within_s
+        self._stirred_s = 0.0  # when something last came that said nothing
+        self._asked_s = -1.0  # which silence was looked at
+        self._timer: Timer | None = None
+
+    def watch(self) -> None:
+        self._timer = self._clock.call_later(self._within_s, self._look)
+
+    def leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def stir(self) -> None:
+        """Bytes came, but no sign of life."""
+        self._stirred_s = self._clock.monotonic()
+
+    def _look(self) -> None:
+        since_s = max(self._stirred_s, self._dog.renewed_s)
+        left_s = since_s + self._within_s - self._clock.monotonic()
+        if left_s <= 0 and since_s != self._asked_s:
+            self._asked_s = since_s
+            if self._reader.finished or self._reader.failed:
+                return  # the watchdog waits for the end
+            if self._reader.is_closed():
+                self._dog.bark()
+                return
+        self._timer = self._clock.call_later(left_s if left_s > 0 else self._within_s, self._look)
+
+
+class Exchange:
+    """Does one `SendRequest`. The deadlines count frames: keep-alive comments and half events do not renew them."""
+
+    def __init__(
+        self,
+        order: SendRequest,
+        *,
+        endpoint: Endpoint,
+        transport: Transport,
+        clock: Clock,
+        on_frames: Callable[[Sequence[Frame]], None] | None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self._order = order
+        self._endpoint = endpoint
+        self._scrub = endpoint.scrub
+        self._forms = endpoint.forms_in_words
+        self._words = WordsHider(self._forms)
+        self._transport = transport
+        self._clock = clock
+        self._end_s = math.inf if order.most_s is None else clock.monotonic() + order.most_s
+        self._on_frames = on_frames  # called with what each read brought
+        self._limits = limits
+        self._reader: ResponseReader | None = None
+        self._silence: Silence | None = None
+        self._first = FirstEvent()
+        self._sending: object = None  # the request, once the transport has it
+        self._url = ""
+        self.has_answered = False  # the head of a reply has come
+        self._is_unreachable = False  # the transport says that there was no connection
+        self._refusal: HttpReply | None = None  # an answer that is an error
+        self._error: list[bytes] = []  # its body so far
+        self._body: list[bytes] = []  # of an answer that is no stream
+        self._body_bytes = 0
+        self._streamed_bytes = 0
+        self._arrived: Response | None = None
+        self.first_event_s: float | None = None  # when a stream's first event had come (UTC, seconds since 1970)
+
+    @property
+    def received_bytes(self) -> int:
+        """Of the body, whatever it was: what was read, not what was still on its way."""
+        return self._streamed_bytes + self._body_bytes + sum(map(len, self._body)) + sum(map(len, self._error))
+
+    @property
+    def has_left(self) -> bool:
+        """Whether a byte of the request may have been written. What never left is not billed and counts nowhere."""
+        if self._sending is None:
+            return False
+        left: object = getattr(self._sending, "has_left", None)
+        return left if isinstance(left, bool) else not self._is_unreachable
+
+    async def run(self, request: HttpRequest) -> ResponseReceived | RequestFailed:
+        """A `ResponseReceived` may hold a fault that the provider reported after some content; a connection that broke or
+        fell silent is a `RequestFailed`, unless the provider had already said why the response ended, or fell silent where
+        only that word was missing (`Response.is_closed`)."""
+        try:
+            dog = self._watchdog()
+            async with dog:
+                self._url = request.url
+                sending = self._sending = self._transport.send(request)
+                async with sending as reply:
+                    self.has_answered = True
+                    return await self._receive(reply, dog)
+        except Overdue as overdue:
+            if self._refusal is not None:
+                return self._told(self._refusal)
+            if self._reader is not None and self._reader.is_closed():
+                return self._end(self._reader, in_order=True, is_left_open=True)
+            why = f"the provider was silent: {overdue}"
+            if self._clock.monotonic() >= self._end_s:
+                why = f"the request was ended: {TURNS_TIME}"
+            return self._broken(Fault(kind=FaultKind.TIMEOUT, message=why))
+        except ProviderFault as error:
+            self._is_unreachable = error.fault.kind is FaultKind.UNREACHABLE and not self.has_answered
+            return self._broken(error.fault)
+        finally:
+            if self._silence is not None:
+                self._silence.leave()
+
+    def _watchdog(self) -> Watchdog:
+        """Until the first event of a stream its own deadline counts, and the whole after it: a server may read the prompt for
+        longer than it then takes to answer."""
+        deadlines = self._order.deadlines
+        if not self._order.request.stream:
+            return Watchdog(self._clock, total_s=self._within(deadlines.total_s))
+        first_s = deadlines.first_event_s
+        first_s = self._endpoint.profile.first_event_s if first_s is None else first_s
+        dog = Watchdog(self._clock, total_s=self._within(first_s + deadlines.total_s))
+        dog.expect("first event", within_s=first_s)
+        return dog
+
+    def _within(self, seconds: float) -> float:
+        """So many from now on, or what is left of the time that the answer after it leaves."""
+        return min(seconds, self._end_s - self._clock.monotonic())
+
+    async def _receive(self, reply: HttpReply, dog: Watchdog) -> ResponseReceived | RequestFailed:
+        if not 200 <= reply.status < 300:
+            dog.expect("end of the error", within_s=min(ERROR_S, self._order.deadlines.idle_s))
+            return await self._refused(reply)
+        kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+        start = b""
+        chunks = reply.chunks
+        if self._order.request.stream and kind == "application/json":
+            # Some servers answer a body where a stream was asked for, some label their stream so: the first byte tells.
+            async for chunk in chunks:
+                start += chunk
+                if chunk.strip() or len(start) > BLANK_BYTES:
+                    break
+            streamed = not start.lstrip().startswith(b"{")
+        else:
+            streamed = self._order.request.stream or kind == "text/event-stream"
+        if not streamed:
+            limit_bytes = self._limits.response_bytes + 1
+            self._body.append(start)
+            await self._collect_body(chunks, into=self._body, limit_bytes=limit_bytes)
+            body = b"".join(self._body)[:limit_bytes]
+            self._body_bytes = sum(map(len, self._body))
+            is_damaged = _is_damaged(body)
+            self._body[:] = [body]
+            del body
+            response, frames = read_body(
+                self._body.pop(),  # nobody else holds it: a long one is let go of once it is decoded
+                family=self._endpoint.family,
+                profile=self._endpoint.profile,
+                limits=self._limits,
+                tool_names=_tool_names(self._order),
+                taken_ids=self._order.taken_ids,
+                id_prefix=self._order.id_prefix,
+                in_text=_in_text(self._order),
+            )
+            if response.fault is not None and response.fault.kind is FaultKind.PROTOCOL and is_damaged:
+                return self._failed(BROKE_OFF)
+            self._tell(frames)
+            return self._whole(response, in_order=_is_delimited(reply))
+        reader = self._reader = self._open_reader()
+        if start:
+            self._feed(reader, start, dog)
+        async for chunk in chunks:
+            self._feed(reader, chunk, dog)
+            if reader.faulted:
+                break
+        return self._end(reader, in_order=_is_delimited(reply))
+
+    async def _collect_body(self, chunks: AsyncIterator[bytes], *, into: list[bytes], limit_bytes: int) -> None:
+        """A body, until it ends, or is whole JSON and nothing but blanks came for a while. It is looked at once after what may
+        be its end, and after a silence only, so a long one costs no more for coming in many pieces."""
+        quiet_s = self._quiet_s
+        size = sum(map(len, into))
+        may_end = _may_end(into[-1])
+        quiet_at_s = self._clock.monotonic() + quiet_s
+        while size < limit_bytes:
+            coming = asyncio.ensure_future(anext(chunks, None))
+            try:
+                left_s = quiet_at_s - self._clock.monotonic()
+                if may_end and not (left_s > 0 and await wait_for_task(coming, clock=self._clock, timeout_s=left_s)):
+                    if _is_whole(b"".join(into)):
+                        return
+                    may_end = False
+                chunk = await coming
+            except ProviderFault:
+                if may_end and _is_whole(b"".join(into)):
+                    return  # it broke behind its end
+                raise
+            finally:
+                if not coming.done():
+                    coming.cancel()
+                    await asyncio.wait([coming])
+            if chunk is None:
+                return
+            into.append(chunk)
+            size += len(chunk)
+            if chunk.strip():
+                may_end, quiet_at_s = _may_end(chunk), self._clock.monotonic() + quiet_s
+
+    def arrived(self) -> Response | None:
+        """What there is of the response, for a request that was broken off. Nothing may be read afterwards."""
+        if self._arrived is None and self._reader is not None and self._reader.heard:
+            self._arrived = hide_in_response(self._reader.finish(), scrub=self._scrub, forms=self._forms)
+        return self._arrived
+
+    def _feed(self, reader: ResponseReader, chunk: bytes, dog: Watchdog) -> None:
+        if not self._first.ended:
+            self._first.feed(chunk)
+        self._streamed_bytes += len(chunk)
+        before, was_over = reader.heard, reader.finished or reader.failed
+        frames = reader.feed(chunk)
+        if before == 0 and reader.heard:
+            self.first_event_s = self._clock.now()
+            dog.restart(total_s=self._within(self._order.deadlines.total_s))
+        if reader.finished or reader.failed:
+            if not was_over:
+                dog.expect("end of the stream", within_s=self._quiet_s)
+        elif before == 0 and reader.heard:
+            dog.expect("next event", within_s=self._order.deadlines.idle_s)
+            self._silence = Silence(reader, dog=dog, clock=self._clock, within_s=self._left_open_s)
+            self._silence.watch()
+        elif reader.heard > before:
+            dog.renew()
+        elif self._silence is not None:
+            self._silence.stir()
+        self._tell(frames)
+
+    @property
+    def _left_open_s(self) -> float:
+        """Never zero: the silence would be looked at in every pass of the event loop."""
+        return max(0.01, min(self._order.deadlines.left_open_s, self._order.deadlines.idle_s))
+
+    @property
+    def _quiet_s(self) -> float:
+        return min(AFTER_FINISH_S, self._order.deadlines.idle_s)
+
+    def _end(
+        self, reader: ResponseReader, *, in_order: bool, is_left_open: bool = False
+    ) -> ResponseReceived | RequestFailed:
+        """Take what has come. `in_order`: nothing suggests that more was to come. `is_left_open`: nor that it was all."""
+        self._tell(reader.flush())
+        response = reader.finish()
+        if response.is_closed and not in_order:
+            response = msgspec.structs.replace(response, is_closed=False)
+        if response.is_closed and is_left_open:
+            self._tell([Mended(LEFT_OPEN)])
+            response = msgspec.structs.replace(response, repairs=(*response.repairs, LEFT_OPEN))
+        fault = response.fault
+        if fault is not None and fault.kind is FaultKind.PROTOCOL and self._first.is_stream:
+            if not self._first.ended:
+                return self._failed(BROKE_OFF_STREAM)
+            if response.lost and not response.message.parts:
+                return self._failed(UNREADABLE_STREAM)
+        return self._whole(response, in_order=in_order)
+
+    def _whole(self, response: Response, *, in_order: bool) -> ResponseReceived | RequestFailed:
+        if self._on_frames is not None and (rest := self._words.flush()):
+            self._on_frames(rest)
+        response = hide_in_response(response, scrub=self._scrub, forms=self._forms)
+        if response.fault is None or response.message.parts:
+            return ResponseReceived(number=self._order.number, response=response)
+        # Nothing at all is an answer only where its end has come. What lost an event or was too much may have been a response.
+        could_be_more = {FaultKind.TOO_LARGE} if in_order else {FaultKind.TOO_LARGE, FaultKind.DISCONNECTED}
+        is_answer = not (response.lost and self._reader is not None) and response.fault.kind not in could_be_more
+        # An error behind the opening of a response (its id, its model, the count of its prompt) ends one that had begun.
+        has_begun = response.id is not None or response.model is not None or response.usage is not None
+        return self._failed(response.fault, partial=response, is_answer=is_answer and not has_begun)
+
+    def _broken(self, fault: Fault) -> ResponseReceived | RequestFailed:
+        """The connection broke or fell silent."""
+        reader = self._reader
+        if reader is None or reader.heard == 0:
+            return self._failed(fault)
+        if reader.finished or reader.failed:
+            return self._end(reader, in_order=False)
+        self._tell(reader.flush())
+        return self._failed(fault, partial=hide_in_response(reader.finish(), scrub=self._scrub, forms=self._forms))
+
+    def _failed(self, fault: Fault, *, partial: Response | None = None, is_answer: bool = False) -> RequestFailed:
+        return RequestFailed(
+            number=self._order.number,
+            fault=hide_in(fault, scrub=self._scrub),
+            partial=partial,
+            sent=self.has_left,
+            is_answer=is_answer,
+        )
+
+    async def _refused(self, reply: HttpReply) -> RequestFailed:
+        if 300 <= reply.status < 400:
+            place = reply.headers.get("location", "").partition("?")[0]
+            return self._failed(
+                Fault(
+                    kind=FaultKind.PROTOCOL,
+                    message=f"the server redirects to `{place}`; a request with a key is not redirected: give that "
+                    f"address as the base URL if you trust it",
+                    status=reply.status,
+                )
+            )
+        self._refusal = reply
+        with contextlib.suppress(ProviderFault):  # it broke off: the status still says what happened
+            await _collect(reply.chunks, into=self._error, limit_bytes=ERROR_BYTES)
+        return self._told(reply)
+
+    def _told(self, refusal: HttpReply) -> RequestFailed:
+        """What the provider has said of its error, as far as that came."""
+        # The key is hidden before a decoder cuts the text short, and afterwards (`_failed`) where JSON had it escaped.
+        scrub = self._scrub
+        headers = {name: scrub(value) for name, value in refusal.headers.items()}
+        body = scrub(b"".join(self._error)[:ERROR_BYTES].decode("utf-8", "surrogateescape"))
+        fault = self._endpoint.family.decode_fault(refusal.status, headers, body.encode("utf-8", "surrogateescape"))
+        if fault.retry_after_s is None and fault.retry_at_s is not None:
+            # By the server's own clock where it shows it: ours may be wrong.
+            now_s = date_s(headers.get("date", "")) or self._clock.now()
+            fault = msgspec.structs.replace(fault, retry_after_s=max(0.0, fault.retry_at_s - now_s))
+        if fault.kind is FaultKind.AUTH and not self._endpoint.sends_key:
+            fault = msgspec.structs.replace(fault, message=f"{fault.message} (no key was sent)".lstrip())
+        if refusal.status == 404:
+            place = self._endpoint
+            asked = where_asked(scrub(self._url), base_url=scrub(place.base_url), family=place.profile.family)
+            fault = msgspec.structs.replace(fault, message=f"{fault.message} ({asked})".lstrip())
+        return self._failed(fault)
+
+    def _open_reader(self) -> ResponseReader:
+        return ResponseReader(
+            self._endpoint.family,
+            profile=self._endpoint.profile,
+            limits=self._limits,
+            tool_names=_tool_names(self._order),
+            taken_ids=self._order.taken_ids,
+            id_prefix=self._order.id_prefix,
+            in_text=_in_text(self._order),
+        )
+
+    def _tell(self, frames: Sequence[Frame]) -> None:
+        if self._on_frames is not None and frames:
+            hidden = self._words.hide(hide_in_frames(frames, scrub=self._scrub))
+            if hidden:
+                self._on_frames(hidden)
+
+
+def _is_delimited(reply: HttpReply) -> bool:
+    return reply.is_delimited or reply.status in BODILESS
+
+
+def _is_damaged(body: bytes) -> bool:
+    """JSON that has begun and is not whole: it ends too early, or a part of it is broken."""
+    return body.lstrip()[:1] in (b"{", b"[") and not _is_whole(body)
+
+
+def _may_end(chunk: bytes) -> bool:
+    return chunk.rstrip()[-1:] in (b"}", b"]")
+
+
+def _is_whole(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except UNREADABLE:
+        return False
+    return True
+
+
+def _tool_names(order: SendRequest) -> frozenset[str]:
+    return frozenset([tool.name for tool in order.request.tools])
+
+
+def _in_text(order: SendRequest) -> "CallFinder | None":
+    """What reads calls in the text of the response; None where nothing does."""
+    wanted = order.calls_in_text
+    if wanted is None:
+        return None
+    from turnwise.assembly.calls_in_text.frames import CallFinder  # ten modules, for some endpoints only
+
+    messages = order.request.messages
+    return CallFinder(
+        tools=wanted.tools,
+        earlier=(*wanted.earlier, *messages) if wanted.earlier else messages,
+        unmarked=wanted.unmarked,
+        leading=wanted.leading,
+        id_prefix=order.id_prefix,
+    )
+
+
+async def _collect(chunks: AsyncIterator[bytes], *, into: list[bytes], limit_bytes: int) -> None:
+    """The body, not much further than the limit."""
+    size = sum(map(len, into))
+    async for chunk in chunks:
+        into.append(chunk)
+        size += len(chunk)
+        if size >= limit_bytes:
+            break

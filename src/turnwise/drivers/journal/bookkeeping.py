@@ -1,0 +1,165 @@
+"""Keeps the ledger of one running turn: in memory, and in the journal where there is one."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.endpoints.exchange import Exchange
+from turnwise.drivers.journal.cache_watch import CacheMissed, CacheWatch
+from turnwise.drivers.journal.journal import RequestSent, TurnJournal
+from turnwise.drivers.journal.ledger import (
+    Ledger,
+    LedgerEntry,
+    Received,
+    discarded_entry,
+    ended_entry,
+    entry_of,
+    programmed_entry,
+)
+from turnwise.rules.apart import searches_asked
+from turnwise.rules.pricing import PriceRow
+from turnwise.turn.commands import SendRequest
+from turnwise.turn.config import TurnConfig
+from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ScriptCalled, ScriptFinished
+
+PriceFinder = Callable[[str, float], PriceRow | None]
+"""What a model costs at that time (UTC, seconds since 1970); None where nobody knows."""
+
+
+class Bookkeeper:
+    """Of one turn. `ledger` is that of its parent where it is a sub-agent's."""
+
+    def __init__(
+        self,
+        config: TurnConfig,
+        *,
+        ledger: Ledger | None,
+        path: tuple[str, ...],
+        provider: str,
+        find_price: PriceFinder | None,
+        journal: TurnJournal | None,
+        clock: Clock,
+    ) -> None:
+        self.ledger = ledger or Ledger(root_session=config.session_id, root_turn=config.turn_id)
+        self._config = config
+        self._path = path
+        self._provider = provider
+        self._find_price = find_price
+        self._journal = journal
+        self._clock = clock
+        self._number = 0  # of the last request that was entered, and has not been taken back
+        self._number_before = 0
+        self._program = ""  # the call whose program was at hand last
+        self._early = (0, 0)  # programs, and calls of theirs, before the first request: an approval began them
+
+    def enter(self, order: SendRequest, sent: RequestSent) -> LedgerEntry:
+        """On return the request is safely written down, and may leave."""
+        entry = entry_of(
+            order,
+            session=self._config.session_id,
+            turn=self._config.turn_id,
+            ledger=self.ledger,
+            path=self._path,
+            provider=self._provider,
+            started=self._clock.now(),
+            sent_bytes=sent.body_bytes,
+            programs=(0, 0) if self._number else self._early,
+        )
+        self._number_before, self._number = self._number, order.number
+        if self._journal is not None:
+            self._journal.request_leaves(sent, entry)
+        self.ledger.put(entry)
+        return entry
+
+    def watches_cache(self) -> CacheWatch:
+        """For the requests of this turn."""
+        return CacheWatch(turn=self._config.turn_id, path=self._path)
+
+    def has(self, number: int) -> bool:
+        """Whether that request of the turn stands in the books: it may have left."""
+        return self.ledger.get(self._config.turn_id, number) is not None
+
+    def settle(
+        self,
+        entry: LedgerEntry,
+        exchange: Exchange,
+        *,
+        event: ResponseReceived | RequestFailed | None,
+        missed: CacheMissed | None = None,
+        asked_hour: bool = False,
+    ) -> LedgerEntry | None:
+        """What came of it, what the cache did not give, and its price; without an event it was cancelled. One that never left
+        is struck out. `asked_hour`: it asked for a cache that is kept for an hour."""
+        if exchange.has_left:
+            if missed is not None:
+                self.ledger.cache_missed.append(missed)
+                entry = msgspec.structs.replace(entry, cache_missed_tokens=missed.expected_tokens - missed.read_tokens)
+            return self._complete(entry, exchange, event=event, asked_hour=asked_hour)
+        self._number = self._number_before
+        self.ledger.strike_out(entry)
+        if self._journal is not None:
+            self._journal.request_stayed(entry)
+        return None
+
+    def _complete(
+        self,
+        entry: LedgerEntry,
+        exchange: Exchange,
+        *,
+        event: ResponseReceived | RequestFailed | None,
+        asked_hour: bool,
+    ) -> LedgerEntry:
+        first_s, received_bytes = exchange.first_event_s, exchange.received_bytes
+        match event:
+            case ResponseReceived(response=response):
+                received = Received(
+                    response=response, fault=response.fault, first_event=first_s, received_bytes=received_bytes
+                )
+            case RequestFailed(partial=partial, fault=fault, is_answer=is_answer):
+                received = Received(
+                    partial=partial,
+                    fault=fault,
+                    first_event=first_s,
+                    received_bytes=received_bytes,
+                    is_answer=is_answer,
+                )
+            case None:
+                partial = exchange.arrived()
+                received = Received(partial=partial, cancelled=True, first_event=first_s, received_bytes=received_bytes)
+        received = msgspec.structs.replace(received, answered=exchange.has_answered)
+        find = self._find_price
+        ended = ended_entry(
+            entry,
+            received,
+            ended=self._clock.now(),
+            row=None if find is None else find(entry.model, entry.started),
+            billed_in_step=self.ledger.billed_in_step(entry),
+            searches=searches_asked(self._config.extra, family=self._config.family),
+            asked_hour=asked_hour,
+        )
+        self._note(ended)
+        return ended
+
+    def discard(self, number: int) -> None:
+        """The request is given up, and sent again."""
+        entry = self.ledger.get(self._config.turn_id, number)
+        if entry is not None:
+            self._note(discarded_entry(entry))
+
+    def saw(self, event: Event) -> None:
+        """Count the calls that a program has made, with the request that brought it."""
+        if not isinstance(event, ScriptCalled | ScriptFinished):
+            return
+        programs, self._program = int(event.call_id != self._program), event.call_id
+        calls = len(event.calls) if isinstance(event, ScriptCalled) else 0
+        entry = self.ledger.get(self._config.turn_id, self._number)
+        if entry is None:
+            self._early = (self._early[0] + programs, self._early[1] + calls)
+        elif programs or calls:
+            self._note(programmed_entry(entry, programs=programs, calls=calls))
+
+    def _note(self, entry: LedgerEntry) -> None:
+        self.ledger.put(entry)
+        if self._journal is not None:
+            self._journal.request_became(entry)

@@ -1,0 +1,316 @@
+"""The user's hooks: functions or commands that see calls, results and requests before they take effect, and may change or
+deny them. Each has a deadline of its own. What they did is the `HooksRan` event in the journal.
+
+A hook that guards something and fails (raises, is late, answers nonsense) denies: a guard that can be crashed is none. One
+that only looks at a result leaves it as it is.
+"""
+
+import asyncio
+import difflib
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Literal, assert_never, cast, get_args
+
+import msgspec
+
+from turnwise.drivers.clock import Clock, wait_for_task
+from turnwise.drivers.exact_json import NotExact, exact_json
+from turnwise.drivers.threads import in_thread, is_async
+from turnwise.drivers.tools.tool_output import journalable, result_of, words_of
+from turnwise.errors import CallerError
+from turnwise.turn.commands import PlannedCall, Purpose, RunHooks
+from turnwise.turn.config import Deadlines, HookPoint, TurnResult
+from turnwise.turn.events import HookOutcome
+from turnwise.vocab import Message, ToolResult, text_of
+
+SETTLE_S = 0.5
+THREAD = "turnwise-hook"
+
+_log = logging.getLogger("turnwise")
+
+
+class ToolAboutToRun(msgspec.Struct, frozen=True, kw_only=True):
+    """Given to `before_tool`. `arguments` are JSON text (free-form tools: their text)."""
+
+    call_id: str
+    tool: str
+    arguments: str
+    step: int
+
+
+class ToolRan(msgspec.Struct, frozen=True, kw_only=True):
+    """Given to `after_tool`. `text` is the result as the model would read it."""
+
+    call_id: str
+    tool: str
+    arguments: str
+    text: str
+    is_error: bool
+    step: int
+
+
+class RequestAboutToLeave(msgspec.Struct, frozen=True, kw_only=True):
+    """Given to `before_request`. `number` counts the turn's requests from 1."""
+
+    number: int
+    step: int
+    purpose: Purpose
+    model: str
+    messages: tuple[Message, ...]
+
+
+class TurnEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """Given to `turn_ended` and `turn_cancelled`."""
+
+    result: TurnResult
+
+
+class Deny(msgspec.Struct, frozen=True):
+    """The call does not run (its result says why), the request does not leave (the turn ends), the result is withheld."""
+
+    reason: str
+
+
+class ChangeArguments(msgspec.Struct, frozen=True):
+    """Run the call with these instead; they are validated, and judged by the permission rules, as a model's are."""
+
+    arguments: Mapping[str, object]
+
+
+class ChangeResult(msgspec.Struct, frozen=True):
+    """Give the model this instead: text, something JSON-able, or parts, as a tool returns them."""
+
+    value: object
+    is_error: bool = False
+
+
+Says = Deny | ChangeArguments | ChangeResult | None
+Looks = ToolAboutToRun | ToolRan | RequestAboutToLeave | TurnEnded
+Point = Literal["before_tool", "after_tool", "before_request", "turn_ended", "turn_cancelled"]
+
+# What a hook may answer at each point, besides nothing. Any other answer is nonsense there, and a guard of nonsense denies.
+ANSWERS: dict[Point, tuple[type[Deny] | type[ChangeArguments] | type[ChangeResult], ...]] = {
+    "before_tool": (Deny, ChangeArguments, ChangeResult),
+    "after_tool": (Deny, ChangeResult),
+    "before_request": (Deny,),
+    "turn_ended": (),
+    "turn_cancelled": (),
+}
+
+
+class Hook(msgspec.Struct, frozen=True, kw_only=True):
+    """A hook at a point. `function` takes what the point looks at and returns what to do about it, or an awaitable of it; one
+    that is not `async def` runs in a thread of its own, so it may block. `tools` is a glob of tool names that it is for;
+    `timeout_s` are its seconds, None: those of `Deadlines.hook_s`. Raises CallerError for a point that does not exist: the
+    hook would never run, and guard nothing."""
+
+    point: Point
+    function: Callable[[Looks], Says | Awaitable[Says]]
+    name: str
+    tools: str = "*"
+    timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        points: tuple[str, ...] = get_args(Point)
+        given = cast("object", self.point)
+        if given not in points:
+            near = difflib.get_close_matches(str(given), points, n=1)
+            hint = f"did you mean `{near[0]}`? " if near else ""
+            raise CallerError(
+                f"the hook `{self.name}` is for the point `{given}`, which does not exist: {hint}Points are {', '.join(points)}"
+            )
+
+
+class _Raised(msgspec.Struct, frozen=True):
+    words: str
+
+
+class Hooks:
+    """All hooks of an agent, in the order in which they run. What one raised goes through `scrub` before anybody sees it."""
+
+    def __init__(self, hooks: Sequence[Hook], *, clock: Clock, scrub: Callable[[str], str] = str) -> None:
+        self._hooks = tuple(hooks)
+        self._clock = clock
+        self._scrub = scrub
+
+    @property
+    def all(self) -> tuple[Hook, ...]:
+        return self._hooks
+
+    @property
+    def points(self) -> tuple[HookPoint, ...]:
+        """The points at which the turn has to wait for a hook."""
+        given = {hook.point for hook in self._hooks}
+        waited: tuple[HookPoint, ...] = ("before_tool", "after_tool", "before_request")
+        return tuple([point for point in waited if point in given])
+
+    async def run(self, order: RunHooks) -> tuple[HookOutcome, ...]:
+        """What the hooks of a point say. Calls are looked at together, the hooks of one call one after the other."""
+        match order.point:
+            case "before_tool":
+                found = await asyncio.gather(*[self._before(plan, order=order) for plan in order.calls])
+                return tuple([outcome for outcomes in found for outcome in outcomes])
+            case "after_tool":
+                plans = {plan.call.id: plan for plan in order.calls}
+                ran = [(plans[one.call_id], one) for one in order.results if one.call_id in plans]
+                found = await asyncio.gather(*[self._after(plan, result=one, order=order) for plan, one in ran])
+                return tuple([outcome for outcomes in found for outcome in outcomes])
+            case "before_request":
+                return await self._request(order)
+            case _:
+                assert_never(order.point)
+
+    async def ended(self, result: TurnResult, *, cancelled: bool, deadlines: Deadlines) -> None:
+        """Tell those that want to know that the turn is over. Nothing that they do changes it."""
+        points: tuple[Point, ...] = ("turn_cancelled", "turn_ended") if cancelled else ("turn_ended",)
+        for point in points:
+            for hook in self._at(point):
+                await self._call(hook, TurnEnded(result=result), deadlines=deadlines)
+
+    def _at(self, point: Point, *, tool: str | None = None) -> list[Hook]:
+        return [hook for hook in self._hooks if hook.point == point and (tool is None or fnmatchcase(tool, hook.tools))]
+
+    async def _before(self, plan: PlannedCall, *, order: RunHooks) -> list[HookOutcome]:
+        outcomes: list[HookOutcome] = []
+        arguments = plan.arguments
+        for hook in self._at("before_tool", tool=plan.call.name):
+            looks = ToolAboutToRun(call_id=plan.call.id, tool=plan.call.name, arguments=arguments, step=order.step)
+            said, fault = await self._call(hook, looks, deadlines=order.deadlines)
+            outcome = HookOutcome(by=hook.name, call_id=plan.call.id)
+            match said:
+                case _ if fault:
+                    outcomes.append(msgspec.structs.replace(outcome, denied=fault))
+                    break
+                case Deny(reason=reason):
+                    outcomes.append(msgspec.structs.replace(outcome, denied=journalable(reason)))
+                    break
+                case ChangeArguments(arguments=changed):
+                    try:
+                        arguments = exact_json(dict(changed))
+                    except NotExact as error:
+                        fault = f"the changed arguments are no JSON: {error}"
+                        outcomes.append(msgspec.structs.replace(outcome, denied=journalable(fault)))
+                        break
+                    except Exception as error:  # noqa: BLE001 (values of the user's, which may be anything)
+                        fault = f"the changed arguments are no JSON: {type(error).__name__}"
+                        outcomes.append(msgspec.structs.replace(outcome, denied=fault))
+                        break
+                    outcomes.append(msgspec.structs.replace(outcome, arguments=arguments))
+                case ChangeResult():
+                    outcomes.append(msgspec.structs.replace(outcome, result=_result(plan, said)))
+                    break
+                case None:
+                    continue
+        return outcomes
+
+    async def _after(self, plan: PlannedCall, *, result: ToolResult, order: RunHooks) -> list[HookOutcome]:
+        outcomes: list[HookOutcome] = []
+        for hook in self._at("after_tool", tool=plan.call.name):
+            looks = ToolRan(
+                call_id=plan.call.id,
+                tool=plan.call.name,
+                arguments=plan.arguments,
+                text=text_of(Message("user", result.content)),
+                is_error=result.is_error,
+                step=order.step,
+            )
+            said, _ = await self._call(hook, looks, deadlines=order.deadlines)
+            outcome = HookOutcome(by=hook.name, call_id=plan.call.id)
+            match said:
+                case Deny(reason=reason):
+                    outcomes.append(msgspec.structs.replace(outcome, denied=journalable(reason)))
+                    break
+                case ChangeResult():
+                    result = _result(plan, said)
+                    outcomes.append(msgspec.structs.replace(outcome, result=result))
+                case ChangeArguments() | None:
+                    continue
+        return outcomes
+
+    async def _request(self, order: RunHooks) -> tuple[HookOutcome, ...]:
+        assert order.request is not None
+        send = order.request
+        looks = RequestAboutToLeave(
+            number=send.number,
+            step=send.step,
+            purpose=send.purpose,
+            model=send.request.model,
+            messages=send.request.messages,
+        )
+        for hook in self._at("before_request"):
+            said, fault = await self._call(hook, looks, deadlines=order.deadlines)
+            if fault or isinstance(said, Deny):
+                reason = journalable(said.reason) if isinstance(said, Deny) else fault
+                return (HookOutcome(by=hook.name, denied=reason),)
+        return ()
+
+    async def _call(self, hook: Hook, looks: Looks, *, deadlines: Deadlines) -> tuple[Says, str]:
+        """What the hook says, and what went wrong with it (then it has said nothing)."""
+
+        timeout_s = deadlines.hook_s if hook.timeout_s is None else hook.timeout_s
+
+        def call() -> object:
+            try:
+                return hook.function(looks)
+            except BaseException as error:  # noqa: BLE001 (a stranger's: `sys.exit()` in it must not end the program)
+                return _Raised(words_of(error))
+
+        async def work() -> object:
+            try:
+                said = hook.function(looks) if is_async(hook.function) else await in_thread(call, name=THREAD)
+                return await said if inspect.isawaitable(said) else said
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:  # noqa: BLE001 (a stranger's: `sys.exit()` in it must not end the program)
+                return _Raised(words_of(error))
+
+        task = asyncio.create_task(work(), name=f"hook {hook.name}")
+        try:
+            ended = await wait_for_task(task, clock=self._clock, timeout_s=timeout_s)
+        except asyncio.CancelledError:
+            task.cancel()
+            await wait_for_task(task, clock=self._clock, timeout_s=SETTLE_S)
+            raise
+        if not ended:
+            task.cancel()
+            await wait_for_task(task, clock=self._clock, timeout_s=SETTLE_S)
+            return None, self._told(hook, f"it did not answer within {timeout_s:g} s")
+        if task.cancelled():
+            return None, self._told(hook, "it cancelled itself")
+        said = task.result()
+        if isinstance(said, _Raised):
+            return None, self._told(hook, f"it raised {said.words}")
+        if said is None or isinstance(said, ANSWERS[hook.point]):
+            return said, ""
+        return None, self._told(
+            hook, f"it returned `{type(said).__name__}`, and {may_answer(hook.point)}"
+        )  # a stranger's
+
+    def _told(self, hook: Hook, fault: str) -> str:
+        fault = self._scrub(fault)
+        _log.warning("the hook `%s` (%s) failed: %s", hook.name, hook.point, fault)
+        return f"the hook failed ({fault})"
+
+
+def may_answer(point: Point) -> str:
+    """What a hook of the point may return, in words for its author."""
+    *names, last = [*[kind.__name__ for kind in ANSWERS[point]], "None"]
+    known = f"{', '.join(names)} or {last}" if names else last
+    return f"at `{point}` a hook returns {known}"
+
+
+def check_hooks(hooks: Sequence[Hook], *, tools: Collection[str]) -> None:
+    """Raise CallerError for a hook about no tool that there is: a guard with a slip in its `tools` would guard nothing."""
+    for hook in hooks:
+        if hook.point not in ("before_tool", "after_tool") or any(fnmatchcase(name, hook.tools) for name in tools):
+            continue
+        near = difflib.get_close_matches(hook.tools, tools, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join([f'`{name}`' for name in tools])}"
+        raise CallerError(f"the hook `{hook.name}` is for the tool `{hook.tools}`, which does not exist; {hint}")
+
+
+def _result(plan: PlannedCall, said: ChangeResult) -> ToolResult:
+    made = result_of(plan.call, said.value)
+    return msgspec.structs.replace(made, is_error=made.is_error or said.is_error)

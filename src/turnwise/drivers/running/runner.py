@@ -1,0 +1,629 @@
+"""The loop: do what the turn orders, write down what happened, ask again."""
+
+import asyncio
+import contextlib
+import inspect
+import random
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Literal, assert_never
+
+import msgspec
+
+from turnwise.drivers.clock import Clock, SystemClock, sleep
+from turnwise.drivers.endpoints.cache_refusals import CacheRefusals
+from turnwise.drivers.endpoints.circuits import Circuits
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.endpoints.transport import Transport
+from turnwise.drivers.journal.bookkeeping import Bookkeeper, PriceFinder
+from turnwise.drivers.journal.journal import Record, ToolsStarted, TurnJournal
+from turnwise.drivers.journal.ledger import Ledger
+from turnwise.drivers.running.approvals import Approver, ask
+from turnwise.drivers.running.scripts import Scripts
+from turnwise.drivers.running.sending import Sender
+from turnwise.drivers.running.turn_time import TurnTime
+from turnwise.drivers.running.watching import (
+    AttemptDiscarded,
+    CallAnswered,
+    Feed,
+    Seen,
+    StepStarted,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    TurnFinished,
+    Watch,
+    Watchers,
+)
+from turnwise.drivers.tools.fact_finding import Inspector, find_changed, find_facts
+from turnwise.drivers.tools.tools import Around, Tool, ToolRun
+from turnwise.errors import CallerError, JournalFailed
+from turnwise.turn.attempt import LOST_PIECE
+from turnwise.turn.carrying import Carried
+from turnwise.turn.commands import (
+    Ask,
+    CheckOutput,
+    Command,
+    FinishTurn,
+    InspectCalls,
+    PrepareStep,
+    RunHooks,
+    RunScript,
+    RunTools,
+    SendRequest,
+    Wait,
+)
+from turnwise.turn.config import TurnConfig, TurnResult
+from turnwise.turn.endings import unrecorded
+from turnwise.turn.events import (
+    Asked,
+    Event,
+    HookOutcome,
+    HooksRan,
+    Interrupted,
+    MessageArrived,
+    OutputChecked,
+    RequestFailed,
+    ResponseReceived,
+    ScriptCalled,
+    ScriptFinished,
+    StepPrepared,
+    ToolsFinished,
+    TurnStarted,
+    WaitOver,
+)
+from turnwise.turn.machine import Turn
+from turnwise.vocab import Message, StopReason, Text, ToolCall, ToolResult
+from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+
+OutputChecker = Callable[[str], Sequence[str]]
+"""What is wrong with an answer's JSON that fits the schema, in words for the model. Runs in the event loop: be quick."""
+StepPreparer = Callable[[PrepareStep], StepPrepared | Awaitable[StepPrepared | None] | None]
+Doable = PrepareStep | RunHooks | SendRequest | CheckOutput | InspectCalls | Ask | RunTools | RunScript | Wait
+HookRunner = Callable[[RunHooks], Awaitable[Sequence[HookOutcome]]]
+"""Runs the user's hooks of one point, within their deadlines."""
+InterruptKind = Literal["cancel", "deadline"]
+EndKind = Literal["cancel", "deadline", "journal"]
+
+# A cancelled command settles within half a second (tools.SETTLE_S); after this it is left behind. Promise wait:cancel.
+SETTLE_S = 0.9
+TOOL_SHARE = 5 / 9  # of it, for the tools themselves
+ANSWERS_SHARE = 1 / 4  # of the time that is kept for the answer, for tools that tidy up when the turn's time ends them
+
+
+class _Means(msgspec.Struct, frozen=True, kw_only=True):
+    """What a running turn works with."""
+
+    endpoint: Endpoint
+    transport: Transport
+    tools: dict[str, Tool]
+    clock: Clock
+    prepare_step: StepPreparer | None
+    watch: Watch | None
+    feed: Feed | None
+    limits: Limits
+    circuits: Circuits
+    refusals: CacheRefusals
+    jitter: Callable[[], float]
+    inspect: Inspector | None
+    approver: Approver | None
+    run_hooks: HookRunner | None
+    find_price: PriceFinder | None
+    ledger: Ledger | None
+    check_output: OutputChecker | None
+    path: tuple[str, ...]
+    settle_s: float
+
+
+class Runner:
+    """Runs turns against one endpoint, one at a time. `tools` are those with an implementation.
+
+    `watch` sees everything on a side branch and cannot harm the turn, `feed` the same in batches; `prepare_step` is the
+    user's: what it raises is raised by `run`. `circuits` know which endpoints are to be left alone for a while; who runs many
+    turns shares them. `jitter` gives numbers of [0, 1) that spread the waits before retries. Each request is entered in
+    `ledger` (a sub-agent's in its parent's; each turn has its own without one), priced by `find_price`.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        transport: Transport,
+        tools: Iterable[Tool] = (),
+        clock: Clock | None = None,
+        prepare_step: StepPreparer | None = None,
+        watch: Watch | None = None,
+        feed: Feed | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        circuits: Circuits | None = None,
+        refusals: CacheRefusals | None = None,
+        jitter: Callable[[], float] = random.random,
+        inspect: Inspector | None = None,
+        approver: Approver | None = None,
+        run_hooks: HookRunner | None = None,
+        find_price: PriceFinder | None = None,
+        ledger: Ledger | None = None,
+        check_output: OutputChecker | None = None,
+        path: tuple[str, ...] = (),
+        settle_s: float = SETTLE_S,
+    ) -> None:
+        clock = clock or SystemClock()
+        self._means = _Means(
+            endpoint=endpoint,
+            transport=transport,
+            tools={tool.name: tool for tool in tools},
+            clock=clock,
+            prepare_step=prepare_step,
+            watch=watch,
+            feed=feed,
+            limits=limits,
+            circuits=circuits or Circuits(clock=clock),
+            refusals=refusals or CacheRefusals(),
+            jitter=jitter,
+            inspect=inspect,
+            approver=approver,
+            run_hooks=run_hooks,
+            find_price=find_price,
+            ledger=ledger,
+            check_output=check_output,
+            path=path,
+            settle_s=settle_s,
+        )
+        self._running: _Running | None = None
+        self.result: TurnResult | None = None  # of the last turn, also of one whose task was cancelled
+        self.ledger: Ledger | None = ledger  # of the last turn
+
+    async def run(
+        self,
+        started: TurnStarted,
+        *,
+        earlier: Sequence[Message] | Carried = (),
+        journal: TurnJournal | None = None,
+        ends: InterruptKind | None = None,
+    ) -> TurnResult:
+        """Run one turn to its end. `earlier` are the messages of the session's earlier turns, or what these carry on. With
+        `ends` the turn was interrupted before it began: it sends nothing.
+
+        A provider's failure is in the result, and so is a journal that cannot be written any more. Raises CallerError for a
+        configuration that cannot work or a journal that takes no beginning of the turn, and what `prepare_step` raises. If the
+        task is cancelled, the turn is journalled as cancelled, and the CancelledError goes on.
+        """
+        if self._running is not None:
+            raise CallerError("this runner is in the middle of a turn: await it, or make another runner")
+        running = self._running = _Running(self._means, config=started.config, journal=journal)
+        self.ledger = running.books.ledger
+        if ends is not None:
+            running.interrupt(ends)
+        try:
+            return await running.run(started, earlier=earlier)
+        finally:
+            self.result = running.result
+            self._running = None
+            if journal is not None:
+                with contextlib.suppress(JournalFailed):  # said already, by the result or by what is being raised
+                    journal.abandon()
+
+    def interrupt(self, kind: InterruptKind = "cancel") -> None:
+        """End the turn at hand soon: streams are closed, tools cancelled, and the result says so. Without one, nothing.
+
+        To be called in the event loop's thread.
+        """
+        if self._running is not None:
+            self._running.interrupt(kind)
+
+    def time_is_up(self) -> None:
+        """End the turn at hand as its own limit of time does: what has a deadline of its own ends first. Without one, nothing."""
+        if self._running is not None:
+            self._running.time_is_up()
+
+    def say(self, message: Message) -> bool:
+        """Give the turn at hand a word in between: its next request carries it. False: there is none, or it has ended.
+
+        To be called in the event loop's thread.
+        """
+        return self._running is not None and self._running.say(message)
+
+
+def _this_task() -> tuple[asyncio.Task[object], int]:
+    """And how often it has been asked to end."""
+    task = asyncio.current_task()
+    assert task is not None, "a turn runs in a task"
+    return task, task.cancelling()
+
+
+class _Running:
+    """One turn on its way."""
+
+    def __init__(self, means: _Means, *, config: TurnConfig, journal: TurnJournal | None) -> None:
+        self._means = means
+        self._clock = means.clock
+        self._watchers = Watchers(means.watch, feed=means.feed)
+        self._tell = self._watchers.tell
+        self._journal = journal
+        self._interrupted: asyncio.Future[EndKind] = asyncio.get_running_loop().create_future()
+        self._unrecorded = ""  # why the journal cannot be written any more
+        self._tool_run: ToolRun | None = None
+        self._scripts = Scripts(means.clock)
+        self._script_began_s: dict[str, float] = {}
+        self._step = 0
+        self._turn: Turn | None = None
+        self._command: Command  # the one at hand
+        self._waiter: asyncio.Task[object]  # the task that waits for the turn
+        self._cancelling = 0  # how often it had been asked to end when it began
+        self._is_stopping = False  # no further command is begun
+        self._is_over = False
+        self._told = 0  # messages that the turn has added, whose results the watcher has seen
+        self.books = Bookkeeper(
+            config,
+            ledger=means.ledger,
+            path=means.path,
+            provider=means.endpoint.profile.name,
+            find_price=means.find_price,
+            journal=journal,
+            clock=means.clock,
+        )
+        self._sender = Sender(
+            means.endpoint,
+            transport=means.transport,
+            clock=means.clock,
+            limits=means.limits,
+            circuits=means.circuits,
+            refusals=means.refusals,
+            jitter=means.jitter,
+            books=self.books,
+            watchers=self._watchers,
+            enter_step=self._enter_step,
+            keeps_hash=journal is not None,
+            plain_choice=config.tool_choice,
+        )
+        self._around = Around(
+            turn_id=config.turn_id,
+            path=means.path,
+            approver=means.approver,
+            watch=self._tell,
+            ledger=self.books.ledger,
+            journal=None if journal is None else journal.journal,
+            ask_s=config.deadlines.ask_s,
+        )
+        self._time = TurnTime(
+            means.clock, limits=config.limits, end_first=self._end_first, at_end=lambda: self.interrupt("deadline")
+        )
+        self._ask_over: asyncio.Future[None] | None = None  # the time of the asks at hand
+        self.result: TurnResult | None = None
+        self._unanswered: dict[str, ToolCall] = {}  # calls whose result the watcher has not seen, by id
+
+    def interrupt(self, kind: EndKind) -> None:
+        if not self._interrupted.done():
+            self._is_stopping = True
+            self._interrupted.set_result(kind)
+
+    def time_is_up(self) -> None:
+        self._time.is_up()
+
+    def _end_first(self) -> bool:
+        """End what has a deadline before the turn's: it leaves time for the answer."""
+        if self._ask_over is not None:
+            if not self._ask_over.done():
+                self._ask_over.set_result(None)
+            return True
+        return self._scripts.end_in_time() or (self._tool_run is not None and self._tool_run.end_in_time())
+
+    def say(self, message: Message) -> bool:
+        """The chair takes it at once; the command at hand goes on."""
+        if self._turn is None or self._turn.result is not None or self._interrupted.done():
+            return False
+        event = self._stamp(MessageArrived(message=message))
+        try:
+            self._write(event)
+        except JournalFailed as failed:
+            self._unrecorded = str(failed)
+            self.interrupt("journal")
+            return False
+        self._turn.receive(event)
+        return True
+
+    async def run(self, started: TurnStarted, *, earlier: Sequence[Message] | Carried) -> TurnResult:
+        turn, command = Turn.start(started, earlier=earlier)
+        self._turn = turn
+        self._told = len(turn.added)
+        self._write(started)
+        self._time.start()
+        try:
+            return await self._go_on(turn, command)
+        finally:
+            self._watchers.leave()
+            self._time.stop()
+            await self._scripts.close()
+
+    async def _go_on(self, turn: Turn, command: Command) -> TurnResult:
+        """Work to the turn's end, unless an interrupt comes first. What has happened by then counts.
+
+        One task does all commands: each in a task of its own would cost as much as a small tool.
+        """
+        self._command = command
+        self._waiter, self._cancelling = _this_task()
+        working = asyncio.create_task(self._work(turn), name="turnwise turn")
+        try:
+            try:
+                await asyncio.wait([working, self._interrupted], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self._is_stopping = True
+                if not working.done():
+                    working.cancel()
+                    await asyncio.wait([working], timeout=self._means.settle_s)
+            was_cut = self._interrupted.done() and (not working.done() or working.cancelled())
+            if not was_cut:
+                working.result()
+        except asyncio.CancelledError:
+            self._end(turn, kind="cancel")
+            raise
+        except JournalFailed as failed:
+            self._unrecorded = str(failed)
+            return self._end(turn, kind="journal")
+        return self._end(turn, kind=self._interrupted.result() if self._interrupted.done() else "cancel")
+
+    async def _work(self, turn: Turn) -> None:
+        """Do what the turn orders; once it is stopping, no more than the command at hand."""
+        while not (isinstance(command := self._command, FinishTurn) or self._must_stop()):
+            if self._journal is not None and not isinstance(command, SendRequest | RunTools):
+                self._journal.write()  # these two write what led to them with their own beginning
+            event = await (self._do_apart(command) if self._is_strange(command) else self._do(command))
+            if self._watchers.are_there:
+                await self._let_others_in()
+            if self._is_over:
+                return  # it was left behind
+            event = self._stamp(event)
+            if self._journal is not None:
+                self._journal.later(event)
+            self.books.saw(event)
+            self._command = turn.receive(event)
+            self._tell_discarded(event, command=self._command)
+            self._tell_answered(turn)
+
+    def _must_stop(self) -> bool:
+        """Also where our own task was cancelled and has not had its turn yet."""
+        return self._is_stopping or self._waiter.cancelling() > self._cancelling
+
+    async def _let_others_in(self) -> None:
+        """Who was told of what has just happened may interrupt, or say a word, before anything follows from it."""
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self._is_stopping = True  # it has happened, and counts
+
+    def _is_strange(self, command: Doable) -> bool:
+        """Whether the user's own code does it."""
+        if isinstance(command, PrepareStep):
+            return self._means.prepare_step is not None
+        return isinstance(command, RunHooks | Ask | CheckOutput)
+
+    async def _do_apart(self, command: Doable) -> Event:
+        """In a task of its own: what it sets in context variables ends with it."""
+        return await asyncio.create_task(self._do(command))
+
+    def _end(self, turn: Turn, *, kind: EndKind) -> TurnResult:
+        """A command that is still at hand is cut short; whatever of it goes on all the same counts for nothing."""
+        self._is_over = True
+        if not isinstance(self._command, FinishTurn):
+            event = self._cut_short(kind, command=self._command)
+            try:
+                if event.kind != "journal":
+                    self._write(event)
+            except JournalFailed as failed:
+                self._unrecorded = str(failed)
+                event = msgspec.structs.replace(event, kind="journal")
+            if event.kind == "journal":
+                event = msgspec.structs.replace(event, why=self._unrecorded)
+            self._command = turn.receive(event)
+            self._tell_answered(turn)
+        assert isinstance(self._command, FinishTurn), "an interrupt ends the turn"
+        result = self.result = self._recorded(self._command.result)
+        self._tell(TurnFinished(result))
+        return result
+
+    def _recorded(self, result: TurnResult) -> TurnResult:
+        """The result, which the journal has; or what there is of it where the journal cannot be written.
+
+        Of a turn that its journal failed nothing more is written: the session finds it as one that was left.
+        """
+        if self._journal is None or result.stop_reason is StopReason.JOURNAL_FAILED:
+            return result
+        try:
+            self._journal.close(result)
+        except JournalFailed as failed:
+            return unrecorded(result, why=str(failed))
+        return result
+
+    def _cut_short(self, kind: EndKind, *, command: Command) -> Interrupted:
+        """With what there is of the command at hand: results, calls that have begun, text that has arrived."""
+        match command:
+            case RunTools() if self._tool_run is None:
+                return Interrupted(kind=kind, started=())
+            case RunTools() if self._tool_run is not None:
+                run = self._tool_run
+                return Interrupted(kind=kind, results=run.finished, started=run.started, children=run.children)
+            case SendRequest(number=number) if not self.books.has(number):
+                return Interrupted(kind=kind, sent=False)
+            case SendRequest() if self._sender.exchange is not None:
+                return Interrupted(kind=kind, partial=self._sender.exchange.arrived())
+            case _:
+                return Interrupted(kind=kind)
+
+    def _stamp(self, event: Event) -> Event:
+        if isinstance(event, TurnStarted | Interrupted):
+            return event
+        return msgspec.structs.replace(event, at_s=round(self._time.now_s(), 3))
+
+    async def _do(self, command: Doable) -> Event:
+        match command:
+            case PrepareStep():
+                return await self._prepare(command)
+            case SendRequest():
+                return await self._sender.send(command)
+            case RunTools():
+                return await self._run_tools(command)
+            case RunScript():
+                return await self._run_script(command)
+            case Wait(seconds=seconds):
+                await sleep(self._clock, seconds=seconds)
+                return WaitOver()
+            case CheckOutput(json=json):
+                checker = self._means.check_output
+                return OutputChecked(problems=() if checker is None else tuple(checker(json)))
+            case InspectCalls():
+                return await find_facts(
+                    command, inspector=self._means.inspect, clock=self._clock, scrub=self._means.endpoint.scrub
+                )
+            case RunHooks():
+                return await self._hook(command)
+            case Ask():
+                return await self._ask(command)
+            case _:
+                assert_never(command)
+
+    async def _prepare(self, command: PrepareStep) -> StepPrepared:
+        self._enter_step(command.step)
+        if self._means.prepare_step is None:
+            return StepPrepared()
+        prepared = self._means.prepare_step(command)
+        if inspect.isawaitable(prepared):
+            prepared = await prepared
+        return prepared or StepPrepared()
+
+    async def _hook(self, command: RunHooks) -> HooksRan:
+        if self._means.run_hooks is None:
+            return HooksRan()
+        return HooksRan(outcomes=tuple(await self._means.run_hooks(command)))
+
+    async def _ask(self, command: Ask) -> Asked:
+        began_s = self._time.now_s()
+        self._ask_over = asyncio.get_running_loop().create_future()
+        try:
+            asked = await ask(
+                command,
+                approver=self._means.approver,
+                clock=self._clock,
+                path=self._means.path,
+                scrub=self._means.endpoint.scrub,
+                over=self._ask_over,
+            )
+        finally:
+            self._ask_over = None
+        self._time.ended(began_s + command.deadline_s)
+        return asked
+
+    async def _run_tools(self, command: RunTools) -> ToolsFinished:
+        began: dict[str, float] = {}
+
+        def on_start(call: ToolCall) -> None:
+            began[call.id] = self._clock.monotonic()
+            self._tell(ToolStarted(call))
+
+        def on_finish(result: ToolResult) -> None:
+            self._unanswered.pop(result.call_id, None)
+            self._tell(ToolFinished(result, self._clock.monotonic() - began[result.call_id]))
+
+        def on_progress(call: ToolCall, line: str) -> None:
+            self._tell(ToolProgress(call, line))
+
+        changed = await self._changed(command) if [1 for planned in command.calls if planned.shown] else {}
+        calls = tuple([planned for planned in command.calls if planned.call.id not in changed])
+        self._write(ToolsStarted(step=command.step, call_ids=tuple([planned.call.id for planned in calls])))
+        settle_s = self._means.settle_s * TOOL_SHARE
+        if command.most_s is not None:  # what tidies up behind the deadline takes no more of the answer's time
+            settle_s = min(settle_s, self._time.left_after(command.most_s) * ANSWERS_SHARE)
+        self._tool_run = ToolRun(
+            calls,
+            tools=self._means.tools,
+            clock=self._clock,
+            on_start=on_start,
+            on_finish=on_finish,
+            on_progress=on_progress if self._watchers.are_there else None,
+            settle_s=settle_s,
+            whole_bytes=command.whole_bytes,
+            most_s=command.most_s,
+            around=self._around,
+        )
+        began_s = self._time.now_s()
+        results = await self._tool_run.run()
+        children = self._tool_run.children
+        self._tool_run = None
+        self._time.ended(None if command.most_s is None else began_s + command.most_s)
+        return ToolsFinished(results=(*results, *changed.values()), children=children)
+
+    async def _changed(self, command: RunTools) -> dict[str, ToolResult]:
+        """What a person allowed is looked at once more, as late as can be; it takes a moment, so what led to it is written."""
+        if self._journal is not None:
+            self._journal.write()
+        means = self._means
+        offers = {name: tool.offer for name, tool in means.tools.items()}
+        return await find_changed(
+            command, inspector=means.inspect, offers=offers, clock=self._clock, scrub=means.endpoint.scrub
+        )
+
+    async def _run_script(self, command: RunScript) -> ScriptCalled | ScriptFinished:
+        call = command.call
+        if call.id not in self._script_began_s:
+            self._script_began_s[call.id] = self._clock.monotonic()
+            self._tell(ToolStarted(call))
+        for result in command.results:
+            if inner := self._unanswered.pop(result.call_id, None):
+                said = (Text(result.text),)
+                self._tell(
+                    CallAnswered(
+                        inner,
+                        ToolResult(call_id=inner.id, name=inner.name, content=said, is_error=result.is_error),
+                    )
+                )
+        began_s = self._time.now_s()
+        event = await self._scripts.run(command)
+        self._time.ended(None if command.most_s is None else began_s + command.most_s)
+        if isinstance(event, ScriptCalled):
+            self._unanswered |= {inner.id: inner for inner in event.calls}
+        else:
+            self._unanswered.pop(call.id, None)
+            seconds = self._clock.monotonic() - self._script_began_s[call.id]
+            content = (Text(event.text),)
+            self._tell(
+                ToolFinished(
+                    ToolResult(call_id=call.id, name=call.name, content=content, is_error=event.is_error), seconds
+                )
+            )
+        return event
+
+    def _tell_discarded(self, event: Event, *, command: Command) -> None:
+        """A failed request that is to be sent again is given up, with whatever of it was shown."""
+        given_up = isinstance(command, Wait) or (isinstance(command, SendRequest) and command.retry_of is not None)
+        if given_up and isinstance(event, ResponseReceived | RequestFailed) and self._sender.was_told:
+            self.books.discard(event.number)
+            seconds = command.seconds if isinstance(command, Wait) else 0.0
+            fault = event.fault if isinstance(event, RequestFailed) else event.response.fault
+            if isinstance(event, ResponseReceived) and event.response.lost:
+                fault = fault or LOST_PIECE
+            self._tell_of_event(AttemptDiscarded(number=event.number, fault=fault, retry_in_s=seconds))
+
+    def _tell_answered(self, turn: Turn) -> None:
+        """Tell of the results in new messages that no tool has given."""
+        told, self._told = self._told, len(turn.added)
+        for message in turn.added[told:]:
+            for part in message.parts:
+                if isinstance(part, ToolCall):
+                    self._unanswered[part.id] = part
+                elif isinstance(part, ToolResult) and (call := self._unanswered.pop(part.call_id, None)):
+                    self._tell_of_event(CallAnswered(call, part))
+
+    def _tell_of_event(self, seen: Seen) -> None:
+        """Of what follows from an event that may not be written yet; a watcher may be slow."""
+        if self._watchers.are_there:
+            if self._journal is not None:
+                with contextlib.suppress(JournalFailed):  # what comes next is tried too, and is not done without it
+                    self._journal.write()
+            self._tell(seen)
+
+    def _enter_step(self, step: int) -> None:
+        if step != self._step:
+            self._step = step
+            self._tell_of_event(StepStarted(step))
+
+    def _write(self, record: Record) -> None:
+        if self._journal is not None:
+            self._journal.append(record)

@@ -1,0 +1,187 @@
+"""One `SendRequest`: entered in the books, sent, and completed there; or taken back, where it never left."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
+
+import msgspec
+
+from turnwise.drivers.clock import Clock
+from turnwise.drivers.endpoints.body_hash import BodyHash
+from turnwise.drivers.endpoints.cache_refusals import HINT, CacheRefusals
+from turnwise.drivers.endpoints.circuits import Circuits, Door
+from turnwise.drivers.endpoints.endpoints import Addressing, Endpoint
+from turnwise.drivers.endpoints.exchange import Exchange
+from turnwise.drivers.endpoints.transport import Transport
+from turnwise.drivers.journal.bookkeeping import Bookkeeper
+from turnwise.drivers.journal.cache_watch import CacheMissed
+from turnwise.drivers.journal.journal import RequestSent
+from turnwise.drivers.running.watching import RequestFinished, RequestStarted, Watchers
+from turnwise.turn.asking import is_aside
+from turnwise.turn.commands import Purpose, SendRequest
+from turnwise.turn.events import RequestFailed, ResponseReceived
+from turnwise.vocab import FinishReason, Repair, Request, ToolChoice
+from turnwise.wire.encoded_history import EncodedHistory
+from turnwise.wire.family import HttpCall
+from turnwise.wire.limits import Limits
+from turnwise.wire.profiles import Profile
+
+
+class Sender:
+    """Sends the requests of one turn. `enter_step` is called once a request is about to leave; `keeps_hash`: somebody reads the
+    hash of the body. `exchange` is the one at hand; `was_told`: who watches knows of the last one."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        transport: Transport,
+        clock: Clock,
+        limits: Limits,
+        circuits: Circuits,
+        refusals: CacheRefusals,
+        jitter: Callable[[], float],
+        books: Bookkeeper,
+        watchers: Watchers,
+        enter_step: Callable[[int], None],
+        keeps_hash: bool,
+        plain_choice: ToolChoice,
+    ) -> None:
+        self._endpoint = endpoint
+        self._transport = transport
+        self._clock = clock
+        self._limits = limits
+        self._circuits = circuits
+        self._refusals = refusals
+        self._learned: tuple[Repair, ...] = ()  # what the next response says was left out for it
+        self._draw = jitter
+        self._books = books
+        self._watchers = watchers
+        self._enter_step = enter_step
+        self._addressing = Addressing(endpoint)
+        self._history = EncodedHistory()
+        self._hash = BodyHash() if keeps_hash else None
+        self._cache = books.watches_cache()
+        self._plain_choice: ToolChoice = plain_choice  # of the turn's own steps
+        self._purpose: Purpose | None = None  # of the request before
+        self.exchange: Exchange | None = None
+        self.was_told = False
+
+    async def send(self, command: SendRequest) -> ResponseReceived | RequestFailed:
+        endpoint, number = self._endpoint, command.number
+        self.was_told = False
+        door = (endpoint.base_url, command.request.model)
+        if (closed := self._circuits.ask(door)) is not None:
+            self._enter_step(command.step)
+            return RequestFailed(number=number, fault=closed, jitter=self._jitter(), sent=False)
+        asked, profile = self._refusals.narrowed(self._asked(command), endpoint.profile, door=door)
+        call = endpoint.family.encode_request(asked, profile, history=self._history)
+        request = self._addressing.build(call, connect_s=command.deadlines.connect_s)
+        sent = RequestSent(
+            number=number,
+            purpose=command.purpose,
+            url=self._addressing.shown_url,
+            body_sha256="" if self._hash is None else self._hash.sha256_of(call),
+            body_bytes=len(request.body),
+        )
+        entry = self._books.enter(command, sent)
+        self._enter_step(command.step)
+        self._tell_started(command)
+        began = self._clock.monotonic()
+        exchange = self.exchange = Exchange(
+            command,
+            endpoint=endpoint,
+            transport=self._transport,
+            clock=self._clock,
+            on_frames=partial(self._watchers.tell_frames, number=number) if self._watchers.are_there else None,
+            limits=self._limits,
+        )
+        try:
+            event = await exchange.run(request)
+        except BaseException:
+            if self._books.settle(entry, exchange, event=None, asked_hour=asks_hour(call)) is None:
+                self._tell_cut_off(number, seconds=self._clock.monotonic() - began)
+            raise
+        response, fault = (
+            (event.response, event.response.fault) if isinstance(event, ResponseReceived) else (None, event.fault)
+        )
+        missed = None
+        if response is not None:
+            missed = self._cache.saw(
+                msgspec.structs.replace(command, request=asked), call, usage=response.usage, left_s=began
+            )
+        ended = self._books.settle(entry, exchange, event=event, missed=missed, asked_hour=asks_hour(call))
+        self.exchange = None
+        usd = None if ended is None else ended.usd
+        self._tell_finished(event, seconds=self._clock.monotonic() - began, usd=usd, missed=missed)
+        self._circuits.saw(door, fault=fault)
+        if isinstance(event, RequestFailed):
+            event = self._learn(event, request=asked, profile=profile, call=call, door=door)
+        elif self._learned and response is not None and fault is None:
+            response = msgspec.structs.replace(response, repairs=(*response.repairs, *self._learned))
+            event, self._learned = msgspec.structs.replace(event, response=response), ()
+        if fault is None and response is not None and response.finish is not FinishReason.CUT and not response.lost:
+            return event
+        return msgspec.structs.replace(event, jitter=self._jitter())
+
+    def _asked(self, command: SendRequest) -> Request:
+        """The request; nothing of its messages is to be kept where no later one could read it."""
+        request, before, self._purpose = command.request, self._purpose, command.purpose
+        if request.cache is None or not is_aside(
+            request, purpose=command.purpose, before=before, plain=self._plain_choice
+        ):
+            return request
+        return msgspec.structs.replace(request, cache=msgspec.structs.replace(request.cache, shared_only=True))
+
+    def _learn(
+        self, event: RequestFailed, *, request: Request, profile: Profile, call: HttpCall, door: Door
+    ) -> RequestFailed:
+        """The failure, which is worth another attempt where it refuses what is asked of the cache: that one asks for less."""
+        repair = self._refusals.saw(event.fault, request=request, profile=profile, call=call, door=door)
+        if repair is None:
+            return event
+        self._learned = (*self._learned, repair)
+        fault = msgspec.structs.replace(event.fault, message=f"{event.fault.message} ({HINT})", should_retry=True)
+        return msgspec.structs.replace(event, fault=fault)
+
+    def _tell_started(self, command: SendRequest) -> None:
+        self.was_told = True
+        self._watchers.tell(
+            RequestStarted(
+                number=command.number,
+                step=command.step,
+                purpose=command.purpose,
+                model=command.request.model,
+                retry_of=command.retry_of,
+            )
+        )
+
+    def _tell_finished(
+        self,
+        event: ResponseReceived | RequestFailed,
+        *,
+        seconds: float,
+        usd: Decimal | None,
+        missed: CacheMissed | None,
+    ) -> None:
+        match event:
+            case ResponseReceived(number=number, response=response):
+                fault = response.fault
+                seen = RequestFinished(
+                    number=number, response=response, fault=fault, seconds=seconds, usd=usd, cache_missed=missed
+                )
+            case RequestFailed(number=number, fault=fault, sent=sent):
+                seen = RequestFinished(number=number, response=None, fault=fault, seconds=seconds, sent=sent, usd=usd)
+        self._watchers.tell(seen)
+
+    def _tell_cut_off(self, number: int, *, seconds: float) -> None:
+        """The request that was told as started did not leave: who counts requests takes it back."""
+        self._watchers.tell(RequestFinished(number=number, response=None, fault=None, seconds=seconds, sent=False))
+
+    def _jitter(self) -> float:
+        return round(self._draw(), 6)
+
+
+def asks_hour(call: HttpCall) -> bool:
+    """Whether a mark of ours says so."""
+    return any(b'"1h"' in call.body[start:end] for start, end in call.marks)

@@ -1,0 +1,196 @@
+"""What whoever watches a turn is told, while it runs: small frozen events on a side branch. Nothing depends on them."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+
+import msgspec
+
+from turnwise.drivers.journal.cache_watch import CacheMissed
+from turnwise.turn.commands import Purpose
+from turnwise.turn.config import TurnResult
+from turnwise.vocab import Fault, Frame, Response, ToolCall, ToolResult
+
+
+class StepStarted(msgspec.Struct, frozen=True, tag="step_started"):
+    step: int  # 1 for the first
+
+
+class RequestStarted(msgspec.Struct, frozen=True, tag="request_started"):
+    number: int  # the turn's requests count from 1
+    step: int
+    purpose: Purpose
+    model: str
+    retry_of: Purpose | None = None  # a further attempt at a request of that purpose
+
+
+class FrameSeen(msgspec.Struct, frozen=True, tag="frame_seen", gc=False):
+    """One healed piece of the response to request `number`."""
+
+    number: int
+    frame: Frame
+
+
+class RequestFinished(msgspec.Struct, frozen=True, tag="request_finished"):
+    """`response` is the whole one; `fault` says why there is none, or what the provider reported inside it. A request that
+    was never `sent` (no connection) does not count; the next one has its number. If it was cut off before it left (the turn was
+    cancelled), it has neither. `usd` is what it cost, None if its price is not known; `cache_missed` says that the provider's
+    cache should have given more of the prompt."""
+
+    number: int
+    response: Response | None
+    fault: Fault | None
+    seconds: float
+    sent: bool = True
+    usd: Decimal | None = None
+    cache_missed: CacheMissed | None = None
+
+
+class AttemptDiscarded(msgspec.Struct, frozen=True, tag="attempt_discarded"):
+    """Request `number` failed and is given up: what was shown of it counts for nothing. Another attempt follows in
+    `retry_in_s` seconds; `fault` is None where the stream ended without a word."""
+
+    number: int
+    fault: Fault | None
+    retry_in_s: float
+
+
+class ToolStarted(msgspec.Struct, frozen=True, tag="tool_started"):
+    call: ToolCall
+
+
+class ToolProgress(msgspec.Struct, frozen=True, tag="tool_progress"):
+    """A tool at work says how it gets on: `line` is the last line of a command's output by then, 200 characters of it at most.
+    Comes a few times a second at the most, never before a quarter of a second, and is in no result."""
+
+    call: ToolCall
+    line: str
+
+
+class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
+    result: ToolResult
+    seconds: float
+
+
+class CallAnswered(msgspec.Struct, frozen=True, tag="call_answered"):
+    """A result that the turn gave itself: the call was denied, cut, unknown, wrongly written or not allowed in this step and
+    did not run, or its run was cut short (then a `ToolStarted` came before)."""
+
+    call: ToolCall
+    result: ToolResult
+
+
+class ChildSeen(msgspec.Struct, frozen=True, tag="child_seen"):
+    """What a sub-agent shows; `call_id` is that of its parent's call, `path` the names that lead to it, outermost first."""
+
+    call_id: str
+    path: tuple[str, ...]
+    seen: "Seen"
+
+
+class TurnFinished(msgspec.Struct, frozen=True, tag="turn_finished"):
+    result: TurnResult
+
+
+Seen = (
+    StepStarted
+    | RequestStarted
+    | FrameSeen
+    | RequestFinished
+    | AttemptDiscarded
+    | ToolStarted
+    | ToolProgress
+    | ToolFinished
+    | CallAnswered
+    | ChildSeen
+    | TurnFinished
+)
+
+Watch = Callable[[Seen], object]
+"""Called in the event loop, in order, while the turn waits for it: it must be quick (put it into a queue). If it raises, it is
+not called again in this turn, and the turn goes on."""
+
+Feed = Callable[[Sequence[Seen]], object]
+"""A `Watch` that takes together what came together: all frames of one read at once, everything else alone."""
+
+_log = logging.getLogger("turnwise")
+
+
+class Watchers:
+    """Tells a `Watch` and a `Feed`, where there are any; neither can harm the turn, or the other."""
+
+    def __init__(self, watch: Watch | None, *, feed: Feed | None) -> None:
+        self._watch = watch
+        self._feed = feed
+
+    @property
+    def are_there(self) -> bool:
+        return self._watch is not None or self._feed is not None
+
+    def leave(self) -> None:
+        """Nobody is told anything any more."""
+        self._watch = self._feed = None
+
+    def tell(self, seen: Seen) -> None:
+        if self._feed is not None or self._watch is not None:
+            self._tell((seen,))
+
+    def tell_frames(self, frames: Sequence[Frame], *, number: int) -> None:
+        """`frames` are what one read brought of the response to request `number`."""
+        if frames and (self._feed is not None or self._watch is not None):
+            # one is the ordinary read, and speed counts
+            self._tell(
+                [FrameSeen(number, frame) for frame in frames] if len(frames) > 1 else (FrameSeen(number, frames[0]),)
+            )
+
+    def _tell(self, batch: Sequence[Seen]) -> None:
+        if self._feed is not None:
+            try:
+                self._feed(batch)
+            except Exception:  # noqa: BLE001 (a watcher is a stranger; the turn must not end by it)
+                self._feed = None
+                _warn()
+        if self._watch is not None:
+            try:
+                for seen in batch:
+                    self._watch(seen)
+            except Exception:  # noqa: BLE001 (as above)
+                self._watch = None
+                _warn()
+
+
+class Backlog:
+    """What was seen and not yet taken, for one consumer. Taking never waits while there is something: a slow consumer gets
+    larger batches and does not hold up the turn, whose responses are bounded."""
+
+    def __init__(self) -> None:
+        self._seen: list[Seen] = []
+        self._closed = False
+        self._wake: asyncio.Future[None] | None = None
+
+    def put(self, batch: Sequence[Seen]) -> None:
+        self._seen += batch
+        if self._wake is not None:
+            self._wake_up()
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake_up()
+
+    async def take(self) -> Sequence[Seen]:
+        """All that is there, as soon as there is something; nothing once it is closed and empty."""
+        while not self._seen and not self._closed:
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+        seen, self._seen = self._seen, []
+        return seen
+
+    def _wake_up(self) -> None:
+        wake, self._wake = self._wake, None
+        if wake is not None and not wake.done():
+            wake.set_result(None)
+
+
+def _warn() -> None:
+    _log.warning("the watcher of a turn raised and is not called again in this turn", exc_info=True)

@@ -1,0 +1,112 @@
+"""A command in bubblewrap: its own mounts, processes and network.
+
+The folders of the machine are mounted read-only, what is secret is covered, and what may be written is mounted anew on top.
+Source: bwrap(1).
+"""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from turnwise.drivers.tools.sandbox.git import guarded_paths
+from turnwise.drivers.tools.sandbox.kinds import Order, Wrapped
+from turnwise.drivers.tools.sandbox.seccomp import can_filter, command_filter
+
+# Runtime folders hold the sockets of other programs; a few things in them are plain files that commands need.
+_RUNTIME = Path("/run")
+_OF_RUNTIME = (Path("/run/current-system"),)  # NixOS: the programs themselves
+TEMPORARY = (Path("/tmp"), Path("/var/tmp"))  # both are the private folder
+_RESOLVER = Path("/etc/resolv.conf")
+_NAMESPACES = "--unshare-user --unshare-ipc --unshare-pid --unshare-uts --unshare-cgroup-try".split()
+# A session of its own: `kill 0` inside would else reach the process outside that holds the sandbox.
+_MANNERS = "--die-with-parent --new-session --cap-drop ALL".split()
+# dash calls the number of processes -p, bash -u. The kernel counts those of the sandbox, and none where root started it.
+MAX_PROCESSES = 1024
+_LIMITED = f'ulimit -c 0; ulimit -u {MAX_PROCESSES} 2>/dev/null || ulimit -p {MAX_PROCESSES} 2>/dev/null; exec "$@"'
+
+How = Literal["read", "write", "cover", "devices", "processes"]
+
+
+class Mount(msgspec.Struct, frozen=True):
+    """`read` and `write` bind `source` at `at`; the others make something new there."""
+
+    at: Path
+    how: How
+    source: Path | None = None
+
+
+def wrap_in_bubblewrap(order: Order, *, program: str) -> Wrapped:
+    """The command line of bubblewrap for it. Where the machine's system calls can be filtered, they are."""
+    options = [*_NAMESPACES, *([] if order.network else ["--unshare-net"]), *_MANNERS]
+    mounts = plan_mounts(order)
+    for mount in mounts:
+        options += _option(mount)
+    for mount in mounts:
+        if mount.how == "cover":  # last, when what lies inside has been mounted
+            options += ["--remount-ro", str(mount.at)]
+    options += ["--chdir", str(order.workspace)]
+    descriptors: tuple[int, ...] = ()
+    if can_filter():
+        descriptors = (_filter_file(),)
+        options += ["--seccomp", str(descriptors[0])]
+    argv = (program, *options, "--", "/bin/sh", "-c", _LIMITED, "sh", *order.argv)
+    return Wrapped(argv=argv, env=order.env, descriptors=descriptors, supervised=True)
+
+
+def _filter_file() -> int:
+    """A descriptor with the filter. IP sockets reach nothing in a network of its own, where a program's tests may need them."""
+    descriptor = os.memfd_create("turnwise-filter", 0)
+    os.write(descriptor, command_filter(ip_sockets=True))
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def plan_mounts(order: Order) -> list[Mount]:
+    """Every mount, outer before inner: a later one covers what it lies on. One a path; what may be written wins."""
+    planned: dict[Path, Mount] = {}
+
+    def plan(how: How, at: Path, source: Path | None = None) -> None:
+        planned[at] = Mount(at=at, how=how, source=source)
+
+    plan("read", Path("/"), Path("/"))
+    plan("devices", Path("/dev"))
+    plan("processes", Path("/proc"))
+    for path in TEMPORARY:
+        if path.is_dir() and not path.is_symlink():
+            plan("write", path, order.temporary)
+    if _RUNTIME.is_dir():
+        plan("cover", _RUNTIME)
+    for path in _existing((*_OF_RUNTIME, *((_RESOLVER.resolve(),) if order.network else ()))):
+        plan("read", path, path)
+    for path in order.hidden:
+        if path.is_dir():
+            plan("cover", path)
+        else:
+            plan("read", path, order.empty)
+    for path in _existing(order.shown):
+        plan("read", path, path)
+    for root in (*order.writable, order.workspace):
+        plan("write", root, root)
+        for path, writes in guarded_paths(root):
+            plan("write" if writes else "read", path, path)
+    return sorted(planned.values(), key=lambda mount: len(mount.at.parts))
+
+
+def _existing(paths: tuple[Path, ...]) -> list[Path]:
+    return [path for path in paths if path.exists()]
+
+
+def _option(mount: Mount) -> list[str]:
+    match mount.how:
+        case "read":
+            return ["--ro-bind", str(mount.source), str(mount.at)]
+        case "write":
+            return ["--bind", str(mount.source), str(mount.at)]
+        case "cover":
+            return ["--tmpfs", str(mount.at)]
+        case "devices":
+            return ["--dev", str(mount.at)]
+        case "processes":
+            return ["--proc", str(mount.at)]

@@ -1,0 +1,243 @@
+"""Which sandbox there is on this machine: bubblewrap if it works, else Landlock, else none; and what each one keeps apart."""
+
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import assert_never
+
+import msgspec
+
+from turnwise.drivers.tools.programs import Programs
+from turnwise.drivers.tools.sandbox.bubblewrap import TEMPORARY, wrap_in_bubblewrap
+from turnwise.drivers.tools.sandbox.environment import command_environment
+from turnwise.drivers.tools.sandbox.kinds import Kind, Order, Wrapped
+from turnwise.drivers.tools.sandbox.landlock import SCOPES_ABI, keeper_command, landlock_version, wrap_in_landlock
+from turnwise.drivers.tools.sandbox.scratch import Scratch
+from turnwise.drivers.tools.sandbox.seccomp import can_filter
+from turnwise.drivers.tools.sandbox.secrets import secret_paths
+from turnwise.errors import CallerError
+
+_PROBE_S = 10.0  # it takes 0.02 s; a machine under load is no reason to go without
+
+
+class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
+    """How commands are run here. What it keeps apart is said as facts, and by `said` as one line for people.
+
+    `files`: it writes in its folders only. `secrets`: keys and tokens in the home folder cannot be read. `network`: it can be
+    kept from the network. `processes`: it cannot signal or look into others. `metadata`: nor change the mode, owner or
+    times of files outside. `leaves_none`: all that it started ends with it, also what left its session.
+    """
+
+    kind: Kind
+    files: bool
+    secrets: bool
+    network: bool
+    processes: bool
+    metadata: bool
+    leaves_none: bool
+    program: str = ""
+    landlock: int = 0
+    why: str = ""  # it is none, where nobody asked for that
+
+    def wrap(
+        self,
+        argv: Sequence[str],
+        *,
+        workspace: Path,
+        scratch: Scratch,
+        writable: Iterable[Path] = (),
+        network: bool = False,
+        outer_env: Mapping[str, str] | None = None,
+        also_env: frozenset[str] = frozenset(),
+        hidden_env: frozenset[str] = frozenset(),
+        own: Iterable[Path] = (),
+        shown: Iterable[Path] = (),
+    ) -> Wrapped:
+        """What to start for `argv` (its first word an absolute path).
+
+        It may write in `workspace`, in `writable` and in `scratch.temporary`. `outer_env` is the environment to choose from
+        (else our own), `also_env` names let through beside the usual ones, `hidden_env` names kept back. `own` are further
+        files that it must not read, like a journal, `shown` such that it may read wherever they lie. The caller closes the
+        descriptors once it has started.
+        """
+        outer = os.environ if outer_env is None else outer_env
+        temporary = next(iter(self.private_folders), scratch.temporary)
+        order = Order(
+            argv=tuple(argv),
+            env=command_environment(
+                outer, temporary=None if self.kind == "none" else temporary, also=also_env, hidden=hidden_env
+            ),
+            workspace=workspace.resolve(),
+            temporary=scratch.temporary,
+            empty=scratch.empty,
+            writable=tuple([path.resolve() for path in writable]),
+            hidden=secret_paths(home=_home(outer), own=(*_own_folders(outer), *own)),
+            shown=(scratch.outputs, *shown),
+            network=network,
+        )
+        match self.kind:
+            case "bubblewrap":
+                return wrap_in_bubblewrap(order, program=self.program)
+            case "landlock":
+                return wrap_in_landlock(order, version=self.landlock)
+            case "none" if self.leaves_none:
+                return Wrapped(argv=keeper_command(order.argv), env=order.env, supervised=True, watches=True)
+            case "none":
+                return Wrapped(argv=order.argv, env=order.env)
+            case _:
+                assert_never(self.kind)
+
+    @property
+    def private_folders(self) -> tuple[Path, ...]:
+        """Folders in whose place a command has the temporary folder that it may write in."""
+        if self.kind != "bubblewrap":
+            return ()
+        return tuple(path for path in TEMPORARY if path.is_dir() and not path.is_symlink())
+
+    def said(self, *, workspace: Path, network: bool = False) -> str:
+        """One line for people, to be shown before the first command."""
+        if self.kind == "none":
+            said = "commands run WITHOUT a sandbox: they can change every file of yours and use the network"
+            return f"{said} ({self.why})" if self.why else said
+        name = "bubblewrap" if self.kind == "bubblewrap" else f"Landlock (version {self.landlock})"
+        if network:
+            reach = "with network"
+        elif self.network:
+            reach = "without network"
+        else:
+            reach = "but the NETWORK IS OPEN (system calls cannot be filtered on this machine)"
+        gaps = [] if self.metadata else ["modes and times of files outside can be changed"]
+        gaps += [] if self.processes else ["processes outside can be signalled"]
+        note = f" ({'; '.join(gaps)})" if gaps else ""
+        return f"commands run in {name}: they can write in {workspace} only, {reach}{note}"
+
+
+def find_sandbox(*, wanted: Kind | None = None, workspace: Path | None = None) -> Sandbox:
+    """The best one that works here, found once; or the `wanted` kind. Raises CallerError where that one does not work.
+
+    A bubblewrap in the `workspace` (the current folder by default) is passed over: a command could have put it there.
+    """
+    folder = os.path.realpath(workspace or Path.cwd())
+    bubblewrap = Programs(os.environ.get("PATH"), workspace=folder).first_apart("bwrap")
+    if wanted is None:
+        return _best(bubblewrap)
+    found = _found(wanted, bubblewrap=bubblewrap)
+    if found is None:
+        raise CallerError(
+            f"the sandbox `{wanted}` does not work on this machine; leave it open to take the best there is"
+        )
+    return found
+
+
+@functools.cache
+def _best(bubblewrap: str) -> Sandbox:
+    none = msgspec.structs.replace(_none(), why="neither bubblewrap nor Landlock works here")
+    return _bubblewrap(bubblewrap) or _landlock() or none
+
+
+def _found(kind: Kind, *, bubblewrap: str) -> Sandbox | None:
+    match kind:
+        case "bubblewrap":
+            return _bubblewrap(bubblewrap)
+        case "landlock":
+            return _landlock()
+        case "none":
+            return _none()
+        case _:
+            assert_never(kind)
+
+
+def _bubblewrap(program: str) -> Sandbox | None:
+    if not program:
+        return None
+    sandbox = Sandbox(
+        kind="bubblewrap",
+        files=True,
+        secrets=True,
+        network=True,
+        processes=True,
+        metadata=True,
+        leaves_none=True,
+        program=program,
+    )
+    return sandbox if _works(sandbox) else None
+
+
+def _landlock() -> Sandbox | None:
+    version = landlock_version()
+    if version == 0:
+        return None
+    sandbox = Sandbox(
+        kind="landlock",
+        files=True,
+        secrets=True,
+        network=can_filter(),
+        processes=version >= SCOPES_ABI or can_filter(),
+        metadata=False,
+        leaves_none=True,
+        landlock=version,
+    )
+    return sandbox if _works(sandbox) else None
+
+
+def _none() -> Sandbox:
+    return Sandbox(
+        kind="none",
+        files=False,
+        secrets=False,
+        network=False,
+        processes=False,
+        metadata=False,
+        leaves_none=sys.platform == "linux",
+    )
+
+
+def _works(sandbox: Sandbox) -> bool:
+    """Tried with all that a command gets: a namespace, a mount or a filter may each be forbidden (in containers, by policy)."""
+    scratch = Scratch()
+    try:
+        scratch.root  # noqa: B018 (it is made on first use)
+    except OSError as error:  # it says nothing of the sandbox: to go without one would be wrong
+        raise CallerError(
+            f"no temporary folder can be made ({error.strerror or error}): make room, or set TMPDIR to another folder"
+        ) from None
+    descriptors: tuple[int, ...] = ()
+    try:
+        wrapped = sandbox.wrap(["/bin/sh", "-c", ":"], workspace=scratch.temporary, scratch=scratch)
+        descriptors = wrapped.descriptors
+        with subprocess.Popen(
+            wrapped.argv,
+            env=wrapped.env,
+            stdin=subprocess.PIPE,  # the keeper ends when it closes
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=descriptors,
+        ) as process:
+            try:
+                return process.wait(_PROBE_S) == 0
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return False
+    except OSError:
+        return False
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _home(env: Mapping[str, str]) -> Path | None:
+    home = env.get("HOME", "")
+    return Path(home) if home.startswith("/") else None
+
+
+def _own_folders(env: Mapping[str, str]) -> Iterable[Path]:
+    """Where turnwise's journal and configuration lie (XDG Base Directory Specification, TURNWISE_STATE_DIR)."""
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        if env.get(name, "").startswith("/"):
+            yield Path(env[name]) / "turnwise"
+    state = env.get("TURNWISE_STATE_DIR")
+    if state:
+        yield from (Path(state).expanduser() / f"journal.db{end}" for end in ("", "-wal", "-shm"))

@@ -1,0 +1,384 @@
+"""Tools that can run, and the running of all calls of a step: together, each within its deadline, each with one result."""
+
+import asyncio
+import functools
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from turnwise.drivers.clock import Clock, Timer, wait_for_task
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.journal.ledger import Ledger
+from turnwise.drivers.running.approvals import Approver
+from turnwise.drivers.running.watching import Seen
+from turnwise.drivers.threads import in_thread, is_async
+from turnwise.drivers.tools.grants import TURNS_TIME, CallTerms, judged_paths, judged_programs
+from turnwise.drivers.tools.progress import Progress, told_to
+from turnwise.drivers.tools.tool_output import error_result, failure_of, result_of
+from turnwise.rules.limits import Limit
+from turnwise.rules.subagents import Place
+from turnwise.turn.commands import PlannedCall
+from turnwise.turn.config import ChildReport, ToolOffer
+from turnwise.vocab import ToolCall, ToolResult
+
+# How long a cancelled tool may tidy up before it is left to itself. Cancelling a turn settles within a second (wait:cancel).
+SETTLE_S = 0.5
+
+LARGE_ITEMS = 1000  # of a container that an async tool returns: turning it into JSON is worth a thread (0.1 ms)
+
+THREAD = "turnwise-tool"
+
+NO_TIME = f"Not run: {TURNS_TIME}."
+
+Arguments = dict[str, object]
+
+# asyncio holds tasks weakly; one that ignores its cancellation must stay somewhere until it ends.
+_abandoned: set[asyncio.Task[None]] = set()
+
+
+class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sub-agent is started with. `grant` is its share of the parent's limits (None: nothing limits it), `place` its part
+    of the bounds on the tree, `timeout_s` the
+    seconds that it may take, `settle_s` those that it has to end in when it is cancelled. `path` names the sub-agents that lead
+    to the one that calls; `approver`, `watch`, `ledger` and `journal` are its parent's. `report` is told what was spent,
+    always. No ask below it waits longer than `ask_s`; `over` is set where its parent finds first that its time is up."""
+
+    call: ToolCall
+    arguments: Arguments
+    grant: Limit | None
+    timeout_s: float
+    settle_s: float
+    parent_turn: str
+    path: tuple[str, ...]
+    approver: Approver | None
+    watch: Callable[[Seen], object] | None
+    report: Callable[[ChildReport], None]
+    ledger: Ledger | None = None
+    journal: Journal | None = None
+    place: Place | None = None
+    ask_s: float = math.inf
+    over: "asyncio.Future[None] | None" = None
+
+
+class Around(msgspec.Struct, frozen=True, kw_only=True):
+    """What the calls of a step have around them, for those that are sub-agents."""
+
+    turn_id: str = ""
+    path: tuple[str, ...] = ()
+    approver: Approver | None = None
+    watch: Callable[[Seen], object] | None = None
+    ledger: Ledger | None = None
+    journal: Journal | None = None
+    ask_s: float = math.inf
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool with its implementation.
+
+    `function` takes the decoded arguments (free-form tools: `{"input": text}`) and returns a str, something JSON-able, a
+    `Text` or `File` part, or a list of those; or an awaitable of it. A function that is not `async def` runs in a thread
+    of its own, so it may block. None for client-side tools. `start` is what a sub-agent has in its place. One that ends by a
+    deadline of its own, with what it has, is given `grace_s` for that once its time is up. `keeps` gives the folder in which
+    it has put what was too long to show, for the model to read; None where there is nothing. `tells`: it shows how it gets on
+    (`progress.teller`).
+    """
+
+    offer: ToolOffer
+    function: Callable[[Arguments], object] | None = None
+    start: Callable[[ChildOrder], Awaitable[object]] | None = None
+    grace_s: float = 0.0
+    keeps: Callable[[], Path | None] | None = None
+    tells: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.offer.spec.name
+
+
+class CallTime(msgspec.Struct, frozen=True, kw_only=True):
+    """The seconds that a tool has, its own or, where these are fewer (`is_turns`), those that the turn's time leaves it.
+
+    `told_s` are what a tool is told that ends by a deadline of its own; None: it has as long as it asks for.
+    """
+
+    seconds: float
+    grace_s: float = 0.0
+    told_s: float | None = None
+    is_turns: bool = False
+
+    @classmethod
+    def of(cls, timeout_s: float, *, left_s: float, grace_s: float) -> "CallTime":
+        if timeout_s + grace_s < left_s:
+            return cls(seconds=timeout_s, grace_s=grace_s)
+        # The grace of a tool that has some comes out of its time: what comes after that is the answer's.
+        return cls(seconds=left_s, told_s=left_s - min(grace_s, left_s / 10), is_turns=True)
+
+    def said(self, *, stopped: bool) -> str:
+        if not self.is_turns:
+            return f"timed out after {self.seconds:g} s" + (" and was stopped" if stopped else ", may still be running")
+        ended = "stopped" if stopped else "given up, and may still be running,"
+        return f"{ended} after {round(self.seconds, 2):g} s: {TURNS_TIME}. It may have run in part"
+
+
+class ToolRun:
+    """The running of one step's calls. `await run()` once; if that is cancelled, `finished` holds the results so far.
+    `whole_bytes` and `most_s` are those of `RunTools`."""
+
+    def __init__(
+        self,
+        calls: tuple[PlannedCall, ...],
+        *,
+        tools: Mapping[str, Tool],
+        clock: Clock,
+        on_start: Callable[[ToolCall], None],
+        on_finish: Callable[[ToolResult], None],
+        on_progress: Callable[[ToolCall, str], None] | None = None,
+        settle_s: float = SETTLE_S,
+        whole_bytes: int | None = None,
+        most_s: float | None = None,
+        around: Around = Around(),  # noqa: B008 (frozen)
+    ) -> None:
+        self._calls = calls
+        self._tools = tools
+        self._clock = clock
+        self._on_start = on_start
+        self._on_finish = on_finish
+        self._on_progress = on_progress
+        self._settle_s = settle_s
+        self._result_of = functools.partial(result_of, whole_bytes=whole_bytes)
+        self._computes = whole_bytes is not None
+        self._around = around
+        self._end_s = None if most_s is None else clock.monotonic() + most_s
+        self._at_hand: list[Callable[[], None]] = []  # the ends of the calls that this one ends
+        self._children: list[ChildReport] = []
+        self._over: asyncio.Future[None] | None = None  # the time of the sub-agents
+        self._at_work = 0  # sub-agents
+        self._results: dict[int, ToolResult] = {}
+        self._started: list[str] = []
+
+    @property
+    def finished(self) -> tuple[ToolResult, ...]:
+        """In call order, of the calls that have ended."""
+        return tuple([self._results[place] for place in sorted(self._results)])
+
+    @property
+    def children(self) -> tuple[ChildReport, ...]:
+        """What the sub-agents spent that have ended."""
+        return tuple(self._children)
+
+    @property
+    def started(self) -> tuple[str, ...]:
+        """The ids of the calls that have begun."""
+        return tuple(self._started)
+
+    def end_in_time(self) -> bool:
+        """The turn's time is up, and that of the calls was up before: tools are stopped, sub-agents end in good order. False:
+        nothing here has a deadline before the turn's."""
+        if self._over is not None and self._at_work and not self._over.done():
+            self._over.set_result(None)
+        for end in tuple(self._at_hand):
+            end()
+        return self._end_s is not None or self._at_work > 0
+
+    def _left_s(self) -> float:
+        return math.inf if self._end_s is None else max(self._end_s - self._clock.monotonic(), 0.0)
+
+    async def run(self) -> tuple[ToolResult, ...]:
+        """Neighbours run together; an exclusive call runs alone, after those before it and before those after it.
+
+        Cancelling it cancels all that run, gives each `settle_s` to tidy up, and then raises CancelledError.
+        """
+        if len(self._calls) == 1:  # alone, it needs no group and no task more
+            await self._run_one(0, self._calls[0])
+            return self.finished
+        for exclusive, batch in groupby(enumerate(self._calls), key=lambda placed: placed[1].exclusive):
+            if exclusive:
+                for place, planned in batch:
+                    await self._run_one(place, planned)
+            else:
+                async with asyncio.TaskGroup() as group:
+                    for place, planned in batch:
+                        group.create_task(self._run_one(place, planned))
+        return self.finished
+
+    async def _run_one(self, place: int, planned: PlannedCall) -> None:
+        left_s = self._left_s()
+        if left_s <= 0.0:
+            self._results[place] = error_result(planned.call, NO_TIME)
+            return
+        self._started.append(planned.call.id)
+        self._on_start(planned.call)
+        tool = self._tools.get(planned.call.name)
+        if tool is not None and tool.start is not None:
+            self._at_work += 1
+            try:
+                child = self._child(tool.start, planned, timeout_s=min(planned.timeout_s, left_s))
+                result = await self._within_deadline(child, planned)
+            finally:
+                self._at_work -= 1
+        elif tool is None or tool.function is None:
+            result = error_result(planned.call, f"there is no tool `{planned.call.name}` here")
+        else:
+            time = CallTime.of(planned.timeout_s, left_s=left_s, grace_s=tool.grace_s)
+            run = self._run_telling if tool.tells and self._on_progress is not None else self._within_deadline
+            if planned.paths or planned.programs is not None:
+                # the hand that opens a path looks again whether it still leads where it was judged to lead
+                with judged_paths(planned.paths or None), judged_programs(planned.programs):
+                    result = await run(tool.function, planned, time=time)
+            else:
+                result = await run(tool.function, planned, time=time)
+        self._results[place] = result
+        self._on_finish(result)
+
+    async def _run_telling(
+        self, function: Callable[[Arguments], object], planned: PlannedCall, *, time: CallTime | None = None
+    ) -> ToolResult:
+        """As `_within_deadline`, and whoever watches sees how it gets on."""
+        assert self._on_progress is not None
+        progress = Progress(functools.partial(self._on_progress, planned.call), clock=self._clock)
+        try:
+            with told_to(progress.take):
+                return await self._within_deadline(function, planned, time=time)
+        finally:
+            progress.leave()
+
+    def _child(
+        self, start: Callable[[ChildOrder], Awaitable[object]], planned: PlannedCall, *, timeout_s: float
+    ) -> Callable[[Arguments], object]:
+        around = self._around
+        over = self._over = self._over or asyncio.get_running_loop().create_future()
+
+        async def run(arguments: Arguments) -> object:
+            return await start(
+                ChildOrder(
+                    call=planned.call,
+                    arguments=arguments,
+                    grant=planned.grant,
+                    place=planned.place,
+                    timeout_s=timeout_s,
+                    settle_s=self._settle_s,
+                    parent_turn=around.turn_id,
+                    path=around.path,
+                    approver=around.approver,
+                    watch=around.watch,
+                    report=self._children.append,
+                    ledger=around.ledger,
+                    journal=around.journal,
+                    ask_s=around.ask_s,
+                    over=over,
+                )
+            )
+
+        return run
+
+    async def _within_deadline(
+        self, function: Callable[[Arguments], object], planned: PlannedCall, *, time: CallTime | None = None
+    ) -> ToolResult:
+        """Without a `time` it keeps its deadline itself, as a sub-agent does: two clocks would have no order. The grace begins
+        when the deadline was seen to have passed, however late that is."""
+        over: asyncio.Future[ToolResult | None] = asyncio.get_running_loop().create_future()
+        with CallTerms(seconds=None if time is None else time.told_s, computes=self._computes):
+            task = asyncio.create_task(self._call_into(over, function, planned), name=f"tool {planned.call.name}")
+        timer: Timer | None = None
+
+        def end() -> None:
+            if not over.done():
+                over.set_result(None)
+
+        def begin_grace(grace_s: float) -> None:
+            nonlocal timer
+            timer = self._clock.call_later(grace_s, end)
+
+        if time is not None:
+            ends = functools.partial(begin_grace, time.grace_s) if time.grace_s else end
+            timer = self._clock.call_later(time.seconds, ends)
+            if time.is_turns:
+                self._at_hand.append(end)
+        try:
+            result = await over
+        except asyncio.CancelledError:
+            await self._stop(task)
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if end in self._at_hand:
+                self._at_hand.remove(end)
+        if time is None or result is not None:
+            assert result is not None, "what keeps its deadline itself has a result"
+            return result
+        stopped = await self._stop(task) and is_async(function)  # a thread cannot be stopped
+        return error_result(planned.call, time.said(stopped=stopped))
+
+    async def _call_into(
+        self,
+        over: asyncio.Future[ToolResult | None],
+        function: Callable[[Arguments], object],
+        planned: PlannedCall,
+    ) -> None:
+        """The task of a call says itself that it is over: to wait for its end would take one more pass of the event loop."""
+        try:
+            result = await self._call(function, planned)
+        except asyncio.CancelledError:  # nothing else comes out of it
+            result = _cancelled_itself(planned.call)
+        if not over.done():
+            over.set_result(result)
+
+    async def _stop(self, task: asyncio.Task[None]) -> bool:
+        """Cancel, wait a moment; true if it has ended."""
+        task.cancel()
+        if await wait_for_task(task, clock=self._clock, timeout_s=self._settle_s):
+            return True
+        _abandoned.add(task)
+        task.add_done_callback(_abandoned.discard)
+        return False
+
+    async def _call(self, function: Callable[[Arguments], object], planned: PlannedCall) -> ToolResult:
+        """Run the function to its result. Raises nothing but CancelledError: a tool's exception is a result."""
+        call = planned.call
+        try:
+            arguments: Arguments = {"input": planned.arguments} if call.free_form else _decode(planned.arguments)
+            if is_async(function):
+                value = function(arguments)
+            else:
+                value = await in_thread(functools.partial(self._call_here, function, arguments, call), name=THREAD)
+            if inspect.isawaitable(value):
+                value = await cast("Awaitable[object]", value)
+            if isinstance(value, ToolResult):
+                return value
+            if _is_large(value):  # a model's own serialiser may be slow, and others wait for the loop
+                return await in_thread(functools.partial(self._result_of, call, value), name=THREAD)
+            return self._result_of(call, value)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return _cancelled_itself(call)
+        except BaseException as error:  # noqa: BLE001 (see `failure_of`)
+            return failure_of(call, error)
+
+    def _call_here(self, function: Callable[[Arguments], object], arguments: Arguments, call: ToolCall) -> object:
+        """In the tool's own thread: its result, made there too, or what has to be awaited for it. Raises nothing."""
+        try:
+            value = function(arguments)
+            return value if inspect.isawaitable(value) else self._result_of(call, value)
+        except asyncio.CancelledError:
+            return _cancelled_itself(call)
+        except BaseException as error:  # noqa: BLE001 (see `failure_of`)
+            return failure_of(call, error)
+
+
+def _cancelled_itself(call: ToolCall) -> ToolResult:
+    return error_result(call, f"`{call.name}` cancelled itself")
+
+
+def _is_large(value: object) -> bool:
+    return isinstance(value, list | tuple | dict | set | frozenset) and len(cast("list[object]", value)) > LARGE_ITEMS
+
+
+_decode = msgspec.json.Decoder(Arguments).decode

@@ -1,0 +1,114 @@
+"""The tools that work in one folder: read, write, edit, multi_edit, apply_patch, list, search, bash."""
+
+from pathlib import Path
+
+from turnwise.drivers.tools.tools import Tool
+from turnwise.drivers.tools.workspace import editing, listing, patching, reading, searching, writing
+from turnwise.drivers.tools.workspace.instructions import instructions_for, with_instructions
+from turnwise.drivers.tools.workspace.offers import make_tool
+from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.shell import MAX_S, BashArguments, Shell
+
+GRACE_S = 5.0  # `bash`, `list` and `search` end by their own deadline, with what they have
+
+
+def workspace_tools(
+    root: Workspace | Path | str, *, hidden_env: frozenset[str] = frozenset(), shell: Shell | None = None
+) -> tuple[Tool, ...]:
+    """The tools of one session, confined to `root`. `bash` does not pass on `hidden_env`; or a `shell` says it.
+
+    What changes something is exclusive, so calls of one step that depend on each other's order keep it. A `Workspace` instead
+    of a folder says more: what may be used outside of it, and where old contents are kept.
+    """
+    workspace = root if isinstance(root, Workspace) else Workspace(root)
+    commands = shell if shell is not None else Shell(workspace.root, hidden_env=hidden_env)
+    workspace.reads_from(commands.kept)
+
+    def read(given: reading.ReadArguments) -> object:
+        result = reading.read(workspace, given)
+        files = instructions_for(workspace, workspace.real_path(given.path))
+        return with_instructions(result, files, workspace=workspace) if files else result
+
+    async def list_folder(given: listing.ListArguments) -> str:
+        return await listing.list_folder(workspace, given)
+
+    async def search(given: searching.SearchArguments) -> str:
+        return await searching.search(workspace, given)
+
+    async def bash(given: BashArguments) -> str:
+        return await commands.run(given)
+
+    return (
+        make_tool(
+            "read",
+            description=reading.DESCRIPTION,
+            takes=reading.ReadArguments,
+            function=read,
+            effect="read",
+            idempotent=True,
+        ),
+        make_tool(
+            "write",
+            description=writing.DESCRIPTION,
+            takes=writing.WriteArguments,
+            function=lambda given: writing.write(workspace, given),
+            effect="write",
+            exclusive=True,
+        ),
+        make_tool(
+            "edit",
+            description=editing.DESCRIPTION,
+            takes=editing.EditArguments,
+            function=lambda given: editing.edit(workspace, given),
+            effect="write",
+            exclusive=True,
+        ),
+        make_tool(
+            "multi_edit",
+            description=editing.MULTI_DESCRIPTION,
+            takes=editing.MultiEditArguments,
+            function=lambda given: editing.multi_edit(workspace, given),
+            effect="write",
+            exclusive=True,
+        ),
+        make_tool(
+            "apply_patch",
+            description=patching.DESCRIPTION,
+            takes=patching.PatchArguments,
+            function=lambda given: patching.apply_patch(workspace, given),
+            effect="write",
+            exclusive=True,
+        ),
+        make_tool(
+            "list",
+            description=listing.DESCRIPTION,
+            takes=listing.ListArguments,
+            function=list_folder,
+            effect="read",
+            idempotent=True,
+            timeout_s=listing.LIST_S,
+            grace_s=GRACE_S,
+        ),
+        make_tool(
+            "search",
+            description=searching.DESCRIPTION,
+            takes=searching.SearchArguments,
+            function=search,
+            effect="read",
+            idempotent=True,
+            timeout_s=searching.SEARCH_S,
+            grace_s=GRACE_S,
+        ),
+        make_tool(
+            "bash",
+            description=commands.description,
+            takes=BashArguments,
+            function=bash,
+            effect="execute",
+            exclusive=True,
+            timeout_s=MAX_S,
+            grace_s=GRACE_S,
+            keeps=commands.kept,
+            tells=True,
+        ),
+    )

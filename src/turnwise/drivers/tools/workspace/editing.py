@@ -1,0 +1,134 @@
+"""The tools `edit` and `multi_edit`: exact texts in a file replaced by others."""
+
+import re
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from turnwise.drivers.tools.workspace.content import with_line_ends
+from turnwise.drivers.tools.workspace.near import near_misses
+from turnwise.drivers.tools.workspace.paths import Workspace
+from turnwise.drivers.tools.workspace.plans import Plan, carry_out, find_text, replacing
+from turnwise.errors import ToolFault
+
+DESCRIPTION = """Replace text in a file. `old` must stand there exactly once, character by character (without the line \
+numbers that `read` shows); with `replace_all` every occurrence is replaced."""
+
+MULTI_DESCRIPTION = """Replace several texts in one file, one after the other, all or none: each as `edit` does it, in the \
+text that those before it left."""
+
+MAX_EDITS = 100
+LINES_TOLD = 20
+
+Old = Annotated[str, Meta(description="The exact text to replace, with enough around it to be unique")]
+New = Annotated[str, Meta(description="The text to put in its place; may be empty")]
+ReplaceAll = Annotated[bool, Meta(description="Replace every occurrence")]
+Edits = Meta(min_length=1, max_length=MAX_EDITS, description="In the order in which they are made")
+
+
+class EditArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    path: Annotated[str, Meta(description="The file, relative to the workspace")]
+    old: Old
+    new: New
+    replace_all: ReplaceAll = False
+
+
+class OneEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    old: Old
+    new: New
+    replace_all: ReplaceAll = False
+
+
+class MultiEditArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    path: Annotated[str, Meta(description="The file, relative to the workspace")]
+    edits: Annotated[list[OneEdit], Edits]
+
+
+def edit(workspace: Workspace, given: EditArguments) -> str:
+    with workspace.writing():
+        return carry_out(workspace, plan_edit(workspace, given))
+
+
+def multi_edit(workspace: Workspace, given: MultiEditArguments) -> str:
+    with workspace.writing():
+        return carry_out(workspace, plan_multi_edit(workspace, given))
+
+
+def plan_edit(workspace: Workspace, given: EditArguments) -> Plan:
+    found, text = find_text(workspace, given.path)
+    one = OneEdit(old=given.old, new=given.new, replace_all=given.replace_all)
+    edited, lines = replaced(text.text, one, name=given.path)
+    count = len(lines)
+    said = f"edited `{given.path}`: {count} replacement{'s' if count > 1 else ''}, the first in line {lines[0]}"
+    return Plan(changes=(replacing(workspace, found, after=text.with_text(edited)),), said=said)
+
+
+def plan_multi_edit(workspace: Workspace, given: MultiEditArguments) -> Plan:
+    found, text = find_text(workspace, given.path)
+    edited, places = text.text, list[str]()
+    for number, one in enumerate(given.edits, start=1):
+        try:
+            edited, lines = replaced(edited, one, name=given.path)
+        except ToolFault as fault:
+            raise ToolFault(f"edit {number} of {len(given.edits)}: {fault}\nNone of the edits was made.") from None
+        places.append(str(lines[0]) + (f" and {len(lines) - 1} more" if len(lines) > 1 else ""))
+    said = f"edited `{given.path}`: {len(given.edits)} edits, in lines {', '.join(places)}"
+    return Plan(changes=(replacing(workspace, found, after=text.with_text(edited)),), said=said)
+
+
+def replaced(text: str, given: OneEdit, *, name: str) -> tuple[str, list[int]]:
+    """The text with the replacement made, and the line of each place. Raises ToolFault where it cannot be made."""
+    if not given.old:
+        raise ToolFault("`old` is empty: name the text to replace, or use `write` for a whole file")
+    if given.old == given.new:
+        raise ToolFault("`old` and `new` are equal: nothing to change")
+    spans = places_of(text, given.old)
+    if not spans:
+        raise ToolFault(f"`old` is not in `{name}`. {near_misses(text, given.old)}")
+    if len(spans) > 1 and not given.replace_all:
+        lines = [str(text.count("\n", 0, start) + 1) for start, _ in spans[:LINES_TOLD]]
+        shown = ", ".join(lines) + (", ..." if len(spans) > LINES_TOLD else "")
+        raise ToolFault(
+            f"`old` stands {len(spans)} times in `{name}` (lines {shown}): "
+            f"add text around it until it is unique, or set `replace_all` to replace every one"
+        )
+    return _with_new(text, spans, new=given.new)
+
+
+def places_of(text: str, old: str) -> list[tuple[int, int]]:
+    """Where it stands, overlapping ones too: `aa` in `aaa` is ambiguous. `read` shows Windows line ends as plain ones, so
+    where it does not stand literally, a line end in `old` is any line end."""
+    spans: list[tuple[int, int]] = []
+    start = text.find(old)
+    while start >= 0:
+        spans.append((start, start + len(old)))
+        start = text.find(old, start + 1)
+    if spans or "\r\n" not in text or "\n" not in old:
+        return spans
+    pattern = re.compile("\r?\n".join([re.escape(line) for line in old.replace("\r\n", "\n").split("\n")]))
+    match = pattern.search(text)
+    while match is not None:
+        spans.append(match.span())
+        match = pattern.search(text, match.start() + 1)
+    return spans
+
+
+def _with_new(text: str, spans: list[tuple[int, int]], *, new: str) -> tuple[str, list[int]]:
+    windows = text.count("\r\n")
+    all_windows = 0 < windows == text.count("\n")
+    pieces: list[str] = []
+    lines: list[int] = []
+    after, line = 0, 1
+    for start, end in spans:
+        if start < after:
+            continue  # it overlaps the one before
+        line += text.count("\n", after, start)
+        lines.append(line)
+        line += text.count("\n", start, end)
+        # new lines end as those in their place did, or as all others do
+        old = text[start:end]
+        ends_in_windows = "\r\n" in old if "\n" in old else all_windows
+        pieces += [text[after:start], with_line_ends(new, ends="\r\n" if ends_in_windows else "")]
+        after = end
+    return "".join([*pieces, text[after:]]), lines

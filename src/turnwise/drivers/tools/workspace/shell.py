@@ -1,0 +1,225 @@
+"""The tool `bash`: a command in the workspace, in a sandbox where there is one, with a deadline and a bounded output."""
+
+import os
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from turnwise.drivers.tools.grants import TURNS_TIME, programs_at_hand, seconds_of
+from turnwise.drivers.tools.programs import Programs, is_program
+from turnwise.drivers.tools.progress import teller
+from turnwise.drivers.tools.sandbox import CannotGuard, GitGuard, PutBack, Sandbox, Scratch, find_sandbox
+from turnwise.drivers.tools.sandbox.private import PrivateFolder
+from turnwise.drivers.tools.workspace.output import MAX_FILES, Tape
+from turnwise.drivers.tools.workspace.processes import run_group
+from turnwise.errors import ToolFault
+
+DEFAULT_S = 120
+MAX_S = 1800
+KEPT_BYTES = 24 * 1024  # of the head and of the tail each; below the cap on results
+
+# Where PATH has none that is apart: it may name a virtual environment only, or the workspace may be all of the machine.
+_SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
+
+DESCRIPTION = """Run a command with bash in the workspace folder. Its output (standard output and error together) is \
+returned, and its exit code where that is not 0. It has no terminal and no standard input. When it ends or runs out of \
+time, everything that it started is ended too."""
+_CONFINED = """ It runs in a sandbox: it can write in the workspace and in $TMPDIR only, {network}, and what git executes \
+(.git/config, .git/hooks) stays as it is."""
+
+
+class BashArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    command: Annotated[str, Meta(description="The command")]
+    timeout_s: Annotated[int, Meta(ge=1, le=MAX_S, description="Seconds after which it is ended")] = DEFAULT_S
+
+
+class Shell:
+    """The commands of one session in one folder.
+
+    `sandbox` is how they are kept apart (else the best there is here). They may write in `root`, in `writable` and in a
+    private temporary folder; they reach the network with `network` only. They see the usual variables, those in `also_env`,
+    and none of `hidden_env`: the provider's key is none of their business. `private` are files that they must not read.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        sandbox: Sandbox | None = None,
+        network: bool = False,
+        writable: Iterable[Path] = (),
+        also_env: frozenset[str] = frozenset(),
+        hidden_env: frozenset[str] = frozenset(),
+        private: Iterable[Path] = (),
+    ) -> None:
+        self.root = root
+        self.sandbox = sandbox or find_sandbox(workspace=root)
+        self.network = network
+        self._writable = tuple(writable)
+        folders = [str(path) for path in (*self._writable, *self.sandbox.private_folders)]
+        self.programs = Programs(os.environ.get("PATH"), workspace=str(root.resolve()), writable=folders)
+        self._also_env = also_env
+        self._hidden_env = hidden_env
+        self._private = tuple(private)
+        self._scratch = Scratch()
+        self._count = 0
+
+    @property
+    def said(self) -> str:
+        """One line for people on how commands run here, to be shown before the first."""
+        return self.sandbox.said(workspace=self.root, network=self.network)
+
+    @property
+    def has_network(self) -> bool:
+        """Whether its commands reach the network."""
+        return self.network or not self.sandbox.network
+
+    @property
+    def description(self) -> str:
+        if not self.sandbox.files:
+            return DESCRIPTION
+        network = "it can use the network" if self.has_network else "it has no network"
+        return DESCRIPTION + _CONFINED.format(network=network)
+
+    @property
+    def outputs(self) -> Path:
+        """The folder with the outputs that were too long to show."""
+        return self._scratch.outputs
+
+    def kept(self) -> Path | None:
+        """The same, once there may be one."""
+        return self.outputs if self._count else None
+
+    def private_folder(self) -> PrivateFolder | None:
+        """What its commands have for themselves alone; None where they share the user's temporary folder. Raises OSError where
+        it cannot be made."""
+        if not self.sandbox.files:
+            return None
+        real = str(self._scratch.temporary)
+        names = tuple(str(path) for path in self.sandbox.private_folders) or (real,)
+        folders = (
+            self.root.resolve(),
+            self._scratch.root,
+            *[path.resolve() for path in self._writable],
+            *self._private,
+        )
+        others = tuple(str(folder) for folder in folders) if names != (real,) else ()
+        return PrivateFolder(real=real, names=names, others=others)
+
+    async def run(self, given: BashArguments) -> str:
+        """Its output. Raises ToolFault with the output and the reason where it failed or ran out of time."""
+        program = self._shell()
+        if "\0" in given.command:
+            raise ToolFault("a command must not hold a NUL character")
+        tape = Tape(kept_bytes=KEPT_BYTES, spill=self._next_output(), tell=teller())
+        guards = self._git_guards()
+        git: list[PutBack] = []
+        notes: list[str] = []
+        timeout_s, is_turns = seconds_of(given.timeout_s)
+        try:
+            code = await self._run([program, "-c", given.command], timeout_s=timeout_s, tape=tape)
+            if code:
+                notes.append(f"[exit code {_shown(code)}]")
+        except TimeoutError:
+            why = f": {TURNS_TIME}" if is_turns else ""
+            notes.append(f"[timed out after {round(timeout_s, 2):g} s{why}; it and what it started were ended]")
+        finally:
+            git += [guard.put_back() for guard in guards]
+        failed = bool(notes)
+        notes += [f"[{one}]" for done in git for one in done.told]
+        if changed := [path for done in git for path in done.changed]:
+            notes.append(f"[{', '.join(changed)}: put back as before; a command may not change what git executes]")
+        if broken := tape.broken:
+            notes.append(f"[bytes that are no UTF-8: {broken:,}, shown as \ufffd]")
+        text = (_with_break(tape.text()) if notes else tape.text()) + "\n".join(notes)
+        if failed:
+            raise ToolFault(text)
+        return text
+
+    def _git_guards(self) -> list[GitGuard]:
+        """One for each folder in which the command may write. Raises ToolFault where one cannot be."""
+        if not self.sandbox.files:
+            return []
+        mounted = self.sandbox.kind == "bubblewrap"
+        try:
+            others = [GitGuard(path, mounted=mounted, named=f"{path}/") for path in self._writable]
+            return [GitGuard(self.root, mounted=mounted), *others]
+        except CannotGuard as error:
+            raise ToolFault(str(error)) from None
+
+    def _shell(self) -> str:
+        """A bash that no command can have changed. Raises ToolFault where there is none."""
+        found = self.programs.first_apart("bash") or next(filter(is_program, _SHELLS), "")
+        if not found:
+            raise ToolFault("there is no bash on this machine")
+        return found
+
+    async def _run(self, argv: list[str], *, timeout_s: float, tape: Tape) -> int:
+        judged = programs_at_hand()
+        if judged is None:
+            return await self._run_with(argv, timeout_s=timeout_s, tape=tape)
+        if judged.only_apart:
+            return await self._run_with(argv, timeout_s=timeout_s, tape=tape, path=self.programs.path_apart)
+        with self._scratch.programs(judged.names) as folder:
+            path = f"{folder}:{self.programs.path}"
+            return await self._run_with(argv, timeout_s=timeout_s, tape=tape, path=path, shown=(folder.parent,))
+
+    async def _run_with(
+        self, argv: list[str], *, timeout_s: float, tape: Tape, path: str = "", shown: tuple[Path, ...] = ()
+    ) -> int:
+        """`path` is what PATH is for it, if not as usual; `shown` are folders that it may read."""
+        try:
+            wrapped = self.sandbox.wrap(
+                argv,
+                workspace=self.root,
+                scratch=self._scratch,
+                writable=self._writable,
+                network=self.network,
+                also_env=self._also_env,
+                hidden_env=self._hidden_env,
+                own=self._private,
+                outer_env={**os.environ, "PATH": path} if path else None,
+                shown=shown,
+            )
+        except OSError as error:  # nothing runs without the sandbox that was promised
+            raise ToolFault(f"the command was not run, as its sandbox could not be made: {error}") from None
+        try:
+            return await run_group(
+                wrapped.argv,
+                cwd=self.root,
+                env=wrapped.env,
+                timeout_s=timeout_s,
+                on_output=tape.write,
+                descriptors=wrapped.descriptors,
+                supervised=wrapped.supervised,
+                watches=wrapped.watches,
+            )
+        except TimeoutError:  # an OSError too
+            raise
+        except OSError as error:
+            raise ToolFault(f"the command could not be started: {error.strerror}") from None
+        finally:
+            for descriptor in wrapped.descriptors:
+                os.close(descriptor)
+
+    def _next_output(self) -> Path:
+        self._count += 1
+        (self.outputs / f"bash-{self._count - MAX_FILES}.txt").unlink(missing_ok=True)
+        return self.outputs / f"bash-{self._count}.txt"
+
+
+def _shown(code: int) -> str:
+    """With the signal's name: shells and sandboxes say 128 + its number of a process that a signal ended."""
+    number = -code if code < 0 else code - 128
+    try:
+        return f"{128 + number} ({signal.Signals(number).name})"
+    except ValueError:
+        return str(code)
+
+
+def _with_break(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + "\n"
