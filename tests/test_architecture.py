@@ -123,20 +123,15 @@ def test_no_broad_except_swallows_silently() -> None:
                 assert not (len(node.body) == 1 and isinstance(node.body[0], ast.Pass)), f"{path}:{node.lineno}"
 
 
-# A class without fields of its own may be a base: these hold none, or are the library's way to make a value.
-BASES = {
-    "Struct",
-    "StrEnum",
-    "IntEnum",
-    "Enum",
-    "Protocol",
-    "Exception",
-    "NamedTuple",
-    "Generic",
-    "ValueError",
-    "Hook",
-    "str",
-}
+def test_one_place_makes_a_runner() -> None:
+    """What a runner works with is listed once (`RunnerMeans`): the agent fills it in, and the other faces run agents."""
+    made = [
+        f"{path.relative_to(SOURCE)}:{node.func.id}"
+        for path in FILES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"Runner", "RunnerMeans"}
+    ]
+    assert made == ["faces/agent.py:Runner", "faces/agent.py:RunnerMeans"]
 
 
 def classes_of(path: Path) -> list[ast.ClassDef]:

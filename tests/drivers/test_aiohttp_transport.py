@@ -19,6 +19,7 @@ from cryptography.x509.oid import NameOID
 from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.drivers.endpoints.endpoints import Endpoint, Secret
 from turnwise.drivers.endpoints.transport import HttpRequest
+from turnwise.drivers.running.means import RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.turn.config import Deadlines, TurnConfig, TurnResult
@@ -84,7 +85,7 @@ async def turn(url: str, *, deadlines: Deadlines = Deadlines(), stream: bool = T
     config = TurnConfig(session_id="s", turn_id="t", model="m", stream=stream, deadlines=deadlines)
     endpoint = Endpoint(profile=builtin_profiles()["openai_chat"], base_url=url, key=Secret(KEY))
     async with AiohttpTransport(env={}) as transport:
-        runner = Runner(endpoint, transport=transport)
+        runner = Runner(RunnerMeans(endpoint=endpoint, transport=transport))
         return await asyncio.wait_for(
             runner.run(TurnStarted(config=config, input=(Message("user", (Text("hi"),)),))), HANG_S
         )

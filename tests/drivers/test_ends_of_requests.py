@@ -10,10 +10,10 @@ import pytest
 
 from drivers.test_exchange import IN_STREAM, JSON, KEY, exchanged
 from drivers.test_interrupts import started, until
-from turnwise.drivers.endpoints import Secret
-from turnwise.drivers.exchange import AFTER_FINISH_S
-from turnwise.drivers.journal import Journal
-from turnwise.drivers.runner import Runner
+from turnwise.drivers.endpoints.endpoints import Secret
+from turnwise.drivers.endpoints.exchange import AFTER_FINISH_S
+from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.running.runner import Runner
 from turnwise.rules.retries import NO_RETRY
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, Stall
 from turnwise.turn.commands import PrepareStep

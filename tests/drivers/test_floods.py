@@ -13,6 +13,7 @@ from turnwise.drivers.endpoints.bounded_connector import MAX_HEADS
 from turnwise.drivers.endpoints.endpoints import Endpoint, Secret
 from turnwise.drivers.endpoints.transport import HttpRequest
 from turnwise.drivers.own_loop import quickest_loop, run_to_end
+from turnwise.drivers.running.means import RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.rules.limits import MaxWallTime
 from turnwise.turn.config import Deadlines, TurnConfig, TurnResult
@@ -87,7 +88,7 @@ async def turn(url: str, *, deadlines: Deadlines = Deadlines(), time_s: float | 
     config = TurnConfig(session_id="s", turn_id="t", model="m", deadlines=deadlines, limits=limits)
     endpoint = Endpoint(profile=builtin_profiles()["openai_chat"], base_url=url, key=Secret("sk-1"))
     async with AiohttpTransport(env={}) as transport:
-        runner = Runner(endpoint, transport=transport)
+        runner = Runner(RunnerMeans(endpoint=endpoint, transport=transport))
         started = TurnStarted(config=config, input=(Message("user", (Text("hi"),)),))
         return await asyncio.wait_for(runner.run(started), HANG_S)
 

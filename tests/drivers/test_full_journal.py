@@ -15,6 +15,7 @@ from turnwise import Agent, Journal, RunResult, tool
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import RequestSent, ToolsStarted
 from turnwise.drivers.journal.ledger_queries import Span
+from turnwise.drivers.running.means import RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.running.watching import CallAnswered, Seen, ToolFinished, ToolStarted
 from turnwise.errors import CallerError, JournalFailed
@@ -263,7 +264,7 @@ async def test_a_journal_that_cannot_take_the_beginning_is_the_callers_matter(tm
         )
         model = ScriptedModel(["Never."], family=FAMILY)
         with pytest.raises(JournalFailed, match=READ_ONLY):
-            await Runner(model.endpoint, transport=model).run(started, journal=pen)
+            await Runner(RunnerMeans(endpoint=model.endpoint, transport=model)).run(started, journal=pen)
         forbid_writing(journal, forbidden=False)
         assert model.asked == []
         journal.begin_turn(turn_id="t2", session_id="session1", folder="/here", title="go").abandon()

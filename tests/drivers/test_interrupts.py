@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.running.means import Observation, RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.running.watching import Seen, StepStarted, ToolStarted, TurnFinished
 from turnwise.drivers.tools.tools import Arguments, Tool
@@ -58,10 +59,12 @@ async def test_an_exclusive_call_behind_others_is_told_that_it_never_began() -> 
     with Journal.open(None, clock=FakeClock()) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         runner = Runner(
-            model.endpoint,
-            transport=model,
-            tools=tools,
-            watch=lambda seen: at_work.set() if isinstance(seen, ToolStarted) else None,
+            RunnerMeans(
+                endpoint=model.endpoint,
+                transport=model,
+                tools=tools,
+                observation=Observation(watch=lambda seen: at_work.set() if isinstance(seen, ToolStarted) else None),
+            )
         )
         running = asyncio.create_task(runner.run(started(*tools), journal=pen))
         await at_work.wait()
@@ -83,7 +86,7 @@ async def test_text_that_had_arrived_is_in_the_cancelled_answer_and_in_the_journ
     with Journal.open(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         transport = ScriptedTransport([Reply(pieces=(BEGIN, Stall()))])
-        runner = Runner(ScriptedModel([]).endpoint, transport=transport, clock=clock)
+        runner = Runner(RunnerMeans(endpoint=ScriptedModel([]).endpoint, transport=transport, clock=clock))
         running = asyncio.create_task(runner.run(started(), journal=pen))
         await clock.until_waiting(90)
         await clock.advance(1)
@@ -100,7 +103,7 @@ async def test_the_limit_of_wall_time_ends_a_turn_in_the_middle_of_a_response() 
     """Nothing but the limit would end it so soon."""
     clock = FakeClock()
     transport = ScriptedTransport([Reply(pieces=(BEGIN, Stall()))])
-    runner = Runner(ScriptedModel([]).endpoint, transport=transport, clock=clock)
+    runner = Runner(RunnerMeans(endpoint=ScriptedModel([]).endpoint, transport=transport, clock=clock))
     running = asyncio.create_task(runner.run(started(limits=MaxWallTime(7))))
     await clock.until_waiting(90)
     await clock.advance(7)
@@ -123,7 +126,7 @@ async def test_events_say_when_they_came_and_a_turn_in_time_leaves_no_timer() ->
     model = ScriptedModel([[call("wait")], "Done."])
     with Journal.open(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
-        runner = Runner(model.endpoint, transport=model, tools=tools, clock=clock)
+        runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=model, tools=tools, clock=clock))
         running = asyncio.create_task(runner.run(started(*tools, limits=MaxWallTime(600)), journal=pen))
         await clock.until_waiting(3)
         await clock.advance(3)
@@ -160,7 +163,15 @@ async def test_what_is_left_behind_changes_nothing_when_it_ends_at_last(ended_by
     model = ScriptedModel([])
     with Journal.open(None, clock=FakeClock()) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
-        runner = Runner(model.endpoint, transport=model, prepare_step=prepare, watch=seen.append, settle_s=0)
+        runner = Runner(
+            RunnerMeans(
+                endpoint=model.endpoint,
+                transport=model,
+                prepare_step=prepare,
+                settle_s=0,
+                observation=Observation(watch=seen.append),
+            )
+        )
         running = asyncio.create_task(runner.run(started(prepares_steps=True), journal=pen))
         await asyncio.wait_for(at_work.wait(), HANG_S)
         if ended_by == "interrupt":
@@ -194,7 +205,7 @@ async def test_a_command_that_ends_in_spite_of_its_cancellation_counts(ended_by:
     model = ScriptedModel([])
     with Journal.open(None, clock=FakeClock()) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
-        runner = Runner(model.endpoint, transport=model, prepare_step=prepare, clock=FakeClock())
+        runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=model, prepare_step=prepare, clock=FakeClock()))
         running = asyncio.create_task(runner.run(started(prepares_steps=True), journal=pen))
         await asyncio.wait_for(at_work.wait(), HANG_S)
         if ended_by == "interrupt":
@@ -217,7 +228,7 @@ async def test_a_prepare_step_that_cancels_itself_ends_the_turn_as_cancelled() -
     model = ScriptedModel([])
     with Journal.open(None, clock=FakeClock()) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
-        runner = Runner(model.endpoint, transport=model, prepare_step=prepare)
+        runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=model, prepare_step=prepare))
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(runner.run(started(prepares_steps=True), journal=pen), HANG_S)
         assert journal.events("t")[1:] == [Interrupted(kind="cancel")]

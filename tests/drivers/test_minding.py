@@ -7,6 +7,7 @@ import pytest
 
 from turnwise.drivers.running.approvals import Approver, Asking
 from turnwise.drivers.running.children import Minder
+from turnwise.drivers.running.means import RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.running.watching import RequestStarted
 from turnwise.drivers.tools.tools import ChildOrder
@@ -38,7 +39,7 @@ def minded(clock: FakeClock, *, approver: Approver | None = None) -> tuple[Minde
         report=reports.append,
     )
     endpoint = open_endpoint(read_model("openai_chat:m"), base_url="http://127.0.0.1:1", api_key="k", api_key_env=None)
-    runner = Runner(endpoint, transport=ScriptedTransport([]), clock=clock)
+    runner = Runner(RunnerMeans(endpoint=endpoint, transport=ScriptedTransport([]), clock=clock))
     return Minder(order, name="worker", session_id="c", clock=clock, idle_s=60.0), reports, runner
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turnwise.drivers.running.means import Observation, RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.running.watching import RequestFinished, Seen, ToolProgress
 from turnwise.drivers.tools.progress import EVERY_S, LINE, Progress, last_line
@@ -78,7 +79,9 @@ async def test_a_command_at_work_is_seen(tmp_path: Path) -> None:
         session_id="session-1", turn_id="turn-1", model="m", tools=tuple([tool.offer for tool in tools])
     )
     started = TurnStarted(config=config, input=(Message(role="user", parts=(Text("go"),)),))
-    runner = Runner(model.endpoint, transport=model, tools=tools, watch=watch)
+    runner = Runner(
+        RunnerMeans(endpoint=model.endpoint, transport=model, tools=tools, observation=Observation(watch=watch))
+    )
     result = await asyncio.wait_for(runner.run(started), HANG_S)
     (told,) = [one for one in seen if isinstance(one, ToolProgress)]
     assert (told.call.name, told.line) == ("bash", "two")

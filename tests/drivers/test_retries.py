@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from turnwise.drivers.endpoints.circuits import Circuits
 from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.running.means import EndpointRecovery, Observation, RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.running.watching import AttemptDiscarded, FrameSeen, RequestStarted, Seen
 from turnwise.rules.retries import RetryPolicy
@@ -36,7 +38,13 @@ async def test_watchers_hear_which_attempt_was_given_up_and_the_journal_how_long
     seen: list[Seen] = []
     transport = ScriptedTransport([Reply(pieces=(BEGIN, RESET)), Reply(pieces=(WHOLE,))])
     runner = Runner(
-        ScriptedModel([]).endpoint, transport=transport, clock=clock, watch=seen.append, jitter=lambda: 0.25
+        RunnerMeans(
+            endpoint=ScriptedModel([]).endpoint,
+            transport=transport,
+            clock=clock,
+            observation=Observation(watch=seen.append),
+            recovery=EndpointRecovery(circuits=Circuits(clock=clock), jitter=lambda: 0.25),
+        )
     )
     with Journal.open(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
@@ -70,7 +78,14 @@ async def test_a_cancelled_wait_ends_at_once() -> None:
     clock = FakeClock()
     slow = Reply(status=429, headers={"retry-after": "100"}, pieces=(b"{}",))
     transport = ScriptedTransport([slow])
-    runner = Runner(ScriptedModel([]).endpoint, transport=transport, clock=clock, jitter=lambda: 0.0)
+    runner = Runner(
+        RunnerMeans(
+            endpoint=ScriptedModel([]).endpoint,
+            transport=transport,
+            clock=clock,
+            recovery=EndpointRecovery(circuits=Circuits(clock=clock), jitter=lambda: 0.0),
+        )
+    )
     with Journal.open(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         running = asyncio.create_task(runner.run(started(), journal=pen))

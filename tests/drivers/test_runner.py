@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from turnwise.drivers.journal.journal import Journal, RequestSent, ToolsStarted
+from turnwise.drivers.running.means import Observation, RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.running.watching import (
     CallAnswered,
@@ -105,7 +106,7 @@ async def test_read_edit_answer_takes_three_requests(family: str, stream: bool, 
         ],
         family=family,
     )
-    runner = Runner(model.endpoint, transport=model, tools=tools)
+    runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=model, tools=tools))
 
     result = await runner.run(started(model, *tools, stream=stream))
 
@@ -131,7 +132,7 @@ async def test_parallel_calls_run_together_before_the_one_follow_up(family: str)
 
     tool = make_tool("meet", meet)
     model = ScriptedModel([[call("meet", who=who) for who in "abc"], "done"], family=family)
-    runner = Runner(model.endpoint, transport=model, tools=[tool])
+    runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=model, tools=[tool]))
 
     result = await asyncio.wait_for(runner.run(started(model, tool)), HANG_S)
 
@@ -159,7 +160,9 @@ async def test_exclusive_call_runs_alone_in_its_place() -> None:
     calls = [call("shared", who="a"), call("shared", who="b"), call("alone", who="c"), call("shared", who="d")]
     model = ScriptedModel([calls, "done"])
 
-    await Runner(model.endpoint, transport=model, tools=[shared, alone]).run(started(model, shared, alone))
+    await Runner(RunnerMeans(endpoint=model.endpoint, transport=model, tools=[shared, alone])).run(
+        started(model, shared, alone)
+    )
 
     assert seen["c"] == ["c"] and seen["d"] == ["d"] and seen["a"] == ["a", "b"]
 
@@ -187,7 +190,9 @@ async def test_every_call_has_one_result_whatever_became_of_it() -> None:
         [[call("good"), call("raises"), call("object"), call("nosuch"), call("sleeper"), cut], "done"]
     )
     running = asyncio.create_task(
-        Runner(model.endpoint, transport=model, tools=tools, clock=clock).run(started(model, *tools))
+        Runner(RunnerMeans(endpoint=model.endpoint, transport=model, tools=tools, clock=clock)).run(
+            started(model, *tools)
+        )
     )
     await clock.until_waiting(3)
     await clock.advance(3)
@@ -210,7 +215,7 @@ async def test_client_side_call_ends_the_run_waiting_and_resumes_in_one_request(
     """The server-side sibling runs; the pending call's result, handed in later, goes out in one request (Chutes, option B)."""
     server, client = make_tool("server", lambda _: "here"), make_tool("client", None)
     model = ScriptedModel([[call("client"), call("server")], "thanks"], family=family)
-    runner = Runner(model.endpoint, transport=model, tools=[server, client])
+    runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=model, tools=[server, client]))
 
     first = await runner.run(started(model, server, client))
     assert (first.stop_reason, len(first.pending), first.requests) == (StopReason.WAITING, 1, 1)
@@ -235,7 +240,7 @@ async def test_journal_holds_what_happened_in_order_and_folds_to_the_messages() 
     clock = FakeClock()
     with Journal.open(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="turn-1", session_id="session-1", folder="/here", title="go")
-        runner = Runner(model.endpoint, transport=model, tools=[tool], clock=clock)
+        runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=model, tools=[tool], clock=clock))
         result = await runner.run(started(model, tool), journal=pen)
 
         entries = journal.entries("turn-1")
@@ -262,7 +267,9 @@ async def test_watcher_sees_the_turn_in_order() -> None:
     model = ScriptedModel([call("echo", text="hi"), "a longer answer, in several pieces"])
     seen: list[Seen] = []
 
-    await Runner(model.endpoint, transport=model, tools=[tool], watch=seen.append).run(started(model, tool))
+    await Runner(
+        RunnerMeans(endpoint=model.endpoint, transport=model, tools=[tool], observation=Observation(watch=seen.append))
+    ).run(started(model, tool))
 
     assert [type(one) for one in seen if not isinstance(one, FrameSeen)] == [
         *[StepStarted, RequestStarted, RequestFinished, ToolStarted, ToolFinished],
@@ -281,7 +288,11 @@ async def test_watcher_sees_a_result_for_every_call() -> None:
     model = ScriptedModel([(call("echo", text="hi"), call("shell", text="x"), call("nope", text="x")), "bye"])
     seen: list[Seen] = []
 
-    runner = Runner(model.endpoint, transport=model, tools=[tool, shell], watch=seen.append)
+    runner = Runner(
+        RunnerMeans(
+            endpoint=model.endpoint, transport=model, tools=[tool, shell], observation=Observation(watch=seen.append)
+        )
+    )
     result = await runner.run(started(model, tool, shell, allowed=("none",)))
 
     ran = [one.result for one in seen if isinstance(one, ToolFinished)]
@@ -300,7 +311,9 @@ async def test_raising_watcher_does_not_end_the_turn(caplog: pytest.LogCaptureFi
         raise RuntimeError("broken screen")
 
     model = ScriptedModel(["fine"])
-    result = await Runner(model.endpoint, transport=model, watch=watch).run(started(model))
+    result = await Runner(
+        RunnerMeans(endpoint=model.endpoint, transport=model, observation=Observation(watch=watch))
+    ).run(started(model))
     assert (result.text, len(told)) == ("fine", 1)
     assert "watcher" in caplog.text
 
@@ -325,10 +338,12 @@ async def test_interrupt_cancels_the_tools_and_keeps_the_finished_results() -> N
         pen = journal.begin_turn(turn_id="turn-1", session_id="session-1", folder="/here", title="go")
         finished = asyncio.Event()
         runner = Runner(
-            model.endpoint,
-            transport=model,
-            tools=tools,
-            watch=lambda seen: finished.set() if isinstance(seen, ToolFinished) else None,
+            RunnerMeans(
+                endpoint=model.endpoint,
+                transport=model,
+                tools=tools,
+                observation=Observation(watch=lambda seen: finished.set() if isinstance(seen, ToolFinished) else None),
+            )
         )
         running = asyncio.create_task(runner.run(started(model, *tools), journal=pen))
         await at_work.wait()
@@ -351,7 +366,7 @@ async def test_cancelled_task_is_journalled_and_the_cancellation_goes_on() -> No
     with Journal.open(None, clock=FakeClock()) as journal:
         pen = journal.begin_turn(turn_id="turn-1", session_id="session-1", folder="/here", title="go")
         clock = FakeClock()
-        runner = Runner(model.endpoint, transport=transport, clock=clock)
+        runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=transport, clock=clock))
         running = asyncio.create_task(runner.run(started(model), journal=pen))
         await clock.until_waiting(120)
         running.cancel()
@@ -372,7 +387,9 @@ async def _run_with_clock(*replies: Reply, advance: list[tuple[float, float]], d
     model = ScriptedModel([])
     transport = ScriptedTransport(replies)
     running = asyncio.create_task(
-        Runner(model.endpoint, transport=transport, clock=clock).run(started(model, deadlines=deadlines))
+        Runner(RunnerMeans(endpoint=model.endpoint, transport=transport, clock=clock)).run(
+            started(model, deadlines=deadlines)
+        )
     )
     for until, seconds in advance:
         await clock.until_waiting(until)
@@ -404,7 +421,9 @@ async def test_keep_alives_do_not_put_off_the_idle_deadline() -> None:
     clock = FakeClock()
     model = ScriptedModel([])
     transport = ScriptedTransport([Reply(pieces=(FIRST, Stall(gate), KEEP_ALIVE, KEEP_ALIVE, Stall()))])
-    running = asyncio.create_task(Runner(model.endpoint, transport=transport, clock=clock).run(started(model)))
+    running = asyncio.create_task(
+        Runner(RunnerMeans(endpoint=model.endpoint, transport=transport, clock=clock)).run(started(model))
+    )
     await clock.until_waiting(90)
     await clock.advance(60)
     gate.set()
@@ -423,7 +442,7 @@ async def test_total_deadline_ends_a_stream_that_drips() -> None:
     model = ScriptedModel([])
     transport = ScriptedTransport([Reply(pieces=tuple(pieces))])
     deadlines = Deadlines(total_s=150)
-    runner = Runner(model.endpoint, transport=transport, clock=clock)
+    runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=transport, clock=clock))
     running = asyncio.create_task(runner.run(started(model, deadlines=deadlines)))
     await clock.until_waiting(90)
     for gate in gates[:2]:
@@ -485,14 +504,14 @@ async def test_prepare_step_changes_one_step() -> None:
     async def prepare(order: PrepareStep) -> StepPrepared | None:
         return StepPrepared(instruction=f"step {order.step} of {order.max_steps}: be brief")
 
-    runner = Runner(model.endpoint, transport=model, prepare_step=prepare)
+    runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=model, prepare_step=prepare))
     await runner.run(started(model, prepares_steps=True))
     assert text_of(model.asked[0].messages[-1]).endswith("step 1 of 20: be brief")
 
     def fail(_: PrepareStep) -> StepPrepared:
         raise LookupError("mine")
 
-    runner = Runner(model.endpoint, transport=model, prepare_step=fail)
+    runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=model, prepare_step=fail))
     with pytest.raises(LookupError, match="mine"):
         await runner.run(started(model, prepares_steps=True))
 
@@ -507,7 +526,11 @@ async def test_interrupt_between_commands_ends_the_turn_at_the_next() -> None:
         if isinstance(seen, ToolFinished):
             runners[0].interrupt("deadline")
 
-    runners.append(Runner(model.endpoint, transport=model, tools=[tool], watch=watch))
+    runners.append(
+        Runner(
+            RunnerMeans(endpoint=model.endpoint, transport=model, tools=[tool], observation=Observation(watch=watch))
+        )
+    )
     result = await runners[0].run(started(model, tool))
     assert (result.stop_reason, result.requests) == (StopReason.TIME_LIMIT, 1)
     assert texts(results_of(result.messages[-1])) == ["1"]
@@ -521,7 +544,7 @@ async def test_answer_that_is_there_when_the_interrupt_comes_counts() -> None:
             runner.interrupt()
 
     model = ScriptedModel(["the answer"])
-    runner = Runner(model.endpoint, transport=model, watch=watch)
+    runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=model, observation=Observation(watch=watch)))
     result = await asyncio.wait_for(runner.run(started(model)), HANG_S)
     assert (result.text, result.stop_reason) == ("the answer", StopReason.ANSWERED)
 

@@ -13,6 +13,7 @@ import pytest
 from turnwise.drivers.clock import Clock, SystemClock
 from turnwise.drivers.journal.journal import Journal
 from turnwise.drivers.running.approvals import Approver, Asking
+from turnwise.drivers.running.means import RunnerMeans, Safety
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.running.script_calls import awaited_calls
 from turnwise.drivers.tools.tools import Arguments, Tool
@@ -84,7 +85,15 @@ class Bench:
         tools = self.tools
         config = TurnConfig(session_id="s", turn_id="t", model="m", tools=tuple([tool.offer for tool in tools]))
         config = msgspec.structs.replace(config, **self.more)
-        runner = self.runner = Runner(model.endpoint, transport=model, tools=tools, approver=approver, clock=self.clock)
+        runner = self.runner = Runner(
+            RunnerMeans(
+                endpoint=model.endpoint,
+                transport=model,
+                tools=tools,
+                clock=self.clock,
+                safety=Safety(approver=approver),
+            )
+        )
         with Journal.open(None, clock=FakeClock()) as own:
             pen = (journal or own).begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
             started = TurnStarted(config=config, input=(Message("user", (Text("go"),)),))

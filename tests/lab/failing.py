@@ -11,6 +11,7 @@ from turnwise.drivers.endpoints.circuits import Circuits
 from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.journal.bookkeeping import PriceFinder
 from turnwise.drivers.journal.ledger import LedgerEntry
+from turnwise.drivers.running.means import EndpointRecovery, Observation, RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.running.watching import Seen
 from turnwise.drivers.tools.tools import Arguments, Tool
@@ -105,14 +106,14 @@ async def turn(
         recover="continue",
     )
     runner = Runner(
-        Endpoint(profile=profile, base_url="http://lab.invalid"),
-        transport=lab.transport(),
-        tools=[tool],
-        clock=clock,
-        watch=seen.append,
-        circuits=circuits,
-        jitter=lambda: 0.5,
-        find_price=find_price,
+        RunnerMeans(
+            endpoint=Endpoint(profile=profile, base_url="http://lab.invalid"),
+            transport=lab.transport(),
+            tools=[tool],
+            clock=clock,
+            observation=Observation(watch=seen.append, find_price=find_price),
+            recovery=EndpointRecovery(circuits=circuits or Circuits(clock=clock), jitter=lambda: 0.5),
+        )
     )
     began, before = clock.monotonic(), lab.count()
     started = TurnStarted(config=msgspec.structs.replace(config, **more), input=(Message("user", (Text("Please."),)),))

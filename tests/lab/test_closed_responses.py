@@ -11,6 +11,7 @@ import pytest
 from lab.raw_server import Body, Ending, Served, serving
 from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.running.means import Observation, RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.running.watching import Seen
 from turnwise.drivers.tools.tools import Arguments, Tool
@@ -207,7 +208,14 @@ async def turn(
     )
     async with AiohttpTransport(env={}) as transport:
         tool = Tool(offer=OFFER, function=read)
-        runner = Runner(Endpoint(profile=profile, base_url=served.url), transport=transport, tools=[tool], watch=watch)
+        runner = Runner(
+            RunnerMeans(
+                endpoint=Endpoint(profile=profile, base_url=served.url),
+                transport=transport,
+                tools=[tool],
+                observation=Observation(watch=watch),
+            )
+        )
         result = await runner.run(TurnStarted(config=config, input=(Message("user", (Text("Please."),)),)))
         return result, ran
 

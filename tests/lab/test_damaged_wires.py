@@ -7,6 +7,7 @@ import pytest
 from lab.failing import FAMILIES, SCHEMA
 from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.running.means import RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.lab import Lab
@@ -54,7 +55,7 @@ async def turn(script: Script, *, family: str, stream: bool = True) -> Ended:
     prefix = "" if family in ("anthropic_messages", "gemini") else "/v1"
     async with Lab([script]) as lab, AiohttpTransport(env={}) as transport:
         endpoint = Endpoint(profile=profile, base_url=lab.url + prefix)
-        runner = Runner(endpoint, transport=transport, tools=[tool])
+        runner = Runner(RunnerMeans(endpoint=endpoint, transport=transport, tools=[tool]))
         result = await runner.run(TurnStarted(config=config, input=(Message("user", (Text("Please."),)),)))
         return Ended(result, noted, lab.count())
 

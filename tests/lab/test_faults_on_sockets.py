@@ -14,6 +14,7 @@ from lab.failing import FAMILIES
 from lab.test_faults import KEPT, LOST, fails
 from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.running.means import Observation, RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.running.watching import FrameSeen, Seen
 from turnwise.lab import Lab
@@ -64,7 +65,9 @@ async def turn(lab: Lab, *, family: str, stream: bool = True, until_finish: bool
 
     async with AiohttpTransport(env={}) as transport:
         endpoint = Endpoint(profile=profile, base_url=lab.url + prefix)
-        runner = Runner(endpoint, transport=transport, clock=clock, watch=watch)
+        runner = Runner(
+            RunnerMeans(endpoint=endpoint, transport=transport, clock=clock, observation=Observation(watch=watch))
+        )
         event = TurnStarted(config=config, input=(Message("user", (Text("Please."),)),))
         moves: Callable[[], bool] = finished.is_set if until_finish else lambda: lab.count() == 1
         return await passing(asyncio.create_task(runner.run(event)), clock=clock, moves=moves)

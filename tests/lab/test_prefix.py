@@ -12,7 +12,8 @@ import pytest
 
 from turn.wire_prefix import Wire, changes_between, check_prefixes, read_wire
 from turnwise import Agent
-from turnwise.drivers.running.runner import Runner, StepPreparer
+from turnwise.drivers.running.means import RunnerMeans, StepPreparer
+from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.tools.tools import Tool
 from turnwise.faces.tools import read_tools
 from turnwise.rules.budget import ModelLimits
@@ -127,7 +128,7 @@ async def turn(
 ) -> tuple[list[Wire], TurnResult]:
     """One turn, every request of it judged."""
     model = ScriptedModel(lines, family=row)
-    runner = Runner(model.endpoint, transport=model, tools=tools_of_turn(), prepare_step=prepare)
+    runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=model, tools=tools_of_turn(), prepare_step=prepare))
     config = config_of(row, prepares_steps=prepare is not None, **more)
     result = await runner.run(TurnStarted(config=config, input=(ASK,)))
     wires = wires_of(model)

@@ -7,6 +7,7 @@ import pytest
 
 from lab.cut_cells import LIMITS, MODELS, RAW, WAYS
 from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.running.means import RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.faces.tools import ToolLike, read_tools
@@ -52,7 +53,7 @@ async def run(
         tool_choice_none=profile.tool_choice_none,
     )
     endpoint = Endpoint(profile=profile, base_url="http://lab/v1")
-    runner = Runner(endpoint, transport=lab.transport(), tools=ready)
+    runner = Runner(RunnerMeans(endpoint=endpoint, transport=lab.transport(), tools=ready))
     result = await runner.run(TurnStarted(config=config, input=(Message("user", (Text("Write it, please."),)),)))
     assert [one.refused for one in lab.requests if one.refused] == []
     return result, lab.requests

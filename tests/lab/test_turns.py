@@ -9,6 +9,7 @@ import pytest
 
 from turnwise.drivers.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.running.means import RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.tools.workspace import workspace_tools
 from turnwise.lab import Lab, builtin_scripts, numbered_lines
@@ -44,7 +45,9 @@ async def turn(lab: Lab, model: str, *, family: str, stream: bool, folder: Path,
     config = msgspec.structs.replace(config, **more)
     prefix = "" if family in ("anthropic_messages", "gemini") else "/v1"
     async with AiohttpTransport() as transport:
-        runner = Runner(Endpoint(profile=profile, base_url=lab.url + prefix), transport=transport, tools=tools)
+        runner = Runner(
+            RunnerMeans(endpoint=Endpoint(profile=profile, base_url=lab.url + prefix), transport=transport, tools=tools)
+        )
         return await runner.run(TurnStarted(config=config, input=(Message("user", (Text("Please."),)),)))
 
 

@@ -12,8 +12,11 @@ from typing import NamedTuple
 import msgspec
 
 from lab.failing import DEADLINES, FAMILIES, settled
+from turnwise.drivers.clock import SystemClock
+from turnwise.drivers.endpoints.circuits import Circuits
 from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.drivers.tools.tools import Arguments, Tool
 from turnwise.faces.scripts import with_script
@@ -176,12 +179,15 @@ async def _turn(
 ) -> tuple[Event, ...]:
     clock = FakeClock()
     profile = builtin_profiles()[started.config.family]
+    own_clock = clock if jumps else SystemClock()
     runner = Runner(
-        Endpoint(profile=profile, base_url="http://lab.invalid"),
-        transport=lab.transport(),
-        tools=tools,
-        clock=clock if jumps else None,
-        jitter=lambda: 0.5,
+        RunnerMeans(
+            endpoint=Endpoint(profile=profile, base_url="http://lab.invalid"),
+            transport=lab.transport(),
+            tools=tools,
+            clock=own_clock,
+            recovery=EndpointRecovery(circuits=Circuits(clock=own_clock), jitter=lambda: 0.5),
+        )
     )
     with Journal.open(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")

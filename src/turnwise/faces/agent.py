@@ -11,7 +11,6 @@ from typing import Literal, Unpack, cast, get_args
 import msgspec
 
 from turnwise.drivers.clock import Clock, SystemClock
-from turnwise.drivers.endpoints.cache_refusals import CacheRefusals
 from turnwise.drivers.endpoints.circuits import Circuits
 from turnwise.drivers.endpoints.endpoints import Endpoint
 from turnwise.drivers.endpoints.first_reply import WithFirstReply
@@ -23,9 +22,18 @@ from turnwise.drivers.own_loop import run_to_end
 from turnwise.drivers.running.approvals import Approver
 from turnwise.drivers.running.children import Minder, as_child, idle_s_of
 from turnwise.drivers.running.hooks import Hook, Hooks
-from turnwise.drivers.running.runner import Inspector, InterruptKind, Runner, StepPreparer
+from turnwise.drivers.running.means import (
+    SETTLE_S,
+    EndpointRecovery,
+    Observation,
+    RunnerMeans,
+    Safety,
+    StepPreparer,
+)
+from turnwise.drivers.running.runner import InterruptKind, Runner
 from turnwise.drivers.running.watching import Backlog, Feed, Seen, TurnFinished
 from turnwise.drivers.settings.catalogue import find_limits, limits_over
+from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.grants import working_for
 from turnwise.drivers.tools.tools import ChildOrder, Tool
 from turnwise.errors import CallerError
@@ -177,7 +185,6 @@ class Agent:
         check_script_limits(script_limits)
         self._tools = (*read_tools(tools), *([task_tool(_children(agents), max_depth=max_depth)] if agents else ()))
         self._agents = dict(agents or {})
-        self._approver, self._inspect = approver, inspect
         self.description, self._output = description, None if output_type is None else read_output_type(output_type)
         self._prices, self._batch_hint = prices, batch_hint
         self._script: Literal["auto"] | bool = script
@@ -185,8 +192,9 @@ class Agent:
         self._journal, self._folder = journal, folder or Path.cwd()
         self._clock = clock or SystemClock()
         self._hooks = Hooks(hooks, clock=self._clock, scrub=self._endpoint.scrub)
-        self._ids, self._circuits = TimeOrderedIds(self._clock), Circuits(clock=self._clock)
-        self._refusals, self._given_transport = CacheRefusals(), transport
+        self._safety = Safety(inspect=inspect, approver=approver, run_hooks=self._hooks.run)
+        self._recovery = EndpointRecovery(circuits=Circuits(clock=self._clock))
+        self._ids, self._given_transport = TimeOrderedIds(self._clock), transport
         self._transport: Transport | None = None
         self._open = contextlib.AsyncExitStack()
         self._running, self._beginning = set[Runner](), set[_Beginning]()
@@ -365,21 +373,14 @@ class Agent:
             client_side=[tool.name for tool in tools if tool.offer.client_side],
             asked=asked_ids(earlier, asks=before.asks),
         )
-        runner = Runner(
-            self._endpoint,
-            transport=WithFirstReply(transport, then=self._warm_prices),
+        runner = self._runner(
+            WithFirstReply(transport, then=self._warm_prices),
+            config=started.config,
             tools=tools,
-            clock=self._clock,
-            circuits=self._circuits,
-            refusals=self._refusals,
-            prepare_step=None if prepare_step is None else self._prepares(prepare_step, config=started.config),
-            watch=options.get("watch"),
-            feed=feed,
-            approver=options.get("approver", self._approver),
-            inspect=self._inspect,
-            run_hooks=self._hooks.run,
-            check_output=None if output is None else output.problems,
-            find_price=self._find_price,
+            output=output,
+            prepare_step=prepare_step,
+            approver=options.get("approver", self._safety.approver),
+            observation=Observation(watch=options.get("watch"), feed=feed),
         )
         pen = None
         if self._journal is not None:
@@ -436,25 +437,48 @@ class Agent:
                 parent=(order.parent_turn, order.call.id),
             )
         async with contextlib.AsyncExitStack() as stack:
-            runner = Runner(
-                self._endpoint,
-                transport=self._transport or await self._open_transport(stack),
+            runner = self._runner(
+                self._transport or await self._open_transport(stack),
+                config=config,
                 tools=tools,
-                clock=self._clock,
-                circuits=self._circuits,
-                refusals=self._refusals,
-                prepare_step=None if self._prepare_step is None else self._prepares(self._prepare_step, config=config),
-                watch=minder.watch,
+                output=self._output,
+                prepare_step=self._prepare_step,
                 approver=minder.approver,
-                inspect=self._inspect,
-                run_hooks=self._hooks.run,
-                check_output=None if self._output is None else self._output.problems,
-                find_price=self._find_price,
-                ledger=order.ledger,
+                observation=Observation(watch=minder.watch, ledger=order.ledger),
                 path=minder.path,
                 settle_s=minder.settle_s,
             )
             return await minder.run(runner, runner.run(started, journal=pen))
+
+    def _runner(
+        self,
+        transport: Transport,
+        *,
+        config: TurnConfig,
+        tools: Sequence[Tool],
+        output: OutputType | None,
+        prepare_step: StepPreparer | None,
+        approver: Approver | None,
+        observation: Observation,
+        path: tuple[str, ...] = (),
+        settle_s: float = SETTLE_S,
+    ) -> Runner:
+        """For one turn of this agent, a sub-agent's too. The other faces run agents: no other place makes a runner."""
+        return Runner(
+            RunnerMeans(
+                endpoint=self._endpoint,
+                transport=transport,
+                tools=tools,
+                clock=self._clock,
+                safety=msgspec.structs.replace(self._safety, approver=approver),
+                recovery=self._recovery,
+                observation=msgspec.structs.replace(observation, find_price=self._find_price),
+                prepare_step=None if prepare_step is None else self._prepares(prepare_step, config=config),
+                check_output=None if output is None else output.problems,
+                path=path,
+                settle_s=settle_s,
+            )
+        )
 
     async def _begun(
         self, config: TurnConfig, *, given: tuple[Message, ...], earlier: Sequence[Message]

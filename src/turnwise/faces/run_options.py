@@ -6,7 +6,7 @@ from typing import TypedDict, cast
 import msgspec
 
 from turnwise.drivers.running.approvals import Approver
-from turnwise.drivers.running.runner import StepPreparer
+from turnwise.drivers.running.means import StepPreparer
 from turnwise.drivers.running.watching import Watch
 from turnwise.drivers.settings.options import RunSettings, rows
 from turnwise.drivers.tools.tools import Tool

@@ -21,7 +21,7 @@ request."""
 
 
 class ScriptedModel(ScriptedTransport):
-    """Each request gets the next line. It is a transport: `Runner(model.endpoint, transport=model)`.
+    """Each request gets the next line. It is a transport: `RunnerMeans(endpoint=model.endpoint, transport=model)`.
 
     `asked` are the requests that came, decoded. `family` names an API family or a profile of one.
     """

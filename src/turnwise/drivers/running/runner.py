@@ -3,39 +3,34 @@
 import asyncio
 import contextlib
 import inspect
-import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal, assert_never
 
 import msgspec
 
-from turnwise.drivers.clock import Clock, SystemClock, sleep
-from turnwise.drivers.endpoints.cache_refusals import CacheRefusals
+from turnwise.drivers.clock import sleep
 from turnwise.drivers.endpoints.circuits import Circuits
-from turnwise.drivers.endpoints.endpoints import Endpoint
-from turnwise.drivers.endpoints.transport import Transport
-from turnwise.drivers.journal.bookkeeping import Bookkeeper, PriceFinder
+from turnwise.drivers.journal.bookkeeping import Bookkeeper
 from turnwise.drivers.journal.journal import Record, ToolsStarted, TurnJournal
 from turnwise.drivers.journal.ledger import Ledger
-from turnwise.drivers.running.approvals import Approver, ask
+from turnwise.drivers.running.approvals import ask
+from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
 from turnwise.drivers.running.scripts import Scripts
 from turnwise.drivers.running.sending import Sender
 from turnwise.drivers.running.turn_time import TurnTime
 from turnwise.drivers.running.watching import (
     AttemptDiscarded,
     CallAnswered,
-    Feed,
     Seen,
     StepStarted,
     ToolFinished,
     ToolProgress,
     ToolStarted,
     TurnFinished,
-    Watch,
     Watchers,
 )
-from turnwise.drivers.tools.fact_finding import Inspector, find_changed, find_facts
-from turnwise.drivers.tools.tools import Around, Tool, ToolRun
+from turnwise.drivers.tools.fact_finding import find_changed, find_facts
+from turnwise.drivers.tools.tools import Around, ToolRun
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.turn.attempt import LOST_PIECE
 from turnwise.turn.carrying import Carried
@@ -57,7 +52,6 @@ from turnwise.turn.endings import unrecorded
 from turnwise.turn.events import (
     Asked,
     Event,
-    HookOutcome,
     HooksRan,
     Interrupted,
     MessageArrived,
@@ -73,104 +67,24 @@ from turnwise.turn.events import (
 )
 from turnwise.turn.machine import Turn
 from turnwise.vocab import Message, StopReason, Text, ToolCall, ToolResult
-from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 
-OutputChecker = Callable[[str], Sequence[str]]
-"""What is wrong with an answer's JSON that fits the schema, in words for the model. Runs in the event loop: be quick."""
-StepPreparer = Callable[[PrepareStep], StepPrepared | Awaitable[StepPrepared | None] | None]
 Doable = PrepareStep | RunHooks | SendRequest | CheckOutput | InspectCalls | Ask | RunTools | RunScript | Wait
-HookRunner = Callable[[RunHooks], Awaitable[Sequence[HookOutcome]]]
-"""Runs the user's hooks of one point, within their deadlines."""
 InterruptKind = Literal["cancel", "deadline"]
 EndKind = Literal["cancel", "deadline", "journal"]
 
-# A cancelled command settles within half a second (tools.SETTLE_S); after this it is left behind. Promise wait:cancel.
-SETTLE_S = 0.9
-TOOL_SHARE = 5 / 9  # of it, for the tools themselves
+TOOL_SHARE = 5 / 9  # of the time in which a cancelled command settles, for the tools themselves
 ANSWERS_SHARE = 1 / 4  # of the time that is kept for the answer, for tools that tidy up when the turn's time ends them
 
 
-class _Means(msgspec.Struct, frozen=True, kw_only=True):
-    """What a running turn works with."""
-
-    endpoint: Endpoint
-    transport: Transport
-    tools: dict[str, Tool]
-    clock: Clock
-    prepare_step: StepPreparer | None
-    watch: Watch | None
-    feed: Feed | None
-    limits: Limits
-    circuits: Circuits
-    refusals: CacheRefusals
-    jitter: Callable[[], float]
-    inspect: Inspector | None
-    approver: Approver | None
-    run_hooks: HookRunner | None
-    find_price: PriceFinder | None
-    ledger: Ledger | None
-    check_output: OutputChecker | None
-    path: tuple[str, ...]
-    settle_s: float
-
-
 class Runner:
-    """Runs turns against one endpoint, one at a time. `tools` are those with an implementation.
+    """Runs turns against one endpoint, one at a time. `means` say what it works with."""
 
-    `watch` sees everything on a side branch and cannot harm the turn, `feed` the same in batches; `prepare_step` is the
-    user's: what it raises is raised by `run`. `circuits` know which endpoints are to be left alone for a while; who runs many
-    turns shares them. `jitter` gives numbers of [0, 1) that spread the waits before retries. Each request is entered in
-    `ledger` (a sub-agent's in its parent's; each turn has its own without one), priced by `find_price`.
-    """
-
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        *,
-        transport: Transport,
-        tools: Iterable[Tool] = (),
-        clock: Clock | None = None,
-        prepare_step: StepPreparer | None = None,
-        watch: Watch | None = None,
-        feed: Feed | None = None,
-        limits: Limits = DEFAULT_LIMITS,
-        circuits: Circuits | None = None,
-        refusals: CacheRefusals | None = None,
-        jitter: Callable[[], float] = random.random,
-        inspect: Inspector | None = None,
-        approver: Approver | None = None,
-        run_hooks: HookRunner | None = None,
-        find_price: PriceFinder | None = None,
-        ledger: Ledger | None = None,
-        check_output: OutputChecker | None = None,
-        path: tuple[str, ...] = (),
-        settle_s: float = SETTLE_S,
-    ) -> None:
-        clock = clock or SystemClock()
-        self._means = _Means(
-            endpoint=endpoint,
-            transport=transport,
-            tools={tool.name: tool for tool in tools},
-            clock=clock,
-            prepare_step=prepare_step,
-            watch=watch,
-            feed=feed,
-            limits=limits,
-            circuits=circuits or Circuits(clock=clock),
-            refusals=refusals or CacheRefusals(),
-            jitter=jitter,
-            inspect=inspect,
-            approver=approver,
-            run_hooks=run_hooks,
-            find_price=find_price,
-            ledger=ledger,
-            check_output=check_output,
-            path=path,
-            settle_s=settle_s,
-        )
+    def __init__(self, means: RunnerMeans) -> None:
+        self._means = means
+        self._recovery = means.recovery or EndpointRecovery(circuits=Circuits(clock=means.clock))
         self._running: _Running | None = None
         self.result: TurnResult | None = None  # of the last turn, also of one whose task was cancelled
-        self.ledger: Ledger | None = ledger  # of the last turn
+        self.ledger: Ledger | None = means.observation.ledger  # of the last turn
 
     async def run(
         self,
@@ -189,7 +103,7 @@ class Runner:
         """
         if self._running is not None:
             raise CallerError("this runner is in the middle of a turn: await it, or make another runner")
-        running = self._running = _Running(self._means, config=started.config, journal=journal)
+        running = self._running = _Running(self._means, recovery=self._recovery, config=started.config, journal=journal)
         self.ledger = running.books.ledger
         if ends is not None:
             running.interrupt(ends)
@@ -233,10 +147,13 @@ def _this_task() -> tuple[asyncio.Task[object], int]:
 class _Running:
     """One turn on its way."""
 
-    def __init__(self, means: _Means, *, config: TurnConfig, journal: TurnJournal | None) -> None:
-        self._means = means
+    def __init__(
+        self, means: RunnerMeans, *, recovery: EndpointRecovery, config: TurnConfig, journal: TurnJournal | None
+    ) -> None:
+        self._means, self._safety = means, means.safety
         self._clock = means.clock
-        self._watchers = Watchers(means.watch, feed=means.feed)
+        self._tools = {tool.name: tool for tool in means.tools}
+        self._watchers = Watchers(means.observation.watch, feed=means.observation.feed)
         self._tell = self._watchers.tell
         self._journal = journal
         self._interrupted: asyncio.Future[EndKind] = asyncio.get_running_loop().create_future()
@@ -254,21 +171,16 @@ class _Running:
         self._told = 0  # messages that the turn has added, whose results the watcher has seen
         self.books = Bookkeeper(
             config,
-            ledger=means.ledger,
+            ledger=means.observation.ledger,
             path=means.path,
             provider=means.endpoint.profile.name,
-            find_price=means.find_price,
+            find_price=means.observation.find_price,
             journal=journal,
             clock=means.clock,
         )
         self._sender = Sender(
-            means.endpoint,
-            transport=means.transport,
-            clock=means.clock,
-            limits=means.limits,
-            circuits=means.circuits,
-            refusals=means.refusals,
-            jitter=means.jitter,
+            means,
+            recovery=recovery,
             books=self.books,
             watchers=self._watchers,
             enter_step=self._enter_step,
@@ -278,7 +190,7 @@ class _Running:
         self._around = Around(
             turn_id=config.turn_id,
             path=means.path,
-            approver=means.approver,
+            approver=means.safety.approver,
             watch=self._tell,
             ledger=self.books.ledger,
             journal=None if journal is None else journal.journal,
@@ -471,7 +383,7 @@ class _Running:
                 return OutputChecked(problems=() if checker is None else tuple(checker(json)))
             case InspectCalls():
                 return await find_facts(
-                    command, inspector=self._means.inspect, clock=self._clock, scrub=self._means.endpoint.scrub
+                    command, inspector=self._safety.inspect, clock=self._clock, scrub=self._means.endpoint.scrub
                 )
             case RunHooks():
                 return await self._hook(command)
@@ -490,9 +402,9 @@ class _Running:
         return prepared or StepPrepared()
 
     async def _hook(self, command: RunHooks) -> HooksRan:
-        if self._means.run_hooks is None:
+        if self._safety.run_hooks is None:
             return HooksRan()
-        return HooksRan(outcomes=tuple(await self._means.run_hooks(command)))
+        return HooksRan(outcomes=tuple(await self._safety.run_hooks(command)))
 
     async def _ask(self, command: Ask) -> Asked:
         began_s = self._time.now_s()
@@ -500,7 +412,7 @@ class _Running:
         try:
             asked = await ask(
                 command,
-                approver=self._means.approver,
+                approver=self._safety.approver,
                 clock=self._clock,
                 path=self._means.path,
                 scrub=self._means.endpoint.scrub,
@@ -533,7 +445,7 @@ class _Running:
             settle_s = min(settle_s, self._time.left_after(command.most_s) * ANSWERS_SHARE)
         self._tool_run = ToolRun(
             calls,
-            tools=self._means.tools,
+            tools=self._tools,
             clock=self._clock,
             on_start=on_start,
             on_finish=on_finish,
@@ -555,9 +467,9 @@ class _Running:
         if self._journal is not None:
             self._journal.write()
         means = self._means
-        offers = {name: tool.offer for name, tool in means.tools.items()}
+        offers = {name: tool.offer for name, tool in self._tools.items()}
         return await find_changed(
-            command, inspector=means.inspect, offers=offers, clock=self._clock, scrub=means.endpoint.scrub
+            command, inspector=self._safety.inspect, offers=offers, clock=self._clock, scrub=means.endpoint.scrub
         )
 
     async def _run_script(self, command: RunScript) -> ScriptCalled | ScriptFinished:

@@ -6,16 +6,15 @@ from functools import partial
 
 import msgspec
 
-from turnwise.drivers.clock import Clock
 from turnwise.drivers.endpoints.body_hash import BodyHash
-from turnwise.drivers.endpoints.cache_refusals import HINT, CacheRefusals
-from turnwise.drivers.endpoints.circuits import Circuits, Door
-from turnwise.drivers.endpoints.endpoints import Addressing, Endpoint
+from turnwise.drivers.endpoints.cache_refusals import HINT
+from turnwise.drivers.endpoints.circuits import Door
+from turnwise.drivers.endpoints.endpoints import Addressing
 from turnwise.drivers.endpoints.exchange import Exchange
-from turnwise.drivers.endpoints.transport import Transport
 from turnwise.drivers.journal.bookkeeping import Bookkeeper
 from turnwise.drivers.journal.cache_watch import CacheMissed
 from turnwise.drivers.journal.journal import RequestSent
+from turnwise.drivers.running.means import EndpointRecovery, RunnerMeans
 from turnwise.drivers.running.watching import RequestFinished, RequestStarted, Watchers
 from turnwise.turn.asking import is_aside
 from turnwise.turn.commands import Purpose, SendRequest
@@ -23,7 +22,6 @@ from turnwise.turn.events import RequestFailed, ResponseReceived
 from turnwise.vocab import FinishReason, Repair, Request, ToolChoice
 from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.family import HttpCall
-from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
 
 
@@ -33,32 +31,26 @@ class Sender:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        means: RunnerMeans,
         *,
-        transport: Transport,
-        clock: Clock,
-        limits: Limits,
-        circuits: Circuits,
-        refusals: CacheRefusals,
-        jitter: Callable[[], float],
+        recovery: EndpointRecovery,
         books: Bookkeeper,
         watchers: Watchers,
         enter_step: Callable[[int], None],
         keeps_hash: bool,
         plain_choice: ToolChoice,
     ) -> None:
-        self._endpoint = endpoint
-        self._transport = transport
-        self._clock = clock
-        self._limits = limits
-        self._circuits = circuits
-        self._refusals = refusals
+        self._means = means
+        self._endpoint = means.endpoint
+        self._clock = means.clock
+        self._circuits = recovery.circuits
+        self._refusals = recovery.refusals
         self._learned: tuple[Repair, ...] = ()  # what the next response says was left out for it
-        self._draw = jitter
+        self._draw = recovery.jitter
         self._books = books
         self._watchers = watchers
         self._enter_step = enter_step
-        self._addressing = Addressing(endpoint)
+        self._addressing = Addressing(means.endpoint)
         self._history = EncodedHistory()
         self._hash = BodyHash() if keeps_hash else None
         self._cache = books.watches_cache()
@@ -91,10 +83,10 @@ class Sender:
         exchange = self.exchange = Exchange(
             command,
             endpoint=endpoint,
-            transport=self._transport,
+            transport=self._means.transport,
             clock=self._clock,
             on_frames=partial(self._watchers.tell_frames, number=number) if self._watchers.are_there else None,
-            limits=self._limits,
+            limits=self._means.limits,
         )
         try:
             event = await exchange.run(request)

@@ -11,7 +11,7 @@ import msgspec
 
 from turnwise.drivers.clock import Clock
 from turnwise.drivers.running.approvals import Asking
-from turnwise.drivers.running.runner import Inspector
+from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.grants import judged_paths
 from turnwise.drivers.tools.workspace.paths import Workspace
 from turnwise.drivers.tools.workspace.previews import shortly, whole_preview

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from turnwise.drivers.running.runner import Inspector
+from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.workspace.paths import Workspace
 from turnwise.drivers.tools.workspace.reading import ReadArguments, left_out, read
 from turnwise.errors import ToolFault

@@ -13,8 +13,8 @@ from turnwise.drivers.journal.journal import Journal, Session, journal_path
 from turnwise.drivers.journal.prices import Prices, prices_of_layers
 from turnwise.drivers.running.hook_commands import read_hooks
 from turnwise.drivers.running.hooks import Hook
-from turnwise.drivers.running.runner import Inspector
 from turnwise.drivers.settings.settings import Layer, RunSettings, read_layers
+from turnwise.drivers.tools.fact_finding import Inspector
 from turnwise.drivers.tools.inspection import inspector
 from turnwise.drivers.tools.sandbox import find_sandbox
 from turnwise.drivers.tools.tools import Tool

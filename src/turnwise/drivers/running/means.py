@@ -1,0 +1,85 @@
+"""What a runner works with: one list, in groups. `Runner` takes it whole, and nothing repeats it."""
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from turnwise.drivers.clock import Clock, SystemClock
+from turnwise.drivers.endpoints.cache_refusals import CacheRefusals
+from turnwise.drivers.endpoints.circuits import Circuits
+from turnwise.drivers.endpoints.endpoints import Endpoint
+from turnwise.drivers.endpoints.transport import Transport
+from turnwise.drivers.journal.bookkeeping import PriceFinder
+from turnwise.drivers.journal.ledger import Ledger
+from turnwise.drivers.running.approvals import Approver
+from turnwise.drivers.running.watching import Feed, Watch
+from turnwise.drivers.tools.fact_finding import Inspector
+from turnwise.drivers.tools.tools import Tool
+from turnwise.turn.commands import PrepareStep, RunHooks
+from turnwise.turn.events import HookOutcome, StepPrepared
+from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+
+OutputChecker = Callable[[str], Sequence[str]]
+"""What is wrong with an answer's JSON that fits the schema, in words for the model. Runs in the event loop: be quick."""
+StepPreparer = Callable[[PrepareStep], StepPrepared | Awaitable[StepPrepared | None] | None]
+HookRunner = Callable[[RunHooks], Awaitable[Sequence[HookOutcome]]]
+"""Runs the user's hooks of one point, within their deadlines."""
+
+# A cancelled command settles within half a second (tools.SETTLE_S); after this it is left behind. Promise wait:cancel.
+SETTLE_S = 0.9
+
+
+class Safety(msgspec.Struct, frozen=True, kw_only=True):
+    """Who looks at calls before they run: `inspect` finds their facts, `approver` answers asks, `run_hooks` runs the hooks."""
+
+    inspect: Inspector | None = None
+    approver: Approver | None = None
+    run_hooks: HookRunner | None = None
+
+
+class EndpointRecovery(msgspec.Struct, frozen=True, kw_only=True):
+    """What an endpoint's failures have taught. Whoever runs many turns shares it between them.
+
+    `circuits` know which endpoints to leave alone for a while, `refusals` what an endpoint does not take. `jitter` gives
+    numbers of [0, 1) that spread the waits before retries.
+    """
+
+    circuits: Circuits
+    refusals: CacheRefusals = msgspec.field(default_factory=CacheRefusals)
+    jitter: Callable[[], float] = random.random
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """Who sees and counts what happens. None of it can harm the turn.
+
+    `watch` sees each event, `feed` the same in batches. Each request is entered in `ledger` (a sub-agent's in its parent's;
+    without one each turn has its own), priced by `find_price`.
+    """
+
+    watch: Watch | None = None
+    feed: Feed | None = None
+    ledger: Ledger | None = None
+    find_price: PriceFinder | None = None
+
+
+class RunnerMeans(msgspec.Struct, frozen=True, kw_only=True):
+    """What a runner works with. `tools` are those with an implementation.
+
+    `limits` bound what one response may take. Without `recovery` the runner begins with an endpoint that has not failed yet.
+    `prepare_step` is the user's: what it raises is raised by `Runner.run`. `path` names the sub-agents that lead to this turn;
+    what is cancelled has `settle_s` to end in.
+    """
+
+    endpoint: Endpoint
+    transport: Transport
+    tools: Sequence[Tool] = ()
+    clock: Clock = msgspec.field(default_factory=SystemClock)
+    safety: Safety = Safety()
+    recovery: EndpointRecovery | None = None
+    observation: Observation = Observation()
+    prepare_step: StepPreparer | None = None
+    check_output: OutputChecker | None = None
+    limits: Limits = DEFAULT_LIMITS
+    path: tuple[str, ...] = ()
+    settle_s: float = SETTLE_S
