@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from turnwise.drivers.endpoints.decoding import read_stream
 from turnwise.vocab import ArgumentsState, Response, Usage, calls_of, reasoning_of, refusal_of, text_of
 from turnwise.wire import registry
 from turnwise.wire.profiles import Profile, builtin_profiles
+from whole_streams import read_stream
 
 FAMILIES = {
     "openai_chat": "openai_chat",

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from requirements import PROMISES
-from turnwise.drivers.endpoints.decoding import read_stream
 from turnwise.testing.splits import byte_by_byte, every_split, random_splits
 from turnwise.vocab import Response, ToolCall, calls_of, reasoning_of, refusal_of, text_of
 from turnwise.wire import registry
 from turnwise.wire.profiles import builtin_profiles
+from whole_streams import read_stream
 
 FOLDER = Path(__file__).resolve().parents[1] / "streams" / "openai_chat"
 

@@ -11,13 +11,15 @@ from tree_sitter import Language
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
 from turnwise.drivers.tools.inspection.grammar import parse
-from turnwise.drivers.tools.inspection.nodes import LEAVES, NO_FIELD, NOT_UNDERSTOOD, PARTS, TOKENS, misfit
+from turnwise.drivers.tools.inspection.nodes import LEAVES, NO_FIELD, PARTS, TOKENS, misfit
 from turnwise.rules.permissions import RANK, PermissionRule
 
 LANGUAGE = Language(tree_sitter_bash.language())
 KINDS = [number for number in range(LANGUAGE.node_kind_count) if LANGUAGE.node_kind_is_visible(number)]
 NAMED = {LANGUAGE.node_kind_for_id(number) for number in KINDS if LANGUAGE.node_kind_is_named(number)}
 MARKS = {LANGUAGE.node_kind_for_id(number) for number in KINDS if not LANGUAGE.node_kind_is_named(number)} - {"end"}
+# The grammar has them, bash does not, or has them for something else: a script that holds one is asked about.
+NOT_UNDERSTOOD = {"$`", "unsetenv"}
 FIELDS = {LANGUAGE.field_name_for_id(number) for number in range(1, LANGUAGE.field_count + 1)}
 
 

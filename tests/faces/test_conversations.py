@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from turnwise import Agent, Text, Tool, ToolFault
-from turnwise.drivers.endpoints.decoding import read_body, read_stream
+from turnwise.drivers.endpoints.decoding import read_body
 from turnwise.lab import Lab
 from turnwise.lab.replay import NOT_COMPARED, UNREPLAYABLE, Recording, load_recording
 from turnwise.turn.config import ToolOffer
 from turnwise.vocab import Request, ToolResult, text_of
 from turnwise.wire import registry
 from turnwise.wire.profiles import builtin_profiles
+from whole_streams import read_stream
 
 FAMILIES = {"anthropic", "openai_chat", "openai_responses", "gemini"}
 

@@ -6,12 +6,12 @@ import pytest
 
 from lab.asking import ask, body_of, path_of
 from requirements import PROMISES
-from turnwise.drivers.endpoints.decoding import read_stream
 from turnwise.lab import builtin_scripts
 from turnwise.lab.script import Script
 from turnwise.vocab import ArgumentsState, calls_of, text_of
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family
+from whole_streams import read_stream
 
 SCRIPTS = builtin_scripts()
 SHAPES = [name for name, script in SCRIPTS.items() if script.steps and script.steps[0].wire]

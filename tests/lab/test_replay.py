@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from turnwise.drivers.endpoints.decoding import read_body, read_stream
+from turnwise.drivers.endpoints.decoding import read_body
 from turnwise.errors import CallerError
 from turnwise.lab import Lab
 from turnwise.lab.replay import FAMILIES, UNREPLAYABLE, load_recording
@@ -16,6 +16,7 @@ from turnwise.vocab import Message, Response, ToolResult, calls_of
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import MODULES
 from turnwise.wire.registry import family as find_family
+from whole_streams import read_stream
 
 
 def recordings(corpus: Path) -> list[Path]:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import turnwise.testing
-from turnwise.drivers.endpoints.decoding import read_body, read_stream
+from turnwise.drivers.endpoints.decoding import read_body
 from turnwise.drivers.endpoints.endpoints import build_http_request
 from turnwise.drivers.endpoints.transport import HttpRequest
 from turnwise.errors import ProviderFault
@@ -22,6 +22,7 @@ from turnwise.vocab import (
     calls_of,
     text_of,
 )
+from whole_streams import read_stream
 
 FAMILIES = ["openai_chat", "openai_responses", "anthropic_messages", "gemini"]
 HTTP = HttpRequest(url="http://x/", headers=(), body=b"")

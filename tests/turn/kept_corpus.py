@@ -12,7 +12,7 @@ from typing import NamedTuple
 from recordings import decode, rows
 from turn.kept_sessions import digest_of, form_of
 from turn.kept_tries import said_by_tool
-from turnwise.drivers.endpoints.decoding import read_body, read_stream
+from turnwise.drivers.endpoints.decoding import read_body
 from turnwise.lab.replay import FAMILIES, load_recording
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.commands import Command, FinishTurn, RunTools, SendRequest, Wait
@@ -24,6 +24,7 @@ from turnwise.vocab import FinishReason, Message, Response, Text, ToolSpec, call
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import MODULES
 from turnwise.wire.registry import family as find_family
+from whole_streams import read_stream
 
 IN_A_SESSION = 5  # recorded responses; then the model answers
 TURNS = 2

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from turnwise.drivers.endpoints.decoding import read_stream
 from turnwise.testing import every_split
 from turnwise.vocab import FaultKind, Response, text_of
 from turnwise.wire.beginnings import Beginning
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family
+from whole_streams import read_stream
 
 BODIES = {
     "anthropic_messages": {

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordings import five_counts
-from turnwise.drivers.endpoints.decoding import read_body, read_stream
+from turnwise.drivers.endpoints.decoding import read_body
 from turnwise.vocab import Usage
 from turnwise.wire import anthropic_messages, gemini, openai_chat, openai_responses
 from turnwise.wire.anthropic_messages.usage import UsageTally
@@ -19,6 +19,7 @@ from turnwise.wire.gemini.usage import UsageReader as GeminiUsage
 from turnwise.wire.openai_chat.usage import UsageReader as ChatUsage
 from turnwise.wire.openai_responses.usage import UsageReader as ResponsesUsage
 from turnwise.wire.profiles import builtin_profiles
+from whole_streams import read_stream
 
 FAMILIES = {
     family.name: family

@@ -13,10 +13,11 @@ import pytest
 
 import damage
 import recordings
-from turnwise.drivers.endpoints.decoding import read_body, read_stream
+from turnwise.drivers.endpoints.decoding import read_body
 from turnwise.testing.wire_conformance import assemble, check_every_split, decode_stream
 from turnwise.vocab import ArgumentsState, FinishReason, Lost, Mended, Response, calls_of, text_of
 from turnwise.wire.gemini import FAMILY
+from whole_streams import read_stream
 from wire.gemini_streams import NAME, PROFILE, array, call, chunk, piece, response_from, sse
 
 COMPLETE, LOST = ArgumentsState.COMPLETE, ArgumentsState.LOST

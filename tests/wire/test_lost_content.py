@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnwise.drivers.endpoints.decoding import read_body, read_stream
+from turnwise.drivers.endpoints.decoding import read_body
 from turnwise.vocab import (
     ArgumentsState,
     BlockEnded,
@@ -16,6 +16,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family as family_named
+from whole_streams import read_stream
 
 CHAT = b'data: {"id":"c","choices":[{"index":0,"delta":%s}]}\n\n'
 CHAT_END = b'data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from turnwise.drivers.endpoints.decoding import read_body, read_stream
+from turnwise.drivers.endpoints.decoding import read_body
 from turnwise.rules.apart import billed_apart
 from turnwise.rules.pricing import OwnCost, Priced, PriceRow, TokenPrices, Unknown, price_of
 from turnwise.vocab import Response, Usage
 from turnwise.wire import anthropic_messages
 from turnwise.wire.profiles import builtin_profiles
+from whole_streams import read_stream
 from wire.test_counts import FAMILIES, REAL, events, replaced
 
 ROW = PriceRow(plan="tokens", source="test", tokens=(TokenPrices(input=Decimal(2), output=Decimal(8)),))

@@ -1,13 +1,8 @@
 """Ids for sessions and turns: they sort by the time at which they were made."""
 
 import secrets
-from typing import Protocol
 
 from turnwise.drivers.clock import Clock
-
-
-class Ids(Protocol):
-    def new(self) -> str: ...
 
 
 class TimeOrderedIds:

@@ -17,7 +17,7 @@ from faces.cli.running import Cli, at, begin, end, running_lab, script
 from faces.cli.test_processes import wait_until
 from turnwise.drivers.clock import SystemClock
 from turnwise.drivers.journal.journal import Journal, journal_path
-from turnwise.drivers.journal.ledger import INSERT, LedgerEntry, values_of
+from turnwise.drivers.journal.ledger import LEAVES, LedgerEntry, update_of, values_before
 from turnwise.drivers.journal.ledger_queries import Span, Total, TurnBill, sum_of_totals
 from turnwise.errors import CallerError
 from turnwise.faces.cli.usage import lines_of, saving_lines, since_of, table_of
@@ -282,7 +282,9 @@ def sessions(folder: Path) -> Path:
                 plan="request",
                 usd=Decimal("0.01"),
             )
-            connection.execute(INSERT, values_of(entry))
+            row_id = connection.execute(LEAVES, values_before(entry)).lastrowid
+            assert row_id is not None
+            connection.execute(*update_of(entry, row_id=row_id))
     connection.close()
     return path
 

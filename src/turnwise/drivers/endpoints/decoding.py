@@ -3,7 +3,7 @@
 The runner feeds it from the network, `turnwise decode` from files, tests from recordings.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
@@ -189,25 +189,6 @@ class ResponseReader:
                 self.faulted |= frame.fault.kind in (FaultKind.PROTOCOL, FaultKind.TOO_LARGE)
             elif isinstance(frame, Finished) or (isinstance(frame, Mended) and _tells_of_end(frame)):
                 self.finished = True
-
-
-def read_stream(
-    chunks: Iterable[bytes],
-    *,
-    family: Family,
-    profile: Profile,
-    limits: Limits = DEFAULT_LIMITS,
-    tool_names: frozenset[str] = frozenset(),
-    taken_ids: frozenset[str] = frozenset(),
-    id_prefix: str = "call",
-) -> Response:
-    """Decode one whole streamed response."""
-    reader = ResponseReader(
-        family, profile=profile, limits=limits, tool_names=tool_names, taken_ids=taken_ids, id_prefix=id_prefix
-    )
-    for chunk in chunks:
-        reader.feed(chunk)
-    return reader.finish()
 
 
 def read_body(

@@ -320,7 +320,6 @@ LEAVES = f"insert into request ({', '.join(_LEAVING)}) values ({', '.join('?' * 
 STAYED = "delete from request where id = ?"
 BECAME = f"update request set {', '.join([f'{name} = ?' for name in (*_EARLY, *_AFTERWARDS)])} where id = ?"
 BECAME_WITH_PRICE = BECAME.replace(" where", f", {', '.join([f'{name} = ?' for name in _MONEY])} where")
-INSERT = f"insert into request ({', '.join(COLUMNS)}) values ({', '.join('?' * len(COLUMNS))})"
 
 Value = str | int | float | None
 NO_COUNTS = (None, None, None, None, None, None)
@@ -331,13 +330,8 @@ PICO = Decimal("1E-12")
 MOST_PICO_USD = 1000  # as much as fits into 64 bits 9,000 times
 
 
-def values_of(entry: LedgerEntry) -> tuple[Value, ...]:
-    """The entry as columns: money as the decimal's own text, nothing where nothing is known."""
-    return (*values_before(entry), *_values_afterwards(entry)[len(_EARLY) :], *_values_of_money(entry))
-
-
 def values_before(entry: LedgerEntry) -> tuple[Value, ...]:
-    """Those that it has when its request leaves (`LEAVES`)."""
+    """The columns that an entry has when its request leaves (`LEAVES`)."""
     return (
         entry.session,
         entry.turn,

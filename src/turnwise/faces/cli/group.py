@@ -49,10 +49,8 @@ Exit codes of `run` (other commands have theirs in their --help):
 {EXIT_CODES}"""
 
 
-NEAR, ALIKE = (
-    0.6,
-    0.8,
-)  # how alike a word must be to a command, alone and before others: `what does this do` is a prompt
+# How alike a word must be to a command where others follow it: `what does this do` is a prompt. A lone one needs less (0.6).
+ALIKE = 0.8
 
 
 class LazyGroup(click.Group):

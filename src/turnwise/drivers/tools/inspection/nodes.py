@@ -146,8 +146,6 @@ TOKENS = frozenset(
     local unset =~ &> &>> <& >& >| <&- >&- <<- <<< ? : ~ $(( $[ .. `` $ " # ${ @ := :- :+ :? %% // /# /% ,, ^^ U u L Q E P A K a k
     $( ` <( >( ##""".split()
 )
-# The grammar has them, bash does not, or has them for something else: a script that holds one is asked about.
-NOT_UNDERSTOOD = frozenset({"$`", "unsetenv"})
 # Where words stand side by side. Two that touch (`a<(b)`) are one word for bash.
 _SPACED = frozenset(
     "command for_statement case_item declaration_command unset_command file_redirect heredoc_redirect array".split()

@@ -32,7 +32,6 @@ class FileChanges:
     def __init__(
         self, folder: Path | None = None, *, kept_bytes: int = KEPT_BYTES, kept_changes: int = KEPT_CHANGES
     ) -> None:
-        self.survives = folder is not None  # another process can take back what this one changed
         self._folder = folder
         self._kept_bytes = kept_bytes
         self._kept_changes = kept_changes
