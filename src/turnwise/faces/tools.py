@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# What all four API families take as a tool's name.
 # For models without scripted steps; `docs/billing.md` says what was measured. The same in each request of a turn, so that the
 # provider's prompt cache holds.
 BATCH_HINT = (
     "Tool calls that do not depend on each other's results belong together: ask for all of them in one response. Each response "
     "is a request of its own, and its calls run side by side."
 )
+# What all four API families take as a tool's name.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 

@@ -141,10 +141,8 @@ class BoundedConnector(TCPConnector):
         elif should_close or protocol.should_close or key in self._keeps:
             super()._release(key, protocol, should_close=should_close or not self._keeps.get(key, False))
         elif key not in self._aside:
-            self._aside[key] = (
-                protocol,
-                self._loop.time(),
-            )  # still in use, as far as aiohttp knows: it closes it at the end
+            # Still in use, as far as aiohttp knows: it closes it at the end.
+            self._aside[key] = (protocol, self._loop.time())
         else:
             first, since_s = self._aside[key]
             if protocol.asked_s > since_s:

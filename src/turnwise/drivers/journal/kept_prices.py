@@ -24,12 +24,10 @@ MAX_BYTES = 512 * 1024
 MAX_ROWS = 500  # of about 300 bytes; the oldest go first
 MAX_NAME = 200  # characters of a model; a longer one is not kept
 PRIVATE = 0o600
-LEFT_S = (
-    3600.0  # a file is written in milliseconds; one that is older and not in its place was left by a killed process
-)
-_USER: Callable[[], int] | None = getattr(
-    os, "geteuid", None
-)  # Windows knows no owners by number: nothing is kept there
+# A file is written in milliseconds; one that is older and not in its place was left by a killed process.
+LEFT_S = 3600.0
+# Windows knows no owners by number: nothing is kept there.
+_USER: Callable[[], int] | None = getattr(os, "geteuid", None)
 _READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 

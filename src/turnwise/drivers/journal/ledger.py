@@ -131,9 +131,8 @@ class Ledger:
         self.root_turn = root_turn
         self.cache_missed: list[CacheMissed] = []
         self._entries: dict[tuple[str, int], LedgerEntry] = {}
-        self._billed: dict[
-            tuple[str, int], set[int]
-        ] = {}  # turn and step -> those of its requests that billed the step
+        # Turn and step -> those of its requests that billed the step.
+        self._billed: dict[tuple[str, int], set[int]] = {}
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:

@@ -26,7 +26,7 @@ KEYS: dict[By, str] = {
     "purpose": _PURPOSE,
 }
 AGAIN = "purpose in ('retry', 'continue')"
-# `LedgerEntry.saved_requests`
+# The same as `LedgerEntry.saved_requests`.
 _MORE = (
     "(case when outcome = 'ok' and not discarded and calls > 0 then calls - 1 else 0 end + program_calls - programs)"
 )

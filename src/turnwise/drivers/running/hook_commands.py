@@ -105,9 +105,8 @@ async def _call(row: _Row, *, name: str, looks: Looks, folder: Path, env: Mappin
         code = await run_group(row.command, cwd=folder, env=env, timeout_s=LONGEST_S, on_output=keep, given=given)
     except OSError as error:
         raise ToolFault(f"`{name}` cannot be started: {error.strerror}") from error
-    text = (
-        b"".join(output).decode("utf-8", "backslashreplace").strip()
-    )  # `\xff` is no JSON: nothing is changed in silence
+    # `\xff` is no JSON: nothing is changed in silence.
+    text = b"".join(output).decode("utf-8", "backslashreplace").strip()
     if code == DENIED:
         return Deny(text[:MAX_SAID_CHARACTERS] or "it gave no reason")
     if code:

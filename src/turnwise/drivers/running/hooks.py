@@ -284,9 +284,8 @@ class Hooks:
             return None, self._told(hook, f"it raised {said.words}")
         if said is None or isinstance(said, ANSWERS[hook.point]):
             return said, ""
-        return None, self._told(
-            hook, f"it returned `{type(said).__name__}`, and {may_answer(hook.point)}"
-        )  # a stranger's
+        # A stranger's function may return anything, whatever its type says.
+        return None, self._told(hook, f"it returned `{type(said).__name__}`, and {may_answer(hook.point)}")
 
     def _told(self, hook: Hook, fault: str) -> str:
         fault = self._scrub(fault)

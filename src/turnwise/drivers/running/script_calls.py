@@ -54,12 +54,8 @@ def awaited_calls(program: str) -> frozenset[tuple[int, int]] | None:
                 if isinstance(node, ast.Call) and _is_awaited(node, parents=parents, awaited=awaited)
             ]
         )
-    except (
-        SyntaxError,
-        ValueError,
-        RecursionError,
-        MemoryError,
-    ):  # the text is a model's: the parser may give up on it
+    # The text is a model's: the parser may give up on it.
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 

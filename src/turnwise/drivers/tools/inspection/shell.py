@@ -498,9 +498,8 @@ class _Walk:
                 return None
             if absolute:
                 names = [f"/{name.lstrip('/')}" for name in names]
-            itself = (
-                [word.text] if word.has_brackets or not names else []
-            )  # brackets are taken for more than they may match
+            # Brackets are taken for more than they may match.
+            itself = [word.text] if word.has_brackets or not names else []
             found += [(place, name) for name in (*names, *itself)]
         return found
 

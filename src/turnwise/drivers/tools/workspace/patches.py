@@ -22,9 +22,8 @@ _HEADERS: dict[str, Literal["add", "delete", "update"]] = {
 _MOVE = "*** Move to: "
 _AT_END = "*** End of File"
 _RANGE = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_GIT = re.compile(
-    r"(diff --git |index |new file mode|deleted file mode|old mode|new mode|similarity index|copy )"
-)  # of a unified diff: what its other lines say as well
+# Of a unified diff: what its other lines say as well.
+_GIT = re.compile(r"(diff --git |index |new file mode|deleted file mode|old mode|new mode|similarity index|copy )")
 _NO_LINE_END = "\\ No newline"
 
 Sign = Literal[" ", "-", "+"]

@@ -1,4 +1,3 @@
-# A Path for each of 100,000 files would double the time.
 """Walks a folder or looks for a pattern in its files, as a process of its own: reads a JSON order from standard input, writes
 a JSON answer. The folder is its working folder, opened by us, so that no link can lead it elsewhere.
 
@@ -10,7 +9,7 @@ the given place where there is a `.gitignore`: it is started without site-packag
 import fnmatch
 import importlib.util
 import json
-import os
+import os  # paths are texts here: a Path for each of 100,000 files would double the time
 import re
 import signal
 import stat
@@ -283,9 +282,8 @@ def matches_of(walker: Walker, order: Order) -> list[tuple[str, int]]:
             return False
         return not any(fits(shown, pattern) for pattern in order.withheld) and not is_secret(path)
 
-    if (
-        order.rg and order.in_git and walker.has_plain_rules()
-    ):  # its versions differ in what holds where there is no repository
+    # Its versions differ in what holds where there is no repository.
+    if order.rg and order.in_git and walker.has_plain_rules():
         found = from_ripgrep(walker, order, wanted=wanted)
         if found is not None:
             return found
