@@ -18,6 +18,7 @@ from turnwise.drivers.journal.ledger import LedgerEntry
 from turnwise.drivers.journal.ledger_queries import Span
 from turnwise.drivers.running.approvals import Asking
 from turnwise.drivers.running.hooks import Hook
+from turnwise.drivers.running.means import EndpointRecovery
 from turnwise.drivers.running.watching import AttemptDiscarded, CallAnswered, Seen, StepStarted
 from turnwise.errors import CallerError
 from turnwise.rules.circuit import CircuitPolicy
@@ -156,7 +157,7 @@ async def test_results_are_written_before_a_watcher_is_told_of_a_step_that_sends
     model = ScriptedModel([call("look"), "done"], family="anthropic_messages")
     with Journal.open(file.path, clock=SystemClock()) as journal:
         agent = Agent("anthropic_messages:m", base_url=BASE_URL, tools=[look], transport=model, journal=journal)
-        agent._circuits = circuits
+        agent._recovery = EndpointRecovery(circuits=circuits)
         await agent.run("Look.", watch=watch)
     kinds = [kinds for _, (kinds, _) in file.seen]
     assert kinds[1][-1] == "tools_finished"
