@@ -18,6 +18,7 @@ from turnwise.wire.anthropic_messages import events as anthropic
 from turnwise.wire.family import Family
 from turnwise.wire.gemini import chunks as gemini
 from turnwise.wire.openai_chat import chunks as chat
+from turnwise.wire.openai_chat import fast as fast_chat
 from turnwise.wire.openai_responses import deltas as responses
 from wire.gemini_streams import PROFILE
 
@@ -68,23 +69,23 @@ def anthropic_pairs(fast: Any, *, kind: str, key: str) -> list[Pair]:
 PAIRS = {
     "Chat, chunk": Pair(
         chat.Chunk,
-        chat.UsualChunk,
+        fast_chat.UsualChunk,
         {"choices": [CHAT_CHOICE]},
         inner=frozenset({"choices"}),
         passed_over=dict.fromkeys(("id", "model", "object"), HEAD),
     ),
     "Chat, choice": Pair(
         chat.Choice,
-        chat.UsualChoice,
+        fast_chat.UsualChoice,
         CHAT_CHOICE,
         inner=frozenset({"delta"}),
         passed_over={"native_finish_reason": "it explains a finish reason, and with one the chunk is not usual"},
     ),
-    "Chat, delta": Pair(chat.Delta, chat.UsualDelta, {"content": "Hel"}, inner=frozenset({"tool_calls"})),
-    "Chat, call": Pair(chat.CallPiece, chat.UsualCallPiece, CHAT_CALL, inner=frozenset({"function"})),
+    "Chat, delta": Pair(chat.Delta, fast_chat.UsualDelta, {"content": "Hel"}, inner=frozenset({"tool_calls"})),
+    "Chat, call": Pair(chat.CallPiece, fast_chat.UsualCallPiece, CHAT_CALL, inner=frozenset({"function"})),
     "Chat, function": Pair(
         chat.FunctionPiece,
-        chat.UsualFunction,
+        fast_chat.UsualFunction,
         {"arguments": "{"},
         passed_over={"whole": "ours: the tolerant reading alone sets it"},
     ),
@@ -169,8 +170,8 @@ def chunk_of_chat(**fields: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("decode", "usual", "more"),
     [
-        (chat.decode_usual, chunk_of_chat(), {"x_groq": {"usage": {"prompt_tokens": 1}}}),
-        (chat.decode_usual, chunk_of_chat(), {"citations": ["https://a"]}),
+        (fast_chat.decode_usual, chunk_of_chat(), {"x_groq": {"usage": {"prompt_tokens": 1}}}),
+        (fast_chat.decode_usual, chunk_of_chat(), {"citations": ["https://a"]}),
         (gemini.USUAL.decode, {"candidates": [GEMINI_CANDIDATE]}, {"promptFeedback": {"blockReason": "SAFETY"}}),
     ],
 )
@@ -242,7 +243,7 @@ def test_every_struct_of_a_fast_path_has_a_pair() -> None:
     """A new one is found by its name, so that it cannot be forgotten here."""
     fast: set[Any] = {
         struct
-        for module in (chat, gemini)
+        for module in (fast_chat, gemini)
         for name, struct in vars(module).items()
         if name.startswith("Usual") and isinstance(struct, type)
     }

@@ -1,7 +1,5 @@
 """Typed chunks of one Chat Completions response -> frames."""
 
-from collections.abc import Callable
-
 import msgspec
 
 from turnwise.vocab import (
@@ -30,37 +28,17 @@ from turnwise.vocab import (
 from turnwise.wire.finish_words import finish_frames, says_nothing, unsaid_finish
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error
 from turnwise.wire.limits import MAX_CITATIONS, MAX_PARTS
-from turnwise.wire.openai_chat.chunks import (
-    CallPiece,
-    Choice,
-    Chunk,
-    Delta,
-    UsualChunk,
-    UsualDelta,
-    decode_usual,
-    is_there,
-)
+from turnwise.wire.openai_chat.chunks import CallPiece, Choice, Chunk, Delta, is_there
 from turnwise.wire.openai_chat.citations import citation_of
 from turnwise.wire.openai_chat.faults import decode_error_event
 from turnwise.wire.openai_chat.fields import NAME
 from turnwise.wire.openai_chat.files import image_of
-from turnwise.wire.openai_chat.reasoning import ReasoningReader, split_content
+from turnwise.wire.openai_chat.reasoning import ReasoningFields, ReasoningReader, split_content
 from turnwise.wire.openai_chat.usage import UsageReader
 from turnwise.wire.openai_chat.words import finish_of, is_known, says_limit
 from turnwise.wire.profiles import Profile
 
 TEXT, REASONING, REFUSAL = "text", "reasoning", "refusal"
-
-
-class Rest(msgspec.Struct, frozen=True, gc=False):
-    """What a usual chunk says beside its one piece of text, of reasoning or of a call."""
-
-    kind: str
-    piece: Callable[[UsualDelta], str | None]
-    index: int | None = None  # of the call
-
-    def read(self, text: bytes) -> str | None:
-        return self.piece(decode_usual(text).choices[0].delta)
 
 
 class ChunkReader:
@@ -109,37 +87,17 @@ class ChunkReader:
         self._citations: list[Citation] = []  # those that wait for a text to hang on
         self._reasoning = ReasoningReader()
 
-    def read_usual(self, chunk: UsualChunk, frames: list[Frame]) -> None:
-        """`read`, for a chunk of a response that has started."""
-        delta = chunk.choices[0].delta
-        if delta.reasoning_content or delta.reasoning:
-            self._add_reasoning(self._reasoning.read_usual(delta), frames)
-        if delta.content:
-            self._said = self._has_text = True
-            frames.append(TextDelta(delta.content))
-        if delta.tool_calls:
-            self._called = True
-            for call in delta.tool_calls[:MAX_PARTS]:
-                function = call.function
-                if call.id is not None or function.name is not None:
-                    frames.append(
-                        ToolCallDelta(index=call.index, id=call.id, name=function.name, arguments=function.arguments)
-                    )
-                else:
-                    frames.append(ToolCallDelta(index=call.index, arguments=function.arguments))
+    def note_text(self) -> None:
+        """A piece of the text came."""
+        self._said = self._has_text = True
 
-    def read_alike(self, pieces: list[str], frames: list[Frame], *, rest: Rest) -> None:
-        """`read_usual`, for chunks that say the same `rest` and one piece each."""
-        self._said = True
-        if rest.kind == TEXT:
-            self._has_text = True
-            frames += map(TextDelta, pieces)
-        elif rest.kind == REASONING:
-            self._has_reasoning = True
-            frames += map(ReasoningDelta, pieces)
-        else:
-            index = rest.index
-            frames += [ToolCallDelta(index=index, arguments=piece) for piece in pieces]
+    def note_reasoning(self) -> None:
+        """A piece of the reasoning came, from the source that is read."""
+        self._said = self._has_reasoning = True
+
+    def note_call(self) -> None:
+        """A piece of a call came."""
+        self._called = True
 
     def read(self, chunk: Chunk, frames: list[Frame]) -> None:
         choices = chunk.choices
@@ -250,25 +208,27 @@ class ChunkReader:
         else:
             text, thinking, refusal = content, "", delta.refusal
         if thinking or delta.reasoning_content or delta.reasoning or delta.reasoning_text or delta.reasoning_details:
-            self._add_reasoning(self._reasoning.read(delta, thinking=thinking), frames)
+            self.add_reasoning(delta, frames, thinking=thinking)
         if text:
-            self._said = self._has_text = True
+            self.note_text()
             frames.append(TextDelta(text))
         if refusal:
             self._said = self._refused = True
             frames.append(RefusalDelta(refusal))
         if delta.tool_calls:
-            self._called = True
+            self.note_call()
             for call in delta.tool_calls[:MAX_PARTS]:
                 frames.append(_call_frame(call, block=None))
         if delta.function_call is not None and not _is_said_twice(delta):
-            self._called = True
+            self.note_call()
             call = CallPiece(function=delta.function_call)
             frames.append(_call_frame(call, block="function_call"))
         if delta.annotations or delta.executed_tools or delta.images:
             self._read_extras(delta, frames)
 
-    def _add_reasoning(self, text: str, frames: list[Frame]) -> None:
+    def add_reasoning(self, delta: ReasoningFields, frames: list[Frame], *, thinking: str = "") -> None:
+        """Take the reasoning of a delta; `thinking` is what its typed content holds."""
+        text = self._reasoning.read(delta, thinking=thinking)
         if text or not self._has_reasoning:
             # Encrypted reasoning has no text; its part begins here all the same.
             self._said = self._said or bool(text)
@@ -387,39 +347,3 @@ def _call_frame(call: CallPiece, *, block: str | None) -> ToolCallDelta:
         whole=function.whole,
         opaque=opaque,
     )
-
-
-def _content(delta: UsualDelta) -> str | None:
-    return delta.content
-
-
-def _reasoning_content(delta: UsualDelta) -> str | None:
-    return delta.reasoning_content
-
-
-def _plain_reasoning(delta: UsualDelta) -> str | None:
-    return delta.reasoning
-
-
-def _arguments(delta: UsualDelta) -> str | None:
-    return delta.tool_calls[0].function.arguments if delta.tool_calls else None
-
-
-_TEXT_REST = Rest(TEXT, _content)
-_REASONING_CONTENT_REST = Rest(REASONING, _reasoning_content)
-_REASONING_REST = Rest(REASONING, _plain_reasoning)
-
-
-def rest_of(delta: UsualDelta) -> Rest | None:
-    """None where the chunk brings other than one piece."""
-    if bool(delta.content) + bool(delta.reasoning_content) + bool(delta.reasoning) + bool(delta.tool_calls) != 1:
-        return None
-    if delta.content:
-        return _TEXT_REST
-    if delta.reasoning_content:
-        return _REASONING_CONTENT_REST
-    if delta.tool_calls:
-        call = delta.tool_calls[0]
-        is_more = len(delta.tool_calls) == 1 and call.id is None and call.function.name is None
-        return Rest("call", _arguments, call.index) if is_more else None
-    return _REASONING_REST

@@ -5,8 +5,6 @@ decoded; the rest (`logprobs`, `system_fingerprint`, padding ...) is passed over
 Completions", and for the fields of other providers the recorded streams.
 """
 
-from typing import Literal
-
 import msgspec
 
 from turnwise.wire.json_fields import NOTHING, is_null
@@ -78,57 +76,8 @@ class Chunk(msgspec.Struct, gc=False):
     search_results: list[msgspec.Raw] | None = None  # Perplexity: the same sources with titles
 
 
-class UsualFunction(msgspec.Struct, gc=False):
-    name: str | None = None
-    arguments: str | None = None
-
-
-class UsualCallPiece(msgspec.Struct, gc=False):
-    function: UsualFunction
-    index: int | None = None
-    id: str | None = None
-    custom: None = None
-    extra_content: None = None
-
-
-class UsualDelta(msgspec.Struct, gc=False):
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    tool_calls: list[UsualCallPiece] | None = None
-    reasoning_text: None = None
-    reasoning_details: None = None
-    refusal: None = None
-    function_call: None = None
-    annotations: None = None
-    executed_tools: None = None
-    images: None = None
-
-
-class UsualChoice(msgspec.Struct, gc=False):
-    delta: UsualDelta
-    index: Literal[0] = 0
-    message: None = None
-    finish_reason: str | None = None  # where it says something the chunk is not usual, and an exception would cost more
-
-
-class UsualChunk(msgspec.Struct, gc=False):
-    """A chunk of a response under way that only brings more: whatever says something else is refused, so that nothing else
-    has to be looked at."""
-
-    choices: tuple[UsualChoice]
-    usage: None = None
-    error: None = None
-    x_groq: None = None
-    citations: None = None
-    search_results: None = None
-
-
-decode_usual = msgspec.json.Decoder(UsualChunk).decode
-"""For nearly all chunks once a response has begun; the others are for `decode_chunk`. Raises as it does."""
-
 decode_chunk = msgspec.json.Decoder(Chunk).decode
-"""The fast path. Raises msgspec.MsgspecError, UnicodeDecodeError or RecursionError."""
+"""Raises msgspec.MsgspecError, UnicodeDecodeError or RecursionError."""
 
 
 def is_there(raw: msgspec.Raw) -> bool:

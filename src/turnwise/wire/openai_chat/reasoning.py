@@ -1,16 +1,31 @@
 """Reasoning in Chat Completions: six places where it may stand, counted once; `reasoning_details` kept for replay."""
 
+from typing import Protocol
+
 import msgspec
 
 from turnwise.vocab import Opaque
 from turnwise.wire.json_fields import UNREADABLE
-from turnwise.wire.openai_chat.chunks import ContentPart, Delta, UsualDelta
+from turnwise.wire.openai_chat.chunks import ContentPart
 from turnwise.wire.openai_chat.fields import NAME
 
 CONTENT, REASONING_CONTENT, REASONING, REASONING_TEXT, DETAILS = 1, 2, 3, 4, 5
 
 TEXTS = ("text", "summary")
 """The fields of a detail that come in pieces."""
+
+
+class ReasoningFields(Protocol):
+    """A delta, as far as its reasoning goes."""
+
+    @property
+    def reasoning_content(self) -> str | None: ...
+    @property
+    def reasoning(self) -> str | None: ...
+    @property
+    def reasoning_text(self) -> str | None: ...
+    @property
+    def reasoning_details(self) -> list[msgspec.Raw] | None: ...
 
 
 class _Detail:
@@ -59,7 +74,7 @@ class ReasoningReader:
         self._latest: dict[tuple[bytes, bytes], _Detail] = {}
         self._said = True
 
-    def read(self, delta: Delta, *, thinking: str) -> str:
+    def read(self, delta: ReasoningFields, *, thinking: str) -> str:
         """The reasoning that this delta adds; `thinking` is what its typed content holds."""
         details = self._keep(delta.reasoning_details) if delta.reasoning_details else ""
         said = (
@@ -73,16 +88,6 @@ class ReasoningReader:
             if text and (not self._source or self._source == source):
                 self._source = source
                 return text
-        return ""
-
-    def read_usual(self, delta: UsualDelta) -> str:
-        """`read`, where only its two plain fields can say something."""
-        if delta.reasoning_content and self._source in (0, REASONING_CONTENT):
-            self._source = REASONING_CONTENT
-            return delta.reasoning_content
-        if delta.reasoning and self._source in (0, REASONING):
-            self._source = REASONING
-            return delta.reasoning
         return ""
 
     def opaque(self) -> Opaque | None:

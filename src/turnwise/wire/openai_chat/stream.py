@@ -1,29 +1,24 @@
 """A Chat Completions stream -> frames."""
 
 import re
-from collections.abc import Sequence
 
 import msgspec
 
 from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Lost, Mended, Repair
-from turnwise.wire.alike import Alike
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.healing import breaks_strings, has_controls, is_sound, left_out, read_damaged
 from turnwise.wire.json_fields import UNREADABLE, is_error
 from turnwise.wire.limits import Limits
 from turnwise.wire.long_events import read_any
-from turnwise.wire.long_texts import LONG_BYTES
 from turnwise.wire.many_items import too_much
-from turnwise.wire.openai_chat.chunk_reader import ChunkReader, Rest, rest_of
-from turnwise.wire.openai_chat.chunks import Chunk, decode_chunk, decode_usual, is_there
+from turnwise.wire.openai_chat.chunk_reader import ChunkReader
+from turnwise.wire.openai_chat.chunks import Chunk, decode_chunk, is_there
+from turnwise.wire.openai_chat.fast import FastChunks
 from turnwise.wire.openai_chat.faults import decode_error_event
 from turnwise.wire.openai_chat.loose import objects, read_loosely
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, SseRun
 
-MISS_COST = 4  # a chunk that is not usual costs about what four usual ones save
-START = MISS_COST * 2  # chunks that count as usual from the first: looking for them has to pay
-LEARN_FROM = START + 4  # a response that is over after a few chunks is not worth learning how they are written
 NO_CHUNK = b""  # what the typed decoder refuses
 DONE = b"[DONE]"  # some servers write a blank after it
 
@@ -44,27 +39,33 @@ class ChatStreamDecoder:
     """Bytes of a stream in any pieces -> frames. A body sent in place of a stream is read as such."""
 
     __slots__ = (
-        "_alike",
         "_body",
         "_body_bytes_left",
         "_body_expected",
         "_bytes_left",
         "_dead",
         "_events",
+        "_fast",
         "_head",
-        "_hits",
         "_is_plain",
         "_limits",
-        "_misses",
         "_parser",
         "_reader",
         "_recognised",
         "_unreadable",
     )
 
-    def __init__(self, profile: Profile, limits: Limits, *, body_expected: bool = False) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        limits: Limits,
+        *,
+        body_expected: bool = False,
+        fast: type[FastChunks] | None = FastChunks,
+    ) -> None:
+        """`fast` reads nearly all chunks of a usual stream; None where this module has to read them all."""
         self._reader = ChunkReader(profile)
-        self._alike: Alike[Rest] = Alike()
+        self._fast = None if fast is None else fast(self._reader)
         self._parser = SseParser(limits=limits)
         self._limits = limits
         self._bytes_left = limits.stream_bytes
@@ -74,8 +75,6 @@ class ChatStreamDecoder:
         self._body_expected = body_expected
         self._dead = False
         self._events = 0
-        self._hits = START  # chunks that were usual
-        self._misses = 0
         self._unreadable = 0
         self._is_plain = True  # all bytes so far are ASCII, and none is a control character
         self._recognised = False
@@ -171,77 +170,37 @@ class ChatStreamDecoder:
 
     def _read_runs(self, runs: list[SseRun]) -> list[Frame]:
         frames: list[Frame] = []
-        has_long = self._parser.has_long
+        fast, has_long = self._fast, self._parser.has_long
         for run in runs:
             values, at, end = run.values, 0, len(run.values)
-            is_alone = end == 1  # then the whole is decoded as quickly as its piece is found
-            while at < end:
-                if not is_alone and self._alike.rest is not None and (count := self._read_alike(values, at, frames)):
-                    at += count
-                    continue
-                value = values[at]
-                at += 1
-                self._events += 1
-                # Keys, and what stays JSON text, are not looked at by the JSON decoder.
-                is_text = self._is_plain or is_sound(value)
-                if (
-                    is_text
-                    and self._reader.goes_on
-                    and self._misses < self._hits
-                    and not (has_long and len(value) > LONG_BYTES)
-                    and self._read_usual(value, frames, is_alone=is_alone)
+            while at < end and not self._dead:
+                if fast is not None and (
+                    count := fast.read(values, at, frames, is_plain=self._is_plain, has_long=has_long)
                 ):
-                    continue
-                if value == DONE:
-                    self._read_end_mark(frames)
-                    continue
-                try:
-                    source = value if is_text else NO_CHUNK
-                    chunk = read_any(source, decode_chunk) if has_long else decode_chunk(source)
-                except UNREADABLE as error:
-                    self._read_odd(value, error, frames)
-                    if self._dead:
-                        return frames
-                    continue
-                if self._reader.is_over:
-                    self._reader.read_after_end(chunk, frames)
-                    continue
-                if chunk.choices is not None and self._recognised:
-                    self._reader.read(chunk, frames)
+                    at += count
+                    self._events += count
                 else:
-                    self._read_chunk(chunk, value, name=run.name, frames=frames)
+                    self._read_event(values[at], run.name, frames)
+                    at += 1
         return frames
 
-    def _read_alike(self, values: Sequence[bytes], start: int, frames: list[Frame]) -> int:
-        """Read the usual chunks that differ from the one before in nothing but their piece; returns how many were."""
-        rest = self._alike.rest
-        if rest is None or not (pieces := self._alike.strings(values, start=start)):
-            return 0
-        self._reader.read_alike(pieces, frames, rest=rest)
-        self._events += len(pieces)
-        self._hits += len(pieces)
-        return len(pieces)
-
-    def _read_usual(self, value: bytes, frames: list[Frame], *, is_alone: bool) -> bool:
-        """False where the chunk may say more than usual, and nothing was taken."""
+    def _read_event(self, value: bytes, name: str, frames: list[Frame]) -> None:
+        self._events += 1
+        if value == DONE:
+            self._read_end_mark(frames)
+            return
         try:
-            chunk = decode_usual(value)
-        except UNREADABLE:
-            self._misses += MISS_COST
-            return False
-        if chunk.choices[0].finish_reason is not None:
-            return False
-        self._hits += 1
-        if is_alone or self._hits < LEARN_FROM or not self._alike.may_learn:
-            self._reader.read_usual(chunk, frames)
-            return True
-        before = len(frames)
-        self._reader.read_usual(chunk, frames)
-        if len(frames) == before + 1:
-            delta = chunk.choices[0].delta
-            if (rest := rest_of(delta)) is not None and (piece := rest.piece(delta)):
-                self._alike.learn(value, piece, rest=rest, read=rest.read)
-        return True
+            # Keys, and what stays JSON text, are not looked at by the JSON decoder.
+            chunk = read_any(value if self._is_plain or is_sound(value) else NO_CHUNK, decode_chunk)
+        except UNREADABLE as error:
+            self._read_odd(value, error, frames)
+            return
+        if self._reader.is_over:
+            self._reader.read_after_end(chunk, frames)
+        elif chunk.choices is not None and self._recognised:
+            self._reader.read(chunk, frames)
+        else:
+            self._read_chunk(chunk, value, name=name, frames=frames)
 
     def _read_odd(self, value: bytes, error: Exception, frames: list[Frame]) -> None:
         """What is no chunk: nothing at all, the end mark, or something to be mended."""
@@ -256,7 +215,6 @@ class ChatStreamDecoder:
         self._events -= 1
         if self._recognised:
             self._reader.end("`[DONE]`", frames)
-            self._alike = Alike()  # what follows is no part of the response, however alike it is
 
     def _recognise(self) -> None:
         self._recognised = True
