@@ -17,6 +17,7 @@ from turnwise.wire import anthropic_messages, openai_responses
 from turnwise.wire.anthropic_messages import events as anthropic
 from turnwise.wire.family import Family
 from turnwise.wire.gemini import chunks as gemini
+from turnwise.wire.gemini import fast as fast_gemini
 from turnwise.wire.openai_chat import chunks as chat
 from turnwise.wire.openai_chat import fast as fast_chat
 from turnwise.wire.openai_responses import deltas as responses
@@ -91,23 +92,23 @@ PAIRS = {
     ),
     "Gemini, chunk": Pair(
         gemini.Chunk,
-        gemini.UsualChunk,
+        fast_gemini.UsualChunk,
         {"candidates": [GEMINI_CANDIDATE]},
         inner=frozenset({"candidates"}),
         passed_over=dict.fromkeys(("modelVersion", "responseId"), HEAD),
     ),
     "Gemini, candidate": Pair(
         gemini.Candidate,
-        gemini.UsualCandidate,
+        fast_gemini.UsualCandidate,
         GEMINI_CANDIDATE,
         inner=frozenset({"content"}),
         passed_over={"finishMessage": "it explains a finish reason, and with one the chunk is not usual"},
     ),
     "Gemini, content": Pair(
-        gemini.Content, gemini.UsualContent, {"parts": [{"text": "Hel"}]}, inner=frozenset({"parts"})
+        gemini.Content, fast_gemini.UsualContent, {"parts": [{"text": "Hel"}]}, inner=frozenset({"parts"})
     ),
-    "Gemini, part": Pair(gemini.PlainPart, gemini.UsualPart, {"text": "Hel"}, inner=frozenset({"functionCall"})),
-    "Gemini, call": Pair(gemini.FunctionCall, gemini.UsualCall, GEMINI_CALL),
+    "Gemini, part": Pair(gemini.PlainPart, fast_gemini.UsualPart, {"text": "Hel"}, inner=frozenset({"functionCall"})),
+    "Gemini, call": Pair(gemini.FunctionCall, fast_gemini.UsualCall, GEMINI_CALL),
     **{
         f"Anthropic, {name} of a {key}": pair
         for fast, kind, key in (
@@ -172,7 +173,7 @@ def chunk_of_chat(**fields: object) -> dict[str, object]:
     [
         (fast_chat.decode_usual, chunk_of_chat(), {"x_groq": {"usage": {"prompt_tokens": 1}}}),
         (fast_chat.decode_usual, chunk_of_chat(), {"citations": ["https://a"]}),
-        (gemini.USUAL.decode, {"candidates": [GEMINI_CANDIDATE]}, {"promptFeedback": {"blockReason": "SAFETY"}}),
+        (fast_gemini.decode_usual, {"candidates": [GEMINI_CANDIDATE]}, {"promptFeedback": {"blockReason": "SAFETY"}}),
     ],
 )
 def test_a_chunk_that_says_more_is_not_usual(
@@ -243,7 +244,7 @@ def test_every_struct_of_a_fast_path_has_a_pair() -> None:
     """A new one is found by its name, so that it cannot be forgotten here."""
     fast: set[Any] = {
         struct
-        for module in (fast_chat, gemini)
+        for module in (fast_chat, fast_gemini)
         for name, struct in vars(module).items()
         if name.startswith("Usual") and isinstance(struct, type)
     }

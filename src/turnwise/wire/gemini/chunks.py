@@ -1,11 +1,10 @@
 """The chunks of a response as typed values: what a stream sends piece by piece, and a body at once.
 
-Four ways in, each taken only when the one before failed: `USUAL` knows what only goes on where the chunk before was, `FAST`
-the parts of nearly all chunks; `read_slowly` keeps each part as raw JSON; `mend` reads what is no valid JSON, or has fields of
-the wrong type.
+Three ways in, each taken only when the one before failed: `PLAIN` knows the parts of nearly all chunks; `read_slowly` keeps
+each part as raw JSON; `mend` reads what is no valid JSON, or has fields of the wrong type.
 """
 
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -76,41 +75,6 @@ class Chunk(msgspec.Struct, Generic[P], rename="camel", gc=False):
     error: msgspec.Raw = NOTHING
 
 
-class UsualCall(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=True):
-    """More of the call at hand."""
-
-    partial_args: list[PartialArg]
-    will_continue: Literal[True]
-
-
-class UsualPart(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=True):
-    text: str | None = None
-    thought: bool | None = None
-    function_call: UsualCall | None = None
-
-
-class UsualContent(msgspec.Struct, gc=False):
-    parts: tuple[UsualPart]
-
-
-class UsualCandidate(msgspec.Struct, rename="camel", gc=False):
-    content: UsualContent
-    index: Literal[0] = 0
-    finish_reason: None = None
-    grounding_metadata: None = None
-    citation_metadata: None = None
-    url_context_metadata: None = None
-
-
-class UsualChunk(msgspec.Struct, rename="camel", gc=False):
-    """A chunk that only goes on: whatever says more is refused, so nothing else has to be looked at."""
-
-    candidates: tuple[UsualCandidate]
-    usage_metadata: msgspec.Raw = NOTHING
-    prompt_feedback: None = None
-    error: None = None
-
-
 CALL_KEYS = frozenset({"id", "name", "args", "partialArgs", "willContinue"})
 ARGUMENT_KEYS = frozenset({"args", "partialArgs"})
 
@@ -123,8 +87,7 @@ def call_fields(raw: msgspec.Raw) -> tuple[msgspec.Raw, bool]:
     return msgspec.Raw(write_object(known)), is_strange
 
 
-USUAL = msgspec.json.Decoder(UsualChunk)
-FAST = msgspec.json.Decoder(Chunk[PlainPart])
+PLAIN = msgspec.json.Decoder(Chunk[PlainPart])
 PLAIN_PART = msgspec.json.Decoder(PlainPart)
 _SLOW = msgspec.json.Decoder(Chunk[msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])

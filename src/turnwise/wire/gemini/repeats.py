@@ -21,11 +21,11 @@ class _Run:
     def __init__(self, around: tuple[bytes, bytes]) -> None:
         self.around = around
         self.count = 0
-        self.sum = 0  # of the strings, joined
+        self.sum = 0  # of the strings, one behind the other
 
     def add(self, strings: Sequence[str]) -> None:
         self.count += len(strings)
-        self.sum = crc32("".join(strings).encode(), self.sum)
+        self.sum = crc32("\0".join([*strings, ""]).encode(), self.sum)
 
     def string_of(self, text: bytes) -> str | None:
         """The string of a chunk that is like those of the run; None where the text is none."""

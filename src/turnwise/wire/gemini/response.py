@@ -13,9 +13,9 @@ from turnwise.vocab import (
     ToolCall,
 )
 from turnwise.wire.faults import no_response, too_large
+from turnwise.wire.gemini.chunk_reader import ChunkReader
 from turnwise.wire.gemini.faults import encode_error
 from turnwise.wire.gemini.parts import encode_part
-from turnwise.wire.gemini.stream import ChunkReader
 from turnwise.wire.gemini.stream_encoder import finish_fields, is_sendable
 from turnwise.wire.json_fields import quote, write_object
 from turnwise.wire.limits import Limits
@@ -30,7 +30,8 @@ def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
     if (fault := too_much(body, call_bytes=limits.call_bytes)) is not None:
         return [Faulted(fault)]
     reader = ChunkReader()
-    frames = reader.read([body.removeprefix(b"\xef\xbb\xbf")])
+    frames: list[Frame] = []
+    reader.read(body.removeprefix(b"\xef\xbb\xbf"), frames)
     if reader.chunks:
         return frames + reader.finish()
     return [Faulted(no_response(body, expected="a response of Gemini's"))]

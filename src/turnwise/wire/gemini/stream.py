@@ -1,490 +1,22 @@
-"""Bytes of a streamed answer -> frames, and the reading of one chunk that streams and bodies share.
+"""Bytes of a streamed answer -> frames."""
 
-Gemini names no blocks, so they are counted here. Plain texts that follow each other are one block; a part with a
-signature is a block of its own, because it has to go back as it came (Gemini API, "Thought signatures": do not merge a
-part that has one with others).
-"""
-
-from collections.abc import Sequence
-
-import msgspec
-
-from turnwise.vocab import (
-    BlockData,
-    BlockEnded,
-    Citation,
-    CitationAdded,
-    Fault,
-    Faulted,
-    FaultKind,
-    Finished,
-    FinishReason,
-    Frame,
-    Lost,
-    Opaque,
-    Part,
-    PartDone,
-    Reasoning,
-    ReasoningDelta,
-    Repair,
-    Started,
-    Text,
-    TextDelta,
-    ToolCallDelta,
-    UsageReported,
-)
-from turnwise.wire.alike import Alike
+from turnwise.vocab import Fault, Faulted, FaultKind, Frame
 from turnwise.wire.faults import no_response, too_large
-from turnwise.wire.finish_words import says_nothing, unknown_finish
-from turnwise.wire.gemini.chunks import (
-    FAST,
-    PLAIN_PART,
-    USUAL,
-    Candidate,
-    Chunk,
-    FunctionCall,
-    PlainPart,
-    PromptFeedback,
-    UsualPart,
-    call_fields,
-    lost,
-    mend,
-    read_slowly,
-)
-from turnwise.wire.gemini.citations import decode_citations, has_searched
-from turnwise.wire.gemini.faults import fault_in_stream
-from turnwise.wire.gemini.fields import is_false, opaque_from, read_fields
+from turnwise.wire.gemini.chunk_reader import ChunkReader
+from turnwise.wire.gemini.fast import FastChunks
 from turnwise.wire.gemini.framing import Framing
-from turnwise.wire.gemini.partial_arguments import BEGIN, PartialArguments
-from turnwise.wire.gemini.parts import ABOUT_PART, read_item, signature
-from turnwise.wire.gemini.repeats import Repeats
-from turnwise.wire.gemini.usage import UsageReader
-from turnwise.wire.gemini.words import FINISH_REASONS, finish_of
-from turnwise.wire.healing import check_utf8
-from turnwise.wire.json_fields import NOTHING, UNREADABLE, compact_text, is_error, is_null, write_object
-from turnwise.wire.limits import MAX_CITATIONS, MAX_PARTS, Limits
-from turnwise.wire.long_events import read_any
-from turnwise.wire.long_texts import LONG_BYTES
+from turnwise.wire.limits import Limits
 from turnwise.wire.sse import LineTooLong
-
-_decode_usual = USUAL.decode
-CONTENT_KEYS = frozenset({"text", "functionCall"})
-"""A part with one of these is a text or a call, whatever else it has."""
-NO_ARGUMENTS = msgspec.Raw(b"{}")
-MISS_COST = 4  # a chunk that is not usual costs about what four usual ones save
-START = MISS_COST * 2  # chunks that count as usual from the first: looking for them has to pay
-LEARN_FROM = START + 4  # a response that is over after a few chunks is not worth learning how they are written
-
-
-class _OpenCall:
-    """A call whose arguments are still coming."""
-
-    __slots__ = ("arguments", "block", "id", "is_new")
-
-    def __init__(self, block: str, *, id: str | None) -> None:
-        self.block = block
-        self.id = id
-        self.is_new = True
-        self.arguments = PartialArguments()
-
-
-class _Rest(msgspec.Struct, frozen=True, gc=False):
-    """What a usual chunk says beside its piece of a text or of an argument."""
-
-    kind: str  # "text", "reasoning", "call"
-    usage: msgspec.Raw | None  # where it counts something
-    path: str = ""  # of the argument
-    continues: bool = False  # more of its value was announced
-
-
-class ChunkReader:
-    """Chunks of one response -> frames. Give it each chunk's text, then call `finish`."""
-
-    def __init__(self) -> None:
-        self.chunks = 0  # that could be read
-        self._hits = START  # chunks that were usual
-        self._misses = 0
-        self._number = 0  # of the chunk at hand, for people
-        self._started = False
-        self._blocks = 0
-        self._block = ""  # the plain text block that is open, if any
-        self._kind = ""  # of that block
-        self._text_block: str | None = None  # the last one of text: citations go there
-        self._call: _OpenCall | None = None
-        self._called = False
-        self._finished: Finished | None = None
-        self._goes_on = True  # neither a finish reason nor an end mark came
-        self._is_over = False  # an end mark came: nothing counts any more
-        self._repeats = Repeats()
-        self._citations: dict[Citation, None] = {}
-        self._usage = UsageReader()
-        self._alike: Alike[_Rest] = Alike()
-
-    def read(self, texts: Sequence[bytes], *, has_long: bool = False) -> list[Frame]:
-        """`has_long`: some may be longer than they should be read at once."""
-        frames: list[Frame] = []
-        at, end = 0, len(texts)
-        is_alone = end == 1  # then the whole is decoded as quickly as its piece is found
-        while at < end and self._goes_on:
-            if not is_alone and self._alike.rest is not None and (count := self._read_alike(texts, at, frames)):
-                at += count
-                continue
-            text = texts[at]
-            at += 1
-            if (
-                self._started
-                and self._misses < self._hits
-                and not (has_long and len(text) > LONG_BYTES)
-                and self._read_usual(text, frames, is_alone=is_alone)
-            ):
-                self._repeats.note(text)
-                self._number += 1
-            else:
-                self._read_any(text, frames)
-        while at < end and not self._is_over:
-            self._read_late(texts[at], frames)
-            at += 1
-        return frames
-
-    def finish(self) -> list[Frame]:
-        """No more chunks will come: what was held until now. A call that is still open stays cut, and a text without a finish
-        reason has no end of its own."""
-        frames: list[Frame] = []
-        self._cite(frames)
-        if self._finished is not None:
-            self._end_block(frames)
-        self._report_usage(frames)
-        if self._finished is not None and self._called and self._finished.reason is FinishReason.STOP:
-            # The call came after the finish word.
-            frames.append(msgspec.structs.replace(self._finished, reason=FinishReason.TOOL_CALLS))
-        return frames
-
-    def _read_any(self, text: bytes, frames: list[Frame]) -> None:
-        self._number += 1
-        if b"{" in text:  # keep-alives may come at other times when a stream is sent again
-            self._repeats.note(text)
-        try:
-            if not text.isascii():
-                check_utf8(text)  # the decoder leaves raw fields unchecked
-            chunk = read_any(text, FAST.decode)
-        except UnicodeDecodeError:
-            self._mend(text, frames)
-        except UNREADABLE:
-            self._read_slowly(text, frames)
-        else:
-            self._take(chunk, frames)
-
-    def _read_late(self, text: bytes, frames: list[Frame]) -> None:
-        """Read a chunk that came after the finish reason."""
-        if b"{" in text:
-            if self._repeats.hold(text):
-                return
-            for held in self._repeats.release():
-                self._read_any(held, frames)
-            if self._repeats.hold(text):
-                return
-        self._read_any(text, frames)
-
-    def _read_slowly(self, text: bytes, frames: list[Frame]) -> None:
-        if text.strip() == b"[DONE]":  # some gateways add the end mark of another family
-            self._goes_on, self._is_over = False, True
-            return
-        try:
-            chunks = read_slowly(text)
-        except UNREADABLE:
-            self._mend(text, frames)
-        else:
-            for chunk in chunks:
-                self._take(chunk, frames)
-
-    def _mend(self, text: bytes, frames: list[Frame]) -> None:
-        values, told = mend(text, where=f"chunk {self._number}")
-        for at, value in enumerate(values):
-            if at and not self._goes_on and values[at:] == values[: len(values) - at]:
-                break  # all of it, written twice
-            for chunk in read_slowly(value):
-                self._take(chunk, frames)
-        frames += told
-
-    def _read_alike(self, texts: Sequence[bytes], start: int, frames: list[Frame]) -> int:
-        """Read the usual chunks that differ from the one before in nothing but their piece; returns how many were."""
-        rest, call = self._alike.rest, self._call
-        if rest is None or (rest.kind != self._kind if rest.kind != "call" else call is None):
-            return 0
-        if call is not None and rest.kind == "call":
-            if not call.arguments.is_in_string(rest.path):
-                return 0
-            strings = self._alike.strings(texts, start=start)
-            if strings:
-                call.is_new = False
-                block, values = call.block, call.arguments.add_strings(strings, continues=rest.continues)
-                frames += [ToolCallDelta(block=block, arguments=value) for value in values]
-        else:
-            strings, block = self._alike.strings(texts, start=start), self._block
-            if rest.kind == "text":
-                frames += [TextDelta(string, block) for string in strings]
-            else:
-                frames += [ReasoningDelta(string, block) for string in strings]
-        if strings:
-            self._repeats.note_alike(strings, around=self._alike.around)
-            if rest.usage is not None:
-                self._usage.add(rest.usage)
-        self._number += len(strings)
-        self._hits += len(strings)
-        return len(strings)
-
-    def _read_usual(self, text: bytes, frames: list[Frame], *, is_alone: bool) -> bool:
-        """Read a chunk with more of the text or call at hand and nothing else, as nearly all are; false where this is none of
-        them, and nothing was taken."""
-        try:
-            if not text.isascii():
-                check_utf8(text)
-            chunk = _decode_usual(text)
-        except UNREADABLE:
-            self._misses += MISS_COST
-            return False
-        part = chunk.candidates[0].content.parts[0]
-        call = part.function_call
-        if call is not None:
-            if self._call is None or len(call.partial_args) != 1:
-                return False
-            self._call.is_new = False
-            if value := self._call.arguments.add(call.partial_args[0]):
-                frames.append(ToolCallDelta(block=self._call.block, arguments=value))
-        elif part.text and self._kind == "text" and not part.thought:
-            frames.append(TextDelta(part.text, self._block))
-        elif part.text and self._kind == "reasoning" and part.thought:
-            frames.append(ReasoningDelta(part.text, self._block))
-        else:
-            return False
-        self._hits += 1
-        usage = None
-        if chunk.usage_metadata is not NOTHING and self._usage.add(chunk.usage_metadata):
-            usage = chunk.usage_metadata
-        if not is_alone and self._hits >= LEARN_FROM and self._alike.may_learn:
-            self._learn(part, text, usage=usage)
-        return True
-
-    def _learn(self, part: UsualPart, text: bytes, *, usage: msgspec.Raw | None) -> None:
-        """More chunks may be like this one, which was taken."""
-        call, running = part.function_call, self._call
-        if call is None:
-            if part.text:
-                self._alike.learn(text, part.text, rest=_Rest(self._kind, usage), read=_piece_of_text)
-        elif running is not None:
-            piece = call.partial_args[0]
-            if piece.string_value and running.arguments.is_in_string(piece.json_path):
-                rest = _Rest("call", usage, piece.json_path, bool(piece.will_continue))
-                self._alike.learn(text, piece.string_value, rest=rest, read=_piece_of_call)
-
-    def _take(self, chunk: Chunk[PlainPart] | Chunk[msgspec.Raw], frames: list[Frame]) -> None:
-        if (
-            chunk.candidates is None
-            and chunk.usage_metadata is NOTHING
-            and chunk.response_id is None
-            and chunk.prompt_feedback is None
-            and chunk.error is NOTHING
-        ):
-            return  # nothing of Gemini's is in it
-        self.chunks += 1
-        if not self._started:
-            self._started = True
-            frames.append(Started(chunk.response_id, chunk.model_version))
-        if chunk.usage_metadata is not NOTHING:
-            self._usage.add(chunk.usage_metadata)
-        if chunk.candidates:
-            for candidate in chunk.candidates:
-                if not candidate.index:  # where several answers were asked for, the first counts
-                    self._take_candidate(candidate, frames)
-        if chunk.prompt_feedback is not None:
-            self._take_feedback(chunk.prompt_feedback, frames)
-        if chunk.error is not NOTHING and is_error(chunk.error):
-            frames.append(Faulted(fault_in_stream(chunk.error)))
-
-    def _take_candidate(self, candidate: Candidate[PlainPart] | Candidate[msgspec.Raw], frames: list[Frame]) -> None:
-        if candidate.content is not None:
-            for part in (candidate.content.parts or ())[:MAX_PARTS]:
-                if isinstance(part, PlainPart):
-                    self._take_plain(part, frames, opaque=None)
-                else:
-                    self._take_raw(part, frames)
-        if (
-            candidate.grounding_metadata is not NOTHING
-            or candidate.citation_metadata is not NOTHING
-            or candidate.url_context_metadata is not NOTHING
-        ):
-            found = decode_citations(
-                candidate.grounding_metadata, candidate.citation_metadata, candidate.url_context_metadata
-            )
-            self._citations.update(dict.fromkeys(found[: MAX_CITATIONS - len(self._citations)]))
-            if candidate.grounding_metadata is not NOTHING and has_searched(candidate.grounding_metadata):
-                self._usage.note_searches()
-        word = None if candidate.finish_reason is None else str(candidate.finish_reason)
-        if word is not None and not says_nothing(word):
-            reason = finish_of(word, called=self._called)
-            if word not in FINISH_REASONS:
-                frames.append(unknown_finish(word, reason))
-            self._finish_with(Finished(reason, word, explanation=candidate.finish_message), frames)
-
-    def _take_feedback(self, feedback: PromptFeedback, frames: list[Frame]) -> None:
-        """The prompt was refused. Nothing else follows."""
-        if feedback.block_reason is not None:
-            finished = Finished(
-                FinishReason.CONTENT_FILTER, str(feedback.block_reason), explanation=feedback.block_reason_message
-            )
-            self._finish_with(finished, frames)
-
-    def _finish_with(self, finished: Finished, frames: list[Frame]) -> None:
-        self._cite(frames)
-        self._report_usage(frames)
-        self._finished = finished
-        self._goes_on = False
-        frames.append(finished)
-
-    def _take_raw(self, raw: msgspec.Raw, frames: list[Frame]) -> None:
-        """A part that the fast path does not know, or one in a chunk with such a part."""
-        item: Part | None = None
-        opaque: Opaque | None = None
-        plain = PlainPart()
-        is_strange = False
-        try:
-            fields = {key: value for key, value in read_fields(raw).items() if key != "thought" or not is_false(value)}
-            if set(fields) - ABOUT_PART and not fields.keys() & CONTENT_KEYS:
-                item = read_item(raw, fields)
-            else:
-                if "functionCall" in fields:
-                    fields["functionCall"], is_strange = call_fields(fields["functionCall"])
-                known = CONTENT_KEYS | {"thought"}
-                read = write_object({key: fields[key] for key in known & fields.keys()})
-                plain = read_any(read, PLAIN_PART.decode)
-                opaque = opaque_from(fields, known=known)
-        except UNREADABLE as error:
-            frames.append(lost("undecodable_chunk", f"chunk {self._number}", f"passed over a part: {error}"))
-            return
-        if item is None:
-            self._take_plain(plain, frames, opaque=opaque)
-            if is_strange:
-                why = "a call without arguments has fields that are not known"
-                frames.append(lost("undecodable_chunk", f"chunk {self._number}", why))
-        else:
-            self._end_block(frames)
-            block = self._next_block()
-            frames += [PartDone(block, item), BlockEnded(block)]
-
-    def _take_plain(self, part: PlainPart, frames: list[Frame], *, opaque: Opaque | None) -> None:
-        if part.thought_signature is not None:
-            opaque = signature(part.thought_signature)
-        if part.function_call is not None:
-            self._take_call(part.function_call, frames, opaque=opaque)
-        elif part.text is None:
-            if opaque is not None:  # a signature alone: it belongs to an empty text
-                self._take_signed("", thought=bool(part.thought), opaque=opaque, frames=frames)
-        elif opaque is not None:
-            self._take_signed(part.text, thought=bool(part.thought), opaque=opaque, frames=frames)
-        elif part.text:
-            kind = "reasoning" if part.thought else "text"
-            if kind != self._kind:
-                self._end_block(frames)
-                self._kind = kind
-                self._block = self._next_block()
-                if kind == "text":
-                    self._text_block = self._block
-            if kind == "text":
-                frames.append(TextDelta(part.text, self._block))
-            else:
-                frames.append(ReasoningDelta(part.text, self._block))
-
-    def _take_signed(self, text: str, *, thought: bool, opaque: Opaque, frames: list[Frame]) -> None:
-        self._end_block(frames)
-        self._kind = "signed"
-        self._block = block = self._next_block()
-        if not thought:
-            self._text_block = block
-        if text:
-            frames += [ReasoningDelta(text, block) if thought else TextDelta(text, block), BlockData(block, opaque)]
-        else:
-            frames.append(PartDone(block, Reasoning("", opaque) if thought else Text("", opaque=opaque)))
-
-    def _take_call(self, call: FunctionCall, frames: list[Frame], *, opaque: Opaque | None) -> None:
-        running = self._call
-        # A name begins a call, unless it comes with the id of the one that is running.
-        if running is None or (call.name and not (call.id and call.id == running.id)):
-            if not call.name and not call.args and not call.partial_args:
-                return  # the end of a call that has ended already
-            if running is not None:
-                why = "a call begins, and the end of the one before did not come"
-                frames.append(Lost(Repair("call_without_end", f"chunk {self._number}", why)))
-            self._end_block(frames)
-            self._called = True
-            self._call = running = _OpenCall(self._next_block(), id=call.id)
-            begun = BEGIN if call.will_continue or call.partial_args else None
-            frames.append(ToolCallDelta(block=running.block, id=call.id, name=call.name, arguments=begun))
-        if opaque is not None:
-            frames.append(BlockData(running.block, opaque))
-        if call.partial_args:
-            text = "".join([running.arguments.add(piece) for piece in call.partial_args])
-            if text:
-                frames.append(ToolCallDelta(block=running.block, arguments=text))
-        if not call.will_continue:
-            # No `args` at all are none, unless they came in pieces.
-            is_empty = running.is_new and not call.partial_args
-            none = NO_ARGUMENTS if is_empty else NOTHING
-            self._end_call(running, frames, args=none if is_null(call.args) else call.args)
-        running.is_new = False
-
-    def _end_call(self, call: _OpenCall, frames: list[Frame], *, args: msgspec.Raw) -> None:
-        self._call = None
-        block = call.block
-        if args:
-            # Compact, because a body is indented and a stream is not, and both have to say the same.
-            frames.append(ToolCallDelta(block=block, arguments=compact_text(args), whole=True))
-        elif (rest := call.arguments.end()) is None:
-            why = f"the arguments of a call stay cut: {call.arguments.broken}"
-            frames.append(Lost(Repair("unreadable_argument", f"chunk {self._number}", why)))
-        else:
-            frames.append(ToolCallDelta(block=block, arguments=rest, whole=call.arguments.reordered))
-        frames.append(BlockEnded(block))
-
-    def _next_block(self) -> str:
-        self._blocks += 1
-        return f"part-{self._blocks}"
-
-    def _end_block(self, frames: list[Frame]) -> None:
-        if self._kind:
-            frames.append(BlockEnded(self._block))
-            self._kind = ""
-
-    def _cite(self, frames: list[Frame]) -> None:
-        """Sources stand beside the parts, not in one: they go to the last text."""
-        if not self._citations:
-            return
-        if self._text_block is None:
-            self._text_block = self._next_block()
-            frames.append(TextDelta("", self._text_block))
-        frames += [CitationAdded(self._text_block, citation) for citation in self._citations]
-        self._citations.clear()
-
-    def _report_usage(self, frames: list[Frame]) -> None:
-        usage = self._usage.report()
-        if usage is not None:
-            frames.append(UsageReported(usage))
-
-
-def _piece_of_text(text: bytes) -> str | None:
-    return _decode_usual(text).candidates[0].content.parts[0].text
-
-
-def _piece_of_call(text: bytes) -> str | None:
-    call = _decode_usual(text).candidates[0].content.parts[0].function_call
-    return None if call is None else call.partial_args[0].string_value
 
 
 class GeminiStreamDecoder:
     """See `StreamDecoder`. Reads server-sent events and JSON arrays alike."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, fast: type[FastChunks] | None = FastChunks) -> None:
+        """`fast` reads nearly all chunks of a usual stream; None where `ChunkReader` has to read them all."""
         self._framing = Framing(limits=limits)
         self._reader = ChunkReader()
+        self._fast = None if fast is None else fast(self._reader)
         self._bytes_left = limits.stream_bytes
         self._limit_bytes = limits.stream_bytes
         self._dead = False
@@ -495,9 +27,9 @@ class GeminiStreamDecoder:
         is_past_limit = len(chunk) > self._bytes_left
         try:
             texts = self._framing.feed(chunk[: self._bytes_left] if is_past_limit else chunk)
-            frames = self._reader.read(texts, has_long=self._framing.has_long)
+            frames = self._read(texts)
         except LineTooLong as error:
-            frames = self._reader.read([event.data for event in error.events])
+            frames = self._read([event.data for event in error.events])
             return frames + self._die(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
         self._bytes_left -= len(chunk)
         if is_past_limit:
@@ -511,13 +43,25 @@ class GeminiStreamDecoder:
         if self._dead:
             return []
         try:
-            frames = self._reader.read(self._framing.finish())
+            frames = self._read(self._framing.finish())
         except LineTooLong as error:
-            frames = self._reader.read([event.data for event in error.events])
+            frames = self._read([event.data for event in error.events])
             return frames + self._die(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
         if self._reader.chunks:
             return frames + self._reader.finish()
         return self._die(no_response(self._framing.head, expected="a stream of Gemini's"))
+
+    def _read(self, texts: list[bytes]) -> list[Frame]:
+        frames: list[Frame] = []
+        fast, has_long = self._fast, self._framing.has_long
+        at, end = 0, len(texts)
+        while at < end:
+            if fast is not None and (count := fast.read(texts, at, frames, has_long=has_long)):
+                at += count
+            else:
+                self._reader.read(texts[at], frames)
+                at += 1
+        return frames
 
     def _die(self, fault: Fault) -> list[Frame]:
         self._dead = True
