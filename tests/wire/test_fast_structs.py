@@ -15,6 +15,7 @@ import pytest
 from turnwise.testing.wire_conformance import decode_stream
 from turnwise.wire import anthropic_messages, openai_responses
 from turnwise.wire.anthropic_messages import events as anthropic
+from turnwise.wire.anthropic_messages import fast as fast_anthropic
 from turnwise.wire.family import Family
 from turnwise.wire.gemini import chunks as gemini
 from turnwise.wire.gemini import fast as fast_gemini
@@ -58,7 +59,7 @@ NOT_OF_AN_EVENT: dict[str, str] = dict.fromkeys(("content_block", "message", "us
 
 
 def anthropic_pairs(fast: Any, *, kind: str, key: str) -> list[Pair]:
-    more = anthropic.More[fast]
+    more = fast_anthropic.More[fast]
     delta = {"type": kind, key: "Hel"}
     event = {"type": "content_block_delta", "index": 0, "delta": delta}
     return [
@@ -112,9 +113,9 @@ PAIRS = {
     **{
         f"Anthropic, {name} of a {key}": pair
         for fast, kind, key in (
-            (anthropic.TextPiece, "text_delta", "text"),
-            (anthropic.InputPiece, "input_json_delta", "partial_json"),
-            (anthropic.ThinkingPiece, "thinking_delta", "thinking"),
+            (fast_anthropic.TextPiece, "text_delta", "text"),
+            (fast_anthropic.InputPiece, "input_json_delta", "partial_json"),
+            (fast_anthropic.ThinkingPiece, "thinking_delta", "thinking"),
         )
         for name, pair in zip(("delta", "event"), anthropic_pairs(fast, kind=kind, key=key), strict=True)
     },
@@ -248,5 +249,5 @@ def test_every_struct_of_a_fast_path_has_a_pair() -> None:
         for name, struct in vars(module).items()
         if name.startswith("Usual") and isinstance(struct, type)
     }
-    fast |= set(anthropic.Kind.__constraints__)
+    fast |= set(fast_anthropic.Kind.__constraints__)
     assert fast <= {pair.fast for pair in PAIRS.values()}

@@ -1,8 +1,5 @@
 """The events of a Messages stream as typed values."""
 
-from collections.abc import Callable
-from typing import Generic, Literal, TypeVar
-
 import msgspec
 
 from turnwise.wire.long_events import read_any
@@ -32,56 +29,8 @@ class Event(msgspec.Struct, gc=False):
     usage: msgspec.Raw = msgspec.Raw(b"")
 
 
-# One kind of delta each, with the other fields of `Delta` whose type it would look at: what it refuses, these do.
-class TextPiece(msgspec.Struct, gc=False):
-    type: Literal["text_delta"]
-    piece: str = msgspec.field(name="text")
-    partial_json: str | None = None
-    thinking: str | None = None
-    signature: str | None = None
-    stop_reason: str | None = None
-
-
-class InputPiece(msgspec.Struct, gc=False):
-    type: Literal["input_json_delta"]
-    piece: str = msgspec.field(name="partial_json")
-    text: str | None = None
-    thinking: str | None = None
-    signature: str | None = None
-    stop_reason: str | None = None
-
-
-class ThinkingPiece(msgspec.Struct, gc=False):
-    type: Literal["thinking_delta"]
-    piece: str = msgspec.field(name="thinking")
-    text: str | None = None
-    partial_json: str | None = None
-    signature: str | None = None
-    stop_reason: str | None = None
-
-
-Kind = TypeVar("Kind", TextPiece, InputPiece, ThinkingPiece)
-
-
-class More(msgspec.Struct, Generic[Kind], gc=False):
-    """An event that brings more of a block, and nothing else. Its types are fields and no tags: msgspec asks for no tag where
-    there is no union."""
-
-    type: Literal["content_block_delta"]
-    index: int
-    delta: Kind
-
-
-DECODE_MORE: dict[
-    str | None,
-    Callable[[bytes], list[tuple[More[TextPiece]]] | list[tuple[More[InputPiece]]] | list[tuple[More[ThinkingPiece]]]],
-] = {
-    "text_delta": msgspec.json.Decoder(list[tuple[More[TextPiece]]]).decode,
-    "input_json_delta": msgspec.json.Decoder(list[tuple[More[InputPiece]]]).decode,
-    "thinking_delta": msgspec.json.Decoder(list[tuple[More[ThinkingPiece]]]).decode,
-}
 decode_event = msgspec.json.Decoder(Event).decode
-"""The fast path, for events of usual length."""
+"""For events of usual length."""
 decode_leniently = msgspec.json.Decoder(Event, strict=False).decode
 
 

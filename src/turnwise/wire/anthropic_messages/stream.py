@@ -31,17 +31,17 @@ from turnwise.vocab import (
 from turnwise.wire.anthropic_messages.body import body_frames, content_frames, explanation_of
 from turnwise.wire.anthropic_messages.events import (
     CONTENT_EVENTS,
-    DECODE_MORE,
     HARMLESS_EVENTS,
     Delta,
     Event,
-    decode_event,
     decode_leniently,
     read_any_event,
 )
+from turnwise.wire.anthropic_messages.fast import FastDeltas
 from turnwise.wire.anthropic_messages.faults import stream_fault
 from turnwise.wire.anthropic_messages.fields import NAME, opaque_from
 from turnwise.wire.anthropic_messages.loose import loosen, objects, plain_text
+from turnwise.wire.anthropic_messages.open_block import OpenBlock
 from turnwise.wire.anthropic_messages.parts import (
     TOOL_USE_KEYS,
     arguments_of,
@@ -72,7 +72,6 @@ from turnwise.wire.healing import (
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
-    each_alone,
     is_null,
     quote,
     read_fields,
@@ -90,28 +89,12 @@ ADDITIONS = frozenset({"signature_delta", "citations_delta"})
 PIECE_OF = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
 """Where the deltas that grow a text or a call have their piece."""
 
-TOGETHER = 4  # values of a run from which on it pays to decode them at once
-
-
-class _Open:
-    """A block that began and has not ended. `held` is the `input` that came whole with its start, "" where none did; None
-    once deltas bring it."""
-
-    __slots__ = ("block", "fields", "held", "is_item", "pieces", "told")
-
-    def __init__(self, fields: Fields, *, block: str, is_item: bool) -> None:
-        self.fields = fields
-        self.block = block
-        self.is_item = is_item
-        self.held: str | None = ""
-        self.pieces: list[str] = []
-        self.told = False  # the item's PartDone is out
-
 
 class MessagesStreamDecoder:
     """One streamed response. See wire/family.py, StreamDecoder."""
 
-    def __init__(self, profile: Profile, limits: Limits) -> None:
+    def __init__(self, profile: Profile, limits: Limits, *, fast: type[FastDeltas] | None = FastDeltas) -> None:
+        """`fast` reads nearly all events of a usual stream; None where this module has to read them all."""
         self._profile = profile
         self._limits = limits
         self._parser = SseParser(limits=limits)
@@ -122,6 +105,7 @@ class MessagesStreamDecoder:
         self._flows = False  # ... and the message has not stopped
         self._is_plain = True  # all bytes so far are ASCII, and none is a control character
         self._beginning = Beginning(limits=limits)
+        self._fast_ways = fast
         self._begin()
 
     def _begin(self) -> None:
@@ -129,7 +113,8 @@ class MessagesStreamDecoder:
         self._ended: dict[int, str] = {}  # content index -> the block that ended there last
         self._silent: set[int] = set()  # those of them that are calls without a piece of input
         self._reused = 0
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, OpenBlock] = {}
+        self._fast = None if self._fast_ways is None else self._fast_ways(self._names, self._open)
         self._last_index = 0
         self._usage = UsageTally()
         self._said_end = False  # why it ended, or that it failed
@@ -156,64 +141,21 @@ class MessagesStreamDecoder:
         return frames
 
     def _read_run(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
-        decode = decode_event
-        if self._parser.has_long:
-            decode = read_any_event
-        elif len(values) >= TOGETHER and self._flows and self._read_together(values, frames):
-            return
-        for value in values:
-            try:
-                if not self._is_plain:
-                    check_sound(value)
-                event = decode(value)
-                delta = event.delta
-                if event.type == "content_block_delta" and delta is not None and self._flows:  # nearly all of a stream
-                    index = self._last_index if event.index is None else event.index
-                    block = self._names.get(index) or self._begin_unannounced(index, delta, frames)
-                    if delta.text and delta.type == "text_delta":
-                        frames.append(TextDelta(delta.text, block))
-                    elif delta.partial_json and delta.type == "input_json_delta":
-                        if self._open:
-                            self._input(index, block, delta.partial_json, frames)
-                        else:
-                            frames.append(ToolCallDelta(block=block, arguments=delta.partial_json))
-                    elif delta.thinking and delta.type == "thinking_delta":
-                        frames.append(ReasoningDelta(delta.thinking, block))
-                    else:
-                        self._delta(event, value, frames)
-                else:
-                    self._read(event, value, name, frames)
-            except UNREADABLE:
-                self._heal(value, name, frames)
+        at, end = 0, len(values)
+        while at < end:
+            if (fast := self._fast) is not None and self._flows:
+                at += fast.read(values, at, frames, is_plain=self._is_plain)
+            if at < end:
+                self._read_event(values[at], name, frames)
+                at += 1
 
-    def _read_together(self, values: list[bytes], frames: list[Frame]) -> bool:
-        """Read events that all bring more of one block. False where one of them does not, and nothing was taken."""
+    def _read_event(self, value: bytes, name: str, frames: list[Frame]) -> None:
         try:
-            first = decode_event(values[0])
-            decode = None if first.delta is None else DECODE_MORE.get(first.delta.type)
-            block = None if first.index is None else self._names.get(first.index)
-            if decode is None or first.index is None or block is None:
-                return False
-            together = each_alone(values)
             if not self._is_plain:
-                check_sound(together)
-            events = decode(together)
+                check_sound(value)
+            self._read(read_any_event(value), value, name, frames)
         except UNREADABLE:
-            return False
-        index = first.index
-        pieces = [event.delta.piece for (event,) in events if event.index == index]
-        opened = self._open.get(index)
-        if not len(pieces) == len(events) == len(values) or not all(pieces) or (opened is not None and opened.is_item):
-            return False
-        if decode is DECODE_MORE["text_delta"]:
-            frames += [TextDelta(piece, block) for piece in pieces]
-        elif decode is DECODE_MORE["thinking_delta"]:
-            frames += [ReasoningDelta(piece, block) for piece in pieces]
-        else:
-            if opened is not None:
-                opened.held = None
-            frames += [ToolCallDelta(block=block, arguments=piece) for piece in pieces]
-        return True
+            self._heal(value, name, frames)
 
     def expects_more(self) -> bool:
         if not self._seen and self._beginning.breaks_off:
@@ -376,7 +318,7 @@ class MessagesStreamDecoder:
     def _input(self, index: int, block: str, piece: str, frames: list[Frame]) -> None:
         opened = self._open.get(index)
         if opened is not None:
-            opened.held = None
+            opened.take_deltas()
             if opened.is_item:
                 if has_lone_surrogate(piece):
                     frames.append(_lost("lone_surrogate", f"block {index}", "half of a character in an item's input"))
@@ -441,7 +383,7 @@ class MessagesStreamDecoder:
                     frames.append(BlockData(block, part.opaque))
             case "tool_use":
                 told = {key: raw.copy() for key, raw in fields.items() if key in ("id", "name")}
-                opened = self._open[index] = _Open(told, block=block, is_item=False)
+                opened = self._open[index] = OpenBlock(told, block=block, is_item=False)
                 opened.held = arguments_of(fields) or ""
                 id, name = string_of(fields, "id"), string_of(fields, "name")
                 frames.append(ToolCallDelta(block=block, id=id, name=name))
@@ -451,7 +393,7 @@ class MessagesStreamDecoder:
                 frames += [mixed] if was_waiting else []
             case _:
                 held = {key: raw.copy() for key, raw in fields.items()}
-                opened = self._open[index] = _Open(held, block=block, is_item=True)
+                opened = self._open[index] = OpenBlock(held, block=block, is_item=True)
                 if not _grows(fields):
                     self._tell_item(opened, frames)
         if plain is None:
@@ -482,7 +424,7 @@ class MessagesStreamDecoder:
         for index in list(self._open):
             self._release(self._open.pop(index), frames)
 
-    def _release(self, block: _Open, frames: list[Frame]) -> None:
+    def _release(self, block: OpenBlock, frames: list[Frame]) -> None:
         if block.is_item:
             if block.pieces or not block.told:
                 self._tell_item(block, frames)
@@ -490,7 +432,7 @@ class MessagesStreamDecoder:
             frames.append(ToolCallDelta(block=block.block, arguments=block.held, whole=True))
             block.held = None
 
-    def _tell_item(self, block: _Open, frames: list[Frame]) -> None:
+    def _tell_item(self, block: OpenBlock, frames: list[Frame]) -> None:
         block.told = True
         fields = {key: bytes(raw) for key, raw in block.fields.items()}
         if block.pieces:

@@ -84,7 +84,7 @@ class ChunkReader:
         self.call: OpenCall | None = None
         self.repeats = Repeats()
         self.usage = UsageReader()
-        self._number = 0  # of the chunk at hand, for people
+        self._others = 0  # texts that are no JSON objects
         self._blocks = 0
         self._text_block: str | None = None  # the last one of text: citations go there
         self._called = False
@@ -92,9 +92,10 @@ class ChunkReader:
         self._is_over = False  # an end mark came: nothing counts any more
         self._citations: dict[Citation, None] = {}
 
-    def count(self, chunks: int) -> None:
-        """So many chunks were read elsewhere."""
-        self._number += chunks
+    @property
+    def _number(self) -> int:
+        """Of the chunk at hand, for people."""
+        return self.repeats.chunks + self._others
 
     def read(self, text: bytes, frames: list[Frame]) -> None:
         """Read one chunk. May raise nothing: what cannot be read is told by frames."""
@@ -124,9 +125,10 @@ class ChunkReader:
         return frames
 
     def _read(self, text: bytes, frames: list[Frame]) -> None:
-        self._number += 1
-        if b"{" in text:  # keep-alives may come at other times when a stream is sent again
+        if b"{" in text:
             self.repeats.note(text)
+        else:  # keep-alives may come at other times when a stream is sent again
+            self._others += 1
         try:
             if not text.isascii():
                 check_utf8(text)  # the decoder leaves raw fields unchecked

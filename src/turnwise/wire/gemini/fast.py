@@ -85,24 +85,46 @@ class FastChunks:
         self._hits = START  # chunks that were usual
         self._misses = 0
 
-    def read(self, texts: list[bytes], start: int, frames: list[Frame], *, has_long: bool) -> int:
-        """How many chunks it took, from `start` on; 0 where the next one is for the plain way. `has_long`: some may be longer
-        than they should be read at once."""
+    def read(self, texts: list[bytes], start: int, frames: list[Frame]) -> int:
+        """How many chunks it took, from `start` on; 0 where the next one is for the plain way."""
         reader = self._reader
         if not (reader.started and reader.goes_on):
             return 0
         is_alone = len(texts) == 1  # then the whole is decoded as quickly as its piece is found
         rest = None if is_alone else self._alike.rest
         if rest is not None and (count := self._read_alike(texts, start, frames, rest=rest)):
-            reader.count(count)
             return count
         text = texts[start]
-        if self._misses >= self._hits or (has_long and len(text) > LONG_BYTES):
+        if self._misses >= self._hits or len(text) > LONG_BYTES:
             return 0
-        if not self._read_usual(text, frames, is_alone=is_alone):
+        try:
+            if not text.isascii():
+                check_utf8(text)
+            chunk = decode_usual(text)
+        except UNREADABLE:
+            self._misses += MISS_COST
             return 0
+        part = chunk.candidates[0].content.parts[0]
+        call = part.function_call
+        if call is not None:
+            running = reader.call
+            if running is None or len(call.partial_args) != 1:
+                return 0
+            if value := running.arguments.add(call.partial_args[0]):
+                frames.append(ToolCallDelta(block=running.block, arguments=value))
+        elif part.text and reader.kind == "text" and not part.thought:
+            frames.append(TextDelta(part.text, reader.block))
+        elif part.text and reader.kind == "reasoning" and part.thought:
+            frames.append(ReasoningDelta(part.text, reader.block))
+        else:
+            return 0
+        self._hits += 1
+        usage = None
+        if chunk.usage_metadata is not NOTHING and reader.usage.add(chunk.usage_metadata):
+            usage = chunk.usage_metadata
+        if not is_alone and self._hits >= LEARN_FROM and self._alike.may_learn:
+            self._learn(part, text, usage=usage)
         reader.repeats.note(text)
-        reader.count(1)
         return 1
 
     def _read_alike(self, texts: list[bytes], start: int, frames: list[Frame], *, rest: Rest) -> int:
@@ -128,39 +150,6 @@ class FastChunks:
                 reader.usage.add(rest.usage)
         self._hits += len(strings)
         return len(strings)
-
-    def _read_usual(self, text: bytes, frames: list[Frame], *, is_alone: bool) -> bool:
-        """Read a chunk with more of the text or call at hand and nothing else, as nearly all are; false where this is none of
-        them, and nothing was taken."""
-        try:
-            if not text.isascii():
-                check_utf8(text)
-            chunk = decode_usual(text)
-        except UNREADABLE:
-            self._misses += MISS_COST
-            return False
-        reader = self._reader
-        part = chunk.candidates[0].content.parts[0]
-        call = part.function_call
-        if call is not None:
-            running = reader.call
-            if running is None or len(call.partial_args) != 1:
-                return False
-            if value := running.arguments.add(call.partial_args[0]):
-                frames.append(ToolCallDelta(block=running.block, arguments=value))
-        elif part.text and reader.kind == "text" and not part.thought:
-            frames.append(TextDelta(part.text, reader.block))
-        elif part.text and reader.kind == "reasoning" and part.thought:
-            frames.append(ReasoningDelta(part.text, reader.block))
-        else:
-            return False
-        self._hits += 1
-        usage = None
-        if chunk.usage_metadata is not NOTHING and reader.usage.add(chunk.usage_metadata):
-            usage = chunk.usage_metadata
-        if not is_alone and self._hits >= LEARN_FROM and self._alike.may_learn:
-            self._learn(part, text, usage=usage)
-        return True
 
     def _learn(self, part: UsualPart, text: bytes, *, usage: msgspec.Raw | None) -> None:
         """More chunks may be like this one, which was taken."""

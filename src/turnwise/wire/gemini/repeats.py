@@ -44,9 +44,10 @@ class Repeats:
     Chunks that are alike come fast, so a run of them has one sum: whether it was repeated is known at its end.
     """
 
-    __slots__ = ("_count", "_held", "_place", "_repeated", "_runs", "_sums")
+    __slots__ = ("_count", "_held", "_place", "_repeated", "_runs", "_sums", "chunks")
 
     def __init__(self) -> None:
+        self.chunks = 0  # of the response
         self._sums = bytearray()  # of single chunks, one behind the other; zeros stand for a run
         self._count = 0  # of sums
         self._runs: dict[int, _Run] = {}
@@ -56,11 +57,13 @@ class Repeats:
 
     def note(self, text: bytes) -> None:
         """The chunk is part of the response."""
+        self.chunks += 1
         self._sums += _sum_of(text)
         self._count += 1
 
     def note_alike(self, strings: Sequence[str], *, around: tuple[bytes, bytes]) -> None:
         """So are the chunks that have these strings between the same two pieces."""
+        self.chunks += len(strings)
         last = self._runs.get(self._count - 1)
         if last is None or last.around != around:
             last = self._runs[self._count] = _Run(around)

@@ -53,10 +53,9 @@ class GeminiStreamDecoder:
 
     def _read(self, texts: list[bytes]) -> list[Frame]:
         frames: list[Frame] = []
-        fast, has_long = self._fast, self._framing.has_long
-        at, end = 0, len(texts)
+        fast, at, end = self._fast, 0, len(texts)
         while at < end:
-            if fast is not None and (count := fast.read(texts, at, frames, has_long=has_long)):
+            if fast is not None and (count := fast.read(texts, at, frames)):
                 at += count
             else:
                 self._reader.read(texts[at], frames)

@@ -99,12 +99,13 @@ class FastChunks:
         self._hits = START  # chunks that were usual
         self._misses = 0
 
-    def read(self, values: list[bytes], start: int, frames: list[Frame], *, is_plain: bool, has_long: bool) -> int:
+    def read(self, values: list[bytes], start: int, frames: list[Frame], *, is_plain: bool) -> int:
         """How many chunks it took, from `start` on; 0 where the next one is for the plain way.
 
-        `is_plain`: they are ASCII without control characters. `has_long`: some may be longer than they should be read at once.
+        `is_plain`: they are ASCII without control characters.
         """
-        if not self._reader.goes_on:
+        reader = self._reader
+        if not reader.goes_on:
             return 0
         is_alone = len(values) == 1  # then the whole is decoded as quickly as its piece is found
         rest = None if is_alone else self._alike.rest
@@ -112,7 +113,7 @@ class FastChunks:
             self._take_alike(pieces, frames, rest=rest)
             return len(pieces)
         value = values[start]
-        if self._misses >= self._hits or (has_long and len(value) > LONG_BYTES) or not (is_plain or is_sound(value)):
+        if self._misses >= self._hits or len(value) > LONG_BYTES or not (is_plain or is_sound(value)):
             return 0
         try:
             (choice,) = decode_usual(value).choices
@@ -122,15 +123,7 @@ class FastChunks:
         if choice.finish_reason is not None:
             return 0
         self._hits += 1
-        before = len(frames)
-        delta = choice.delta
-        self._take(delta, frames)
-        if not is_alone and self._hits >= LEARN_FROM and len(frames) == before + 1 and self._alike.may_learn:
-            self._learn(value, delta)
-        return 1
-
-    def _take(self, delta: UsualDelta, frames: list[Frame]) -> None:
-        reader = self._reader
+        before, delta = len(frames), choice.delta
         if delta.reasoning_content or delta.reasoning:
             reader.add_reasoning(delta, frames)
         if delta.content:
@@ -139,13 +132,14 @@ class FastChunks:
         if delta.tool_calls:
             reader.note_call()
             for call in delta.tool_calls[:MAX_PARTS]:
-                function = call.function
-                if call.id is not None or function.name is not None:
-                    frames.append(
-                        ToolCallDelta(index=call.index, id=call.id, name=function.name, arguments=function.arguments)
-                    )
+                index, id, function = call.index, call.id, call.function
+                if id is None and function.name is None:
+                    frames.append(ToolCallDelta(index=index, arguments=function.arguments))
                 else:
-                    frames.append(ToolCallDelta(index=call.index, arguments=function.arguments))
+                    frames.append(ToolCallDelta(index=index, id=id, name=function.name, arguments=function.arguments))
+        if not is_alone and self._hits >= LEARN_FROM and len(frames) == before + 1 and self._alike.may_learn:
+            self._learn(value, delta)
+        return 1
 
     def _take_alike(self, pieces: list[str], frames: list[Frame], *, rest: Rest) -> None:
         self._hits += len(pieces)

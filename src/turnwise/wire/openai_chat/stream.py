@@ -170,13 +170,11 @@ class ChatStreamDecoder:
 
     def _read_runs(self, runs: list[SseRun]) -> list[Frame]:
         frames: list[Frame] = []
-        fast, has_long = self._fast, self._parser.has_long
+        fast = self._fast
         for run in runs:
             values, at, end = run.values, 0, len(run.values)
             while at < end and not self._dead:
-                if fast is not None and (
-                    count := fast.read(values, at, frames, is_plain=self._is_plain, has_long=has_long)
-                ):
+                if fast is not None and (count := fast.read(values, at, frames, is_plain=self._is_plain)):
                     at += count
                     self._events += count
                 else:
