@@ -126,6 +126,8 @@ class FastDeltas:
             if decode is None or first.index is None or block is None:
                 return False
             together = each_alone(values)
+            if len(together) > LONG_BYTES and max(map(len, values)) > LONG_BYTES:
+                return False
             if not is_plain:
                 check_sound(together)
             events = decode(together)

@@ -1,51 +1,34 @@
 """The Responses event stream -> frames.
 
-A block is an item: `open_response.py` keeps them, `items.py` tells which one an event belongs to. Deltas take the fast path
-here; every other event is read one level deep. `numbering.py` tells which events are missing, doubled or late.
+A block is an item: `open_response.py` keeps them, `items.py` tells which one an event belongs to. Every event is read one level
+deep. `numbering.py` tells which events are missing, doubled or late.
 """
 
 import hashlib
 import re
-from typing import NamedTuple
 
-from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Mended, Repair, ToolCallDelta
+from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Mended, Repair
 from turnwise.wire.beginnings import Beginning
 from turnwise.wire.faults import no_response, too_large
-from turnwise.wire.healing import PINGS, has_controls, is_ping, is_sound, skipped
-from turnwise.wire.json_fields import UNREADABLE, Fields, each_alone, read_fields
+from turnwise.wire.healing import PINGS, has_controls, is_ping, skipped
+from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields
 from turnwise.wire.limits import Limits
-from turnwise.wire.long_events import read_any
 from turnwise.wire.long_texts import LONG_BYTES
 from turnwise.wire.openai_responses.body import read_body
-from turnwise.wire.openai_responses.deltas import DECODERS, DELTAS, Delta, DeltaFrame, decode_delta
+from turnwise.wire.openai_responses.deltas import DELTAS
+from turnwise.wire.openai_responses.fast import FastDeltas
 from turnwise.wire.openai_responses.fields import count_at, text_at
 from turnwise.wire.openai_responses.healing import Healed, check_text, heal
-from turnwise.wire.openai_responses.items import Item, TooManyItems
+from turnwise.wire.openai_responses.items import TooManyItems
 from turnwise.wire.openai_responses.numbering import Numbering, Place
 from turnwise.wire.openai_responses.open_response import (
-    ADDED,
     CONTENT,
     CREATED,
-    ITEM_DONE,
     REPLACED,
     OpenResponse,
 )
-from turnwise.wire.openai_responses.words import TERMINAL_EVENTS
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import LineTooLong, SseParser
-
-TOGETHER = 4  # values of a run from which on it pays to decode them at once
-
-
-class Usual(NamedTuple):
-    """The last delta, the frame that it became, and the item that its id names."""
-
-    delta: Delta
-    frame: DeltaFrame
-    named: Item | None
-
-
-_ITEMS_AND_END = frozenset([ADDED, ITEM_DONE, *TERMINAL_EVENTS])
 
 # Events that hold no piece, whatever is wrong with them.
 _IDLE = frozenset((CREATED, "response.queued", "response.in_progress", "ping", "keepalive", "keep-alive", "heartbeat"))
@@ -60,7 +43,8 @@ ASTRAY = "the numbers of the events went back: they may have come in another ord
 class ResponsesStreamDecoder:
     """Bytes in any pieces -> frames. See `StreamDecoder`."""
 
-    def __init__(self, profile: Profile, limits: Limits) -> None:
+    def __init__(self, profile: Profile, limits: Limits, *, fast: type[FastDeltas] | None = FastDeltas) -> None:
+        """`fast` reads nearly all events of a usual stream; None where this module has to read them all."""
         self._parser = SseParser(limits=limits)
         self._limits = limits
         self._beginning = Beginning(limits=limits)
@@ -70,8 +54,8 @@ class ResponsesStreamDecoder:
         self._response = OpenResponse()
         self._numbering = Numbering()
         self._previous = b""  # the value of the event before; of a long one its digest
-        self._usual: Usual | None = None
         self._profile = profile
+        self._fast = None if fast is None else fast()
         self._is_plain = True  # all bytes so far are ASCII, and none is a control character
 
     # ---- bytes -> events
@@ -125,124 +109,26 @@ class ResponsesStreamDecoder:
         self._silent = True
         return [Faulted(fault)]
 
-    # ---- the fast path
-
     def _read_run(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
-        """Nearly all of a stream are deltas that go where the one before went."""
-        if len(values) >= TOGETHER and not self._parser.has_long:
-            if self._usual is None:  # the first one tells where they go
-                self._read_values(values[:1], name, frames)
-                values = values[1:]
-            if self._usual is not None and self._read_together(values, self._usual, frames):
-                self._previous = values[-1]
-                return
-        self._read_values(values, name, frames)
+        fast = self._fast if name in DELTAS or not name.startswith("response.") else None
+        at, end = 0, len(values)
+        while at < end:
+            count = 0
+            if fast is not None and not self._silent:
+                count = fast.read(values, at, frames, self._response, self._numbering, self._is_plain)
+                self._events += count
+            if not count:
+                count = 1
+                self._read(values[at], name, frames)
+                if self._fast is not None:
+                    self._fast.forget()
+            at += count
+            value = values[at - 1]
+            self._previous = value if len(value) <= LONG_BYTES else _mark_of(value)
 
-    def _read_together(self, values: list[bytes], usual: Usual, frames: list[Frame]) -> bool:
-        """False where not all of them go where the one before went, and nothing was taken."""
-        together = each_alone(values)
-        try:
-            pieces = DECODERS[usual.delta.type].several(together)
-        except UNREADABLE:
-            return False
-        if not (self._is_plain or is_sound(together)):  # the decoder passes over what is broken in other fields
-            return False
-        like, named, number = usual.frame, usual.named, self._numbering.next
-        index, content_index, id = usual.delta.output_index, usual.delta.content_index, usual.delta.item_id
-        announced = self._response.items.announced
-        expected = -1 if number is None else number - 1
-        texts = [
-            piece.delta
-            for (piece,) in pieces
-            if (number is None or piece.sequence_number == (expected := expected + 1))
-            and piece.output_index == index
-            and (piece.item_id == id or announced.get(piece.item_id) is named)
-            and piece.content_index == content_index
-        ]
-        if not len(texts) == len(pieces) == len(values):
-            return False
-        if number is not None:
-            self._numbering.advance(number + len(texts))
-        block = like.block
-        if not isinstance(like, ToolCallDelta):
-            frame = type(like)
-            frames += [frame(text, like.block) for text in texts]
-        elif like.free_form:
-            frames += [ToolCallDelta(block=block, arguments=text, free_form=True) for text in texts]
-        else:
-            frames += [ToolCallDelta(block=block, arguments=text) for text in texts]
-        return True
-
-    def _read_values(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
-        usual = self._usual
-        has_long = self._parser.has_long
-        if name in _ITEMS_AND_END:  # long ones, that are no deltas by their name
-            self._usual = usual = None
-        for value in values:
-            if usual is None or (has_long and len(value) > LONG_BYTES) or not self._takes_usual(value, usual, frames):
-                self._usual = None
-                self._read_other(value, name, frames)
-                usual = self._usual
-            self._previous = _mark_of(value) if has_long else value
-
-    def _takes_usual(self, value: bytes, usual: Usual, frames: list[Frame]) -> bool:
-        """False where it does not go where the one before went, and nothing was taken."""
-        like, delta, number = usual.frame, usual.delta, self._numbering.next
-        try:
-            piece = DECODERS[delta.type].one(value)
-        except UNREADABLE:
-            return False
-        if not (
-            piece.output_index == delta.output_index
-            and piece.content_index == delta.content_index
-            and (number is None or piece.sequence_number == number)
-            and (piece.item_id == delta.item_id or self._response.items.announced.get(piece.item_id) is usual.named)
-            and (self._is_plain or is_sound(value))
-        ):
-            return False
-        if number is not None:
-            self._numbering.advance(number + 1)
-        if isinstance(like, ToolCallDelta):
-            frames.append(ToolCallDelta(block=like.block, arguments=piece.delta, free_form=like.free_form))
-        else:
-            frames.append(type(like)(piece.delta, like.block))
-        return True
-
-    def _read_other(self, value: bytes, name: str, frames: list[Frame]) -> None:
-        """An event that does not go where the one before went."""
-        if self._silent or name in _ITEMS_AND_END:
-            self._read(value, name, frames)
-            return
-        try:
-            delta = read_any(value, decode_delta) if self._is_plain or is_sound(value) else None
-        except UNREADABLE:
-            delta = None  # a field of another type, or no clean JSON
-        if delta is not None and delta.type in DELTAS and delta.output_index >= 0:
-            if self._is_in_place(delta.sequence_number, delta.type, value, frames):
-                self._take_delta(delta, frames)
-        elif delta is not None and self._is_no_news(delta, value):
-            self._is_in_place(delta.sequence_number, delta.type, value, frames)
-        else:
-            self._read(value, name, frames)
-
-    def _take_delta(self, delta: Delta, frames: list[Frame]) -> None:
-        self._events += 1
-        before = len(frames)
-        self._response.take_delta(delta, frames)
-        if len(frames) == before + 1 and isinstance(like := frames[-1], DeltaFrame):
-            named = None if delta.item_id is None else self._response.items.announced.get(delta.item_id)
-            self._usual = Usual(delta, like, named)
-
-    def _is_no_news(self, delta: Delta, value: bytes) -> bool:
-        """Whether the event only says again that the response is under way. What may be half a character is read all the
-        same: that is told."""
-        is_known = delta.type in ("response.in_progress", "response.queued") and self._response.started is not None
-        return is_known and b"\\u" not in value
-
-    # ---- other events
+    # ---- events
 
     def _read(self, value: bytes, name: str, frames: list[Frame]) -> None:
-        """An event that the fast path does not know."""
         if self._silent or value.strip() == b"[DONE]":
             return
         try:
@@ -260,7 +146,7 @@ class ResponsesStreamDecoder:
         if self._response.is_another(fields, kind):
             self._response, self._numbering = OpenResponse(), Numbering()
         before = len(frames)
-        if self._is_in_place(count_at(fields, "sequence_number"), kind, value, frames, fields=fields):
+        if self._is_in_place(fields, kind, value, frames):
             try:
                 self._response.take(fields, kind, frames, is_certain=is_certain)
             except UNREADABLE as error:
@@ -269,11 +155,9 @@ class ResponsesStreamDecoder:
         self._events += len(frames) > before
         self._silent = self._response.is_over
 
-    def _is_in_place(
-        self, number: int | None, kind: str, value: bytes, frames: list[Frame], *, fields: Fields | None = None
-    ) -> bool:
-        """Take the event's number; false where the event has to be passed over. `fields` are those of an event that is no
-        piece."""
+    def _is_in_place(self, fields: Fields, kind: str, value: bytes, frames: list[Frame]) -> bool:
+        """Take the event's number; false where the event has to be passed over."""
+        number = count_at(fields, "sequence_number")
         is_same = _mark_of(value) == self._previous
         match self._numbering.place(number, value, is_same=is_same, is_piece=kind in DELTAS):
             case Place.NEXT:
@@ -285,7 +169,7 @@ class ResponsesStreamDecoder:
                 frames.append(Mended(Repair("event_repeated", "stream", AGAIN)))
                 return False
             case Place.LATE:
-                return fields is not None and self._response.may_come_late(fields, kind)
+                return kind not in DELTAS and self._response.may_come_late(fields, kind)
             case Place.ASTRAY:
                 if self._response.items.open_blocks:
                     self._response.lose(Repair("event_missing", "stream", ASTRAY), frames)

@@ -1,0 +1,201 @@
+"""The fast ways through a Responses stream. `stream.py` and `open_response.py` read every event alone: read them first.
+
+A fast way takes pieces of items whose numbers are in order, and leaves all other events to the plain one. Both give the same
+frames of every stream (tests/wire/test_fast_ways.py).
+
+| way | takes | skips |
+|---|---|---|
+| typed | a piece of any item | reading its fields one at a time |
+| usual | a piece of the item and the content that the one before belonged to | finding out where it belongs |
+| together | the pieces of one read, all of them usual | decoding each for itself |
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, cast
+
+import msgspec
+
+from turnwise.vocab import Frame, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
+from turnwise.wire.healing import is_sound
+from turnwise.wire.json_fields import UNREADABLE, each_alone
+from turnwise.wire.long_texts import LONG_BYTES
+from turnwise.wire.openai_responses.deltas import DELTAS, NONE, Delta
+from turnwise.wire.openai_responses.items import Item
+from turnwise.wire.openai_responses.numbering import Numbering
+from turnwise.wire.openai_responses.open_response import OpenResponse
+
+TOGETHER = 4  # values of a run from which on it pays to decode them at once
+
+DeltaFrame = TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta
+
+
+class Piece(msgspec.Struct, gc=False):
+    """What an event of one type says: a piece, and where it belongs."""
+
+    delta: str
+    output_index: int = NONE
+    content_index: int = 0
+    item_id: str | None = None
+    sequence_number: int | None = None
+
+
+class Decoders(NamedTuple):
+    """Read events of one type: one, and several that each stand in an array of their own. Others raise one of UNREADABLE."""
+
+    one: Callable[[bytes], Piece]
+    several: Callable[[bytes], list[tuple[Piece]]]
+
+
+def _decoders_of(kind: str) -> Decoders:
+    """The type is compared while it is read: no text is made of it."""
+    piece = cast(
+        "type[Piece]", msgspec.defstruct("TypedPiece", [], bases=(Piece,), tag_field="type", tag=kind, gc=False)
+    )
+    return Decoders(msgspec.json.Decoder(piece).decode, msgspec.json.Decoder(list[tuple[piece]]).decode)
+
+
+DECODERS: Mapping[str, Decoders] = {kind: _decoders_of(kind) for kind in DELTAS}
+decode_delta = msgspec.json.Decoder(Delta).decode
+
+
+class Usual(NamedTuple):
+    """The last piece, the frame that it became, and the item that its id names."""
+
+    delta: Delta
+    frame: DeltaFrame
+    named: Item | None
+
+
+class FastDeltas:
+    """Reads what it can of the pieces of one stream. Tell it to `forget` after each event that it did not take."""
+
+    __slots__ = ("_usual",)
+
+    def __init__(self) -> None:
+        self._usual: Usual | None = None
+
+    def forget(self) -> None:
+        """Another event came, so the next piece may belong elsewhere."""
+        self._usual = None
+
+    def read(
+        self,
+        values: list[bytes],
+        start: int,
+        frames: list[Frame],
+        response: OpenResponse,
+        numbering: Numbering,
+        is_plain: bool,
+    ) -> int:
+        """How many events it took, from `start` on; the one behind them is for the plain way. `is_plain`: they are ASCII without
+        control characters."""
+        at, end = start, len(values)
+        if not start and end >= TOGETHER:
+            if self._usual is None and self._take_first(values[0], frames, response, numbering, is_plain):
+                at = 1  # it tells where they go
+            if (usual := self._usual) is not None:
+                rest = values[1:] if at else values
+                if _take_together(rest, frames, response, numbering, usual=usual, is_plain=is_plain):
+                    return end
+        while at < end:
+            value, usual = values[at], self._usual
+            if len(value) > LONG_BYTES:
+                break
+            if usual is None or not _take_usual(value, frames, response, numbering, usual, is_plain):
+                self._usual = None
+                if not self._take_first(value, frames, response, numbering, is_plain):
+                    break
+            at += 1
+        return at - start
+
+    def _take_first(
+        self, value: bytes, frames: list[Frame], response: OpenResponse, numbering: Numbering, is_plain: bool
+    ) -> bool:
+        """False where it is no piece, or not the next event, and nothing was taken."""
+        try:
+            delta = decode_delta(value)
+        except UNREADABLE:
+            return False
+        number, expected = delta.sequence_number, numbering.next
+        is_next = number is None or expected in (None, number)
+        is_piece = delta.type in DELTAS and delta.output_index >= 0
+        if not (is_next and is_piece and len(value) <= LONG_BYTES and (is_plain or is_sound(value))):
+            return False
+        numbering.place(number, value, is_same=False, is_piece=True)
+        before = len(frames)
+        response.take_delta(delta, frames)
+        if len(frames) == before + 1 and isinstance(like := frames[-1], DeltaFrame):
+            named = None if delta.item_id is None else response.items.announced.get(delta.item_id)
+            self._usual = Usual(delta, like, named)
+        return True
+
+
+def _take_usual(
+    value: bytes, frames: list[Frame], response: OpenResponse, numbering: Numbering, usual: Usual, is_plain: bool
+) -> bool:
+    """False where it does not go where the one before went, and nothing was taken."""
+    like, delta, number = usual.frame, usual.delta, numbering.next
+    try:
+        piece = DECODERS[delta.type].one(value)
+    except UNREADABLE:
+        return False
+    if not (
+        piece.output_index == delta.output_index
+        and piece.content_index == delta.content_index
+        and (number is None or piece.sequence_number == number)
+        and (piece.item_id == delta.item_id or response.items.announced.get(piece.item_id) is usual.named)
+        and (is_plain or is_sound(value))
+    ):
+        return False
+    if number is not None:
+        numbering.advance(number + 1)
+    if isinstance(like, ToolCallDelta):
+        frames.append(ToolCallDelta(block=like.block, arguments=piece.delta, free_form=like.free_form))
+    else:
+        frames.append(type(like)(piece.delta, like.block))
+    return True
+
+
+def _take_together(
+    values: list[bytes],
+    frames: list[Frame],
+    response: OpenResponse,
+    numbering: Numbering,
+    *,
+    usual: Usual,
+    is_plain: bool,
+) -> bool:
+    """False where not all of them go where the one before went, and nothing was taken."""
+    together = each_alone(values)
+    if len(together) > LONG_BYTES and max(map(len, values)) > LONG_BYTES:
+        return False
+    try:
+        pieces = DECODERS[usual.delta.type].several(together)
+    except UNREADABLE:
+        return False
+    if not (is_plain or is_sound(together)):  # the decoder passes over what is broken in other fields
+        return False
+    like, named, number = usual.frame, usual.named, numbering.next
+    index, content_index, id = usual.delta.output_index, usual.delta.content_index, usual.delta.item_id
+    announced = response.items.announced
+    expected = -1 if number is None else number - 1
+    texts = [
+        piece.delta
+        for (piece,) in pieces
+        if (number is None or piece.sequence_number == (expected := expected + 1))
+        and piece.output_index == index
+        and (piece.item_id == id or announced.get(piece.item_id) is named)
+        and piece.content_index == content_index
+    ]
+    if not len(texts) == len(pieces) == len(values):
+        return False
+    if number is not None:
+        numbering.advance(number + len(texts))
+    if not isinstance(like, ToolCallDelta):
+        frame, block = type(like), like.block
+        frames += [frame(text, block) for text in texts]
+    elif like.free_form:
+        frames += [ToolCallDelta(block=like.block, arguments=text, free_form=True) for text in texts]
+    else:
+        frames += [ToolCallDelta(block=like.block, arguments=text) for text in texts]
+    return True
