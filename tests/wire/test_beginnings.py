@@ -6,7 +6,7 @@ import pytest
 
 from turnwise.testing import every_split
 from turnwise.vocab import FaultKind, Response, text_of
-from turnwise.wire.beginnings import Beginning
+from turnwise.wire.beginnings import StreamBeginning
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family
@@ -77,7 +77,7 @@ def test_line_that_begins_with_a_brace_and_does_not_end_is_too_large(name: str) 
 
 def test_what_may_be_a_body_is_held_back_until_a_field_comes() -> None:
     """Then all of it is given to the parser, and what follows as it comes."""
-    beginning = Beginning(limits=Limits())
+    beginning = StreamBeginning(limits=Limits())
     assert [beginning.take(chunk) for chunk in (b"\n", b"{", b"\r", b"\ndat")] == [b"\n", b"", b"", b""]
     assert beginning.breaks_off
     assert beginning.take(b"a: 1") == b"\n{\r\ndata: 1"

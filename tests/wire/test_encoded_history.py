@@ -25,7 +25,7 @@ from turnwise.vocab import (
     ToolResult,
     ToolSpec,
 )
-from turnwise.wire.encoded_history import EncodedHistory, Frame
+from turnwise.wire.encoded_history import CallFrame, EncodedHistory
 from turnwise.wire.family import HttpCall
 from turnwise.wire.profiles import Profile, builtin_profiles
 from turnwise.wire.registry import MODULES, family
@@ -236,7 +236,7 @@ def test_messages_that_cannot_be_encoded_leave_nothing_behind() -> None:
     history = EncodedHistory()
 
     def body(*messages: Message) -> bytes:
-        return history.write_body(Frame(head=b"[", tail=b"]", items=Roles()), messages=messages)[0]
+        return history.write_body(CallFrame(head=b"[", tail=b"]", items=Roles()), messages=messages)[0]
 
     assert body(user, model) == b"[user,assistant]"
     for _ in range(2):  # once behind what is kept, once among it

@@ -27,7 +27,7 @@ TOO_MANY = f"they hold more than {MAX_VALUES:,} JSON values"
 _decode_values = json.JSONDecoder().raw_decode
 
 
-class Settled(msgspec.Struct, frozen=True, gc=False):
+class SettledArguments(msgspec.Struct, frozen=True, gc=False):
     """What the arguments came to. `empty`: they said nothing. `repairs` are the kinds of heal.KINDS that it took."""
 
     arguments: str
@@ -77,7 +77,7 @@ class ArgumentText:
         self._grew = False  # an object came again with more in it
         self._scanner: JsonScanner | None = None
         self._scanned = 0  # pieces that the scanner has read
-        self._judged: tuple[str, Settled, bool] | None = (
+        self._judged: tuple[str, SettledArguments, bool] | None = (
             None  # the text that was judged last, how, and whether it is `{}`
         )
         self.size = 0  # bytes held
@@ -345,14 +345,14 @@ class ArgumentText:
             self._scanned = len(self._pieces)
         return scanner
 
-    def settle_free(self, *, cut: bool) -> Settled:
+    def settle_free(self, *, cut: bool) -> SettledArguments:
         """Judge free-form text: there is no grammar, so only the response's end can say that it was cut."""
         text = self.joined()
         if cut:
-            return Settled(text, ArgumentsState.TRUNCATED, f"cut after {len(text)} characters")
-        return Settled(text, ArgumentsState.COMPLETE)
+            return SettledArguments(text, ArgumentsState.TRUNCATED, f"cut after {len(text)} characters")
+        return SettledArguments(text, ArgumentsState.COMPLETE)
 
-    def settle(self, *, cut_if_silent: bool, cut_if_growing: bool, cut_if_handed_out: bool) -> Settled:
+    def settle(self, *, cut_if_silent: bool, cut_if_growing: bool, cut_if_handed_out: bool) -> SettledArguments:
         """Judge the arguments. The flags say what the response's end means for a call whose text cannot show a cut:
         one that said nothing, an object to which more may have come, any object (and `{}`, however it came)."""
         text = self.joined()
@@ -366,7 +366,7 @@ class ArgumentText:
             return settled
         grows = cut_if_growing and self.handed_out
         if (cut_if_silent and settled.empty) or ((cut_if_handed_out or grows) and placeholder):
-            return Settled("", ArgumentsState.TRUNCATED, "cut before its arguments began")
+            return SettledArguments("", ArgumentsState.TRUNCATED, "cut before its arguments began")
         if self.handed_out and (cut_if_handed_out or (cut_if_growing and self._grew)):
             reason = "the response ended by its limit while this call was being written; keys may be missing"
             if not cut_if_handed_out:
@@ -374,44 +374,50 @@ class ArgumentText:
             return msgspec.structs.replace(settled, state=ArgumentsState.TRUNCATED, reason=reason)
         return settled
 
-    def _judge(self, text: str) -> Settled:
+    def _judge(self, text: str) -> SettledArguments:
         if not self._wholes and (said := text.strip(SPACE)) in ("", "null"):
             return _nothing("null_arguments" if said else None)
         verdict = None if self._wholes else classify(text)
         match verdict:
             case Complete(kind="object"):
-                return Settled(text, ArgumentsState.INVALID, TOO_MANY) if has_too_many_values(text) else _whole(text)
+                return (
+                    SettledArguments(text, ArgumentsState.INVALID, TOO_MANY)
+                    if has_too_many_values(text)
+                    else _whole(text)
+                )
             case Complete(kind="string"):
                 return self._unpack(text, cast(str, msgspec.json.decode(text)))
             case Complete():
                 said = _SAID[verdict.kind]
-                return Settled(text, ArgumentsState.INVALID, f"arguments must be a JSON object, not {said}")
+                return SettledArguments(text, ArgumentsState.INVALID, f"arguments must be a JSON object, not {said}")
             case Truncated():
-                return Settled(text, ArgumentsState.TRUNCATED, verdict.reason)
+                return SettledArguments(text, ArgumentsState.TRUNCATED, verdict.reason)
             case Invalid() | None:
                 return self._choose(text, None if verdict is None else verdict.reason)
 
-    def _unpack(self, text: str, inner: str) -> Settled:
+    def _unpack(self, text: str, inner: str) -> SettledArguments:
         """A JSON string that holds a JSON object was encoded once too often."""
         if inner.strip(SPACE) in ("", "null"):
             return _nothing("double_encoded")
         if classify(inner) == Complete("object"):
             if has_too_many_values(inner):
-                return Settled(inner, ArgumentsState.INVALID, TOO_MANY)
-            return Settled(inner, ArgumentsState.COMPLETE, repairs=("double_encoded",))
-        return Settled(text, ArgumentsState.INVALID, "arguments must be a JSON object, not a string")
+                return SettledArguments(inner, ArgumentsState.INVALID, TOO_MANY)
+            return SettledArguments(inner, ArgumentsState.COMPLETE, repairs=("double_encoded",))
+        return SettledArguments(text, ArgumentsState.INVALID, "arguments must be a JSON object, not a string")
 
-    def _choose(self, text: str, reason: str | None) -> Settled:
+    def _choose(self, text: str, reason: str | None) -> SettledArguments:
         """Several values in one call: drop what is empty or said twice; more than one left is for the schema to judge."""
         if any(map(has_too_many_values, (*self._wholes, text))):
-            return Settled(text, ArgumentsState.INVALID, TOO_MANY)
+            return SettledArguments(text, ArgumentsState.INVALID, TOO_MANY)
         wholes, rest = _split(text)
         rest_verdict = classify(rest) if rest else None
         values: dict[bytes, str] = {}
         empty_seen = False
         for whole in (*self._wholes, *wholes):
             if classify(whole) not in (Complete("object"), Complete("null")):
-                return Settled(text, ArgumentsState.INVALID, reason or "several values stand where one object is due")
+                return SettledArguments(
+                    text, ArgumentsState.INVALID, reason or "several values stand where one object is due"
+                )
             value = _canonical(whole) or b""
             if value in (b"{}", b"null"):
                 empty_seen = True
@@ -419,25 +425,29 @@ class ArgumentText:
                 values.setdefault(value, whole)
         if rest:
             if not values and isinstance(rest_verdict, Truncated) and rest.startswith("{"):
-                return Settled(rest, ArgumentsState.TRUNCATED, rest_verdict.reason, repairs=("empty_then_real",))
-            return Settled(text, ArgumentsState.INVALID, reason or "an object is followed by a part of another")
+                return SettledArguments(
+                    rest, ArgumentsState.TRUNCATED, rest_verdict.reason, repairs=("empty_then_real",)
+                )
+            return SettledArguments(
+                text, ArgumentsState.INVALID, reason or "an object is followed by a part of another"
+            )
         if not values:
             return _nothing(None)
         if len(values) == 1:
             repairs = ("empty_then_real" if empty_seen else "cumulative",)
-            return Settled(next(iter(values.values())), ArgumentsState.COMPLETE, repairs=repairs)
+            return SettledArguments(next(iter(values.values())), ArgumentsState.COMPLETE, repairs=repairs)
         texts = tuple(values.values())
         reason = f"{len(texts)} whole objects stand in one call"
-        return Settled("".join(texts), ArgumentsState.INVALID, reason, texts, repairs=("several_objects",))
+        return SettledArguments("".join(texts), ArgumentsState.INVALID, reason, texts, repairs=("several_objects",))
 
 
-def _whole(text: str) -> Settled:
-    return Settled(text, ArgumentsState.COMPLETE)
+def _whole(text: str) -> SettledArguments:
+    return SettledArguments(text, ArgumentsState.COMPLETE)
 
 
-def _nothing(repair: str | None) -> Settled:
+def _nothing(repair: str | None) -> SettledArguments:
     """Arguments that say nothing are an empty object, unless the response's end tells that they were cut."""
-    return Settled("{}", ArgumentsState.COMPLETE, empty=True, repairs=() if repair is None else (repair,))
+    return SettledArguments("{}", ArgumentsState.COMPLETE, empty=True, repairs=() if repair is None else (repair,))
 
 
 def says_nothing(text: str) -> bool:

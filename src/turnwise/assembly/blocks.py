@@ -9,7 +9,7 @@ from turnwise.assembly.tool_calls import OpenCall
 from turnwise.vocab import Citation, File, Opaque, Part, ProviderItem, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 
-class Kind(Enum):
+class BlockKind(Enum):
     """What a block holds. `UNKNOWN` until the first piece tells; `WHOLE` are parts that come only as a whole."""
 
     UNKNOWN = "unknown"
@@ -20,28 +20,28 @@ class Kind(Enum):
     WHOLE = "whole"
 
     @staticmethod
-    def of(part: Part) -> "Kind":
+    def of(part: Part) -> "BlockKind":
         match part:
             case Text():
-                return Kind.TEXT
+                return BlockKind.TEXT
             case Reasoning():
-                return Kind.REASONING
+                return BlockKind.REASONING
             case Refusal():
-                return Kind.REFUSAL
+                return BlockKind.REFUSAL
             case ToolCall():
-                return Kind.CALL
+                return BlockKind.CALL
             case File() | ToolResult() | ProviderItem():
-                return Kind.WHOLE
+                return BlockKind.WHOLE
             case _:
                 assert_never(part)
 
 
-class Block:
+class OpenBlock:
     """The pieces of one part, joined once at the end. `final` is the provider's own form of it."""
 
     __slots__ = ("call", "citations", "ended", "final", "half", "key", "kind", "opaques", "pieces")
 
-    def __init__(self, *, key: str, kind: Kind) -> None:
+    def __init__(self, *, key: str, kind: BlockKind) -> None:
         self.key = key
         self.kind = kind
         self.pieces: list[str] = []
@@ -63,7 +63,7 @@ class Block:
         """Take the provider's own form; returns whether it differs from what the pieces said."""
         had = self._joined()
         self.final = part
-        self.kind = Kind.of(part)
+        self.kind = BlockKind.of(part)
         self.pieces = []
         match part:
             case Text(citations=citations):
@@ -102,16 +102,16 @@ class Block:
         text = final.text if isinstance(final, Text | Reasoning | Refusal) else self._joined()
         opaque = self.opaque()
         match self.kind:
-            case Kind.WHOLE | Kind.CALL:
+            case BlockKind.WHOLE | BlockKind.CALL:
                 return final
-            case Kind.REASONING:
+            case BlockKind.REASONING:
                 return Reasoning(text, opaque) if text or opaque else None
-            case Kind.REFUSAL:
+            case BlockKind.REFUSAL:
                 return Refusal(text, opaque) if text or opaque else None
-            case Kind.TEXT:
+            case BlockKind.TEXT:
                 citations = tuple(self.citations)
                 return Text(text, citations, opaque) if text or opaque or citations else None
-            case Kind.UNKNOWN:
+            case BlockKind.UNKNOWN:
                 if opaque is None:
                     return None
                 return Reasoning("", opaque) if self.key.startswith("reasoning") else Text("", (), opaque)

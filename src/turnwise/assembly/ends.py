@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from turnwise.assembly.argument_text import says_nothing
-from turnwise.assembly.blocks import Block, Kind
+from turnwise.assembly.blocks import BlockKind, OpenBlock
 from turnwise.vocab import FinishReason
 
 # Of several finish reasons the gravest counts: OpenRouter repeats one, some send `stop` and then `tool_calls`.
@@ -22,12 +22,12 @@ GRAVITY = {
         )
     )
 }
-WORDS = (Kind.TEXT, Kind.REFUSAL)
+WORDS = (BlockKind.TEXT, BlockKind.REFUSAL)
 # Ends at which a call without arguments is one that had none, rather than one that was cut before they began.
 ENDED_BY_ITSELF = frozenset({FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.PAUSE})
 
 
-def is_closed(blocks: Collection[Block]) -> bool:
+def is_closed(blocks: Collection[OpenBlock]) -> bool:
     """Whether the response has content, and every call and text in it has its own end on the wire. Every call is known to be
     complete.
 
@@ -43,4 +43,4 @@ def is_closed(blocks: Collection[Block]) -> bool:
     if placed:
         return all(block.ended for block in others if block.call is not None)
     held = [block for block in others if block.kind not in WORDS or block.has_words]
-    return bool(held) and held[-1].kind in (Kind.CALL, *WORDS) and all(block.ended for block in others)
+    return bool(held) and held[-1].kind in (BlockKind.CALL, *WORDS) and all(block.ended for block in others)

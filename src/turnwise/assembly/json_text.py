@@ -30,14 +30,14 @@ _decode = msgspec.json.Decoder(msgspec.Raw).decode
 _MAY_BE_HUGE = re.compile(r"[0-9](?:[eE]\+?[0-9]{3}|[0-9]{299})")
 _STRING_OR_NUMBER = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|-?[0-9][0-9.eE+-]{4,}+', re.DOTALL)
 
-Kind = Literal["object", "list", "string", "number", "boolean", "null"]
-_KINDS: dict[str, Kind] = {"{": "object", "[": "list", '"': "string", "t": "boolean", "f": "boolean", "n": "null"}
+JsonKind = Literal["object", "list", "string", "number", "boolean", "null"]
+_KINDS: dict[str, JsonKind] = {"{": "object", "[": "list", '"': "string", "t": "boolean", "f": "boolean", "n": "null"}
 
 
 class Complete(msgspec.Struct, frozen=True):
     """Strictly valid JSON. `kind` is what the outermost value is."""
 
-    kind: Kind
+    kind: JsonKind
 
 
 class Truncated(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,10 +66,10 @@ class Invalid(msgspec.Struct, frozen=True, kw_only=True):
         return f"not valid JSON at `{self.path}`, character {self.position}: {self.why}"
 
 
-Verdict = Complete | Truncated | Invalid
+JsonVerdict = Complete | Truncated | Invalid
 
 
-def classify(text: str) -> Verdict:
+def classify(text: str) -> JsonVerdict:
     """Tell whole JSON from cut JSON from no JSON. Linear in the text; nesting of any depth is survived."""
     try:
         check_strictly(text)

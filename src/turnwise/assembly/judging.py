@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 import msgspec
 
-from turnwise.assembly.argument_text import Settled, says_nothing
-from turnwise.assembly.blocks import Block
+from turnwise.assembly.argument_text import SettledArguments, says_nothing
+from turnwise.assembly.blocks import OpenBlock
 from turnwise.assembly.ends import ENDED_BY_ITSELF
 from turnwise.assembly.losses import LOST_CALL, Losses
 from turnwise.assembly.tool_calls import CallTable, OpenCall
@@ -24,7 +24,7 @@ class CallJudge:
         self._table = table
         self._losses = losses
 
-    def settle(self, block: Block, call: OpenCall, *, reason: FinishReason, suspect: bool) -> Settled:
+    def settle(self, block: OpenBlock, call: OpenCall, *, reason: FinishReason, suspect: bool) -> SettledArguments:
         if self._losses.reach(block, call):
             return _lost(call)
         settled = self._settle_whole(block, call, reason=reason, suspect=suspect)
@@ -39,15 +39,17 @@ class CallJudge:
         return settled if proven and settled.state is ArgumentsState.COMPLETE else _lost(call)
 
     def settle_all(
-        self, blocks: Collection[Block], *, reason: FinishReason, suspects: Collection[Block]
-    ) -> dict[OpenCall, Settled]:
+        self, blocks: Collection[OpenBlock], *, reason: FinishReason, suspects: Collection[OpenBlock]
+    ) -> dict[OpenCall, SettledArguments]:
         return {
             block.call: self.settle(block, block.call, reason=reason, suspect=block in suspects)
             for block in blocks
             if block.call is not None
         }
 
-    def _settle_whole(self, block: Block, call: OpenCall, *, reason: FinishReason, suspect: bool) -> Settled:
+    def _settle_whole(
+        self, block: OpenBlock, call: OpenCall, *, reason: FinishReason, suspect: bool
+    ) -> SettledArguments:
         """The state of a call that lost nothing."""
         # Only a mark of the wire says that a silent call is over: what came later does not, because calls may interleave.
         cut_off = reason not in ENDED_BY_ITSELF
@@ -55,7 +57,7 @@ class CallJudge:
         limited = suspect and reason is FinishReason.LENGTH
         final = block.final
         if isinstance(final, ToolCall) and final.state is not ArgumentsState.COMPLETE:
-            return Settled(final.arguments, final.state, final.reason or "the provider calls it incomplete")
+            return SettledArguments(final.arguments, final.state, final.reason or "the provider calls it incomplete")
         if call.free_form:
             return call.text.settle_free(cut=limited or unmarked)
         settled = call.text.settle(
@@ -66,7 +68,7 @@ class CallJudge:
             return msgspec.structs.replace(settled, state=ArgumentsState.INVALID, reason=why)
         return settled
 
-    def whole(self, block: Block, call: OpenCall, settled: Settled) -> ToolCall | None:
+    def whole(self, block: OpenBlock, call: OpenCall, settled: SettledArguments) -> ToolCall | None:
         """The call in its whole form; None where nothing came of it."""
         if not call.name and not call.text.begun:
             return None
@@ -81,14 +83,14 @@ class CallJudge:
             opaque=block.opaque(),
         )
 
-    def may_hide_cut(self, block: Block, call: OpenCall, settled: Settled) -> bool:
+    def may_hide_cut(self, block: OpenBlock, call: OpenCall, settled: SettledArguments) -> bool:
         """Whether only the response's end says that the call is whole: had that been the limit, it would be cut."""
         if settled.state is not ArgumentsState.COMPLETE:
             return False
         limited = self._settle_whole(block, call, reason=FinishReason.LENGTH, suspect=True)
         return limited.state is ArgumentsState.TRUNCATED
 
-    def record(self, call: OpenCall, settled: Settled, *, reason: FinishReason, suspect: bool) -> None:
+    def record(self, call: OpenCall, settled: SettledArguments, *, reason: FinishReason, suspect: bool) -> None:
         """Note what judging the call took; only at the end, because until then a piece may change it."""
         if not call.name and not call.text.begun:
             self._table.record("empty_call", call)
@@ -99,10 +101,10 @@ class CallJudge:
             self._table.record("finish_hides_cut", call)
 
 
-def _is_marked(block: Block) -> bool:
+def _is_marked(block: OpenBlock) -> bool:
     """Whether the wire has marked the end of the block."""
     return block.ended or block.final is not None
 
 
-def _lost(call: OpenCall) -> Settled:
-    return Settled(call.text.joined(), ArgumentsState.LOST, LOST_CALL)
+def _lost(call: OpenCall) -> SettledArguments:
+    return SettledArguments(call.text.joined(), ArgumentsState.LOST, LOST_CALL)

@@ -7,7 +7,7 @@ either: a damaged text is no prefix that could be continued.
 
 from collections.abc import Collection
 
-from turnwise.assembly.blocks import Block
+from turnwise.assembly.blocks import OpenBlock
 from turnwise.assembly.tool_calls import OpenCall
 from turnwise.vocab import Lost
 
@@ -31,7 +31,7 @@ class Losses:
     def remain(self) -> bool:
         return self._gap or bool(self._missing or self._torn)
 
-    def lose(self, frame: Lost, *, blocks: Collection[Block]) -> None:
+    def lose(self, frame: Lost, *, blocks: Collection[OpenBlock]) -> None:
         """Whatever is still open may miss a piece; where nothing is, what was lost cannot be named."""
         reached = [block.key for block in blocks if frame.reaches_ended or not (block.ended or block.final)]
         self._missing.update(reached)
@@ -57,7 +57,7 @@ class Losses:
         """The provider has said or listed everything: no block is missing that it did not speak of."""
         self._gap = False
 
-    def reach(self, block: Block, call: OpenCall) -> bool:
+    def reach(self, block: OpenBlock, call: OpenCall) -> bool:
         """Whether a piece of the call may be lost, whatever its arguments look like.
 
         A call without a name that began after a loss has lost its beginning. So may a call whose pieces were found by guess:
@@ -66,10 +66,10 @@ class Losses:
         key = block.key
         return key in self._missing or (key in self._follow and (not call.name or call.guessed))
 
-    def is_torn(self, block: Block) -> bool:
+    def is_torn(self, block: OpenBlock) -> bool:
         return block.key in self._torn
 
-    def doubt(self, block: Block) -> bool:
+    def doubt(self, block: OpenBlock) -> bool:
         """Whether the call may have begun in a loss, so that something has to show that its beginning is there. Where the
         wire names its blocks, and no piece comes after a block's end, its name shows it."""
         return self._loose and block.key in self._follow

@@ -7,12 +7,12 @@ in both directions: whatever compares equal would do the same, and whatever diff
 
 from collections.abc import Mapping
 
-from turnwise.assembly.argument_text import Settled, same_value
+from turnwise.assembly.argument_text import SettledArguments, same_value
 from turnwise.assembly.tool_calls import OpenCall
 from turnwise.vocab import ArgumentsState
 
 
-def repeated_calls(judged: Mapping[OpenCall, Settled]) -> set[OpenCall]:
+def repeated_calls(judged: Mapping[OpenCall, SettledArguments]) -> set[OpenCall]:
     """The calls that say only what another call of the same id says.
 
     A different call under the same id means that the id is a server's constant: then equal calls may be two, and all stay. A
@@ -32,7 +32,7 @@ def repeated_calls(judged: Mapping[OpenCall, Settled]) -> set[OpenCall]:
     return found
 
 
-def _is_repeated(call: OpenCall, *, by: OpenCall, judged: Mapping[OpenCall, Settled]) -> bool:
+def _is_repeated(call: OpenCall, *, by: OpenCall, judged: Mapping[OpenCall, SettledArguments]) -> bool:
     """Whether `call` says what the call `by` says, or was cut while it said that."""
     here, there = judged[call], judged[by]
     if call.name != by.name or call.free_form is not by.free_form:
@@ -44,6 +44,6 @@ def _is_repeated(call: OpenCall, *, by: OpenCall, judged: Mapping[OpenCall, Sett
     return here.arguments == there.arguments or (not call.free_form and same_value(here.arguments, there.arguments))
 
 
-def _worth(settled: Settled) -> tuple[bool, int]:
+def _worth(settled: SettledArguments) -> tuple[bool, int]:
     is_cut = settled.state is ArgumentsState.TRUNCATED
     return settled.state is ArgumentsState.COMPLETE, len(settled.arguments) if is_cut else 0

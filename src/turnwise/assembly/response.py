@@ -11,7 +11,7 @@ from typing import ClassVar
 import msgspec
 
 from turnwise.assembly.argument_text import says_nothing
-from turnwise.assembly.blocks import Block, Kind, size_of
+from turnwise.assembly.blocks import BlockKind, OpenBlock, size_of
 from turnwise.assembly.counted import as_counted
 from turnwise.assembly.ends import ENDED_BY_ITSELF, GRAVITY, is_closed
 from turnwise.assembly.heal import (
@@ -69,10 +69,10 @@ MORE_REPAIRS = Repair("more_repairs", "response", f"and more: only the first {MA
 FEW = 8  # frames of several kinds among which it does not pay to look for runs
 MAX_OPENERS = 4  # frames of a run that are taken alone at most, before the rest is taken together
 
-TEXT_KINDS: dict[type[Frame], Kind] = {
-    TextDelta: Kind.TEXT,
-    ReasoningDelta: Kind.REASONING,
-    RefusalDelta: Kind.REFUSAL,
+TEXT_KINDS: dict[type[Frame], BlockKind] = {
+    TextDelta: BlockKind.TEXT,
+    ReasoningDelta: BlockKind.REASONING,
+    RefusalDelta: BlockKind.REFUSAL,
 }
 
 
@@ -108,13 +108,13 @@ class Assembler:
         self._clear()
 
     def _clear(self) -> None:
-        self._blocks: dict[str, Block] = {}
+        self._blocks: dict[str, OpenBlock] = {}
         self._table = CallTable(tool_names=self._tool_names, taken_ids=self._taken_ids, id_prefix=self._id_prefix)
         self._call: OpenCall | None = None  # the call that the last unplaced delta went to ...
-        self._call_block: Block | None = None
+        self._call_block: OpenBlock | None = None
         self._call_index: int | None = None  # ... and the index that it stood on
-        self._written: Block | None = None  # the call that was written to last
-        self._touched: Block | None = None  # the same, if it is among ...
+        self._written: OpenBlock | None = None  # the call that was written to last
+        self._touched: OpenBlock | None = None  # the same, if it is among ...
         self._unreleased: dict[
             str, OpenCall
         ] = {}  # ... those written to since those who watch were shown how they stand
@@ -258,10 +258,10 @@ class Assembler:
         block.pieces.append(text)
         return frames
 
-    def _join_halves(self, keeper: Block | OpenCall, text: str) -> str:
+    def _join_halves(self, keeper: OpenBlock | OpenCall, text: str) -> str:
         if not keeper.half and whole_characters(text) is text:
             return text
-        key = keeper.key if isinstance(keeper, Block) else keeper.block
+        key = keeper.key if isinstance(keeper, OpenBlock) else keeper.block
         self._note("half_surrogates", key)
         before = keeper.half + text
         text, keeper.half = join_halves(text, pending=keeper.half)
@@ -289,7 +289,7 @@ class Assembler:
         if frame.block is None:
             call = self._table.place(frame)
             block = self._blocks[call.block] if call is not None else self._open_unplaced(frame.index)
-        elif block is None or block.kind not in (Kind.CALL, Kind.UNKNOWN):
+        elif block is None or block.kind not in (BlockKind.CALL, BlockKind.UNKNOWN):
             block = self._open_call(frame.block, index=None)
         return self._overflow() if block is None else self._take_call_delta(frame, block)
 
@@ -327,7 +327,7 @@ class Assembler:
             if new
         ]
 
-    def _take_call_delta(self, frame: ToolCallDelta, block: Block) -> Sequence[Frame]:
+    def _take_call_delta(self, frame: ToolCallDelta, block: OpenBlock) -> Sequence[Frame]:
         call = block.call
         if call is None:
             call = self._begin_call(block, index=None)
@@ -393,8 +393,10 @@ class Assembler:
         if part is not frame.part:
             frame = PartDone(frame.block, part)
         if block is None:
-            kind = Kind.of(part)
-            block = self._open_call(frame.block, index=None) if kind is Kind.CALL else self._open(frame.block, kind)
+            kind = BlockKind.of(part)
+            block = (
+                self._open_call(frame.block, index=None) if kind is BlockKind.CALL else self._open(frame.block, kind)
+            )
         if isinstance(part, Text | Reasoning | Refusal | ToolCall):
             self._see_width(part.arguments if isinstance(part, ToolCall) else part.text)
         if block is None or not self._grow(size_of(part)):
@@ -409,7 +411,7 @@ class Assembler:
             self._losses.tear(block.key)
         return (frame,)
 
-    def _call_done(self, block: Block, part: ToolCall, *, is_torn: bool) -> Sequence[Frame]:
+    def _call_done(self, block: OpenBlock, part: ToolCall, *, is_torn: bool) -> Sequence[Frame]:
         call = block.call
         if call is None:
             call = self._begin_call(block, index=None)
@@ -437,14 +439,14 @@ class Assembler:
         return self._showing.final(call, self._judge.whole(block, call, judged))
 
     def _block_data(self, frame: BlockData) -> Sequence[Frame]:
-        block = self._blocks.get(frame.block) or self._open(frame.block, Kind.UNKNOWN)
+        block = self._blocks.get(frame.block) or self._open(frame.block, BlockKind.UNKNOWN)
         if block is None or not self._grow(len(frame.opaque.json)):
             return self._overflow()
         block.opaques.append(frame.opaque)
         return (frame,)
 
     def _citation(self, frame: CitationAdded) -> Sequence[Frame]:
-        block = self._blocks.get(frame.block) or self._open(frame.block, Kind.TEXT)
+        block = self._blocks.get(frame.block) or self._open(frame.block, BlockKind.TEXT)
         if block is None or not self._grow(len(frame.citation.raw) + len(frame.citation.cited_text or "")):
             return self._overflow()
         self._cited += 1
@@ -533,7 +535,7 @@ class Assembler:
             return FinishReason.STOP
         return reason
 
-    def _suspects(self) -> list[Block]:
+    def _suspects(self) -> list[OpenBlock]:
         """The calls that a limit may have cut: the one begun last and the one written to last, whatever text came after
         them (a wire need not keep the order of text and calls)."""
         newest = self._blocks[self._table.calls[-1].block] if self._table.calls else None
@@ -541,28 +543,28 @@ class Assembler:
 
     # -- keeping ------------------------------------------------------------------------------------------------------
 
-    def _open(self, key: str, kind: Kind) -> Block | None:
+    def _open(self, key: str, kind: BlockKind) -> OpenBlock | None:
         """A new block; one that was of unknown kind so far becomes of this kind. None past the limits."""
         if self._full or len(self._blocks) >= MAX_PARTS:
             return None
         found = self._blocks.get(key)
-        if found is not None and found.kind is Kind.UNKNOWN:
+        if found is not None and found.kind is BlockKind.UNKNOWN:
             found.kind = kind
             return found
         if found is not None:  # two kinds on one key: they are two parts
             key = f"{key}/{kind.value}"
             if key in self._blocks:
                 return self._blocks[key]
-        block = self._blocks[key] = Block(key=key, kind=kind)
+        block = self._blocks[key] = OpenBlock(key=key, kind=kind)
         return block
 
-    def _open_call(self, key: str, *, index: int | None) -> Block | None:
-        block = self._open(key, Kind.CALL)
+    def _open_call(self, key: str, *, index: int | None) -> OpenBlock | None:
+        block = self._open(key, BlockKind.CALL)
         if block is not None and block.call is None:
             self._begin_call(block, index=index)
         return block
 
-    def _open_unplaced(self, index: int | None) -> Block | None:
+    def _open_unplaced(self, index: int | None) -> OpenBlock | None:
         block = self._open_call(self._free_key(), index=index)
         if block is not None and block.call is not None:
             block.call.placed = True
@@ -570,9 +572,9 @@ class Assembler:
                 self._table.note_bare(block.call)
         return block
 
-    def _begin_call(self, block: Block, *, index: int | None) -> OpenCall:
+    def _begin_call(self, block: OpenBlock, *, index: int | None) -> OpenCall:
         call = self._table.begin(block=block.key, index=index)
-        block.kind = Kind.CALL
+        block.kind = BlockKind.CALL
         block.call = call
         self._losses.begin_call(block.key)
         self._showing.begin(call)
@@ -584,7 +586,7 @@ class Assembler:
             number += 1
         return f"call:{number}"
 
-    def _touch(self, block: Block, call: OpenCall) -> None:
+    def _touch(self, block: OpenBlock, call: OpenCall) -> None:
         """The call is being written to."""
         self._written = self._touched = block
         self._unreleased[block.key] = call

@@ -3,7 +3,7 @@ shown otherwise. Nothing is decided here: pieces and a graver end may still come
 
 from collections.abc import Collection, Mapping, Sequence
 
-from turnwise.assembly.blocks import Block
+from turnwise.assembly.blocks import OpenBlock
 from turnwise.assembly.judging import CallJudge
 from turnwise.assembly.repeats import repeated_calls
 from turnwise.assembly.tool_calls import CallTable, OpenCall
@@ -51,7 +51,7 @@ class Showing:
         call.shown = settled
         return (PartDone(call.block, settled),)
 
-    def release(self, block: Block, call: OpenCall, *, reason: FinishReason, suspect: bool) -> list[Frame]:
+    def release(self, block: OpenBlock, call: OpenCall, *, reason: FinishReason, suspect: bool) -> list[Frame]:
         """What was held back of the call, and its true form where it was shown otherwise."""
         call.releases += 1
         if call.releases > MAX_RELEASES or (not call.announced and self._is_held(call)):
@@ -73,7 +73,7 @@ class Showing:
         return frames
 
     def release_twins(
-        self, blocks: Mapping[str, Block], *, reason: FinishReason, suspects: Collection[Block]
+        self, blocks: Mapping[str, OpenBlock], *, reason: FinishReason, suspects: Collection[OpenBlock]
     ) -> list[Frame]:
         """The end has come: those that are calls of their own."""
         if not self._twins:

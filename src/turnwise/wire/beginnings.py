@@ -10,7 +10,7 @@ _FIELD = re.compile(rb"[\r\n](?:data|event):")
 _FIELD_BYTES = len(b"\nevent:")
 
 
-class Beginning:
+class StreamBeginning:
     """Give it what arrives and parse what it returns. It holds back what may be a body, which is then not there twice: a text
     that begins with a brace, as long as no line in it is a field of an event stream and none is longer than a line may be."""
 

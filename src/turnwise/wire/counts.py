@@ -15,7 +15,7 @@ MAX_BYTES = 16 * 1024  # of one usage object, and of the merged one; real ones h
 NO_KEYS: frozenset[str] = frozenset()
 MAX_KEYS = 64  # of the merged object; real ones have about 20
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] | None
+TokenCount = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] | None
 """A count in a usage object. Decode it with `strict=False`: gateways write 1.0 and "1"."""
 
 Counts = TypeVar("Counts")

@@ -33,7 +33,7 @@ class Items(Protocol):
     def copy(self) -> Self: ...
 
 
-class Frame(msgspec.Struct, frozen=True, kw_only=True):
+class CallFrame(msgspec.Struct, frozen=True, kw_only=True):
     """A call but for its messages. In the body they stand between `head`, which goes up to the array's bracket or to the last
     item that stands before them, and `tail`, which begins with the closing bracket. `items` is one that has taken nothing:
     what it makes of a message rests on the message and on `rests_on`. None: the body has no messages of ours."""
@@ -70,8 +70,8 @@ class EncodedHistory:
 
     def __init__(self) -> None:
         self._around: tuple[object, ...] = ()
-        self._frame: Frame | None = None  # made of that
-        self._last: Frame | None = None  # that of the last body
+        self._frame: CallFrame | None = None  # made of that
+        self._last: CallFrame | None = None  # that of the last body
         self._messages: Sequence[Message] = ()  # the last body's
         self._encoded = bytearray()  # of them, with commas between them
         self._starts: list[int] = []  # of the items in there, where marks are put in
@@ -85,9 +85,9 @@ class EncodedHistory:
         request: Request,
         profile: Profile,
         *,
-        make: Callable[[Request, Profile], Frame],
+        make: Callable[[Request, Profile], CallFrame],
         also: bool = False,
-    ) -> Frame:
+    ) -> CallFrame:
         """What `make` gives for this request, whose messages it does not look at but for what `also` tells of them; the frame
         before where everything else is as it was."""
         around = (
@@ -109,7 +109,7 @@ class EncodedHistory:
             self._around = around
         return self._frame
 
-    def write_body(self, frame: Frame, *, messages: Sequence[Message]) -> Written:
+    def write_body(self, frame: CallFrame, *, messages: Sequence[Message]) -> Written:
         if frame.items is None:
             return frame.head + frame.tail, 0, (), None
         encoded, head, marking = self._encoded, frame.head, frame.marking
@@ -142,7 +142,7 @@ class EncodedHistory:
         del encoded[self._whole.length :]
         return body, same_bytes, spans, changed_at
 
-    def _before(self, frame: Frame, *, common: int) -> "_Before | None":
+    def _before(self, frame: CallFrame, *, common: int) -> "_Before | None":
         """The body before up to its last message, from where it may be another one than the next; None where it is none."""
         last, shared = self._last, self._shared
         if last is None or shared is None:
@@ -157,7 +157,7 @@ class EncodedHistory:
 
     def _marks(
         self,
-        frame: Frame,
+        frame: CallFrame,
         *,
         marking: Marking,
         until: _Mark,
@@ -216,7 +216,7 @@ class EncodedHistory:
             yield start, bytes(self._encoded[start:end])
             end = start - 1
 
-    def _shared_with(self, frame: Frame, *, items: Items, messages: Sequence[Message], common: int) -> _Mark:
+    def _shared_with(self, frame: CallFrame, *, items: Items, messages: Sequence[Message], common: int) -> _Mark:
         """What these have in common with the messages of the last body; nothing is encoded behind it afterwards."""
         shared, whole, last = self._shared, self._whole, self._last
         self._shared = self._whole = None  # until all is encoded: what cannot be must leave nothing half-kept behind
@@ -236,7 +236,7 @@ class EncodedHistory:
         while self._own and self._own[-1][0] >= length:
             self._own.pop()
 
-    def _take(self, messages: Sequence[Message], *, behind: _Mark, frame: Frame) -> _Mark:
+    def _take(self, messages: Sequence[Message], *, behind: _Mark, frame: CallFrame) -> _Mark:
         items = behind.items.copy()
         encoded = self._encoded
         if found := items.take(messages):

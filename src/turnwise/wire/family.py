@@ -28,7 +28,7 @@ class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: int | None = None
 
 
-def call_of(frame: encoded_history.Frame, *, written: Written) -> HttpCall:
+def call_of(frame: encoded_history.CallFrame, *, written: Written) -> HttpCall:
     """The call that takes a body there."""
     body, same_bytes, marks, changed_at = written
     return HttpCall(

@@ -138,7 +138,7 @@ DAMAGES = {
 }
 
 
-class Reading(NamedTuple):
+class DamagedReading(NamedTuple):
     """What could be read of bytes that are no clean JSON. What is left out may be long, so `rest` is no copy of it."""
 
     text: str  # of what is too long, how it begins
@@ -155,18 +155,18 @@ def is_too_long(payload: bytes) -> bool:
     return len(payload) > MAX_MENDED_BYTES // 2 and (len(payload) > MAX_MENDED_BYTES or is_wide(payload))
 
 
-def read_damaged(payload: bytes) -> Reading:
+def read_damaged(payload: bytes) -> DamagedReading:
     if is_too_long(payload):
-        return Reading(payload[:HEAD_BYTES].decode("utf-8", "replace"), False, [], 0, payload)
+        return DamagedReading(payload[:HEAD_BYTES].decode("utf-8", "replace"), False, [], 0, payload)
     try:
         text, is_replaced = payload.decode(), False
     except UnicodeDecodeError:
         text, is_replaced = payload.decode("utf-8", "replace"), True
     values, end = read_values(text)
-    return Reading(text, is_replaced, values, end, text[end:])
+    return DamagedReading(text, is_replaced, values, end, text[end:])
 
 
-def breaks_strings(reading: Reading) -> bool:
+def breaks_strings(reading: DamagedReading) -> bool:
     """Whether a string in the JSON holds a line break or another control character. JSON has none there: something tore it."""
     text, end = reading.text, reading.end
     if _CONTROL.search(text, 0, end) is None:

@@ -23,7 +23,7 @@ from turnwise.wire.anthropic_messages.fields import NAME, merged, own_fields
 from turnwise.wire.anthropic_messages.parts import write_blocks, write_tool_result, write_tool_use
 from turnwise.wire.anthropic_messages.thinking import Way, may_think_by_budget, way_of
 from turnwise.wire.cache_marks import Marking, end_of_content, marking_of
-from turnwise.wire.encoded_history import MESSAGES, EncodedHistory, Frame, around
+from turnwise.wire.encoded_history import MESSAGES, CallFrame, EncodedHistory, around
 from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.files import files_in_words
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
@@ -64,16 +64,16 @@ def encode_request(request: Request, profile: Profile, *, history: EncodedHistor
     return call_of(frame, written=written)
 
 
-def _frame(request: Request, profile: Profile) -> Frame:
+def _frame(request: Request, profile: Profile) -> CallFrame:
     fields = _fields(request, profile)
     in_body = "anthropic_version" in fields or "anthropic-version" in {key.lower() for key in profile.headers}
     headers = () if in_body else (("anthropic-version", API_VERSION),)
     path = _path(request, profile)
     if fields.get("messages") is not MESSAGES:  # `extra` has put its own in their place
-        return Frame(path=path, headers=headers, head=write_object(fields))
+        return CallFrame(path=path, headers=headers, head=write_object(fields))
     head, tail = around(fields, name="messages")
     marking = _marking(request, profile, fields=fields, head=head)
-    return Frame(
+    return CallFrame(
         path=path,
         headers=headers,
         head=head,

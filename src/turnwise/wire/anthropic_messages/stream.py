@@ -51,7 +51,7 @@ from turnwise.wire.anthropic_messages.parts import (
 )
 from turnwise.wire.anthropic_messages.usage import UsageTally
 from turnwise.wire.anthropic_messages.words import read_finish
-from turnwise.wire.beginnings import Beginning
+from turnwise.wire.beginnings import StreamBeginning
 from turnwise.wire.faults import too_large
 from turnwise.wire.finish_words import says_nothing, unsaid_finish
 from turnwise.wire.healing import (
@@ -104,7 +104,7 @@ class MessagesStreamDecoder:
         self._seen = False  # an event has been read
         self._flows = False  # ... and the message has not stopped
         self._is_plain = True  # all bytes so far are ASCII, and none is a control character
-        self._beginning = Beginning(limits=limits)
+        self._beginning = StreamBeginning(limits=limits)
         self._fast_ways = fast
         self._begin()
 

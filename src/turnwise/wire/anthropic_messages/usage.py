@@ -3,18 +3,18 @@
 import msgspec
 
 from turnwise.vocab import Untold, Usage, with_untold
-from turnwise.wire.counts import Count, MergedUsage, marked, read_counts, read_told, total_of
+from turnwise.wire.counts import MergedUsage, TokenCount, marked, read_counts, read_told, total_of
 
 
 class _Details(msgspec.Struct):
-    thinking_tokens: Count = None
+    thinking_tokens: TokenCount = None
 
 
 class _Counts(msgspec.Struct):
-    input_tokens: Count = None
-    output_tokens: Count = None
-    cache_creation_input_tokens: Count = None
-    cache_read_input_tokens: Count = None
+    input_tokens: TokenCount = None
+    output_tokens: TokenCount = None
+    cache_creation_input_tokens: TokenCount = None
+    cache_read_input_tokens: TokenCount = None
     output_tokens_details: _Details | None = None
 
 

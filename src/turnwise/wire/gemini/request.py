@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from turnwise.vocab import File, Message, NamedTool, Part, Request, Settings, ToolCall, ToolResult, ToolSpec
-from turnwise.wire.encoded_history import MESSAGES, EncodedHistory, Frame, around
+from turnwise.wire.encoded_history import MESSAGES, CallFrame, EncodedHistory, around
 from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.files import left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
@@ -58,7 +58,7 @@ def encode_request(request: Request, profile: Profile, *, history: EncodedHistor
     return call_of(frame, written=history.write_body(frame, messages=request.messages))
 
 
-def _frame(request: Request, profile: Profile) -> Frame:
+def _frame(request: Request, profile: Profile) -> CallFrame:
     head: dict[str, bytes] = {}
     system = [
         part for text in instructions(request, profile) if (part := encode_part(text, sends_ids=False)) is not None
@@ -84,7 +84,7 @@ def _frame(request: Request, profile: Profile) -> Frame:
         {**head, "contents": MESSAGES, **{key: _write(value) for key, value in tail.items()}}, name="contents"
     )
     signs = _WANTS_SIGNATURES.search(request.model) is not None
-    return Frame(
+    return CallFrame(
         path=_path(request, profile),
         head=before,
         tail=behind,

@@ -9,8 +9,8 @@ import msgspec
 from turnwise.vocab import Untold, Usage, with_untold
 from turnwise.wire.counts import (
     MAX_BYTES,
-    Count,
     MergedUsage,
+    TokenCount,
     marked,
     read_counts,
     read_told,
@@ -21,11 +21,11 @@ from turnwise.wire.json_fields import UNREADABLE, compact_text
 
 
 class UsageMetadata(msgspec.Struct, rename="camel", gc=False):
-    prompt_token_count: Count = None
-    candidates_token_count: Count = None
-    thoughts_token_count: Count = None
-    tool_use_prompt_token_count: Count = None
-    cached_content_token_count: Count = None
+    prompt_token_count: TokenCount = None
+    candidates_token_count: TokenCount = None
+    thoughts_token_count: TokenCount = None
+    tool_use_prompt_token_count: TokenCount = None
+    cached_content_token_count: TokenCount = None
 
     def says_something(self) -> bool:
         counted = self.prompt_token_count is not None or self.candidates_token_count is not None

@@ -11,7 +11,7 @@ import msgspec
 from turnwise.vocab import Caching, Message, NamedTool, OutputSchema, Request, Settings, ToolSpec
 from turnwise.wire.cache_keys import cache_key_fields
 from turnwise.wire.cache_marks import Marking, end_of_content, end_of_message, marking_of, own_marks
-from turnwise.wire.encoded_history import MESSAGES, EncodedHistory, Frame, around
+from turnwise.wire.encoded_history import MESSAGES, CallFrame, EncodedHistory, around
 from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.json_fields import encode, write_object
@@ -29,13 +29,13 @@ def encode_request(request: Request, profile: Profile, *, history: EncodedHistor
     return call_of(frame, written=history.write_body(frame, messages=request.messages))
 
 
-def _frame(request: Request, profile: Profile) -> Frame:
+def _frame(request: Request, profile: Profile) -> CallFrame:
     fields = {
         name: MESSAGES if value is MESSAGES else encode(value) for name, value in _fields(request, profile).items()
     }
     path = (profile.path or PATH).replace("{model}", request.model)
     if fields.get("messages") is not MESSAGES:  # `extra` has put its own in their place
-        return Frame(path=path, head=write_object(fields))
+        return CallFrame(path=path, head=write_object(fields))
     head, tail = around(fields, name="messages")
     listed = _takes_marks(request, profile)
     system = [
@@ -43,7 +43,7 @@ def _frame(request: Request, profile: Profile) -> Frame:
     ]
     head += b",".join(system)
     marking = _marking(request, profile, fields=fields, head=head, system=system) if listed else None
-    return Frame(
+    return CallFrame(
         path=path,
         head=head,
         tail=tail,

@@ -3,18 +3,18 @@
 import msgspec
 
 from turnwise.vocab import Untold, Usage
-from turnwise.wire.counts import Count, MergedUsage, marked, read_counts, read_told, says_same, total_of
+from turnwise.wire.counts import MergedUsage, TokenCount, marked, read_counts, read_told, says_same, total_of
 from turnwise.wire.json_fields import compact
 from turnwise.wire.profiles import Profile
 
 
 class PromptDetails(msgspec.Struct, gc=False):
-    cached_tokens: Count = None
-    cache_write_tokens: Count = None
+    cached_tokens: TokenCount = None
+    cache_write_tokens: TokenCount = None
 
 
 class OutputDetails(msgspec.Struct, gc=False):
-    reasoning_tokens: Count = None
+    reasoning_tokens: TokenCount = None
 
 
 class Counts(msgspec.Struct, gc=False):
@@ -22,16 +22,16 @@ class Counts(msgspec.Struct, gc=False):
     Databricks and Venice (`cache_read_input_tokens`), Together and Moonshot (`cached_tokens`), Copilot
     (`reasoning_tokens`): recorded streams."""
 
-    prompt_tokens: Count = None
-    completion_tokens: Count = None
-    total_tokens: Count = None
+    prompt_tokens: TokenCount = None
+    completion_tokens: TokenCount = None
+    total_tokens: TokenCount = None
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: OutputDetails | None = None
-    reasoning_tokens: Count = None
-    prompt_cache_hit_tokens: Count = None
-    cache_read_input_tokens: Count = None
-    cached_tokens: Count = None
-    cache_creation_input_tokens: Count = None
+    reasoning_tokens: TokenCount = None
+    prompt_cache_hit_tokens: TokenCount = None
+    cache_read_input_tokens: TokenCount = None
+    cached_tokens: TokenCount = None
+    cache_creation_input_tokens: TokenCount = None
 
 
 _counts = msgspec.json.Decoder(Counts, strict=False)

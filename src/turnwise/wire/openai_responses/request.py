@@ -30,7 +30,7 @@ from turnwise.vocab import (
     ToolSpec,
 )
 from turnwise.wire.cache_keys import cache_key_fields
-from turnwise.wire.encoded_history import EncodedHistory, Frame
+from turnwise.wire.encoded_history import CallFrame, EncodedHistory
 from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.files import files_in_words, left_out, takes_file
 from turnwise.wire.free_form import FREE_FORM_SCHEMA, free_form_arguments
@@ -65,7 +65,7 @@ def encode_request(request: Request, profile: Profile, *, history: EncodedHistor
     return call_of(frame, written=history.write_body(frame, messages=request.messages))
 
 
-def _frame(request: Request, profile: Profile) -> Frame:
+def _frame(request: Request, profile: Profile) -> CallFrame:
     """What stays the same over a turn, then the input, then what a step may change (promise step:prefix-stable)."""
     extra = {**(read_fields(profile.body) if profile.body else {}), **own_fields(request.extra)}
     before: dict[str, object] = {}
@@ -97,7 +97,7 @@ def _frame(request: Request, profile: Profile) -> Frame:
     items = [encode(message_item((text,), role=profile.system_role)) for text in leading]
     head = encode(before)[:-1] + (b"," if before else b"")
     tail = b"," + encode(after)[1:] if after else b"}"
-    return Frame(
+    return CallFrame(
         path=profile.path or PATH,
         head=head + b'"input":[' + b",".join(items),
         tail=b"]" + tail,

@@ -8,7 +8,7 @@ import hashlib
 import re
 
 from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Mended, Repair
-from turnwise.wire.beginnings import Beginning
+from turnwise.wire.beginnings import StreamBeginning
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.healing import PINGS, has_controls, is_ping, skipped
 from turnwise.wire.json_fields import UNREADABLE, Fields, read_fields
@@ -47,7 +47,7 @@ class ResponsesStreamDecoder:
         """`fast` reads nearly all events of a usual stream; None where this module has to read them all."""
         self._parser = SseParser(limits=limits)
         self._limits = limits
-        self._beginning = Beginning(limits=limits)
+        self._beginning = StreamBeginning(limits=limits)
         self._bytes_left = limits.stream_bytes
         self._events = 0  # those that said something
         self._silent = False  # what follows cannot be read, or is no part of the response

@@ -3,22 +3,22 @@
 import msgspec
 
 from turnwise.vocab import Untold, Usage
-from turnwise.wire.counts import Count, MergedUsage, marked, read_counts, read_told, says_same
+from turnwise.wire.counts import MergedUsage, TokenCount, marked, read_counts, read_told, says_same
 
 
 class InputDetails(msgspec.Struct):
-    cached_tokens: Count = None
-    cache_write_tokens: Count = None
+    cached_tokens: TokenCount = None
+    cache_write_tokens: TokenCount = None
 
 
 class OutputDetails(msgspec.Struct):
-    reasoning_tokens: Count = None
+    reasoning_tokens: TokenCount = None
 
 
 class Counts(msgspec.Struct):
-    input_tokens: Count = None
+    input_tokens: TokenCount = None
     input_tokens_details: InputDetails | None = None
-    output_tokens: Count = None
+    output_tokens: TokenCount = None
     output_tokens_details: OutputDetails | None = None
     total_tokens: object = msgspec.UNSET
 
