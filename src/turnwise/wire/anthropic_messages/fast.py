@@ -82,40 +82,41 @@ class FastDeltas:
         self._names = names
         self._open_blocks = open_blocks
 
-    def read(self, values: list[bytes], start: int, frames: list[Frame], *, is_plain: bool) -> int:
-        """How many events it took, from `start` on; the one behind them is for the plain way.
+    def read(self, values: list[bytes], start: int, frames: list[Frame], is_plain: bool) -> int:
+        """How many events it took, from `start` on; 0 where the next one is for the plain way.
 
         `is_plain`: they are ASCII without control characters.
         """
-        end = len(values)
-        if not start and end >= TOGETHER and self._read_together(values, frames, is_plain=is_plain):
-            return end
-        for at in range(start, end):
-            value = values[at]
-            try:
-                if len(value) > LONG_BYTES:
-                    return at - start
-                if not is_plain:
-                    check_sound(value)
-                event = decode_event(value)
-            except UNREADABLE:
-                return at - start
-            index, delta = event.index, event.delta
-            if event.type != "content_block_delta" or index is None or delta is None or index not in self._names:
-                return at - start
-            if delta.text and delta.type == "text_delta":
-                frames.append(TextDelta(delta.text, self._names[index]))
-            elif delta.partial_json and delta.type == "input_json_delta":
-                if (opened := self._open_blocks.get(index)) is not None:
-                    if opened.is_item:
-                        return at - start
-                    opened.take_deltas()
-                frames.append(ToolCallDelta(block=self._names[index], arguments=delta.partial_json))
-            elif delta.thinking and delta.type == "thinking_delta":
-                frames.append(ReasoningDelta(delta.thinking, self._names[index]))
-            else:
-                return at - start
-        return end - start
+        if not start and len(values) >= TOGETHER and self._read_together(values, frames, is_plain=is_plain):
+            return len(values)
+        value = values[start]
+        if len(value) > LONG_BYTES:
+            return 0
+        try:
+            if not is_plain:
+                check_sound(value)
+            event = decode_event(value)
+        except UNREADABLE:
+            return 0
+        index, delta = event.index, event.delta
+        if index is None or delta is None or event.type != "content_block_delta":
+            return 0
+        block = self._names.get(index)
+        if block is None:
+            return 0
+        if delta.text and delta.type == "text_delta":
+            frames.append(TextDelta(delta.text, block))
+        elif delta.partial_json and delta.type == "input_json_delta":
+            if self._open_blocks and (opened := self._open_blocks.get(index)) is not None:
+                if opened.is_item:
+                    return 0
+                opened.take_deltas()
+            frames.append(ToolCallDelta(block=block, arguments=delta.partial_json))
+        elif delta.thinking and delta.type == "thinking_delta":
+            frames.append(ReasoningDelta(delta.thinking, block))
+        else:
+            return 0
+        return 1
 
     def _read_together(self, values: list[bytes], frames: list[Frame], *, is_plain: bool) -> bool:
         """Read events that all bring more of one block. False where one of them does not, and nothing was taken."""

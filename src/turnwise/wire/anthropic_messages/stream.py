@@ -143,9 +143,10 @@ class MessagesStreamDecoder:
     def _read_run(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
         at, end = 0, len(values)
         while at < end:
-            if (fast := self._fast) is not None and self._flows:
-                at += fast.read(values, at, frames, is_plain=self._is_plain)
-            if at < end:
+            fast = self._fast if self._flows else None
+            if fast is not None and (count := fast.read(values, at, frames, self._is_plain)):
+                at += count
+            else:
                 self._read_event(values[at], name, frames)
                 at += 1
 

@@ -99,7 +99,7 @@ class FastChunks:
         self._hits = START  # chunks that were usual
         self._misses = 0
 
-    def read(self, values: list[bytes], start: int, frames: list[Frame], *, is_plain: bool) -> int:
+    def read(self, values: list[bytes], start: int, frames: list[Frame], is_plain: bool) -> int:
         """How many chunks it took, from `start` on; 0 where the next one is for the plain way.
 
         `is_plain`: they are ASCII without control characters.

@@ -174,7 +174,7 @@ class ChatStreamDecoder:
         for run in runs:
             values, at, end = run.values, 0, len(run.values)
             while at < end and not self._dead:
-                if fast is not None and (count := fast.read(values, at, frames, is_plain=self._is_plain)):
+                if fast is not None and (count := fast.read(values, at, frames, self._is_plain)):
                     at += count
                     self._events += count
                 else:

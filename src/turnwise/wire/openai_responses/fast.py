@@ -67,135 +67,110 @@ class Usual(NamedTuple):
 
 
 class FastDeltas:
-    """Reads what it can of the pieces of one stream. Tell it to `forget` after each event that it did not take."""
+    """Reads what it can of the pieces of one response. Tell it to `forget` after each event that it did not take."""
 
-    __slots__ = ("_usual",)
+    __slots__ = ("_numbering", "_response", "_usual")
 
-    def __init__(self) -> None:
+    def __init__(self, response: OpenResponse, numbering: Numbering) -> None:
+        self._response = response
+        self._numbering = numbering
         self._usual: Usual | None = None
 
     def forget(self) -> None:
         """Another event came, so the next piece may belong elsewhere."""
         self._usual = None
 
-    def read(
-        self,
-        values: list[bytes],
-        start: int,
-        frames: list[Frame],
-        response: OpenResponse,
-        numbering: Numbering,
-        is_plain: bool,
-    ) -> int:
-        """How many events it took, from `start` on; the one behind them is for the plain way. `is_plain`: they are ASCII without
+    def read(self, values: list[bytes], start: int, frames: list[Frame], is_plain: bool) -> int:
+        """How many events it took, from `start` on; 0 where the next one is for the plain way. `is_plain`: they are ASCII without
         control characters."""
-        at, end = start, len(values)
-        if not start and end >= TOGETHER:
-            if self._usual is None and self._take_first(values[0], frames, response, numbering, is_plain):
-                at = 1  # it tells where they go
-            if (usual := self._usual) is not None:
-                rest = values[1:] if at else values
-                if _take_together(rest, frames, response, numbering, usual=usual, is_plain=is_plain):
-                    return end
-        while at < end:
-            value, usual = values[at], self._usual
-            if len(value) > LONG_BYTES:
-                break
-            if usual is None or not _take_usual(value, frames, response, numbering, usual, is_plain):
-                self._usual = None
-                if not self._take_first(value, frames, response, numbering, is_plain):
-                    break
-            at += 1
-        return at - start
+        usual = self._usual
+        if start <= 1 and len(values) >= TOGETHER and usual is not None:  # where the first one tells where they go, too
+            rest = values[1:] if start else values
+            if self._take_together(rest, frames, usual=usual, is_plain=is_plain):
+                return len(rest)
+        value = values[start]
+        if len(value) > LONG_BYTES:
+            return 0
+        if usual is None or not self._take_usual(value, usual, frames, is_plain):
+            self._usual = None
+            return int(self._take_first(value, frames, is_plain=is_plain))
+        return 1
 
-    def _take_first(
-        self, value: bytes, frames: list[Frame], response: OpenResponse, numbering: Numbering, is_plain: bool
-    ) -> bool:
+    def _take_usual(self, value: bytes, usual: Usual, frames: list[Frame], is_plain: bool) -> bool:
+        """False where it does not go where the one before went, and nothing was taken."""
+        delta, like, named = usual
+        number = self._numbering.next
+        try:
+            piece = DECODERS[delta.type].one(value)
+        except UNREADABLE:
+            return False
+        if not (
+            piece.output_index == delta.output_index
+            and piece.content_index == delta.content_index
+            and (number is None or piece.sequence_number == number)
+            and (piece.item_id == delta.item_id or self._response.items.announced.get(piece.item_id) is named)
+            and (is_plain or is_sound(value))
+        ):
+            return False
+        if number is not None:
+            self._numbering.advance(number + 1)
+        if isinstance(like, ToolCallDelta):
+            frames.append(ToolCallDelta(block=like.block, arguments=piece.delta, free_form=like.free_form))
+        else:
+            frames.append(type(like)(piece.delta, like.block))
+        return True
+
+    def _take_first(self, value: bytes, frames: list[Frame], *, is_plain: bool) -> bool:
         """False where it is no piece, or not the next event, and nothing was taken."""
         try:
             delta = decode_delta(value)
         except UNREADABLE:
             return False
-        number, expected = delta.sequence_number, numbering.next
+        number, expected = delta.sequence_number, self._numbering.next
         is_next = number is None or expected in (None, number)
         is_piece = delta.type in DELTAS and delta.output_index >= 0
         if not (is_next and is_piece and len(value) <= LONG_BYTES and (is_plain or is_sound(value))):
             return False
-        numbering.place(number, value, is_same=False, is_piece=True)
+        self._numbering.place(number, value, is_same=False, is_piece=True)
         before = len(frames)
-        response.take_delta(delta, frames)
+        self._response.take_delta(delta, frames)
         if len(frames) == before + 1 and isinstance(like := frames[-1], DeltaFrame):
-            named = None if delta.item_id is None else response.items.announced.get(delta.item_id)
+            named = None if delta.item_id is None else self._response.items.announced.get(delta.item_id)
             self._usual = Usual(delta, like, named)
         return True
 
-
-def _take_usual(
-    value: bytes, frames: list[Frame], response: OpenResponse, numbering: Numbering, usual: Usual, is_plain: bool
-) -> bool:
-    """False where it does not go where the one before went, and nothing was taken."""
-    like, delta, number = usual.frame, usual.delta, numbering.next
-    try:
-        piece = DECODERS[delta.type].one(value)
-    except UNREADABLE:
-        return False
-    if not (
-        piece.output_index == delta.output_index
-        and piece.content_index == delta.content_index
-        and (number is None or piece.sequence_number == number)
-        and (piece.item_id == delta.item_id or response.items.announced.get(piece.item_id) is usual.named)
-        and (is_plain or is_sound(value))
-    ):
-        return False
-    if number is not None:
-        numbering.advance(number + 1)
-    if isinstance(like, ToolCallDelta):
-        frames.append(ToolCallDelta(block=like.block, arguments=piece.delta, free_form=like.free_form))
-    else:
-        frames.append(type(like)(piece.delta, like.block))
-    return True
-
-
-def _take_together(
-    values: list[bytes],
-    frames: list[Frame],
-    response: OpenResponse,
-    numbering: Numbering,
-    *,
-    usual: Usual,
-    is_plain: bool,
-) -> bool:
-    """False where not all of them go where the one before went, and nothing was taken."""
-    together = each_alone(values)
-    if len(together) > LONG_BYTES and max(map(len, values)) > LONG_BYTES:
-        return False
-    try:
-        pieces = DECODERS[usual.delta.type].several(together)
-    except UNREADABLE:
-        return False
-    if not (is_plain or is_sound(together)):  # the decoder passes over what is broken in other fields
-        return False
-    like, named, number = usual.frame, usual.named, numbering.next
-    index, content_index, id = usual.delta.output_index, usual.delta.content_index, usual.delta.item_id
-    announced = response.items.announced
-    expected = -1 if number is None else number - 1
-    texts = [
-        piece.delta
-        for (piece,) in pieces
-        if (number is None or piece.sequence_number == (expected := expected + 1))
-        and piece.output_index == index
-        and (piece.item_id == id or announced.get(piece.item_id) is named)
-        and piece.content_index == content_index
-    ]
-    if not len(texts) == len(pieces) == len(values):
-        return False
-    if number is not None:
-        numbering.advance(number + len(texts))
-    if not isinstance(like, ToolCallDelta):
-        frame, block = type(like), like.block
-        frames += [frame(text, block) for text in texts]
-    elif like.free_form:
-        frames += [ToolCallDelta(block=like.block, arguments=text, free_form=True) for text in texts]
-    else:
-        frames += [ToolCallDelta(block=like.block, arguments=text) for text in texts]
-    return True
+    def _take_together(self, values: list[bytes], frames: list[Frame], *, usual: Usual, is_plain: bool) -> bool:
+        """False where not all of them go where the one before went, and nothing was taken."""
+        together = each_alone(values)
+        if len(together) > LONG_BYTES and max(map(len, values)) > LONG_BYTES:
+            return False
+        try:
+            pieces = DECODERS[usual.delta.type].several(together)
+        except UNREADABLE:
+            return False
+        if not (is_plain or is_sound(together)):  # the decoder passes over what is broken in other fields
+            return False
+        like, named, number = usual.frame, usual.named, self._numbering.next
+        index, content_index, id = usual.delta.output_index, usual.delta.content_index, usual.delta.item_id
+        announced = self._response.items.announced
+        expected = -1 if number is None else number - 1
+        texts = [
+            piece.delta
+            for (piece,) in pieces
+            if (number is None or piece.sequence_number == (expected := expected + 1))
+            and piece.output_index == index
+            and (piece.item_id == id or announced.get(piece.item_id) is named)
+            and piece.content_index == content_index
+        ]
+        if not len(texts) == len(pieces) == len(values):
+            return False
+        if number is not None:
+            self._numbering.advance(number + len(texts))
+        if not isinstance(like, ToolCallDelta):
+            frame, block = type(like), like.block
+            frames += [frame(text, block) for text in texts]
+        elif like.free_form:
+            frames += [ToolCallDelta(block=like.block, arguments=text, free_form=True) for text in texts]
+        else:
+            frames += [ToolCallDelta(block=like.block, arguments=text) for text in texts]
+        return True

@@ -55,7 +55,8 @@ class ResponsesStreamDecoder:
         self._numbering = Numbering()
         self._previous = b""  # the value of the event before; of a long one its digest
         self._profile = profile
-        self._fast = None if fast is None else fast()
+        self._fast_ways = fast
+        self._fast = None if fast is None else fast(self._response, self._numbering)
         self._is_plain = True  # all bytes so far are ASCII, and none is a control character
 
     # ---- bytes -> events
@@ -110,19 +111,18 @@ class ResponsesStreamDecoder:
         return [Faulted(fault)]
 
     def _read_run(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
-        fast = self._fast if name in DELTAS or not name.startswith("response.") else None
         at, end = 0, len(values)
+        may_be_pieces = name in DELTAS or not name.startswith("response.")
         while at < end:
-            count = 0
-            if fast is not None and not self._silent:
-                count = fast.read(values, at, frames, self._response, self._numbering, self._is_plain)
+            fast = self._fast if may_be_pieces and not self._silent else None
+            if fast is not None and (count := fast.read(values, at, frames, self._is_plain)):
                 self._events += count
-            if not count:
-                count = 1
+                at += count
+            else:
                 self._read(values[at], name, frames)
                 if self._fast is not None:
                     self._fast.forget()
-            at += count
+                at += 1
             value = values[at - 1]
             self._previous = value if len(value) <= LONG_BYTES else _mark_of(value)
 
@@ -145,6 +145,7 @@ class ResponsesStreamDecoder:
         kind = text_at(fields, "type") or name  # the event's name says what its data leaves out
         if self._response.is_another(fields, kind):
             self._response, self._numbering = OpenResponse(), Numbering()
+            self._fast = None if self._fast_ways is None else self._fast_ways(self._response, self._numbering)
         before = len(frames)
         if self._is_in_place(fields, kind, value, frames):
             try:
