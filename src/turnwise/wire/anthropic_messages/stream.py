@@ -137,18 +137,15 @@ class MessagesStreamDecoder:
         except LineTooLong as error:
             return self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
         for run in runs:
-            self._read_run(run.values, run.name, frames)
+            values, at = run.values, 0
+            while at < len(values):
+                fast = self._fast if self._flows else None
+                if fast is not None and (count := fast.read(values, at, frames, self._is_plain)):
+                    at += count
+                else:
+                    self._read_event(values[at], run.name, frames)
+                    at += 1
         return frames
-
-    def _read_run(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
-        at, end = 0, len(values)
-        while at < end:
-            fast = self._fast if self._flows else None
-            if fast is not None and (count := fast.read(values, at, frames, self._is_plain)):
-                at += count
-            else:
-                self._read_event(values[at], name, frames)
-                at += 1
 
     def _read_event(self, value: bytes, name: str, frames: list[Frame]) -> None:
         try:
@@ -172,7 +169,7 @@ class MessagesStreamDecoder:
         except LineTooLong as error:
             return self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
         for sse in events:
-            self._read_run([sse.data], sse.name, frames)
+            self._read_event(sse.data, sse.name, frames)
         self._dead = True
         if not self._seen:
             frames += body_frames(self._beginning.whole(), expected="an event stream", limits=self._limits)

@@ -83,45 +83,42 @@ class FastDeltas:
     def read(self, values: list[bytes], start: int, frames: list[Frame], is_plain: bool) -> int:
         """How many events it took, from `start` on; 0 where the next one is for the plain way. `is_plain`: they are ASCII without
         control characters."""
-        usual = self._usual
-        if start <= 1 and len(values) >= TOGETHER and usual is not None:  # where the first one tells where they go, too
+        usual, numbering = self._usual, self._numbering
+        if usual is None:
+            return int(self._take_first(values[start], frames, is_plain=is_plain))
+        if start <= 1 and len(values) >= TOGETHER:  # the first one may have told where the others go
             rest = values[1:] if start else values
             if self._take_together(rest, frames, usual=usual, is_plain=is_plain):
                 return len(rest)
-        value = values[start]
-        if len(value) > LONG_BYTES:
-            return 0
-        if usual is None or not self._take_usual(value, usual, frames, is_plain):
-            self._usual = None
-            return int(self._take_first(value, frames, is_plain=is_plain))
-        return 1
-
-    def _take_usual(self, value: bytes, usual: Usual, frames: list[Frame], is_plain: bool) -> bool:
-        """False where it does not go where the one before went, and nothing was taken."""
         delta, like, named = usual
-        number = self._numbering.next
+        value, number = values[start], numbering.next
         try:
-            piece = DECODERS[delta.type].one(value)
+            piece = DECODERS[delta.type].one(value) if len(value) <= LONG_BYTES else None
         except UNREADABLE:
-            return False
-        if not (
-            piece.output_index == delta.output_index
-            and piece.content_index == delta.content_index
-            and (number is None or piece.sequence_number == number)
-            and (piece.item_id == delta.item_id or self._response.items.announced.get(piece.item_id) is named)
-            and (is_plain or is_sound(value))
+            piece = None
+        if (
+            piece is None
+            or piece.output_index != delta.output_index
+            or piece.content_index != delta.content_index
+            or (number is not None and piece.sequence_number != number)
+            or (piece.item_id != delta.item_id and self._response.items.announced.get(piece.item_id) is not named)
+            or not (is_plain or is_sound(value))
         ):
-            return False
+            return int(self._take_first(value, frames, is_plain=is_plain))
         if number is not None:
-            self._numbering.advance(number + 1)
+            numbering.advance(number + 1)
         if isinstance(like, ToolCallDelta):
             frames.append(ToolCallDelta(block=like.block, arguments=piece.delta, free_form=like.free_form))
         else:
             frames.append(type(like)(piece.delta, like.block))
-        return True
+        return 1
 
     def _take_first(self, value: bytes, frames: list[Frame], *, is_plain: bool) -> bool:
-        """False where it is no piece, or not the next event, and nothing was taken."""
+        """A piece that may go elsewhere than the one before. False where it is none, or not the next event, and nothing was
+        taken."""
+        self._usual = None
+        if len(value) > LONG_BYTES:
+            return False
         try:
             delta = decode_delta(value)
         except UNREADABLE:
@@ -129,7 +126,7 @@ class FastDeltas:
         number, expected = delta.sequence_number, self._numbering.next
         is_next = number is None or expected in (None, number)
         is_piece = delta.type in DELTAS and delta.output_index >= 0
-        if not (is_next and is_piece and len(value) <= LONG_BYTES and (is_plain or is_sound(value))):
+        if not (is_next and is_piece and (is_plain or is_sound(value))):
             return False
         self._numbering.place(number, value, is_same=False, is_piece=True)
         before = len(frames)

@@ -76,7 +76,17 @@ class ResponsesStreamDecoder:
             self._is_plain = False
         try:
             for run in self._parser.feed_runs(chunk):
-                self._read_run(run.values, run.name, frames)
+                values, name, at = run.values, run.name, 0
+                may_be_pieces = name in DELTAS or not name.startswith("response.")
+                while at < len(values):
+                    fast = self._fast if may_be_pieces and not self._silent else None
+                    if fast is not None and (count := fast.read(values, at, frames, self._is_plain)):
+                        self._events += count
+                        at += count
+                        self._previous = values[at - 1]  # no long one
+                    else:
+                        self._read_next(values[at], name, frames)
+                        at += 1
         except (LineTooLong, TooManyItems) as error:
             return [*frames, *self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
         return frames
@@ -90,7 +100,7 @@ class ResponsesStreamDecoder:
         frames: list[Frame] = []
         try:
             for event in self._parser.finish():
-                self._read_run([event.data], event.name, frames)
+                self._read_next(event.data, event.name, frames)
         except (LineTooLong, TooManyItems) as error:
             return [*frames, *self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
         if not self._events:
@@ -110,21 +120,11 @@ class ResponsesStreamDecoder:
         self._silent = True
         return [Faulted(fault)]
 
-    def _read_run(self, values: list[bytes], name: str, frames: list[Frame]) -> None:
-        at, end = 0, len(values)
-        may_be_pieces = name in DELTAS or not name.startswith("response.")
-        while at < end:
-            fast = self._fast if may_be_pieces and not self._silent else None
-            if fast is not None and (count := fast.read(values, at, frames, self._is_plain)):
-                self._events += count
-                at += count
-            else:
-                self._read(values[at], name, frames)
-                if self._fast is not None:
-                    self._fast.forget()
-                at += 1
-            value = values[at - 1]
-            self._previous = value if len(value) <= LONG_BYTES else _mark_of(value)
+    def _read_next(self, value: bytes, name: str, frames: list[Frame]) -> None:
+        self._read(value, name, frames)
+        self._previous = _mark_of(value)
+        if self._fast is not None:
+            self._fast.forget()
 
     # ---- events
 
