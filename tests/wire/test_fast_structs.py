@@ -249,5 +249,5 @@ def test_every_struct_of_a_fast_path_has_a_pair() -> None:
         for name, struct in vars(module).items()
         if name.startswith("Usual") and isinstance(struct, type)
     }
-    fast |= set(fast_anthropic.Kind.__constraints__)
+    fast |= set(fast_anthropic.PieceKind.__constraints__)
     assert fast <= {pair.fast for pair in PAIRS.values()}

@@ -6,18 +6,18 @@ plain one. Both give the same frames of every stream (tests/wire/test_fast_ways.
 | way | takes | skips |
 |---|---|---|
 | together | the deltas of one read, all of one kind and one block | decoding each for itself |
-| single | one delta | the events of other types, the ends of blocks and the damage that it would not meet |
+| single | one delta of the kind of the last one | the fields of other events and deltas |
 """
 
-from collections.abc import Callable, Mapping
-from typing import Generic, Literal, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from turnwise.vocab import Frame, ReasoningDelta, TextDelta, ToolCallDelta
 from turnwise.wire.anthropic_messages.events import decode_event
 from turnwise.wire.anthropic_messages.open_block import OpenBlock
-from turnwise.wire.healing import check_sound
+from turnwise.wire.healing import check_sound, is_sound
 from turnwise.wire.json_fields import UNREADABLE, each_alone
 from turnwise.wire.long_texts import LONG_BYTES
 
@@ -52,23 +52,37 @@ class ThinkingPiece(msgspec.Struct, gc=False):
     stop_reason: str | None = None
 
 
-Kind = TypeVar("Kind", TextPiece, InputPiece, ThinkingPiece)
+PieceKind = TypeVar("PieceKind", TextPiece, InputPiece, ThinkingPiece)
 
 
-class More(msgspec.Struct, Generic[Kind], gc=False):
+class More(msgspec.Struct, Generic[PieceKind], gc=False):
     """An event that brings more of a block, and nothing else. Its types are fields and no tags: msgspec asks for no tag where
     there is no union."""
 
     type: Literal["content_block_delta"]
     index: int
-    delta: Kind
+    delta: PieceKind
 
 
-_Runs = list[tuple[More[TextPiece]]] | list[tuple[More[InputPiece]]] | list[tuple[More[ThinkingPiece]]]
-_DECODE_MORE: dict[str | None, Callable[[bytes], _Runs]] = {
-    "text_delta": msgspec.json.Decoder(list[tuple[More[TextPiece]]]).decode,
-    "input_json_delta": msgspec.json.Decoder(list[tuple[More[InputPiece]]]).decode,
-    "thinking_delta": msgspec.json.Decoder(list[tuple[More[ThinkingPiece]]]).decode,
+_Piece = More[TextPiece] | More[InputPiece] | More[ThinkingPiece]
+
+
+class DeltaKind(NamedTuple):
+    """How deltas of one kind are read: one, and several that each stand in an array of their own. Others raise one of UNREADABLE.
+    `frame` is what each becomes; None: a piece of a call."""
+
+    one: Callable[[bytes], _Piece]
+    several: Callable[[bytes], Sequence[tuple[_Piece]]]
+    frame: type[TextDelta | ReasoningDelta] | None
+
+
+_KINDS: Mapping[str | None, DeltaKind] = {
+    kind: DeltaKind(msgspec.json.Decoder(piece).decode, msgspec.json.Decoder(list[tuple[piece]]).decode, frame)
+    for kind, piece, frame in (
+        ("text_delta", More[TextPiece], TextDelta),
+        ("input_json_delta", More[InputPiece], None),
+        ("thinking_delta", More[ThinkingPiece], ReasoningDelta),
+    )
 }
 
 
@@ -76,75 +90,80 @@ class FastDeltas:
     """Reads what it can of one message's deltas. `names` has the block that is open on each index, `open_blocks` those of them
     that are calls or items."""
 
-    __slots__ = ("_names", "_open_blocks")
+    __slots__ = ("_kind", "_names", "_open_blocks")
 
     def __init__(self, names: Mapping[int, str], open_blocks: Mapping[int, OpenBlock]) -> None:
         self._names = names
         self._open_blocks = open_blocks
+        self._kind: DeltaKind | None = None  # of the last delta
 
     def read(self, values: list[bytes], start: int, frames: list[Frame], is_plain: bool) -> int:
         """How many events it took, from `start` on; 0 where the next one is for the plain way.
 
         `is_plain`: they are ASCII without control characters.
         """
-        if not start and len(values) >= TOGETHER and self._read_together(values, frames, is_plain=is_plain):
-            return len(values)
-        value = values[start]
-        if len(value) > LONG_BYTES:
+        value, kind = values[start], self._kind
+        if len(value) > LONG_BYTES or not (is_plain or is_sound(value)):
             return 0
         try:
-            if not is_plain:
-                check_sound(value)
-            event = decode_event(value)
+            event = None if kind is None else kind.one(value)
         except UNREADABLE:
+            event = None
+        if event is None or kind is None:
+            kind = self._kind = _kind_of(value)
+            if kind is None:
+                return 0
+            event = kind.one(value)
+        if not start and len(values) >= TOGETHER and self._read_together(values, frames, kind=kind, is_plain=is_plain):
+            return len(values)
+        block, piece = self._names.get(event.index), event.delta.piece
+        if block is None or not piece:
             return 0
-        index, delta = event.index, event.delta
-        if index is None or delta is None or event.type != "content_block_delta":
-            return 0
-        block = self._names.get(index)
-        if block is None:
-            return 0
-        if delta.text and delta.type == "text_delta":
-            frames.append(TextDelta(delta.text, block))
-        elif delta.partial_json and delta.type == "input_json_delta":
-            if self._open_blocks and (opened := self._open_blocks.get(index)) is not None:
-                if opened.is_item:
-                    return 0
-                opened.take_deltas()
-            frames.append(ToolCallDelta(block=block, arguments=delta.partial_json))
-        elif delta.thinking and delta.type == "thinking_delta":
-            frames.append(ReasoningDelta(delta.thinking, block))
-        else:
-            return 0
+        if (frame := kind.frame) is not None:
+            frames.append(frame(piece, block))
+            return 1
+        if (opened := self._open_blocks.get(event.index)) is not None:
+            if opened.is_item:
+                return 0
+            opened.take_deltas()
+        frames.append(ToolCallDelta(block=block, arguments=piece))
         return 1
 
-    def _read_together(self, values: list[bytes], frames: list[Frame], *, is_plain: bool) -> bool:
+    def _read_together(self, values: list[bytes], frames: list[Frame], *, kind: DeltaKind, is_plain: bool) -> bool:
         """Read events that all bring more of one block. False where one of them does not, and nothing was taken."""
+        together = each_alone(values)
+        if len(together) > LONG_BYTES and max(map(len, values)) > LONG_BYTES:
+            return False
         try:
-            first = decode_event(values[0])
-            decode = None if first.delta is None else _DECODE_MORE.get(first.delta.type)
-            block = None if first.index is None else self._names.get(first.index)
-            if decode is None or first.index is None or block is None:
-                return False
-            together = each_alone(values)
-            if len(together) > LONG_BYTES and max(map(len, values)) > LONG_BYTES:
-                return False
             if not is_plain:
                 check_sound(together)
-            events = decode(together)
+            events = kind.several(together)
         except UNREADABLE:
             return False
-        index = first.index
+        index = events[0][0].index
+        block, opened = self._names.get(index), self._open_blocks.get(index)
         pieces = [event.delta.piece for (event,) in events if event.index == index]
-        opened = self._open_blocks.get(index)
-        if not len(pieces) == len(events) == len(values) or not all(pieces) or (opened is not None and opened.is_item):
+        is_whole = len(pieces) == len(events) == len(values) and all(pieces)
+        if block is None or not is_whole or (opened is not None and opened.is_item):
             return False
-        if decode is _DECODE_MORE["text_delta"]:
+        if kind.frame is TextDelta:
             frames += [TextDelta(piece, block) for piece in pieces]
-        elif decode is _DECODE_MORE["thinking_delta"]:
+        elif kind.frame is ReasoningDelta:
             frames += [ReasoningDelta(piece, block) for piece in pieces]
         else:
             if opened is not None:
                 opened.take_deltas()
             frames += [ToolCallDelta(block=block, arguments=piece) for piece in pieces]
         return True
+
+
+def _kind_of(value: bytes) -> DeltaKind | None:
+    """None where it is no delta that brings more."""
+    try:
+        delta = decode_event(value).delta
+        kind = None if delta is None else _KINDS.get(delta.type)
+        if kind is not None:
+            kind.one(value)
+    except UNREADABLE:
+        return None
+    return kind
