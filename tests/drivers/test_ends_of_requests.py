@@ -13,6 +13,7 @@ from drivers.test_interrupts import started, until
 from turnwise.drivers.endpoints.endpoints import Secret
 from turnwise.drivers.endpoints.exchange import AFTER_FINISH_S
 from turnwise.drivers.journal.journal import Journal
+from turnwise.drivers.running.means import RunnerMeans
 from turnwise.drivers.running.runner import Runner
 from turnwise.rules.retries import NO_RETRY
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, Stall
@@ -41,7 +42,7 @@ async def test_a_key_in_what_had_arrived_of_an_interrupted_response_is_hidden() 
     clock = FakeClock()
     with Journal.open(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
-        runner = Runner(endpoint, transport=transport, clock=clock)
+        runner = Runner(RunnerMeans(endpoint=endpoint, transport=transport, clock=clock))
         running = asyncio.create_task(runner.run(started(), journal=pen))
         await clock.until_waiting(90)
         runner.interrupt()
@@ -85,7 +86,11 @@ async def test_nothing_is_read_behind_a_stream_that_is_too_large() -> None:
     clock = FakeClock()
     endless = Reply(pieces=(f"data: {BEGUN['openai_chat']}\n\n".encode(), b": \n" * 100, Stall()))
     transport = ScriptedTransport([endless])
-    runner = Runner(ScriptedModel([]).endpoint, transport=transport, clock=clock, limits=Limits(stream_bytes=200))
+    runner = Runner(
+        RunnerMeans(
+            endpoint=ScriptedModel([]).endpoint, transport=transport, clock=clock, limits=Limits(stream_bytes=200)
+        )
+    )
     running = asyncio.create_task(runner.run(started(retry=NO_RETRY)))
     for _ in range(200):
         await asyncio.sleep(0)
@@ -138,7 +143,7 @@ async def test_what_comes_back_after_the_turns_end_is_no_error_of_the_turns_eith
         return StepPrepared(instruction="too late")
 
     model = ScriptedModel([])
-    runner = Runner(model.endpoint, transport=model, prepare_step=prepare, settle_s=0)
+    runner = Runner(RunnerMeans(endpoint=model.endpoint, transport=model, prepare_step=prepare, settle_s=0))
     running = asyncio.create_task(runner.run(started(prepares_steps=True)))
     await asyncio.wait_for(at_work.wait(), HANG_S)
     runner.interrupt()
@@ -160,7 +165,7 @@ async def test_a_word_after_an_interrupt_is_not_taken() -> None:
     with Journal.open(None, clock=clock) as journal:
         pen = journal.begin_turn(turn_id="t", session_id="s", folder="/here", title="go")
         transport = ScriptedTransport([Reply(pieces=(begun, Stall()))])
-        runner = Runner(ScriptedModel([]).endpoint, transport=transport, clock=clock)
+        runner = Runner(RunnerMeans(endpoint=ScriptedModel([]).endpoint, transport=transport, clock=clock))
         running = asyncio.create_task(runner.run(started(), journal=pen))
         await clock.until_waiting(90)
         assert runner.say(Message("user", (Text("before"),)))
