@@ -75,7 +75,7 @@ def sources() -> dict[str, str]:
 
 
 def test_a_public_type_stands_in_one_module() -> None:
-    """Issue 18: `Verdict` stood in five modules and `Kind` in six. The rest is listed above; the list ends empty."""
+    """`Verdict` once stood in five modules and `Kind` in six. The rest is listed above; the list ends empty."""
     found = doubles(sources())
     listed = TO_RENAME | TO_RENAME_BESIDE
     assert {name: paths for name, paths in found.items() if name not in listed} == {}
