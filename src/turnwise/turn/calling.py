@@ -15,11 +15,11 @@ from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.limits import counts_tool_calls
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.turn.approvals import Approval, OneAsk, settled
-from turnwise.turn.changes import CallsCounted, Change, ChildrenPaid, Learned
-from turnwise.turn.closing import Open
+from turnwise.turn.changes import CallsCounted, Change, Learned
+from turnwise.turn.closing import Open, paid
 from turnwise.turn.commands import Ask, InspectCalls, PlannedCall, RunHooks, RunTools
 from turnwise.turn.endings import NOT_REPORTED
-from turnwise.turn.events import Asked, CallsInspected, Event, HookOutcome, HooksRan, ToolsFinished
+from turnwise.turn.events import Asked, CallsInspected, Event, HookOutcome, HooksRan, ToolEnded, ToolsFinished
 from turnwise.turn.granting import before_answer, beyond_places, calls_left, grant
 from turnwise.turn.hooked import Sifted, after_hooks, changed_results
 from turnwise.turn.known import Known
@@ -49,6 +49,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     asking_since_s: float | None = None
     asked_s: float = 0.0
     stage: Literal["begin", "before", "grant", "run"] = "begin"
+    order: RunTools | None = None  # the calls that run
 
     @property
     def is_program(self) -> bool:
@@ -77,10 +78,12 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     def receive(self, event: Event, known: Known) -> Move:
         if type(event) is ToolsFinished:
-            plans = {plan.call.id: plan for plan in self.planned} if event.children else {}
-            changes = (ChildrenPaid(event.children, plans),) if event.children else ()
-            return self._ran(known, event.results, changes=changes)
+            return self._ran(known, event.results, changes=paid(event.children, planned=self.planned))
         match event:
+            case ToolEnded(result=result, children=children):
+                results, repairs = self._open.with_ended(result, planned=self.planned)
+                changes = (*repairs, *paid(children, planned=self.planned))
+                return Move(replace(self, results=results), changes, self.order)
             case HooksRan(outcomes=outcomes) if self.stage == "run":
                 return self._hooked_after(known, outcomes)
             case HooksRan(outcomes=outcomes):
@@ -216,14 +219,15 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     def _grant(self, known: Known) -> Move:
         granted = grant(known, placed=self.planned, beyond=self.beyond)
         results = self.results | granted.results if granted.results else self.results
-        now = replace(self, planned=granted.planned, results=results, approved=(), beyond=(), stage="run")
+        planned, order = granted.planned, None
+        if planned:
+            whole_bytes = whole_bytes_of(known, calls=len(planned)) if self.is_program else None
+            order = RunTools(
+                step=known.step, calls=planned, most_s=known.spending.pacing.calls_s, whole_bytes=whole_bytes
+            )
         changes = (CallsCounted(-granted.freed),) if granted.freed and counts_tool_calls(known.config.limits) else ()
-        if not now.planned:
-            return now._after_tools(known, (), changes=changes)
-        order = RunTools(step=known.step, calls=now.planned, most_s=known.spending.pacing.calls_s)
-        if now.is_program:
-            order = replace(order, whole_bytes=whole_bytes_of(known, calls=len(order.calls)))
-        return Move(now, changes, order)
+        now = replace(self, planned=planned, results=results, approved=(), beyond=(), stage="run", order=order)
+        return now._after_tools(known, (), changes=changes) if order is None else Move(now, changes, order)
 
     def _sift(self, sifted: Sifted) -> "Calls":
         pending = self.pending
@@ -238,7 +242,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         if not self.planned or "after_tool" not in known.config.hooks:
             return self._after_tools(known, results, changes=changes)
         calls = {plan.call.id: plan.call for plan in self.planned}
-        reported = {id: error_result(call, text=NOT_REPORTED) for id, call in calls.items()}
+        reported = {id: self.results.get(id) or error_result(call, text=NOT_REPORTED) for id, call in calls.items()}
         for one in reversed(results):  # the first one counts
             if one.call_id in calls:
                 reported[one.call_id] = fit_result(one, call=calls[one.call_id])
@@ -278,7 +282,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     def leave(self, leaving: Leaving, known: Known, told: object) -> Left:
         if self.is_program:
-            return Left((), calls_left_by(leaving, planned=self.planned))
+            return Left((), calls_left_by(leaving, planned=self.planned, results=self.results))
         of_programs = told.results if isinstance(told, ProgramsLeft) else None
         return Left(self._open.leave(leaving, known, of_programs=of_programs))
 

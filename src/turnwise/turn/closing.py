@@ -5,11 +5,12 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.rules.history import error_result
+from turnwise.rules.history import error_result, fit_result
 from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.turn.changes import Change, Guarded, KeptWhole, LeftWaiting, Repaired, ResultsAppended
+from turnwise.turn.changes import Change, ChildrenPaid, Guarded, KeptWhole, LeftWaiting, Repaired, ResultsAppended
 from turnwise.turn.commands import PlannedCall
-from turnwise.turn.endings import INTERRUPTED, LOST, NOT_REPORTED, NOT_STARTED, in_call_order
+from turnwise.turn.config import ChildReport
+from turnwise.turn.endings import INTERRUPTED, LOST, NOT_REPORTED, NOT_STARTED, in_call_order, stray_result
 from turnwise.turn.known import Known
 from turnwise.turn.moves import Leaving
 from turnwise.turn.results_room import entered
@@ -26,6 +27,15 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
     asks: tuple[OneAsk, ...]
     approved: tuple[Approval, ...] = ()
     due: tuple[PlannedCall, ...] = ()
+
+    def with_ended(
+        self, result: ToolResult, *, planned: Sequence[PlannedCall]
+    ) -> tuple[dict[str, ToolResult], tuple[Change, ...]]:
+        """The results with that of one of the calls that run."""
+        call = next((plan.call for plan in planned if plan.call.id == result.call_id), None)
+        if call is None or call.id in self.results:
+            return self.results, (Repaired((stray_result(result),)),)
+        return {**self.results, call.id: fit_result(result, call=call)}, ()
 
     def in_order(
         self, calls: Sequence[ToolCall], reported: Sequence[ToolResult]
@@ -88,3 +98,8 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
             return ()
         left = undecided(self.approved) | {call.id for call in self.pending}
         return tuple([call for call in self.calls if call.id in left and call.id not in self.results])
+
+
+def paid(children: Sequence[ChildReport], *, planned: Sequence[PlannedCall]) -> tuple[Change, ...]:
+    """What the sub-agents of these calls cost."""
+    return (ChildrenPaid(children, {plan.call.id: plan for plan in planned}),) if children else ()

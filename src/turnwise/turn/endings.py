@@ -110,6 +110,10 @@ def answer_text(message: Message) -> str:
     return text if not files else f"(The answer is a file: {', '.join(files)}.)"
 
 
+def stray_result(result: ToolResult) -> Repair:
+    return Repair("stray_result", f"call {result.call_id}", "left out a result that no call waits for")
+
+
 def in_call_order(
     calls: Sequence[ToolCall], *, own: Mapping[str, ToolResult], reported: Sequence[ToolResult], missing: str
 ) -> tuple[list[ToolResult], list[Repair]]:
@@ -121,8 +125,7 @@ def in_call_order(
     repairs: list[Repair] = []
     for result in reported:
         if result.call_id not in ordered or result.call_id in by_id:
-            where = f"call {result.call_id}"
-            repairs.append(Repair("stray_result", where, "left out a result that no call waits for"))
+            repairs.append(stray_result(result))
         else:
             by_id[result.call_id] = result
     results: list[ToolResult] = []

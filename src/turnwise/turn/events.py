@@ -60,8 +60,16 @@ class RequestFailed(msgspec.Struct, frozen=True, kw_only=True, tag="request_fail
     is_answer: bool = False
 
 
+class ToolEnded(msgspec.Struct, frozen=True, kw_only=True, tag="tool_ended", omit_defaults=True):
+    """The result of one of the ordered calls, while others run: nothing loses it any more. The command at hand goes on."""
+
+    result: ToolResult
+    children: tuple[ChildReport, ...] = ()
+    at_s: float = 0.0
+
+
 class ToolsFinished(msgspec.Struct, frozen=True, kw_only=True, tag="tools_finished", omit_defaults=True):
-    """One result for each ordered call, in call order."""
+    """One result for each ordered call, in call order; those that a `ToolEnded` told are left out."""
 
     results: tuple[ToolResult, ...]
     children: tuple[ChildReport, ...] = ()
@@ -141,9 +149,9 @@ class WaitOver(msgspec.Struct, frozen=True, kw_only=True, tag="wait_over", omit_
 class Interrupted(msgspec.Struct, frozen=True, kw_only=True, tag="interrupted", omit_defaults=True):
     """Accepted in every waiting state. The turn ends, and calls at hand get a result that says so. `journal`: what happens
     cannot be recorded any more, and `why`; this event is not recorded either, so the journal shows a turn that was left.
-    `results` holds those that had finished, `started` the ids of the calls that had begun (None in journals that do not
-    say), `partial` what had arrived of the response that was waited for. A request that was at hand and not yet `sent` does not
-    count."""
+    `results` holds those that had finished and that no `ToolEnded` told, `started` the ids of the calls that had begun (None in
+    journals that do not say), `partial` what had arrived of the response that was waited for. A request that was at hand and not
+    yet `sent` does not count."""
 
     kind: Literal["cancel", "deadline", "journal"]
     results: tuple[ToolResult, ...] = ()
@@ -163,6 +171,7 @@ Event = (
     | OutputChecked
     | CallsInspected
     | Asked
+    | ToolEnded
     | ToolsFinished
     | ScriptCalled
     | ScriptFinished

@@ -5,7 +5,7 @@ come here and go through arguments, hooks, rules, asks and the tools like a resp
 events, not in the history.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -136,13 +136,13 @@ def whole_bytes_of(known: Known, *, calls: int) -> int:
     return min(limits.call_bytes, limits.exchanged_bytes // calls)
 
 
-def calls_left_by(leaving: Leaving, *, planned: Sequence[PlannedCall]) -> CallsLeft:
+def calls_left_by(leaving: Leaving, *, planned: Sequence[PlannedCall], results: Mapping[str, ToolResult]) -> CallsLeft:
     """What became of a program's calls, when the turn ended in the middle of them."""
     if isinstance(leaving.command, RunHooks) and leaving.command.point == "after_tool":
         return CallsLeft(ran=tuple([plan.call.name for plan in planned]), at_hand=())
     if not leaving.is_running:
         return CallsLeft(ran=(), at_hand=())
-    ended = {result.call_id for result in leaving.results}
+    ended = results.keys() | {result.call_id for result in leaving.results}
     return CallsLeft(
         ran=tuple([plan.call.name for plan in planned if plan.call.id in ended]),
         at_hand=tuple([plan.call.name for plan in planned if plan.call.id not in ended]),

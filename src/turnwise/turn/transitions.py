@@ -34,6 +34,7 @@ from turnwise.turn.events import (
     ScriptCalled,
     ScriptFinished,
     StepPrepared,
+    ToolEnded,
     ToolsFinished,
     TurnStarted,
     WaitOver,
@@ -50,7 +51,7 @@ class State(StrEnum):
     INSPECTING = "inspecting"  # CallsInspected
     HOOKING = "hooking"  # HooksRan
     ASKING = "asking"  # Asked
-    RUNNING = "running"  # ToolsFinished
+    RUNNING = "running"  # ToolEnded, ToolsFinished
     SCRIPTING = "scripting"  # ScriptCalled or ScriptFinished
     WAITING = "waiting"  # WaitOver
     FINISHED = "finished"  # nothing
@@ -164,6 +165,7 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
         SendRequest: "always but for the next",
         FinishTurn: "no request is left within the limits",
     },
+    (State.RUNNING, ToolEnded): {RunTools: "always: the command at hand goes on"},
     (State.RUNNING, ToolsFinished): {
         **_AFTER_CALLS,
         RunHooks: "the user gave hooks for results, or for the next request",
