@@ -15,6 +15,7 @@ import gc
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -63,7 +64,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the parts lie, if not in tests/turn/kept")
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1))
     given = parser.parse_args()
-    corpus = Path(os.environ.get("TURNWISE_CORPUS") or ROOT.parent / "shared" / "corpus")
+    corpus = corpus_folder()
     if given.show:
         print(shown(given.show[0], place=int(given.show[1]), corpus=corpus))
         return 0
@@ -126,21 +127,28 @@ def pretty(form: bytes) -> str:
 
 
 def old_form(one: Difference, *, against: str) -> str:
-    """What the machine of the revision says at the same place: its `src`, with the kept events of today."""
+    """What the machine of the revision says at the same place: as its own script says it, of the kept events of today."""
     with tempfile.TemporaryDirectory() as folder:
         archive = subprocess.run(
-            ["git", "-C", str(ROOT), "archive", against, "src"], check=True, stdout=subprocess.PIPE
+            ["git", "-C", str(ROOT), "archive", against, "src", "tests", "scripts"], check=True, stdout=subprocess.PIPE
         ).stdout
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
             files.extractall(folder, filter="data")
+        kept = Path(folder, FOLDER.relative_to(ROOT))
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(FOLDER, kept)
         found = subprocess.run(
-            [sys.executable, __file__, "--show", one.session, str(one.place)],
-            env={**os.environ, "PYTHONPATH": str(Path(folder) / "src")},
+            [sys.executable, str(Path(folder, "scripts", Path(__file__).name)), "--show", one.session, str(one.place)],
+            env={**os.environ, "PYTHONPATH": str(Path(folder) / "src"), "TURNWISE_CORPUS": str(corpus_folder())},
             stdout=subprocess.PIPE,
             text=True,
             check=False,
         )
     return found.stdout.rstrip("\n") if found.returncode == 0 else f"(`{against}` cannot say it)"
+
+
+def corpus_folder() -> Path:
+    return Path(os.environ.get("TURNWISE_CORPUS") or ROOT.parent / "shared" / "corpus")
 
 
 def shown(name: str, *, place: int, corpus: Path) -> str:

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from turn.drawn import OFFERS, SCHEMA, configs, limits, policies, starts
-from turn.test_scripting import SCRIPT
+from turn.playing import SCRIPT
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.limits import (
     AllOf,

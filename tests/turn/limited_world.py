@@ -10,9 +10,8 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from turn.playing import ASK, CONFIG, Played, call, cut, says
+from turn.playing import ASK, CONFIG, SCRIPT, Played, call, cut, says
 from turn.test_lost_pieces import broken
-from turn.test_scripting import SCRIPT
 from turnwise.rules.budget import message_bytes, request_bytes
 from turnwise.rules.limits import (
     AllOf,

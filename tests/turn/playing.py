@@ -34,6 +34,8 @@ SCHEMA = '{"type":"object","properties":{"path":{"type":"string"}},"required":["
 READ = ToolOffer(spec=ToolSpec(name="read", parameters=SCHEMA), effect="read")
 WRITE = ToolOffer(spec=ToolSpec(name="write", parameters=SCHEMA), effect="write", exclusive=True, timeout_s=5.0)
 CLIENT = ToolOffer(spec=ToolSpec(name="client"), client_side=True)
+PROGRAM = '{"type":"object","properties":{"program":{"type":"string"}},"required":["program"]}'
+SCRIPT = ToolOffer(spec=ToolSpec(name="script", parameters=PROGRAM), script=True, exclusive=True)
 CONFIG = TurnConfig(session_id="s", turn_id="t", model="m", tools=(READ, WRITE, CLIENT), system=(Text("Be kind."),))
 ASK = Message("user", (Text("change it"),))
 PATH = '{"path":"a"}'

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from turn.drawn import OFFERS, starts
 from turn.judged import Judged
-from turn.playing import ASK, CONFIG, PATH, READ, WRITE, Played, call, play, results_in, says
+from turn.playing import ASK, CONFIG, PATH, READ, SCRIPT, WRITE, Played, call, play, results_in, says
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.limits import MaxRequests
 from turnwise.rules.permissions import PermissionRule, Policy
@@ -42,8 +42,6 @@ from turnwise.turn.machine import Turn
 from turnwise.turn.snapshot import session_messages
 from turnwise.vocab import FinishReason, Message, Response, StopReason, Text, ToolCall, ToolResult, ToolSpec, calls_of
 
-PROGRAM = '{"type":"object","properties":{"program":{"type":"string"}},"required":["program"]}'
-SCRIPT = ToolOffer(spec=ToolSpec(name="script", parameters=PROGRAM), script=True, exclusive=True)
 SCRIPTED = msgspec.structs.replace(CONFIG, tools=(*CONFIG.tools, SCRIPT))
 READ_FUNCTION = ScriptFunction(name="read", tool="read", parameters=("path",))
 WRITE_FUNCTION = ScriptFunction(name="write", tool="write", parameters=("path",))
