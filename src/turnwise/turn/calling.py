@@ -12,15 +12,14 @@ from msgspec.structs import replace
 
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.history import error_result, fit_result
-from turnwise.rules.limits import counts_tool_calls
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.turn.approvals import Approval, OneAsk, settled
-from turnwise.turn.changes import CallsCounted, Change, Learned
+from turnwise.turn.changes import Change, Learned
 from turnwise.turn.closing import Open, paid
 from turnwise.turn.commands import Ask, InspectCalls, PlannedCall, RunHooks, RunTools
 from turnwise.turn.endings import NOT_REPORTED
 from turnwise.turn.events import Asked, CallsInspected, Event, HookOutcome, HooksRan, ToolEnded, ToolsFinished
-from turnwise.turn.granting import before_answer, beyond_places, calls_left, grant
+from turnwise.turn.granting import before_answer, beyond_places, grant, place
 from turnwise.turn.hooked import Sifted, after_hooks, changed_results
 from turnwise.turn.known import Known
 from turnwise.turn.moves import Begin, Leaving, Left, Move, Over
@@ -209,11 +208,9 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         elif self.pending and self.is_program:
             left = {call.id: error_result(call, text=LEFT_FOR_LATER) for call in self.pending}
             now = replace(now, results=self.results | left, pending=(), asks=())
-        if counts_tool_calls(known.config.limits):
-            left_places = calls_left(known)
-            if left_places is not None:
-                now = replace(now, planned=now.planned[:left_places], beyond=now.planned[left_places:])
-            changes = (*changes, CallsCounted(len(now.planned)))
+        if (placed := place(known, planned=now.planned)) is not None:
+            now = replace(now, planned=placed.planned, beyond=placed.beyond)
+            changes = (*changes, *placed.changes)
         return Move(replace(now, stage="grant"), changes) if changes else now._grant(known)
 
     def _grant(self, known: Known) -> Move:
@@ -225,9 +222,10 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             order = RunTools(
                 step=known.step, calls=planned, most_s=known.spending.pacing.calls_s, whole_bytes=whole_bytes
             )
-        changes = (CallsCounted(-granted.freed),) if granted.freed and counts_tool_calls(known.config.limits) else ()
         now = replace(self, planned=planned, results=results, approved=(), beyond=(), stage="run", order=order)
-        return now._after_tools(known, (), changes=changes) if order is None else Move(now, changes, order)
+        if order is None:
+            return now._after_tools(known, (), changes=granted.changes)
+        return Move(now, granted.changes, order)
 
     def _sift(self, sifted: Sifted) -> "Calls":
         pending = self.pending

@@ -15,6 +15,7 @@ from turnwise.rules.shares import NOTHING_LEFT, Share, shares_of
 from turnwise.rules.subagents import Bounds, Place, no_place, places_of
 from turnwise.turn.affording import left_s
 from turnwise.turn.approvals import Approval, OneAsk, settled
+from turnwise.turn.changes import CallsCounted, Change
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
 from turnwise.turn.endings import NOTHING_LEFT_FOR_CHILD
@@ -30,12 +31,20 @@ NOT_IN_LINE = (
 
 
 class Granted(msgspec.Struct, frozen=True, kw_only=True):
-    """The calls that may run, with what they may spend; the results of the others; and how many of the places that had been
-    counted are free again."""
+    """The calls that may run, with what they may spend; the results of the others; and what that changes: places that had been
+    counted may be free again."""
 
     planned: tuple[PlannedCall, ...]
     results: dict[str, ToolResult]
-    freed: int = 0
+    changes: tuple[Change, ...] = ()
+
+
+class Placed(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls that have a place under the limits, those `beyond` it, and the places as they are counted."""
+
+    planned: tuple[PlannedCall, ...]
+    beyond: tuple[PlannedCall, ...]
+    changes: tuple[Change, ...]
 
 
 def begin_calls(known: Known) -> Pacing:
@@ -47,6 +56,15 @@ def begin_calls(known: Known) -> Pacing:
     now = known.coming(step=known.step + 1)
     total_s = wall_time_s(config.limits, spent=now.spent + replace(pacing.answer(now), elapsed_s=0.0))
     return pacing.begin_calls(None if total_s is None else max(total_s - pacing.at_s, 0.0))
+
+
+def place(known: Known, *, planned: tuple[PlannedCall, ...]) -> Placed | None:
+    """The first calls, as many as the limits leave room for; None where no limit counts calls."""
+    if not counts_tool_calls(known.config.limits):
+        return None
+    left = calls_left(known)
+    kept = planned[:left]
+    return Placed(planned=kept, beyond=planned[len(kept) :], changes=(CallsCounted(len(kept)),))
 
 
 def calls_left(known: Known) -> int | None:
@@ -102,7 +120,8 @@ def grant(known: Known, *, placed: tuple[PlannedCall, ...], beyond: tuple[Planne
         planned, rest = (*planned, *others[:gone]), others[gone:]
         freed = gone - len(others[:gone])
     results = results | {plan.call.id: error_result(plan.call, text=NO_MORE_CALLS) for plan in rest}
-    return Granted(planned=planned, results=results, freed=freed)
+    changes = (CallsCounted(-freed),) if freed and counts_tool_calls(known.config.limits) else ()
+    return Granted(planned=planned, results=results, changes=changes)
 
 
 def _grant_children(known: Known, *, planned: tuple[PlannedCall, ...], children: Sequence[str]) -> Granted:
