@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, READ, Played, call, cut, done, play, results_in, says
+from turn.test_last_request import against_window, steps
 from turn.test_verdicts import HELD, allow
-from turnwise.rules.budget import message_bytes
+from turnwise.rules.budget import ModelLimits, message_bytes
 from turnwise.rules.last_step import SYNTHESIS
 from turnwise.rules.limits import MaxCost, MaxRequests, MaxTokens, MaxWallTime, Spent
 from turnwise.rules.pricing import PriceRow, TokenPrices
@@ -137,6 +138,18 @@ def test_the_answer_may_say_all_that_its_prompt_leaves() -> None:
     *_, result, words = played.requests[1].request.messages
     assert words == Message("user", (Text(SYNTHESIS),))
     assert output_of(played)[1] == 8_000 - 1_200 - (1_200 + tokens_of(result) + tokens_of(words))
+
+
+@pytest.mark.promise("end:budget", "cut:budget")
+@pytest.mark.parametrize("most", [13_157, 14_978])
+def test_a_prompt_that_was_made_smaller_for_the_answer_is_the_answers_alone(most: int) -> None:
+    """Proves: though what is left of it would leave room for a step, that step would not see what was left out."""
+    limits = ModelLimits(context_window_tokens=8_000, max_output_tokens=1_000)
+    config = replace(CONFIG, room="compact", model_limits=limits, limits=MaxTokens(most))
+    played = against_window(steps(of=20), sizes=[3_000] * 20, config=config, window=8_000)
+    assert [sent.request.tool_choice for sent in played.requests] == ["auto", "none"]
+    assert (played.result.text, played.result.stop_reason) == ("Done.", StopReason.BUDGET)
+    assert len(results_in(played.turn.known.history.messages)) == 20
 
 
 # money

@@ -110,6 +110,33 @@ def test_a_refusal_of_what_goes_on_with_a_pause_leaves_the_text_of_the_pause(fam
     assert (played.result.text, played.result.complete) == ("Looking. Found.", True)
 
 
+PAIR = (Message("user", (Text("x" * 5_000),)), Message("assistant", (Text("x" * 5_000),)))
+
+
+@pytest.mark.promise("cut:budget")
+def test_after_a_summary_that_is_not_needed_any_more_the_whole_prompt_is_what_is_refused() -> None:
+    """Proves: the request for a summary, refused for the output that it asked for, leaves nothing behind once there is room."""
+    config = replace(UNKNOWN, model_limits=ModelLimits(context_window_tokens=30_000))
+    turn, command = Turn.start(TurnStarted(config=config, input=(ASK,)), earlier=PAIR * 7)
+    assert isinstance(command, SendRequest) and command.purpose == "compact"
+    command = turn.receive(less_output(1, 512))
+    assert isinstance(command, SendRequest) and command.purpose == "step"
+    before = turn.known.history.prompt.tokens
+    turn.receive(failed(2, OVERFLOW))
+    assert turn.known.config.model_limits.max_input_tokens == before * 90 // 100
+
+
+@pytest.mark.promise("cut:budget", "step:prefix-stable")
+def test_a_summary_is_named_once_as_what_changed_the_prefix() -> None:
+    """Proves: what a later request lacks of the one before it has its own name, here a pause of which only the text was kept."""
+    limits = ModelLimits(context_window_tokens=30_000, max_output_tokens=4_000)
+    config = replace(UNKNOWN, model_limits=limits, family="anthropic_messages")
+    script = [says("What was said."), says(SEARCH, finish=FinishReason.PAUSE), says(), says("So.")]
+    played = play(script, config=config, earlier=PAIR * 10)
+    assert [sent.purpose for sent in played.requests] == ["compact", "step", "step", "answer"]
+    assert played.result.prefix_changes == ("request 2: compaction", "request 4: paused content")
+
+
 def refused(
     earlier: tuple[Message, ...],
     *,
