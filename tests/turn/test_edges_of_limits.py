@@ -15,9 +15,9 @@ from turnwise.rules.last_step import SYNTHESIS
 from turnwise.rules.limits import MaxCost, MaxRequests, MaxTokens, MaxWallTime, Spent
 from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.rules.subagents import Place
-from turnwise.turn.commands import RunTools, SendRequest
+from turnwise.turn.commands import Command, RunHooks, RunTools, SendRequest
 from turnwise.turn.config import ChildReport, ToolOffer
-from turnwise.turn.events import Asked, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.events import Asked, HooksRan, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn
 from turnwise.vocab import (
     Fault,
@@ -106,6 +106,52 @@ def test_what_goes_on_with_a_cut_call_leaves_time_for_the_answer(short: float, p
     assert isinstance(after, SendRequest) and after.purpose == purpose
 
 
+def calls_after(at_s: float, *, limit_s: float | None, hooks: bool = False) -> tuple[Turn, Command]:
+    """A turn whose first response came at that time and has a call, and what it orders."""
+    limits = None if limit_s is None else MaxWallTime(limit_s)
+    config = replace(CONFIG, limits=limits, hooks=("before_tool",) if hooks else ())
+    turn, _ = Turn.start(TurnStarted(config=config, input=(ASK,)))
+    return turn, turn.receive(ResponseReceived(number=1, response=says(call("a")), at_s=at_s))
+
+
+@pytest.mark.promise("end:budget")
+@pytest.mark.parametrize(
+    ("at_s", "limit_s", "most_s"),
+    [
+        (10.0, None, None),
+        # as long as the longest request is kept for the answer
+        (10.0, 60.0, 40.0),
+        (10.0, 20.5, 0.5),
+        # or a tenth of what is left, 10 s at the most
+        (1.0, 51.0, 45.0),
+        (1.0, 201.0, 190.0),
+        # where that is all, half of what is left
+        (10.0, 20.0, 5.0),
+        (10.0, 11.0, 0.5),
+        (10.0, 10.0, 0.0),
+        # to the millisecond, never more
+        (0.0006, 1.0, 0.899),
+    ],
+)
+def test_calls_end_in_time_for_the_answer(at_s: float, limit_s: float | None, most_s: float | None) -> None:
+    """Proves: what the calls of a step may take together."""
+    _, command = calls_after(at_s, limit_s=limit_s)
+    assert isinstance(command, RunTools) and command.most_s == most_s
+
+
+@pytest.mark.promise("end:budget")
+def test_all_that_is_done_about_the_calls_of_a_step_has_one_deadline() -> None:
+    """Proves: what a hook took is gone for the tools, and each step has a deadline of its own."""
+    turn, command = calls_after(10.0, limit_s=100.0, hooks=True)
+    assert isinstance(command, RunHooks)
+    ran = turn.receive(HooksRan(at_s=40.0))
+    assert isinstance(ran, RunTools) and ran.most_s == 100 - 10 - 10 - 30
+    turn.receive(ToolsFinished(results=tuple([done(plan) for plan in ran.calls]), at_s=41.0))
+    turn.receive(ResponseReceived(number=2, response=says(call("b")), at_s=42.0))
+    ran = turn.receive(HooksRan(at_s=95.0))
+    assert isinstance(ran, RunTools) and ran.most_s == 0.0
+
+
 # tokens
 
 
@@ -128,6 +174,17 @@ def test_a_step_may_say_half_of_what_two_prompts_and_the_answer_leave() -> None:
         (20_000 - 1_200 - 2 * (1_200 + result) - 1_000) // 2,
         (20_000 - 3_200 - 2 * (2_000 + result) - 1_000) // 2,
     ]
+
+
+@pytest.mark.promise("end:budget")
+def test_a_count_of_the_prompt_alone_is_none() -> None:
+    """Proves: of a provider that does not say what its response took the prompt is guessed, with all that stands in it."""
+    usage = Usage(input_tokens=1_000, untold=("output_tokens",))
+    script = [replace(says(call("a")), usage=usage), says("So.")]
+    played = play(script, config=replace(CONFIG, limits=MaxTokens(15_000), tools=(READ,)))
+    bytes_ = sum([message_bytes(one) for one in played.requests[1].request.messages])
+    prompt = -(-(played.turn.known.history.before_bytes + bytes_) // 3)
+    assert output_of(played)[1] == (15_000 - 1_000 - 2 * prompt - 1_000) // 2
 
 
 @pytest.mark.promise("end:budget")
