@@ -177,10 +177,11 @@ def test_a_step_may_say_half_of_what_two_prompts_and_the_answer_leave() -> None:
 
 
 @pytest.mark.promise("end:budget")
-def test_a_count_of_the_prompt_alone_is_none() -> None:
-    """Proves: of a provider that does not say what its response took the prompt is guessed, with all that stands in it."""
+@pytest.mark.parametrize("id", ["a", "ab", "abc"])
+def test_a_count_of_the_prompt_alone_is_none(id: str) -> None:
+    """Proves: of a provider that does not say what its response took the prompt is guessed, to the byte."""
     usage = Usage(input_tokens=1_000, untold=("output_tokens",))
-    script = [replace(says(call("a")), usage=usage), says("So.")]
+    script = [replace(says(call(id)), usage=usage), says("So.")]
     played = play(script, config=replace(CONFIG, limits=MaxTokens(15_000), tools=(READ,)))
     bytes_ = sum([message_bytes(one) for one in played.requests[1].request.messages])
     prompt = -(-(played.turn.known.history.before_bytes + bytes_) // 3)
