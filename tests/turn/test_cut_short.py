@@ -14,7 +14,7 @@ from turn.test_resuming import PENDING, handed_in, play_started
 from turnwise.rules.last_step import SYNTHESIS
 from turnwise.rules.limits import MaxCost, MaxWallTime, Spent
 from turnwise.turn.commands import SendRequest
-from turnwise.turn.events import RequestFailed, ResponseReceived, TurnStarted
+from turnwise.turn.events import HookOutcome, HooksRan, RequestFailed, ResponseReceived, TurnStarted
 from turnwise.turn.machine import Turn
 from turnwise.vocab import (
     Fault,
@@ -22,6 +22,7 @@ from turnwise.vocab import (
     FinishReason,
     Message,
     ProviderItem,
+    Settings,
     StopReason,
     Text,
     Usage,
@@ -83,3 +84,35 @@ def test_a_search_of_the_providers_own_makes_a_price_unknown(searched: bool) -> 
     assert result.also_spent == Spent(projected=int(searched))
     assert result.charged_usd is not None and (result.charged_usd > Decimal("0.005")) is searched
     assert searched or result.charged_usd == Decimal("0.00011")
+
+
+@pytest.mark.promise("step:every-call-answered", "cut:continued")
+def test_a_hook_that_stops_a_continuation_leaves_the_cut_response_as_far_as_it_came() -> None:
+    """Proves: the turn ends there, and its history holds what the model had said, the call with a result."""
+    first = says("I write.", cut("a", LONG), finish=FinishReason.LENGTH)
+    denied = HooksRan(outcomes=(HookOutcome(by="guard", denied="enough"),))
+    coming = [HooksRan(), denied]
+    config = replace(CONFIG, recover="continue", hooks=("before_request",))
+    result = play([first], config=config, answer=lambda _: coming.pop(0)).result
+    assert result.messages[1].parts == (Text("I write."), call("a", arguments="{}"))
+    assert list(results_in(result.messages)) == ["a"]
+    assert (result.stop_reason, result.requests) == (StopReason.CANCELLED, 1)
+
+
+def test_what_went_into_continuations_is_counted_apart() -> None:
+    """Proves: the tokens of a continuation are in the usage and in that of recovery, those of its step in the first alone."""
+    first = replace(says(cut("a", LONG), finish=FinishReason.LENGTH), usage=Usage(input_tokens=7, output_tokens=5))
+    more = replace(says('0059 "}'), usage=Usage(input_tokens=11, output_tokens=3))
+    done = replace(says("Done."), usage=Usage(input_tokens=1, output_tokens=1))
+    result = play([first, more, done], config=replace(CONFIG, recover="continue")).result
+    assert result.requests_by_purpose == {"step": 2, "continue": 1}
+    assert result.recovery_usage == Usage(input_tokens=11, output_tokens=3)
+    assert result.usage == Usage(input_tokens=19, output_tokens=9)
+
+
+def test_where_room_is_off_a_refusal_teaches_nothing() -> None:
+    """Proves: the provider's words stand, and no other request is made."""
+    told = "max_tokens: 4000 > 2048, which is the maximum allowed number of output tokens for m"
+    refused = RequestFailed(number=1, fault=Fault(kind=FaultKind.BAD_REQUEST, message=told, status=400))
+    result = play([refused], config=replace(CONFIG, settings=Settings(max_output_tokens=4_000))).result
+    assert (result.requests, result.stop_reason) == (1, StopReason.PROVIDER_FAILED)
