@@ -1,7 +1,7 @@
 """Scripted steps: the programs of a response, which call tools as functions, one program after the other.
 
-What a program does comes back as calls like any other; here is what the chair remembers meanwhile, and what it says of a
-program that did not come to its end.
+What a program does comes back as calls like any other; here is what it may call, how it reads their results, and what is said of
+a program that did not come to its end.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -9,9 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from turnwise.rules.history import error_result
-from turnwise.rules.loops import LoopGuard, Verdict
+from turnwise.rules.loops import Verdict
 from turnwise.rules.result_size import READ_RESULT
-from turnwise.turn.approvals import OneAsk
 from turnwise.turn.commands import PlannedCall, ScriptFunction, ScriptResult
 from turnwise.turn.config import ToolOffer
 from turnwise.turn.program_names import function_names
@@ -28,34 +27,6 @@ ENDED_BY = {
     "journal": "The run's journal failed in the middle of this program.",
     "lost": "The run was interrupted in the middle of this program.",
 }
-
-
-class Programs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The programs of a response, and what of the response is put aside while the calls of one are at hand. `names` are the
-    tools that they may call, `place` the program at hand; the rest is of that one: `ran` are the tools that it has run."""
-
-    plans: tuple[PlannedCall, ...]
-    names: tuple[str, ...]
-    calls: tuple[ToolCall, ...]
-    results: dict[str, ToolResult]
-    pending: tuple[ToolCall, ...]
-    asks: tuple[OneAsk, ...]
-    place: int = 0
-    ran: tuple[str, ...] = ()
-    guard: LoopGuard = LoopGuard()
-    judged: Verdict | None = None
-    began_s: float = 0.0
-    asked_s: float = 0.0  # that it waited for answers of the user
-    asking_since_s: float | None = None
-
-    @property
-    def plan(self) -> PlannedCall:
-        return self.plans[self.place]
-
-    @property
-    def left(self) -> tuple[PlannedCall, ...]:
-        """Those that come after the one at hand."""
-        return self.plans[self.place + 1 :]
 
 
 class _Arguments(msgspec.Struct):

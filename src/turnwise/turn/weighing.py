@@ -16,23 +16,12 @@ from turnwise.turn.asking import Asking
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.verdicts import judge_calls
-from turnwise.vocab import ArgumentsState, Message, Response, ToolCall, text_of
+from turnwise.vocab import ArgumentsState, Message, ToolCall, text_of
 
 CUT = " (The output limit had cut the call after {count:,} characters of its arguments. They decide this, whatever comes after.)"
 NOT_LOOKED_AT = "it was cut before that could be looked at"
 _DECODER = json.JSONDecoder()
 _SPACE = " \t\n\r"
-
-
-class Weighing(msgspec.Struct, frozen=True, kw_only=True):
-    """A cut response that waits for the facts of its calls. `worth` is its cut without a prefix for what would be continued in
-    vain; `retried`: it was asked for once more already."""
-
-    response: Response
-    asking: Asking
-    cut: Cut
-    worth: Cut
-    retried: bool
 
 
 class Barred(msgspec.Struct, frozen=True, kw_only=True):
