@@ -126,6 +126,17 @@ def test_what_a_pause_said_is_not_said_again_after_a_correction() -> None:
     assert (played.result.text, played.result.output) == ('{"n": 1}', '{"n": 1}')
 
 
+def test_what_a_pause_said_is_not_said_again_after_the_users_next_words() -> None:
+    """Proves: an answer that the user's words overtake ends what a pause had begun; the next one is judged by itself."""
+    turn, _ = Turn.start(TurnStarted(config=CONFIG, input=(ASK,)))
+    turn.receive(ResponseReceived(number=1, response=PAUSED))
+    turn.receive(MessageArrived(message=WORD))
+    turn.receive(ResponseReceived(number=2, response=says("It is blue.")))
+    last = turn.receive(ResponseReceived(number=3, response=says("Bleu.")))
+    assert isinstance(last, FinishTurn)
+    assert last.result.text == "Bleu."
+
+
 # requests that were held and did not leave
 
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.output import Fits, judge_output, refused_output
 from turnwise.turn.affording import may_go_on
-from turnwise.turn.changes import Change, Repaired, mended
+from turnwise.turn.changes import Change, Repaired, Told, mended
 from turnwise.turn.commands import CheckOutput
 from turnwise.turn.endings import LOST_A_PIECE, MADE_TO_ANSWER, NO_OUTPUT, UNFINISHED
 from turnwise.turn.events import Event, OutputChecked
@@ -67,7 +67,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     def _accept(self, known: Known, *, output: str | None, lacks: str, changes: tuple[Change, ...] = ()) -> Move:
         """Take the text as the answer; `lacks` says what it is short of, if anything."""
         if known.history.inbox and not self.partial and not known.is_forced and may_go_on(known):
-            return Move(self, changes, Over(GoesOn()))
+            return Move(self, (*changes, Told(known.words.answered())), Over(GoesOn()))
         lacks = lacks or (MADE_TO_ANSWER if self.partial else "")
         reason = reason_of(known, partial=self.partial)
         end = Ended(reason=reason, text=self.text, complete=not lacks, output=output, lacks=lacks)

@@ -83,6 +83,10 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     def corrected(self, text: str) -> "Words":
         return replace(self, unfit=text, said="", said_lost=False)
 
+    def answered(self) -> "Words":
+        """An answer came, and the turn goes on: what was said belongs to it, not to the next one."""
+        return replace(self, said="", said_lost=False)
+
     def asked_anew(self) -> "Words":
         """The user has said something: the unfit answer was one to what was asked before."""
         return replace(self, unfit="") if self.unfit else self
