@@ -4,7 +4,8 @@ Usage: python scripts/mutants.py --room turn|rules|assembly [--sample N] [--seed
            [--only PATTERN] [--json FILE] [--draft FILE] [--check]
 
 A sample of the room's mutants (scripts/mutants_made.py says what they are), drawn by a seed, is tried one by one. The tests of a
-mutant are those that run its line: first the file of the same name, then the room's own folder, the fastest first. They run in a
+mutant are those that run its line: first the file of the same name, then the room's own folder, the fastest first. A mutant of a
+declaration is tried with the room's tests that run no line at all, too: they look at what is declared. They run in a
 copy of the tree, in a process with limits of time and memory. Each mutant is one of these:
   killed     a test fails
   timed out  a test does not end; it counts as killed
@@ -135,7 +136,7 @@ class Recording(NamedTuple):
         own = f"test_{Path(mutant.file).stem}.py"
         found = self.running(mutant.file, lines=mutant.lines) or self.running(mutant.file, lines=mutant.statement)
         if not mutant.in_body:
-            found |= self.using(mutant)
+            found |= self.using(mutant) | self.looking_at_declarations()
         if not found and self.is_run_at_import(mutant.file, lines=mutant.statement):  # a table: what runs beside it
             found = self.running(mutant.file, lines=list(self.lines[mutant.file])) or set(range(len(self.tests)))
             # and what only reads the table, as a test that a page is drawn from it
@@ -154,6 +155,12 @@ class Recording(NamedTuple):
                 chosen.append(test)
                 left -= test[1]
         return chosen
+
+    def looking_at_declarations(self) -> set[int]:
+        """Tests of the room's own folder that run none of its lines: they judge what its modules declare."""
+        running = {test for ran in self.lines.values() for tests in ran.values() for test in tests}
+        own = self.folders[0] + "/"
+        return {number for number, test in enumerate(self.tests) if number not in running and test[0].startswith(own)}
 
     def using(self, mutant: "Mutant") -> set[int]:
         """Tests that run a line where the name stands that a line outside of all functions sets."""
