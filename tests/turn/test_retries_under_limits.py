@@ -1,5 +1,5 @@
 """What a failed request leaves of a limit decides how it is sent again: as it was, as the answer, to a smaller prompt, or not at
-all (issue 18: lines that no test ran, and mutants that none noticed). A provider that bills what it breaks off, and late timers."""
+all (issue 18: lines that no test ran, mutants that none noticed). A provider bills what it breaks off, and timers are late."""
 
 from itertools import pairwise
 from typing import NamedTuple
