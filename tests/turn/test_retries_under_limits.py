@@ -7,8 +7,9 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from turn.playing import ASK, CONFIG, call, done, play, says
-from turn.test_retrying import BUSY, STORY, waited
+from turn.limited_world import READ_BEGUN, READ_REST
+from turn.playing import ASK, CONFIG, call, cut, done, play, says
+from turn.test_retrying import BUSY, waited
 from turn.test_retrying import play as play_timed
 from turn.test_room import ROOMY
 from turnwise.rules.budget import ModelLimits, message_bytes
@@ -136,14 +137,11 @@ def test_a_late_timer_leaves_the_answer_or_the_failure(
 
 
 @pytest.mark.promise("wait:retry", "end:budget")
-@pytest.mark.parametrize(("seconds", "wait_s"), [(10.0, 7.5), (60.0, 7.5)])
+@pytest.mark.parametrize(("seconds", "wait_s"), [(9.5, 7.5), (10.0, 7.5), (30.0, 7.5)])
 def test_a_wait_before_a_continuation_keeps_nothing_back_for_it(seconds: float, wait_s: float) -> None:
-    """Proves: the time of the answer is kept by what the continuation may take, and not a second time by its wait."""
-    first = says(STORY, finish=FinishReason.LENGTH)
-    rest = says(STORY[40:] + ", and then the end.")
-    commands, _, _ = play_timed(
-        [first, BUSY, rest], limits=MaxWallTime(seconds), retry=RetryPolicy(base_s=10.0, cap_s=10.0)
-    )
+    """Proves: of a cut call. The time of the answer is kept by what the continuation may take, not a second time by its wait."""
+    script = [says(cut("a", READ_BEGUN), finish=FinishReason.LENGTH), BUSY, says(READ_REST % "x"), says("Done.")]
+    commands, _, _ = play_timed(script, limits=MaxWallTime(seconds), retry=RetryPolicy(base_s=10.0, cap_s=10.0))
     assert waited(commands) == [wait_s]
 
 
