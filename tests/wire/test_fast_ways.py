@@ -1,8 +1,8 @@
 """The fast ways of a family say what its plain way says, of every stream (promise assembly:split-anywhere).
 
-Each family reads a stream alone with `fast=None`; what stands in its `fast.py` only saves work. The assembler takes frames one
-at a time; its runs only save work. So every stream is read twice, in several pieces: recorded ones, those of the lab, and
-sequences that hypothesis draws of usual and odd events.
+Each family reads a stream alone with `fast=None`, and so does the assembler; what stands in a `fast.py` only saves work. So every
+stream is read twice, in several pieces: recorded ones, those of the lab, and sequences that hypothesis draws of usual and odd
+events. tests/assembly/test_fast_runs.py does the same for frames that no family gives.
 """
 
 import random
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from lab.asking import ask, body_of, path_of
 from recordings import of_family, profile_of
+from turnwise.assembly.fast import FastRuns
 from turnwise.assembly.response import Assembler
 from turnwise.lab import builtin_scripts
 from turnwise.testing.splits import random_splits
@@ -66,30 +67,25 @@ def plainly(family: Family) -> Family:
 
 
 def read(
-    family: Family, pieces: Iterable[bytes], *, profile: Profile, singly: bool = False
+    family: Family, pieces: Iterable[bytes], *, profile: Profile, fast: type[FastRuns] | None = FastRuns
 ) -> tuple[list[Frame], bool, list[Frame], Response]:
-    """The frames, whether more was expected, what those who watch see, and the whole. `singly`: the assembler gets one frame at a
-    time, and none of its runs."""
-    decoder, assembler = family.stream_decoder(profile, DEFAULT_LIMITS), Assembler()
+    """The frames, whether more was expected, what those who watch see, and the whole. `fast` is the assembler's."""
+    decoder, assembler = family.stream_decoder(profile, DEFAULT_LIMITS), Assembler(fast=fast)
     frames: list[Frame] = []
     healed: list[Frame] = []
-
-    def take(found: list[Frame]) -> None:
-        frames.extend(found)
-        for run in [[frame] for frame in found] if singly else [found]:
-            healed.extend(assembler.receive_all(run))
-
     for piece in pieces:
-        take(decoder.feed(piece))
+        found = decoder.feed(piece)
+        frames += found
+        healed += assembler.receive_all(found)
     expects_more = decoder.expects_more()
-    take(decoder.finish())
-    return frames, expects_more, healed, assembler.finish()
+    last = decoder.finish()
+    return [*frames, *last], expects_more, [*healed, *assembler.receive_all(last)], assembler.finish()
 
 
 def differs(family: Family, pieces: list[bytes], *, profile: Profile = PROFILE) -> str:
     """Where the two ways say different things of these pieces; empty where they agree."""
     quick = read(family, pieces, profile=profile)
-    plain = read(plainly(family), pieces, profile=profile, singly=True)
+    plain = read(plainly(family), pieces, profile=profile, fast=None)
     if quick == plain:
         return ""
     pairs = zip(quick[0], plain[0], strict=False)

@@ -112,35 +112,25 @@ class ArgumentText:
         self._append(text)
         return text
 
-    def add_run(self, texts: list[str]) -> list[str]:
-        """`add` for each; the plain ones that follow each other are kept as one piece."""
-        if not self._careful:
-            whole = "".join(texts)
-            if self._first not in whole:
-                if whole:
-                    self._append(whole)
-                return texts
-        shown: list[str] = []
-        at, end = 0, len(texts)
-        while at < end:
-            if not self._careful:
-                plain = texts[at : self._next_to_suspect(texts, start=at)]
-                if rest := "".join(plain):
-                    self._append(rest)
-                shown += plain
-                at += len(plain)
-            if at < end:
-                shown.append(self.add(texts[at]))
-                at += 1
-        return texts if shown == texts else shown
+    def is_plain(self, text: str) -> bool:
+        """Whether `add` takes each piece of this text just as it is, however the text is cut."""
+        return not self._careful and self._first not in text
 
-    def _next_to_suspect(self, texts: list[str], *, start: int) -> int:
+    def next_to_suspect(self, texts: list[str], *, start: int) -> int:
+        """Where the first text from `start` on stands that `add` would not take as it is; their number if there is none."""
+        if self._careful:
+            return start
         first = self._first
         for at in range(start, len(texts)):
             text = texts[at]
             if first in text and self._begins_anew(text):
                 return at
         return len(texts)
+
+    def add_plain(self, text: str) -> None:
+        """Take pieces as one that `add` would take just as they are."""
+        if text:
+            self._append(text)
 
     def _begins_anew(self, text: str) -> bool:
         """Whether the piece begins like the whole text did: nothing else can be a repetition or another value."""
@@ -172,11 +162,6 @@ class ArgumentText:
             self._append(text)
             self._first = self._first or text[0]
         return text
-
-    def add_free_run(self, texts: list[str]) -> list[str]:
-        """`add_free` for each."""
-        self.add_free("".join(texts))
-        return texts
 
     def is_whole(self) -> bool:
         """Whether the text at hand is one whole JSON value."""

@@ -6,7 +6,22 @@ from typing import assert_never
 import msgspec
 
 from turnwise.assembly.tool_calls import OpenCall
-from turnwise.vocab import Citation, File, Opaque, Part, ProviderItem, Reasoning, Refusal, Text, ToolCall, ToolResult
+from turnwise.vocab import (
+    Citation,
+    File,
+    Frame,
+    Opaque,
+    Part,
+    ProviderItem,
+    Reasoning,
+    ReasoningDelta,
+    Refusal,
+    RefusalDelta,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolResult,
+)
 
 
 class BlockKind(Enum):
@@ -34,6 +49,13 @@ class BlockKind(Enum):
                 return BlockKind.WHOLE
             case _:
                 assert_never(part)
+
+
+TEXT_KINDS: dict[type[Frame], BlockKind] = {
+    TextDelta: BlockKind.TEXT,
+    ReasoningDelta: BlockKind.REASONING,
+    RefusalDelta: BlockKind.REFUSAL,
+}
 
 
 class OpenBlock:

@@ -5,29 +5,29 @@ argument text is kept by `argument_text.ArgumentText`; what was mended is record
 """
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from typing import ClassVar
 
 import msgspec
 
 from turnwise.assembly.argument_text import says_nothing
-from turnwise.assembly.blocks import BlockKind, OpenBlock, size_of
+from turnwise.assembly.blocks import TEXT_KINDS, BlockKind, OpenBlock, size_of
+from turnwise.assembly.calls_under_way import CallAtHand, WrittenCalls
 from turnwise.assembly.counted import as_counted
 from turnwise.assembly.ends import ENDED_BY_ITSELF, GRAVITY, is_closed
+from turnwise.assembly.fast import MAX_OPENERS, FastRuns, runs_of
 from turnwise.assembly.heal import (
     byte_length,
-    is_wide,
     join_halves,
     lost_halves,
     repair,
-    size_if_whole,
     whole_characters,
 )
 from turnwise.assembly.judging import CallJudge
 from turnwise.assembly.losses import Losses
 from turnwise.assembly.repeats import repeated_calls
+from turnwise.assembly.response_size import ResponseSize
 from turnwise.assembly.showing import Showing
-from turnwise.assembly.tool_calls import CallTable, OpenCall, all_repairs, usual_texts
+from turnwise.assembly.tool_calls import CallTable, OpenCall, all_repairs
 from turnwise.vocab import (
     ArgumentsState,
     BlockData,
@@ -66,14 +66,6 @@ MAX_PARTS = 4096  # blocks of one response; real ones show a few dozen
 MAX_CITATIONS = 4096  # of one response; one may have ten bytes on the wire, and takes us some hundred
 MAX_REPAIRS = 100  # of one response; what a reader can take in, and no more memory for a stream of broken chunks
 MORE_REPAIRS = Repair("more_repairs", "response", f"and more: only the first {MAX_REPAIRS} are told")
-FEW = 8  # frames of several kinds among which it does not pay to look for runs
-MAX_OPENERS = 4  # frames of a run that are taken alone at most, before the rest is taken together
-
-TEXT_KINDS: dict[type[Frame], BlockKind] = {
-    TextDelta: BlockKind.TEXT,
-    ReasoningDelta: BlockKind.REASONING,
-    RefusalDelta: BlockKind.REFUSAL,
-}
 
 
 class Assembler:
@@ -81,7 +73,8 @@ class Assembler:
 
     `tool_names` are the names on offer (they decide where a name could be read in two ways). `taken_ids` are call ids
     that the session has used already; `id_prefix` begins the ids made for calls that came without one or with a taken
-    one. `call_bytes` bounds the arguments of one call, `response_bytes` the whole.
+    one. `call_bytes` bounds the arguments of one call, `response_bytes` the whole. `fast` takes nearly all frames of a usual
+    stream; None where this module has to take them all.
 
     The finish reason is ours: `stop` with calls becomes `tool_calls`, `tool_calls` without any becomes `stop`, a second
     witness of the limit makes it `length`; `provider_finish` keeps the provider's word.
@@ -95,13 +88,14 @@ class Assembler:
         id_prefix: str = "call",
         call_bytes: int = 8 * MiB,
         response_bytes: int = 64 * MiB,
+        fast: type[FastRuns] | None = FastRuns,
     ) -> None:
         self._tool_names = tool_names
         self._taken_ids = taken_ids
         self._id_prefix = id_prefix
         self._call_bytes = call_bytes
         self._response_bytes = response_bytes
-        self._wide = False  # a text was seen that takes four bytes for each character
+        self._fast_ways = fast
         self._repairs: dict[Repair, None] = {}
         self._started = False
         self._fault: Fault | None = None
@@ -110,60 +104,54 @@ class Assembler:
     def _clear(self) -> None:
         self._blocks: dict[str, OpenBlock] = {}
         self._table = CallTable(tool_names=self._tool_names, taken_ids=self._taken_ids, id_prefix=self._id_prefix)
-        self._call: OpenCall | None = None  # the call that the last unplaced delta went to ...
-        self._call_block: OpenBlock | None = None
-        self._call_index: int | None = None  # ... and the index that it stood on
-        self._written: OpenBlock | None = None  # the call that was written to last
-        self._touched: OpenBlock | None = None  # the same, if it is among ...
-        self._unreleased: dict[
-            str, OpenCall
-        ] = {}  # ... those written to since those who watch were shown how they stand
-        self._size = 0
+        self._at_hand = CallAtHand()
+        self._written = WrittenCalls()
+        self._size = ResponseSize(limit_bytes=self._response_bytes)
         self._cited = 0  # citations that came by themselves
         self._id: str | None = None
         self._model: str | None = None
         self._usage: Usage | None = None
         self._finish: Finished | None = None
         self._limit_reached = False
-        self._full = False
         self._losses = Losses()
         self._judge = CallJudge(self._table, losses=self._losses)
         self._showing = Showing(self._table, judge=self._judge)
+        self._fast = None
+        if self._fast_ways is not None:
+            self._fast = self._fast_ways(
+                self._blocks,
+                at_hand=self._at_hand,
+                written=self._written,
+                size=self._size,
+                call_bytes=self._call_bytes,
+            )
 
     def receive(self, frame: Frame) -> Sequence[Frame]:
         """Take one frame; return the healed frames for whoever watches. Every ToolCallDelta among them has its `block`."""
         return self._TAKE[type(frame)](self, frame)
 
     def receive_all(self, frames: list[Frame]) -> list[Frame]:
-        """`receive` for each. What one read brings is mostly more of one part, and that is taken at once."""
+        """`receive` for each."""
         if len(frames) < 2:
             return list(self._TAKE[type(frames[0])](self, frames[0])) if frames else []
-        if len(set(map(type, frames))) == 1:
-            return self._receive_run(frames)
         healed: list[Frame] = []
-        if len(frames) <= FEW:
-            for frame in frames:
-                healed += self._TAKE[type(frame)](self, frame)
-        else:
-            for _, run in groupby(frames, key=type):
-                healed += self._receive_run(list(run))
+        for run in (frames,) if self._fast is None else runs_of(frames):
+            self._receive_run(run, healed)
         return healed
 
     def receive_words(self, frames: list[TextDelta], *, text: str) -> list[Frame]:
         """`receive_all`, for what is known to be more of one text, and to say this together."""
-        together = self._words_run(frames, text=text)
+        together = None if self._fast is None else self._fast.take_words(frames, text=text)
         return self.receive_all([*frames]) if together is None else [*together]
 
-    def _receive_run(self, frames: list[Frame]) -> list[Frame]:
-        """`receive_all`, for frames of one kind. The first ones may have to open what the others go on with."""
-        take, take_run = self._TAKE[type(frames[0])], self._TAKE_RUN.get(type(frames[0]))
-        tries = min(MAX_OPENERS, len(frames) - 1) if take_run is not None else 0  # the last one alone is no run
-        healed: list[Frame] = []
-        for at, frame in enumerate(frames):
-            if at < tries and take_run is not None and (together := take_run(self, frames[at:])) is not None:
-                return [*healed, *together]
-            healed += take(self, frame)
-        return healed
+    def _receive_run(self, run: list[Frame], healed: list[Frame]) -> None:
+        """The first ones may have to open what the others go on with; the last one alone is no run."""
+        openers = 0 if self._fast is None else min(MAX_OPENERS, len(run) - 1)
+        for at, frame in enumerate(run):
+            if at < openers and self._fast is not None and (together := self._fast.take(run[at:])) is not None:
+                healed += together
+                return
+            healed += self._TAKE[type(frame)](self, frame)
 
     def finish(self) -> Response:
         """The stream has ended: the whole response, with every call's state settled."""
@@ -222,8 +210,8 @@ class Assembler:
             block = self._open(frame.block, kind)
         is_plain = text.isascii()
         if not is_plain:
-            self._see_width(text)
-        if block is None or not self._grow(len(text) if is_plain else byte_length(text)):
+            self._size.see_width(text)
+        if block is None or not self._size.grow(len(text) if is_plain else byte_length(text)):
             return self._overflow()
         if block.final is not None:
             self._note("after_final", block.key)
@@ -235,28 +223,6 @@ class Assembler:
                 return (msgspec.structs.replace(frame, text=whole),) if whole else ()
         block.pieces.append(text)
         return (frame,)
-
-    def _words_run(
-        self, frames: Sequence[TextDelta | ReasoningDelta], *, text: str | None = None
-    ) -> Sequence[Frame] | None:
-        """More of a block that is known. `text`: as `receive_words` has it."""
-        key = frames[0].block
-        block = self._blocks.get(key)
-        if block is None or block.kind is not TEXT_KINDS[type(frames[0])] or block.final is not None or block.half:
-            return None
-        are_of_one = text is not None
-        if text is None:
-            texts = [frame.text for frame in frames if frame.block == key]
-            are_of_one = len(texts) == len(frames)
-            text = "".join(texts)
-        size = size_if_whole(text)
-        if size != len(text):
-            self._see_width(text)
-        if not are_of_one or size is None or not self._has_room(size):
-            return None
-        self._size += size
-        block.pieces.append(text)
-        return frames
 
     def _join_halves(self, keeper: OpenBlock | OpenCall, text: str) -> str:
         if not keeper.half and whole_characters(text) is text:
@@ -270,21 +236,23 @@ class Assembler:
         return text
 
     def _call_delta(self, frame: ToolCallDelta) -> Sequence[Frame]:
-        # The usual piece, told first because speed counts: more arguments of a call that is known and shown.
+        # More arguments of a call that is known and shown. A piece without a block goes where the one before went, if it stands
+        # on the same index: also where that index is not the call's own.
         if frame.block is not None:
             block = self._blocks.get(frame.block)
             call = block.call if block is not None else None
             usual = call is not None and call.announced and not frame.id
         else:
-            block, call = self._call_block, self._call
-            usual = call is not None and frame.index == self._call_index and (not frame.id or frame.id == call.wire_id)
+            at_hand = self._at_hand
+            block, call = at_hand.block, at_hand.call
+            usual = call is not None and frame.index == at_hand.index and (not frame.id or frame.id == call.wire_id)
         if usual and not frame.name and not frame.whole and frame.opaque is None:
             assert block is not None and call is not None
             if block.final is None:
-                if block is not self._touched:
-                    self._touch(block, call)
+                if block is not self._written.touched:
+                    self._written.touch(block, call)
                 return self._argue(call, frame)
-        if self._full:
+        if self._size.is_full:
             return ()
         if frame.block is None:
             call = self._table.place(frame)
@@ -293,40 +261,6 @@ class Assembler:
             block = self._open_call(frame.block, index=None)
         return self._overflow() if block is None else self._take_call_delta(frame, block)
 
-    def _call_run(self, frames: list[ToolCallDelta]) -> Sequence[Frame] | None:
-        """More arguments of a call that is known and shown, as in `_call_delta`."""
-        key, index = frames[0].block, frames[0].index
-        block = self._call_block if key is None else self._blocks.get(key)
-        call = self._call if key is None or block is None else block.call
-        if block is None or call is None or block.final is not None or call.half or not call.announced:
-            return None
-        texts = usual_texts(frames, id=call.wire_id if key is None else None)
-        if texts is None or (key is None and index != self._call_index):
-            return None
-        text = "".join(texts)
-        size = size_if_whole(text)
-        if size != len(text):
-            self._see_width(text)
-        if size is None or not self._has_room(size) or call.text.size + size > self._call_bytes:
-            return None
-        if block is not self._touched:
-            self._touch(block, call)
-        before = call.text.size
-        shown = call.text.add_free_run(texts) if call.free_form else call.text.add_run(texts)
-        self._size += call.text.size - before
-        if key is None:
-            key = call.block
-            if call.free_form:
-                return [_more_of(call, new) for new in shown if new]
-            return [ToolCallDelta(block=key, arguments=new) for new in shown if new]
-        if shown is texts and all(texts):
-            return frames
-        return [
-            frame if new is text else _more_of(call, new)
-            for frame, text, new in zip(frames, texts, shown, strict=True)
-            if new
-        ]
-
     def _take_call_delta(self, frame: ToolCallDelta, block: OpenBlock) -> Sequence[Frame]:
         call = block.call
         if call is None:
@@ -334,29 +268,31 @@ class Assembler:
         if block.final is not None:
             self._note("after_final", block.key)
             return ()
-        self._touch(block, call)
+        self._written.touch(block, call)
         if frame.block is None:
             # An index-less or id-less piece goes to the newest call on its index; with an id, to that id's call.
             # After a loss each piece is looked at by the table.
             newest = not self._losses.any and (not frame.id or self._table.newest_on(frame.index) is call)
-            self._call, self._call_index = (call, frame.index) if newest else (None, None)
-            self._call_block = block
-        if not self._grow(len(frame.name or "")):
+            if newest:
+                self._at_hand.take(block, call, index=frame.index)
+            else:
+                self._at_hand.leave()
+        if not self._size.grow(len(frame.name or "")):
             return self._overflow()
         self._table.name_call(call, id=frame.id, name=frame.name)
         call.free_form = call.free_form or frame.free_form
         if frame.opaque is not None:
-            if not self._grow(len(frame.opaque.json)):
+            if not self._size.grow(len(frame.opaque.json)):
                 return self._overflow()
             block.opaques.append(frame.opaque)
         if frame.whole:
             before = call.text.size
-            self._see_width(frame.arguments or "")
+            self._size.see_width(frame.arguments or "")
             said = frame.arguments or "{}"
             if lost_halves(said):
                 self._losses.tear(block.key)
             shown = call.text.add_whole(whole_characters(said))
-            fits = self._grow(call.text.size - before)
+            fits = self._size.grow(call.text.size - before)
             if call.text.size > self._call_bytes or not fits:
                 return self._overflow(call if fits else None)
             return self._showing.pieces(call, shown, whole=True)
@@ -364,18 +300,18 @@ class Assembler:
 
     def _argue(self, call: OpenCall, frame: ToolCallDelta) -> Sequence[Frame]:
         """Give a piece of arguments to its call."""
-        if self._full:
+        if self._size.is_full:
             return ()
         arguments = frame.arguments or ""
         if call.half or not arguments.isascii():
-            self._see_width(arguments)
+            self._size.see_width(arguments)
             arguments = self._join_halves(call, arguments)
         text = call.text
         before = text.size
         shown = text.add_free(arguments) if call.free_form else text.add(arguments)
         size = text.size
-        self._size += size - before
-        if size > self._call_bytes or self._size > self._response_bytes:
+        fits = self._size.grow(size - before)
+        if size > self._call_bytes or not fits:
             return self._overflow(call if size > self._call_bytes else None)
         if not call.announced:
             return self._showing.pieces(call, shown)
@@ -383,10 +319,10 @@ class Assembler:
             return ()
         if frame.block is not None and shown is frame.arguments and not frame.id and not frame.name:
             return (frame,)
-        return (_more_of(call, shown),)
+        return (call.more(shown),)
 
     def _part_done(self, frame: PartDone) -> Sequence[Frame]:
-        if self._full:
+        if self._size.is_full:
             return ()
         block = self._blocks.get(frame.block)
         part, is_torn = _whole_part(frame.part)
@@ -398,8 +334,8 @@ class Assembler:
                 self._open_call(frame.block, index=None) if kind is BlockKind.CALL else self._open(frame.block, kind)
             )
         if isinstance(part, Text | Reasoning | Refusal | ToolCall):
-            self._see_width(part.arguments if isinstance(part, ToolCall) else part.text)
-        if block is None or not self._grow(size_of(part)):
+            self._size.see_width(part.arguments if isinstance(part, ToolCall) else part.text)
+        if block is None or not self._size.grow(size_of(part)):
             return self._overflow()
         if isinstance(part, ToolCall):
             return self._call_done(block, part, is_torn=is_torn)
@@ -415,7 +351,7 @@ class Assembler:
         call = block.call
         if call is None:
             call = self._begin_call(block, index=None)
-        self._touch(block, call)
+        self._written.touch(block, call)
         had_pieces = call.text.begun
         is_poor = says_nothing(part.arguments) and not part.free_form
         says_all = bool(part.arguments) and not (had_pieces and is_poor)
@@ -426,7 +362,7 @@ class Assembler:
             self._note("final_item_wins", block.key)
         before = call.text.size
         call.take_final(part, raw=had_pieces)
-        fits = self._grow(call.text.size - before)
+        fits = self._size.grow(call.text.size - before)
         if call.text.size > self._call_bytes or not fits:
             return self._overflow(call if fits else None)
         self._table.name_call(call, id=part.id, name=None)
@@ -440,14 +376,14 @@ class Assembler:
 
     def _block_data(self, frame: BlockData) -> Sequence[Frame]:
         block = self._blocks.get(frame.block) or self._open(frame.block, BlockKind.UNKNOWN)
-        if block is None or not self._grow(len(frame.opaque.json)):
+        if block is None or not self._size.grow(len(frame.opaque.json)):
             return self._overflow()
         block.opaques.append(frame.opaque)
         return (frame,)
 
     def _citation(self, frame: CitationAdded) -> Sequence[Frame]:
         block = self._blocks.get(frame.block) or self._open(frame.block, BlockKind.TEXT)
-        if block is None or not self._grow(len(frame.citation.raw) + len(frame.citation.cited_text or "")):
+        if block is None or not self._size.grow(len(frame.citation.raw) + len(frame.citation.cited_text or "")):
             return self._overflow()
         self._cited += 1
         if self._cited > MAX_CITATIONS:
@@ -463,8 +399,7 @@ class Assembler:
         block.ended = True
         if block.call is None:
             return (frame,)
-        self._unreleased.pop(block.key, None)
-        self._touched = None
+        self._written.release(block.key)
         return (*self._showing.release(block, block.call, reason=FinishReason.STOP, suspect=False), frame)
 
     # -- the response ------------------------------------------------------------------------------------------------
@@ -505,7 +440,7 @@ class Assembler:
         self._keep_repair(frame.repair)
         self._losses.lose(frame, blocks=self._blocks.values())
         self._table.lose()
-        self._call = self._call_index = None
+        self._at_hand.leave()
         return (frame,)
 
     def _passed_on(self, frame: CallForming) -> Sequence[Frame]:
@@ -539,13 +474,13 @@ class Assembler:
         """The calls that a limit may have cut: the one begun last and the one written to last, whatever text came after
         them (a wire need not keep the order of text and calls)."""
         newest = self._blocks[self._table.calls[-1].block] if self._table.calls else None
-        return [block for block in (newest, self._written) if block is not None]
+        return [block for block in (newest, self._written.last) if block is not None]
 
     # -- keeping ------------------------------------------------------------------------------------------------------
 
     def _open(self, key: str, kind: BlockKind) -> OpenBlock | None:
         """A new block; one that was of unknown kind so far becomes of this kind. None past the limits."""
-        if self._full or len(self._blocks) >= MAX_PARTS:
+        if self._size.is_full or len(self._blocks) >= MAX_PARTS:
             return None
         found = self._blocks.get(key)
         if found is not None and found.kind is BlockKind.UNKNOWN:
@@ -586,20 +521,13 @@ class Assembler:
             number += 1
         return f"call:{number}"
 
-    def _touch(self, block: OpenBlock, call: OpenCall) -> None:
-        """The call is being written to."""
-        self._written = self._touched = block
-        self._unreleased[block.key] = call
-
     def _release_all(self) -> list[Frame]:
         """Show how the calls stand that were written to since this was done last."""
         reason, suspects = self._reason(), self._suspects()
         frames: list[Frame] = []
-        for key, call in self._unreleased.items():
+        for key, call in self._written.release_all().items():
             block = self._blocks[key]
             frames += self._showing.release(block, call, reason=reason, suspect=block in suspects)
-        self._unreleased = {}
-        self._touched = None
         return frames + self._showing.release_twins(self._blocks, reason=reason, suspects=suspects)
 
     def _note(self, kind: str, where: str, *, what: str = "") -> None:
@@ -612,32 +540,17 @@ class Assembler:
             found = MORE_REPAIRS
         self._repairs[found] = None
 
-    def _grow(self, size: int) -> bool:
-        """Count bytes; false once the response is past its limit."""
-        self._size += size
-        return not self._full and self._size <= self._response_bytes
-
-    def _see_width(self, text: str) -> None:
-        """One character outside of the basic plane makes Python keep all of a text with four bytes for each: then half as
-        many bytes are kept, so that no response takes more than three times its limit."""
-        if not self._wide and is_wide(text):
-            self._wide = True
-            self._response_bytes //= 2
-
-    def _has_room(self, size: int) -> bool:
-        return not self._full and self._size + size <= self._response_bytes
-
     def _overflow(self, call: OpenCall | None = None) -> Sequence[Frame]:
         """Past a limit: say so once, and keep nothing more."""
-        if self._full:
+        if self._size.is_full:
             return ()
-        self._full = True
+        self._size.fill()
         if call is not None:
             message = f"the arguments of the call `{call.name[:64]}` are longer than {self._call_bytes} bytes"
         elif len(self._blocks) >= MAX_PARTS:
             message = f"the response has more than {MAX_PARTS} parts"
         else:
-            message = f"the response is longer than {self._response_bytes} bytes"
+            message = f"the response is longer than {self._size.limit_bytes} bytes"
         fault = Fault(kind=FaultKind.TOO_LARGE, message=message)
         self._fault = self._fault or fault
         return (Faulted(fault),)
@@ -660,12 +573,6 @@ class Assembler:
         Restated: _restated,
         CallForming: _passed_on,
     }
-    # The same for several of one kind; None where they have to be taken one by one.
-    _TAKE_RUN: ClassVar[dict[type[Frame], Callable[..., Sequence[Frame] | None]]] = {
-        TextDelta: _words_run,
-        ReasoningDelta: _words_run,
-        ToolCallDelta: _call_run,
-    }
 
 
 def _whole_part(part: Part) -> tuple[Part, bool]:
@@ -677,7 +584,3 @@ def _whole_part(part: Part) -> tuple[Part, bool]:
             return msgspec.structs.replace(part, arguments=text), lost_halves(part.arguments)
         case _:
             return part, False
-
-
-def _more_of(call: OpenCall, arguments: str) -> ToolCallDelta:
-    return ToolCallDelta(block=call.block, arguments=arguments, free_form=call.free_form)

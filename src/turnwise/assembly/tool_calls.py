@@ -91,6 +91,10 @@ class OpenCall:
         self.text.release()
         self.text.handed_out = not raw
 
+    def more(self, arguments: str) -> ToolCallDelta:
+        """How more of its arguments is shown."""
+        return ToolCallDelta(block=self.block, arguments=arguments, free_form=self.free_form)
+
 
 class CallTable:
     """The calls of one response in the order in which they began."""
@@ -356,23 +360,6 @@ class CallTable:
 def _names_another(delta: ToolCallDelta, call: OpenCall) -> bool:
     """Whether the delta bears an id or an index that is not the call's own."""
     return (bool(delta.id) and delta.id != call.wire_id) or (delta.index is not None and delta.index != call.index)
-
-
-def usual_texts(frames: list[ToolCallDelta], *, id: str | None) -> list[str] | None:
-    """The arguments of deltas that bring nothing else and stand in one place; None where one is different. `id` is the
-    call's own, which may be said again."""
-    block, index = frames[0].block, frames[0].index
-    texts = [
-        frame.arguments or ""
-        for frame in frames
-        if frame.block == block
-        and frame.index == index
-        and (not frame.id or frame.id == id)
-        and not frame.name
-        and not frame.whole
-        and frame.opaque is None
-    ]
-    return texts if len(texts) == len(frames) else None
 
 
 def all_repairs(table: CallTable, *, others: Iterable[Repair]) -> tuple[Repair, ...]:
