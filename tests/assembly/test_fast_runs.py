@@ -4,6 +4,7 @@ With `fast=None` the assembler takes every frame alone; what stands in `assembly
 are compared in tests/wire/test_fast_ways.py; here are frames that no family gives, and responses at their limits.
 """
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from turnwise.vocab import (
     FinishReason,
     Frame,
     Lost,
+    Opaque,
     PartDone,
     ReasoningDelta,
     RefusalDelta,
@@ -37,6 +39,7 @@ OFFERED = frozenset(["read", "read_file", "go"])
 PLAIN = ["a", "bc ", "1,", '"x":', " \n", "é", "漢字", "\U0001f600"]
 SUSPECT = ["", "{", "{}", "{ }", '{"a":1}', ' {"b"', "}", '{"a":', "[", "null", "\ud83d", "\ude00", "x{", "[1]"]
 PIECES = st.sampled_from([*PLAIN, *PLAIN, *SUSPECT])
+OPAQUE = Opaque("gemini", '{"s":1}')
 BEGINNINGS: list[Frame] = [
     ToolCallDelta(block="0", id="a", name="read", arguments=""),
     ToolCallDelta(block="0", id="a", name="read", arguments='{"a":'),
@@ -65,12 +68,12 @@ ODD: list[Frame] = [
 
 @st.composite
 def runs(draw: st.DrawFn) -> list[Frame]:
-    """More of one part, in pieces; some of another part between them."""
+    """More of one part, in pieces; among them may be one that says more than that, or is of another part."""
     texts = draw(st.lists(PIECES, min_size=1, max_size=14))
     kind = draw(
         st.sampled_from(["text", "text", "reasoning", "refusal", "named", "named", "indexed", "indexed", "bare"])
     )
-    block = draw(st.sampled_from(["text", "0", "1"]))
+    block = draw(st.sampled_from(["text", "0", "0", "1"]))
     index, id = draw(st.sampled_from([0, 0, 1, 2, 7])), draw(st.sampled_from([None, None, None, "a", "b"]))
     free_form = block == "1"
     made: dict[str, list[Frame]] = {
@@ -82,10 +85,20 @@ def runs(draw: st.DrawFn) -> list[Frame]:
         "bare": [ToolCallDelta(arguments=text) for text in texts],
     }
     found = made[kind]
-    if draw(st.integers(0, 3)) == 0:
-        at = draw(st.integers(0, len(found) - 1))
-        stray = draw(st.sampled_from([TextDelta("of another", "2"), ReasoningDelta("or", "0"), *BEGINNINGS]))
-        found = [*found[:at], stray, *found[at:]]
+    at = draw(st.integers(0, len(found) - 1))
+    match draw(st.integers(0, 3)), found[at]:
+        case 0, _:
+            stray = draw(st.sampled_from([TextDelta("of another", "2"), ReasoningDelta("or", "0"), *BEGINNINGS]))
+            found = [*found[:at], stray, *found[at:]]
+        case 1, ToolCallDelta() as piece:
+            said = draw(
+                st.sampled_from(
+                    [{"name": "go"}, {"id": "z"}, {"whole": True}, {"index": 1}, {"block": "1"}, {"opaque": OPAQUE}]
+                )
+            )
+            found = [*found[:at], msgspec.structs.replace(piece, **said), *found[at + 1 :]]
+        case _:
+            pass
     return found
 
 
@@ -122,6 +135,50 @@ def cut(frames: list[Frame], sizes: list[int]) -> list[list[Frame]]:
     return [*reads, frames]
 
 
+READ = ToolCallDelta(block="0", id="a", name="read", arguments='{"a":"')
+PLACED = ToolCallDelta(index=0, id="a", name="read", arguments='{"a":"')
+CASES: dict[str, list[list[Frame]]] = {
+    "half a character before a run": [
+        [READ, ToolCallDelta(block="0", arguments="\ud83d")],
+        [ToolCallDelta(block="0", arguments=text) for text in ("a", "b", "c")],
+    ],
+    "another id in a run": [
+        [PLACED],
+        [ToolCallDelta(index=0, id=id, arguments=text) for id, text in ((None, "b"), ("z", "c"), (None, "d"))],
+    ],
+    "a name in a run": [
+        [PLACED],
+        [ToolCallDelta(index=0, name=name, arguments=text) for name, text in ((None, "b"), ("go", "{"), (None, "}"))],
+    ],
+    "a run on another index": [
+        [PLACED, ToolCallDelta(index=1, id="b", name="go", arguments="{}")],
+        [ToolCallDelta(index=0, arguments=text) for text in ("b", '"', "}")],
+    ],
+    "a call that is written to after it was shown": [
+        [ToolCallDelta(block="1", id="b", name="go", arguments="", free_form=True)],
+        [READ, ToolCallDelta(block="0", arguments='"}'), Finished(FinishReason.STOP, "stop")],
+        [ToolCallDelta(block="1", arguments=text, free_form=True) for text in ("b", '"', "}")],
+        [Finished(FinishReason.LENGTH, "length")],
+    ],
+    "words behind a call that was too long": [
+        [TextDelta("a"), READ, ToolCallDelta(block="0", arguments="x" * 41)],
+        [TextDelta("b"), TextDelta("c")],
+    ],
+    "pieces that repeat all so far, and words that fit only if these are not kept": [
+        [ToolCallDelta(block="0", id="a", name="read", arguments='{"a":1}')],
+        [ToolCallDelta(block="0", arguments='{"a":1}') for _ in range(4)],
+        [TextDelta("x" * 50)],
+    ],
+}
+
+
+def check(reads: list[list[Frame]], *, call_bytes: int = 1_000_000, response_bytes: int = 1_000_000) -> None:
+    plain = taken(reads, fast=None, call_bytes=call_bytes, response_bytes=response_bytes)
+    singly = [[frame] for frames in reads for frame in frames]
+    assert taken(reads, fast=FastRuns, call_bytes=call_bytes, response_bytes=response_bytes) == plain
+    assert taken(singly, fast=FastRuns, call_bytes=call_bytes, response_bytes=response_bytes) == plain
+
+
 @pytest.mark.promise("assembly:split-anywhere", "assembly:bounded")
 @settings(max_examples=600)
 @given(
@@ -135,12 +192,14 @@ def test_frames_together_say_what_each_says_alone(
 ) -> None:
     """Proves: what watchers see and the whole response are equal, for frames in whatever reads and at every limit."""
     frames = [frame for sequence in sequences for frame in sequence]
-    reads = cut(frames, sizes) if sizes else sequences
-    plain = taken(reads, fast=None, call_bytes=call_bytes, response_bytes=response_bytes)
-    quick = taken(reads, fast=FastRuns, call_bytes=call_bytes, response_bytes=response_bytes)
-    assert quick == plain
-    singly = [[frame] for frame in frames]
-    assert taken(singly, fast=FastRuns, call_bytes=call_bytes, response_bytes=response_bytes) == plain
+    check(cut(frames, sizes) if sizes else sequences, call_bytes=call_bytes, response_bytes=response_bytes)
+
+
+@pytest.mark.promise("assembly:split-anywhere", "assembly:bounded")
+@pytest.mark.parametrize("reads", CASES.values(), ids=CASES.keys())
+def test_runs_that_look_usual_say_what_each_frame_says_alone(reads: list[list[Frame]]) -> None:
+    """Proves: each thing that keeps frames from being taken together is looked at."""
+    check(reads, call_bytes=40, response_bytes=70)
 
 
 def test_the_fast_ways_take_runs_of_what_has_begun() -> None:

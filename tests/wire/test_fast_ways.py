@@ -21,7 +21,7 @@ from turnwise.assembly.fast import FastRuns
 from turnwise.assembly.response import Assembler
 from turnwise.lab import builtin_scripts
 from turnwise.testing.splits import random_splits
-from turnwise.vocab import Frame, Response
+from turnwise.vocab import Frame, Response, text_of
 from turnwise.wire import anthropic_messages, gemini, openai_chat, openai_responses
 from turnwise.wire.anthropic_messages.stream import MessagesStreamDecoder
 from turnwise.wire.family import Family, StreamDecoder
@@ -269,3 +269,19 @@ def test_a_piece_of_an_item_without_its_text_is_told_as_lost(place: int) -> None
     events.insert(len(RESPONSE_CREATED) + place, NO_DELTA)
     stream = b"".join([_event(event, named=False) for event in events])
     assert read(openai_responses.FAMILY, [stream], profile=PROFILE)[3].lost
+
+
+@pytest.mark.promise("assembly:lost-piece")
+@pytest.mark.parametrize("index", [b"1", b'"1"', b"null"])
+@pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
+def test_a_late_piece_of_an_item_is_passed_over_however_its_index_is_written(index: bytes, fast: bool) -> None:
+    """A piece with an odd field goes the plain way: its number says that it comes late there, too."""
+    late = responses(TEXT, 1, "late ", 3).replace(b'"output_index": 1', b'"output_index": ' + index)
+    assert late.count(b'"output_index": ' + index) == 1
+    pieces = [responses(TEXT, 1, piece, number) for number, piece in ((2, "one "), (4, "two "), (5, "three"))]
+    stream = b"".join(
+        [_event(event, named=False) for event in (*RESPONSE_CREATED, MESSAGE, *pieces[:2], late, pieces[2])]
+    )
+    family = openai_responses.FAMILY if fast else plainly(openai_responses.FAMILY)
+    response = read(family, [stream], profile=PROFILE)[3]
+    assert (text_of(response.message), response.lost) == ("one two three", True)

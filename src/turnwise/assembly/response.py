@@ -241,12 +241,12 @@ class Assembler:
         if frame.block is not None:
             block = self._blocks.get(frame.block)
             call = block.call if block is not None else None
-            usual = call is not None and call.announced and not frame.id
+            is_more = call is not None and call.announced and not frame.id
         else:
             at_hand = self._at_hand
             block, call = at_hand.block, at_hand.call
-            usual = call is not None and frame.index == at_hand.index and (not frame.id or frame.id == call.wire_id)
-        if usual and not frame.name and not frame.whole and frame.opaque is None:
+            is_more = call is not None and frame.index == at_hand.index and (not frame.id or frame.id == call.wire_id)
+        if is_more and not frame.name and not frame.whole and frame.opaque is None:
             assert block is not None and call is not None
             if block.final is None:
                 if block is not self._written.touched:
@@ -300,18 +300,18 @@ class Assembler:
 
     def _argue(self, call: OpenCall, frame: ToolCallDelta) -> Sequence[Frame]:
         """Give a piece of arguments to its call."""
-        if self._size.is_full:
+        held = self._size
+        if held.is_full:
             return ()
         arguments = frame.arguments or ""
         if call.half or not arguments.isascii():
-            self._size.see_width(arguments)
+            held.see_width(arguments)
             arguments = self._join_halves(call, arguments)
         text = call.text
         before = text.size
         shown = text.add_free(arguments) if call.free_form else text.add(arguments)
         size = text.size
-        fits = self._size.grow(size - before)
-        if size > self._call_bytes or not fits:
+        if not held.grow(size - before) or size > self._call_bytes:
             return self._overflow(call if size > self._call_bytes else None)
         if not call.announced:
             return self._showing.pieces(call, shown)

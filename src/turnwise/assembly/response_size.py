@@ -16,8 +16,8 @@ class ResponseSize:
 
     def grow(self, size: int) -> bool:
         """Count bytes that were kept; false once the response is past its limit."""
-        self._held_bytes += size
-        return not self.is_full and self._held_bytes <= self.limit_bytes
+        held = self._held_bytes = self._held_bytes + size
+        return held <= self.limit_bytes and not self.is_full
 
     def grow_if_it_fits(self, text: str, *, size: int) -> bool:
         """Count a text of so many bytes; false, and nothing is counted, where a part of it is past the limit."""

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from turnwise.wire.json_fields import UNREADABLE
+from turnwise.wire.json_fields import UNREADABLE, each_alone
 
 Rest = TypeVar("Rest")
 
@@ -18,17 +18,22 @@ PROBE = "~another~"
 START, MOST = 16, 64  # of what may be spent on learning: four tries; those who changed once may be tried again
 LEARNING = 4  # what a try costs, where a chunk that is alike gains one
 
+TOGETHER = 64  # strings that are decoded at once at most: where one is odd, the work was done in vain
+
 _decode_string = msgspec.json.Decoder(str).decode
+_decode_several = msgspec.json.Decoder(list[tuple[str]]).decode
 
 
 class Alike(Generic[Rest]):
-    """`strings` gives the pieces of the chunks that are like the one that was learned; `rest` is what else that one said,
-    None where none was. Streams whose chunks differ (counts that grow, padding) are given up after a few tries."""
+    """`strings` gives the pieces of the chunks that are like the one that was learned, and `literals` is their JSON then; `rest`
+    is what else that one said, None where none was. Streams whose chunks differ (counts that grow, padding) are given up after a
+    few tries."""
 
-    __slots__ = ("_credit", "_end", "_head", "_start", "_tail", "rest")
+    __slots__ = ("_credit", "_end", "_head", "_start", "_tail", "literals", "rest")
 
     def __init__(self) -> None:
         self.rest: Rest | None = None
+        self.literals: list[bytes] = []
         self._credit = START
         self._head = self._tail = b""  # with the quotes of the string
         self._start = self._end = 0  # of the string with its quotes
@@ -43,20 +48,15 @@ class Alike(Generic[Rest]):
         return self._head, self._tail
 
     def strings(self, texts: Sequence[bytes], *, start: int) -> list[str]:
-        """Those of the chunks from `start` on, as long as they are alike and no piece is empty."""
+        """Those of the chunks from `start` on, as long as they are alike and no piece is empty; TOGETHER at most."""
         head, tail, begin, end = self._head, self._tail, self._start, self._end
-        found: list[str] = []
-        try:
-            for at in range(start, len(texts)):
-                text = texts[at]
-                if not (text.startswith(head) and text.endswith(tail)):
-                    break
-                # Where head and tail share bytes, or one string has become two, this is no string.
-                if not (string := _decode_string(text[begin:end])):
-                    break
-                found.append(string)
-        except UNREADABLE:
-            pass  # what is wrong with it, whoever reads the whole chunk will say
+        literals: list[bytes] = []
+        for text in texts[start : start + TOGETHER]:
+            if not (text.startswith(head) and text.endswith(tail)):
+                break
+            literals.append(text[begin:end])
+        found = _read_strings(literals)
+        self.literals = literals if len(found) == len(literals) else literals[: len(found)]
         self._credit = min(MOST, self._credit + len(found))
         return found
 
@@ -77,3 +77,25 @@ class Alike(Generic[Rest]):
             self.rest = rest
             self._head, self._tail = head, tail
             self._start, self._end = at, 1 - len(tail)
+
+
+def _read_strings(literals: list[bytes]) -> list[str]:
+    """Each as a string, up to the first that is none, or is empty."""
+    found: list[str] = []
+    try:
+        if len(literals) > 1:
+            found = [string for (string,) in _decode_several(each_alone(literals))]
+            if len(found) == len(literals) and all(found):
+                return found
+    except UNREADABLE:
+        pass
+    found = []
+    try:
+        for literal in literals:
+            # Where head and tail share bytes, or one string has become two, this is no string.
+            if not (string := _decode_string(literal)):
+                break
+            found.append(string)
+    except UNREADABLE:
+        pass  # what is wrong with it, whoever reads the whole chunk will say
+    return found

@@ -10,7 +10,7 @@ plain one. Both give the same frames of every stream (tests/wire/test_fast_ways.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
@@ -67,7 +67,7 @@ class More(msgspec.Struct, Generic[PieceKind], gc=False):
 _Piece = More[TextPiece] | More[InputPiece] | More[ThinkingPiece]
 
 
-class DeltaKind(NamedTuple):
+class DeltaKind(msgspec.Struct, frozen=True, gc=False):
     """How deltas of one kind are read: one, and several that each stand in an array of their own. Others raise one of UNREADABLE.
     `frame` is what each becomes; None: a piece of a call."""
 

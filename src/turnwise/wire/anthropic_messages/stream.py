@@ -138,7 +138,8 @@ class MessagesStreamDecoder:
             return self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))
         for run in runs:
             values, at = run.values, 0
-            while at < len(values):
+            end = len(values)
+            while at < end:
                 fast = self._fast if self._flows else None
                 if fast is not None and (count := fast.read(values, at, frames, self._is_plain)):
                     at += count

@@ -7,8 +7,6 @@ counts, unless the chunks from it on repeat the response from its beginning, byt
 from collections.abc import Sequence
 from zlib import crc32
 
-from turnwise.wire.json_fields import UNREADABLE, read_string
-
 SUM_BYTES = 8
 _RUN = bytes(SUM_BYTES)
 
@@ -21,21 +19,18 @@ class _Run:
     def __init__(self, around: tuple[bytes, bytes]) -> None:
         self.around = around
         self.count = 0
-        self.sum = 0  # of the strings, one behind the other
+        self.sum = 0  # of the strings as JSON has them, one behind the other
 
-    def add(self, strings: Sequence[str]) -> None:
-        self.count += len(strings)
-        self.sum = crc32("\0".join([*strings, ""]).encode(), self.sum)
+    def add(self, literals: Sequence[bytes]) -> None:
+        self.count += len(literals)
+        self.sum = crc32(b"\0".join([*literals, b""]), self.sum)
 
-    def string_of(self, text: bytes) -> str | None:
-        """The string of a chunk that is like those of the run; None where the text is none."""
+    def literal_of(self, text: bytes) -> bytes | None:
+        """The string of a chunk that is like those of the run, as JSON has it; None where the chunk is not."""
         head, tail = self.around
         if not (text.startswith(head) and text.endswith(tail)):
             return None
-        try:
-            return read_string(text[len(head) - 1 : 1 - len(tail)])
-        except UNREADABLE:
-            return None
+        return text[len(head) - 1 : 1 - len(tail)]
 
 
 class Repeats:
@@ -61,15 +56,15 @@ class Repeats:
         self._sums += _sum_of(text)
         self._count += 1
 
-    def note_alike(self, strings: Sequence[str], *, around: tuple[bytes, bytes]) -> None:
-        """So are the chunks that have these strings between the same two pieces."""
-        self.chunks += len(strings)
+    def note_alike(self, literals: Sequence[bytes], *, around: tuple[bytes, bytes]) -> None:
+        """So are the chunks that have these strings, as JSON has them, between the same two pieces."""
+        self.chunks += len(literals)
         last = self._runs.get(self._count - 1)
         if last is None or last.around != around:
             last = self._runs[self._count] = _Run(around)
             self._sums += _RUN
             self._count += 1
-        last.add(strings)
+        last.add(literals)
 
     def hold(self, text: bytes) -> bool:
         """Whether the chunk repeats the response, together with those that are held; it is held then too."""
@@ -92,11 +87,11 @@ class Repeats:
             is_same = self._sums.startswith(_sum_of(text), self._place * SUM_BYTES)
             self._place += is_same
             return is_same
-        string = run.string_of(text)
-        if string is None:
+        literal = run.literal_of(text)
+        if literal is None:
             return False
         repeated = self._repeated = self._repeated or _Run(run.around)
-        repeated.add([string])
+        repeated.add([literal])
         if repeated.count == run.count:
             self._place, self._repeated = self._place + 1, None
             return repeated.sum == run.sum

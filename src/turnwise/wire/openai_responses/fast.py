@@ -11,7 +11,7 @@ frames of every stream (tests/wire/test_fast_ways.py).
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, cast
+from typing import cast
 
 import msgspec
 
@@ -26,8 +26,6 @@ from turnwise.wire.openai_responses.open_response import OpenResponse
 
 TOGETHER = 4  # values of a run from which on it pays to decode them at once
 
-DeltaFrame = TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta
-
 
 class Piece(msgspec.Struct, gc=False):
     """What an event of one type says: a piece, and where it belongs."""
@@ -39,7 +37,7 @@ class Piece(msgspec.Struct, gc=False):
     sequence_number: int | None = None
 
 
-class Decoders(NamedTuple):
+class Decoders(msgspec.Struct, frozen=True, gc=False):
     """Read events of one type: one, and several that each stand in an array of their own. Others raise one of UNREADABLE."""
 
     one: Callable[[bytes], Piece]
@@ -58,12 +56,17 @@ DECODERS: Mapping[str, Decoders] = {kind: _decoders_of(kind) for kind in DELTAS}
 decode_delta = msgspec.json.Decoder(Delta).decode
 
 
-class Usual(NamedTuple):
-    """The last piece, the frame that it became, and the item that its id names."""
+class Usual(msgspec.Struct, frozen=True, gc=False):
+    """Where the last piece belonged, and what it became."""
 
-    delta: Delta
-    frame: DeltaFrame
-    named: Item | None
+    decoders: Decoders
+    output_index: int
+    content_index: int
+    item_id: str | None
+    named: Item | None  # the item that this id names
+    block: str
+    words: type[TextDelta | ReasoningDelta | RefusalDelta] | None  # None: a piece of a call
+    free_form: bool
 
 
 class FastDeltas:
@@ -86,31 +89,30 @@ class FastDeltas:
         usual, numbering = self._usual, self._numbering
         if usual is None:
             return int(self._take_first(values[start], frames, is_plain=is_plain))
-        if start <= 1 and len(values) >= TOGETHER:  # the first one may have told where the others go
+        if len(values) >= TOGETHER and start <= 1:  # the first one may have told where the others go
             rest = values[1:] if start else values
             if self._take_together(rest, frames, usual=usual, is_plain=is_plain):
                 return len(rest)
-        delta, like, named = usual
         value, number = values[start], numbering.next
         try:
-            piece = DECODERS[delta.type].one(value) if len(value) <= LONG_BYTES else None
+            piece = usual.decoders.one(value) if len(value) <= LONG_BYTES else None
         except UNREADABLE:
             piece = None
         if (
             piece is None
-            or piece.output_index != delta.output_index
-            or piece.content_index != delta.content_index
+            or piece.output_index != usual.output_index
+            or piece.content_index != usual.content_index
             or (number is not None and piece.sequence_number != number)
-            or (piece.item_id != delta.item_id and self._response.items.announced.get(piece.item_id) is not named)
+            or (piece.item_id != usual.item_id and self._response.items.announced.get(piece.item_id) is not usual.named)
             or not (is_plain or is_sound(value))
         ):
             return int(self._take_first(value, frames, is_plain=is_plain))
         if number is not None:
             numbering.advance(number + 1)
-        if isinstance(like, ToolCallDelta):
-            frames.append(ToolCallDelta(block=like.block, arguments=piece.delta, free_form=like.free_form))
+        if (words := usual.words) is not None:
+            frames.append(words(piece.delta, usual.block))
         else:
-            frames.append(type(like)(piece.delta, like.block))
+            frames.append(ToolCallDelta(block=usual.block, arguments=piece.delta, free_form=usual.free_form))
         return 1
 
     def _take_first(self, value: bytes, frames: list[Frame], *, is_plain: bool) -> bool:
@@ -131,10 +133,29 @@ class FastDeltas:
         self._numbering.place(number, value, is_same=False, is_piece=True)
         before = len(frames)
         self._response.take_delta(delta, frames)
-        if len(frames) == before + 1 and isinstance(like := frames[-1], DeltaFrame):
-            named = None if delta.item_id is None else self._response.items.announced.get(delta.item_id)
-            self._usual = Usual(delta, like, named)
+        if len(frames) == before + 1:
+            self._usual = self._usual_of(delta, frames[-1])
         return True
+
+    def _usual_of(self, delta: Delta, frame: Frame) -> Usual | None:
+        """None where the piece became another frame than a piece."""
+        match frame:
+            case TextDelta(block=block) | ReasoningDelta(block=block) | RefusalDelta(block=block):
+                words, free_form = type(frame), False
+            case ToolCallDelta(block=str(block), free_form=free_form):
+                words = None
+            case _:
+                return None
+        return Usual(
+            decoders=DECODERS[delta.type],
+            output_index=delta.output_index,
+            content_index=delta.content_index,
+            item_id=delta.item_id,
+            named=None if delta.item_id is None else self._response.items.announced.get(delta.item_id),
+            block=block,
+            words=words,
+            free_form=free_form,
+        )
 
     def _take_together(self, values: list[bytes], frames: list[Frame], *, usual: Usual, is_plain: bool) -> bool:
         """False where not all of them go where the one before went, and nothing was taken."""
@@ -142,13 +163,13 @@ class FastDeltas:
         if len(together) > LONG_BYTES and max(map(len, values)) > LONG_BYTES:
             return False
         try:
-            pieces = DECODERS[usual.delta.type].several(together)
+            pieces = usual.decoders.several(together)
         except UNREADABLE:
             return False
         if not (is_plain or is_sound(together)):  # the decoder passes over what is broken in other fields
             return False
-        like, named, number = usual.frame, usual.named, self._numbering.next
-        index, content_index, id = usual.delta.output_index, usual.delta.content_index, usual.delta.item_id
+        named, number = usual.named, self._numbering.next
+        index, content_index, id = usual.output_index, usual.content_index, usual.item_id
         announced = self._response.items.announced
         expected = -1 if number is None else number - 1
         texts = [
@@ -163,11 +184,11 @@ class FastDeltas:
             return False
         if number is not None:
             self._numbering.advance(number + len(texts))
-        if not isinstance(like, ToolCallDelta):
-            frame, block = type(like), like.block
-            frames += [frame(text, block) for text in texts]
-        elif like.free_form:
-            frames += [ToolCallDelta(block=like.block, arguments=text, free_form=True) for text in texts]
+        block, words = usual.block, usual.words
+        if words is not None:
+            frames += [words(text, block) for text in texts]
+        elif usual.free_form:
+            frames += [ToolCallDelta(block=block, arguments=text, free_form=True) for text in texts]
         else:
-            frames += [ToolCallDelta(block=like.block, arguments=text) for text in texts]
+            frames += [ToolCallDelta(block=block, arguments=text) for text in texts]
         return True

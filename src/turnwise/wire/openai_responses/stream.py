@@ -49,7 +49,7 @@ class ResponsesStreamDecoder:
         self._limits = limits
         self._beginning = StreamBeginning(limits=limits)
         self._bytes_left = limits.stream_bytes
-        self._events = 0  # those that said something
+        self._has_said = False  # an event said something
         self._silent = False  # what follows cannot be read, or is no part of the response
         self._response = OpenResponse()
         self._numbering = Numbering()
@@ -67,7 +67,7 @@ class ResponsesStreamDecoder:
         self._bytes_left -= len(chunk)
         if self._bytes_left < 0:
             return self._give_up(too_large(self._limits.stream_bytes))
-        if not self._events:
+        if not self._has_said:
             chunk = self._beginning.take(chunk)
             if self._beginning.is_too_large:
                 return self._give_up(too_large(self._limits.response_bytes))
@@ -76,23 +76,23 @@ class ResponsesStreamDecoder:
             self._is_plain = False
         try:
             for run in self._parser.feed_runs(chunk):
-                values, name, at = run.values, run.name, 0
-                may_be_pieces = name in DELTAS or not name.startswith("response.")
-                while at < len(values):
-                    fast = self._fast if may_be_pieces and not self._silent else None
+                values, at = run.values, 0
+                end = len(values)
+                while at < end:
+                    fast = None if self._silent else self._fast
                     if fast is not None and (count := fast.read(values, at, frames, self._is_plain)):
-                        self._events += count
+                        self._has_said = True
                         at += count
                         self._previous = values[at - 1]  # no long one
                     else:
-                        self._read_next(values[at], name, frames)
+                        self._read_next(values[at], run.name, frames)
                         at += 1
         except (LineTooLong, TooManyItems) as error:
             return [*frames, *self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
         return frames
 
     def expects_more(self) -> bool:
-        return (not self._events and self._beginning.breaks_off) or self._parser.breaks_off()
+        return (not self._has_said and self._beginning.breaks_off) or self._parser.breaks_off()
 
     def finish(self) -> list[Frame]:
         if self._silent:
@@ -103,7 +103,7 @@ class ResponsesStreamDecoder:
                 self._read_next(event.data, event.name, frames)
         except (LineTooLong, TooManyItems) as error:
             return [*frames, *self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
-        if not self._events:
+        if not self._has_said:
             return [*frames, *self._read_no_stream()]
         if not self._silent:
             self._response.close(frames)
@@ -153,7 +153,7 @@ class ResponsesStreamDecoder:
             except UNREADABLE as error:
                 repair = Repair("event_left_out", name or "stream", f"not this API's shape: {error}")
                 self._response.lose(repair, frames)
-        self._events += len(frames) > before
+        self._has_said = self._has_said or len(frames) > before
         self._silent = self._response.is_over
 
     def _is_in_place(self, fields: Fields, kind: str, value: bytes, frames: list[Frame]) -> bool:
