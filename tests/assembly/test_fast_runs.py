@@ -158,7 +158,7 @@ CASES: dict[str, list[list[Frame]]] = {
         [ToolCallDelta(block="1", id="b", name="go", arguments="", free_form=True)],
         [READ, ToolCallDelta(block="0", arguments='"}'), Finished(FinishReason.STOP, "stop")],
         [ToolCallDelta(block="1", arguments=text, free_form=True) for text in ("b", '"', "}")],
-        [Finished(FinishReason.LENGTH, "length")],
+        [Finished(FinishReason.STOP, "stop")],
     ],
     "words behind a call that was too long": [
         [TextDelta("a"), READ, ToolCallDelta(block="0", arguments="x" * 41)],
