@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from turnwise.wire.json_fields import UNREADABLE, each_alone
+from turnwise.wire.json_fields import UNREADABLE
 
 Rest = TypeVar("Rest")
 
@@ -18,10 +18,9 @@ PROBE = "~another~"
 START, MOST = 16, 64  # of what may be spent on learning: four tries; those who changed once may be tried again
 LEARNING = 4  # what a try costs, where a chunk that is alike gains one
 
-TOGETHER = 64  # strings that are decoded at once at most: where one is odd, the work was done in vain
+TOGETHER = 64  # chunks that are looked at in one go: of a long read no more is copied each time
 
 _decode_string = msgspec.json.Decoder(str).decode
-_decode_several = msgspec.json.Decoder(list[tuple[str]]).decode
 
 
 class Alike(Generic[Rest]):
@@ -50,13 +49,21 @@ class Alike(Generic[Rest]):
     def strings(self, texts: Sequence[bytes], *, start: int) -> list[str]:
         """Those of the chunks from `start` on, as long as they are alike and no piece is empty; TOGETHER at most."""
         head, tail, begin, end = self._head, self._tail, self._start, self._end
+        found: list[str] = []
         literals: list[bytes] = []
-        for text in texts[start : start + TOGETHER]:
-            if not (text.startswith(head) and text.endswith(tail)):
-                break
-            literals.append(text[begin:end])
-        found = _read_strings(literals)
-        self.literals = literals if len(found) == len(literals) else literals[: len(found)]
+        try:
+            for text in texts[start : start + TOGETHER]:
+                if not (text.startswith(head) and text.endswith(tail)):
+                    break
+                # Where head and tail share bytes, or one string has become two, this is no string.
+                literal = text[begin:end]
+                if not (string := _decode_string(literal)):
+                    break
+                found.append(string)
+                literals.append(literal)
+        except UNREADABLE:
+            pass  # what is wrong with it, whoever reads the whole chunk will say
+        self.literals = literals
         self._credit = min(MOST, self._credit + len(found))
         return found
 
@@ -77,25 +84,3 @@ class Alike(Generic[Rest]):
             self.rest = rest
             self._head, self._tail = head, tail
             self._start, self._end = at, 1 - len(tail)
-
-
-def _read_strings(literals: list[bytes]) -> list[str]:
-    """Each as a string, up to the first that is none, or is empty."""
-    found: list[str] = []
-    try:
-        if len(literals) > 1:
-            found = [string for (string,) in _decode_several(each_alone(literals))]
-            if len(found) == len(literals) and all(found):
-                return found
-    except UNREADABLE:
-        pass
-    found = []
-    try:
-        for literal in literals:
-            # Where head and tail share bytes, or one string has become two, this is no string.
-            if not (string := _decode_string(literal)):
-                break
-            found.append(string)
-    except UNREADABLE:
-        pass  # what is wrong with it, whoever reads the whole chunk will say
-    return found
