@@ -18,21 +18,18 @@ PROBE = "~another~"
 START, MOST = 16, 64  # of what may be spent on learning: four tries; those who changed once may be tried again
 LEARNING = 4  # what a try costs, where a chunk that is alike gains one
 
-TOGETHER = 64  # chunks that are looked at in one go: of a long read no more is copied each time
-
 _decode_string = msgspec.json.Decoder(str).decode
 
 
 class Alike(Generic[Rest]):
-    """`strings` gives the pieces of the chunks that are like the one that was learned, and `literals` is their JSON then; `rest`
-    is what else that one said, None where none was. Streams whose chunks differ (counts that grow, padding) are given up after a
+    """`strings` gives the pieces of the chunks that are like the one that was learned, `literals` their JSON; `rest` is what else
+    that one said, None where none was. Streams whose chunks differ (counts that grow, padding) are given up after a
     few tries."""
 
-    __slots__ = ("_credit", "_end", "_head", "_start", "_tail", "literals", "rest")
+    __slots__ = ("_credit", "_end", "_head", "_start", "_tail", "rest")
 
     def __init__(self) -> None:
         self.rest: Rest | None = None
-        self.literals: list[bytes] = []
         self._credit = START
         self._head = self._tail = b""  # with the quotes of the string
         self._start = self._end = 0  # of the string with its quotes
@@ -47,25 +44,27 @@ class Alike(Generic[Rest]):
         return self._head, self._tail
 
     def strings(self, texts: Sequence[bytes], *, start: int) -> list[str]:
-        """Those of the chunks from `start` on, as long as they are alike and no piece is empty; TOGETHER at most."""
+        """Those of the chunks from `start` on, as long as they are alike and no piece is empty."""
         head, tail, begin, end = self._head, self._tail, self._start, self._end
         found: list[str] = []
-        literals: list[bytes] = []
         try:
-            for text in texts[start : start + TOGETHER]:
+            for at in range(start, len(texts)):
+                text = texts[at]
                 if not (text.startswith(head) and text.endswith(tail)):
                     break
                 # Where head and tail share bytes, or one string has become two, this is no string.
-                literal = text[begin:end]
-                if not (string := _decode_string(literal)):
+                if not (string := _decode_string(text[begin:end])):
                     break
                 found.append(string)
-                literals.append(literal)
         except UNREADABLE:
             pass  # what is wrong with it, whoever reads the whole chunk will say
-        self.literals = literals
         self._credit = min(MOST, self._credit + len(found))
         return found
+
+    def literals(self, texts: Sequence[bytes], *, start: int, count: int) -> list[bytes]:
+        """The same strings of `count` chunks as JSON has them."""
+        begin, end = self._start, self._end
+        return [texts[at][begin:end] for at in range(start, start + count)]
 
     def learn(self, text: bytes, string: str, *, rest: Rest, read: Callable[[bytes], str | None]) -> None:
         """`text` brought the piece `string`, which is what `read` gives for such a chunk (or raises one of UNREADABLE)."""

@@ -145,7 +145,8 @@ class FastChunks:
             else:
                 frames += [ReasoningDelta(string, block) for string in strings]
         if strings:
-            reader.repeats.note_alike(self._alike.literals, around=self._alike.around)
+            literals = self._alike.literals(texts, start=start, count=len(strings))
+            reader.repeats.note_alike(literals, around=self._alike.around)
             if rest.usage is not None:
                 reader.usage.add(rest.usage)
         self._hits += len(strings)
