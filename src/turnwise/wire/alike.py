@@ -22,8 +22,8 @@ _decode_string = msgspec.json.Decoder(str).decode
 
 
 class Alike(Generic[Rest]):
-    """`strings` gives the pieces of the chunks that are like the one that was learned, `literals` their JSON; `rest` is what else
-    that one said, None where none was. Streams whose chunks differ (counts that grow, padding) are given up after a
+    """`strings` gives the pieces of the chunks that are like the one that was learned; `rest` is what else that one said, None
+    where none was. Streams whose chunks differ (counts that grow, padding) are given up after a
     few tries."""
 
     __slots__ = ("_credit", "_end", "_head", "_start", "_tail", "rest")
@@ -60,11 +60,6 @@ class Alike(Generic[Rest]):
             pass  # what is wrong with it, whoever reads the whole chunk will say
         self._credit = min(MOST, self._credit + len(found))
         return found
-
-    def literals(self, texts: Sequence[bytes], *, start: int, count: int) -> list[bytes]:
-        """The same strings of `count` chunks as JSON has them."""
-        begin, end = self._start, self._end
-        return [texts[at][begin:end] for at in range(start, start + count)]
 
     def learn(self, text: bytes, string: str, *, rest: Rest, read: Callable[[bytes], str | None]) -> None:
         """`text` brought the piece `string`, which is what `read` gives for such a chunk (or raises one of UNREADABLE)."""

@@ -145,8 +145,7 @@ class FastChunks:
             else:
                 frames += [ReasoningDelta(string, block) for string in strings]
         if strings:
-            literals = self._alike.literals(texts, start=start, count=len(strings))
-            reader.repeats.note_alike(literals, around=self._alike.around)
+            reader.repeats.note_alike(strings, texts[start : start + len(strings)], around=self._alike.around)
             if rest.usage is not None:
                 reader.usage.add(rest.usage)
         self._hits += len(strings)

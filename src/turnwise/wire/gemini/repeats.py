@@ -7,6 +7,8 @@ counts, unless the chunks from it on repeat the response from its beginning, byt
 from collections.abc import Sequence
 from zlib import crc32
 
+from turnwise.wire.json_fields import UNREADABLE, read_string
+
 SUM_BYTES = 8
 _RUN = bytes(SUM_BYTES)
 
@@ -14,23 +16,34 @@ _RUN = bytes(SUM_BYTES)
 class _Run:
     """Chunks that follow each other and are alike but for one string. `around` it stand the same bytes, with its quotes."""
 
-    __slots__ = ("around", "count", "sum")
+    __slots__ = ("around", "count", "escapes", "sum")
 
     def __init__(self, around: tuple[bytes, bytes]) -> None:
         self.around = around
         self.count = 0
-        self.sum = 0  # of the strings as JSON has them, one behind the other
+        self.sum = 0  # of the strings, one behind the other
+        self.escapes = 0  # of the chunks that hold one, byte for byte: the same string may be written otherwise
 
-    def add(self, literals: Sequence[bytes]) -> None:
-        self.count += len(literals)
-        self.sum = crc32(b"\0".join([*literals, b""]), self.sum)
+    def add(self, strings: Sequence[str], texts: Sequence[bytes]) -> None:
+        self.count += len(strings)
+        if b"\\" in b"".join(texts):
+            for text in texts:
+                if b"\\" in text:
+                    self.escapes = crc32(text, self.escapes)
+        self.sum = crc32("\0".join([*strings, ""]).encode(), self.sum)
 
-    def literal_of(self, text: bytes) -> bytes | None:
-        """The string of a chunk that is like those of the run, as JSON has it; None where the chunk is not."""
+    def string_of(self, text: bytes) -> str | None:
+        """The string of a chunk that is like those of the run; None where the text is none."""
         head, tail = self.around
         if not (text.startswith(head) and text.endswith(tail)):
             return None
-        return text[len(head) - 1 : 1 - len(tail)]
+        try:
+            return read_string(text[len(head) - 1 : 1 - len(tail)])
+        except UNREADABLE:
+            return None
+
+    def equals(self, other: "_Run") -> bool:
+        return (self.sum, self.escapes) == (other.sum, other.escapes)
 
 
 class Repeats:
@@ -56,15 +69,15 @@ class Repeats:
         self._sums += _sum_of(text)
         self._count += 1
 
-    def note_alike(self, literals: Sequence[bytes], *, around: tuple[bytes, bytes]) -> None:
-        """So are the chunks that have these strings, as JSON has them, between the same two pieces."""
-        self.chunks += len(literals)
+    def note_alike(self, strings: Sequence[str], texts: Sequence[bytes], *, around: tuple[bytes, bytes]) -> None:
+        """So are these `texts`, which have the strings between the same two pieces."""
+        self.chunks += len(strings)
         last = self._runs.get(self._count - 1)
         if last is None or last.around != around:
             last = self._runs[self._count] = _Run(around)
             self._sums += _RUN
             self._count += 1
-        last.add(literals)
+        last.add(strings, texts)
 
     def hold(self, text: bytes) -> bool:
         """Whether the chunk repeats the response, together with those that are held; it is held then too."""
@@ -87,14 +100,14 @@ class Repeats:
             is_same = self._sums.startswith(_sum_of(text), self._place * SUM_BYTES)
             self._place += is_same
             return is_same
-        literal = run.literal_of(text)
-        if literal is None:
+        string = run.string_of(text)
+        if string is None:
             return False
         repeated = self._repeated = self._repeated or _Run(run.around)
-        repeated.add([literal])
+        repeated.add([string], [text])
         if repeated.count == run.count:
             self._place, self._repeated = self._place + 1, None
-            return repeated.sum == run.sum
+            return repeated.equals(run)
         return True
 
 
