@@ -38,9 +38,6 @@ _MOST_IN_A_RECORD = 16
 _MOST_MARKUP = 2_000  # characters of tags between two tokens
 _FEW = 7  # tokens: so few stand near each other by chance, so that within their lines nothing may come between
 _BEGINNING = 4  # tokens by which another beginning is known
-# Many times what a text without malice needs. Beyond it the block counts as quoted, as it does wherever it is in doubt.
-_MOST_STEPS = 100_000
-_STEPS_A_CHARACTER = 3
 
 
 class _Joint(IntEnum):
@@ -85,13 +82,26 @@ def tokens_of(text: str) -> list[str]:
 def beginning_of(tokens: Sequence[str]) -> re.Pattern[str]:
     """Finds where a block may begin: its first bracket and the word behind it, of which a line's end may have cut a part off."""
     first, *rest = [_piece(token) if is_word(token) else re.escape(token) for token in tokens[:2]]
-    return re.compile(f"{first}{_TAG_OR_MARK}{{0,64}}?{rest[0]}" if rest else first)
+    return re.compile(f"{first}(?={_TAG_OR_MARK}{{0,64}}?{rest[0]})" if rest else first)
 
 
 def _piece(word: str) -> str:
     word = word[:64]
     more = "".join([f"(?:{re.escape(one)}" for one in word[1:]])
     return re.escape(word[0]) + more + ")?" * (len(word) - 1) + (r"(?!\d)" if word[0].isdigit() else r"(?![^\W\d])")
+
+
+def inner_words_of(block: str) -> list[str]:
+    """The words of a block each of which a text that holds it has by itself, as a whole or in pieces. A text may have joined the
+    last word of a line and the first word of the next, and of the block's first and last words it may hold more."""
+    tokens = _read_block(block)
+    return [
+        token.text
+        for before, token, behind in zip(tokens, tokens[1:], tokens[2:], strict=False)
+        if is_word(token.text)
+        and not (token.joint is _Joint.LINE and is_word(before.text))
+        and not (behind.joint is _Joint.LINE and is_word(behind.text))
+    ]
 
 
 def _read_block(text: str) -> list[_Token]:
@@ -154,17 +164,17 @@ class Comparison:
         self._line = self._bracket = -1  # where the text so far had the last one
         self.steps = 0
 
-    def finds(self, beginning: re.Pattern[str]) -> bool:
-        """Whether the block stands in the text. `beginning` finds where it may begin."""
-        most = _MOST_STEPS + _STEPS_A_CHARACTER * len(self._text)
-        found = beginning.search(self._text)
-        while found is not None:
-            at = found.start()
+    def finds(self, begins: Sequence[int], *, most: int) -> bool:
+        """Whether the block stands in the text, or more steps are taken than these. `begins`: the places where it may begin."""
+        count, following = len(begins), 0
+        while following < count:
+            at = begins[following]
             self._waiting = {}
             for token in _TOKEN.finditer(self._text, at):
-                if found is not None and token.start() >= found.start():
+                if following < count and token.start() >= begins[following]:
                     self._wait(_Place(0, 0, token.start(), self._words, self._tokens, self._lines, token.start()))
-                    found = beginning.search(self._text, token.end())
+                    while following < count and begins[following] < token.end():
+                        following += 1
                 if self._take(token, came=at) or self.steps > most:
                     return True
                 at = token.end()

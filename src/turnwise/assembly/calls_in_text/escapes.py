@@ -11,6 +11,7 @@ import unicodedata
 _ROUNDS = 4  # escapes of different kinds within each other; those of one kind are read at once
 _COLOURS = re.compile(r"\x1b(?:\[[0-9;:?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\?))")
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]+")
+_UNSEEN_IN_CODES = re.compile("[\u200b-\u200f\u2060\ufeff]+")  # a soft hyphen may be a byte of UTF-8
 _HALVES = re.compile(r"[\ud800-\udfff]")
 _UTF8 = re.compile("[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 # `cat -v`: M-^A is byte 0x81, M-b is 0xe2. A backslash may be doubled. One byte alone is no UTF-8.
@@ -35,6 +36,28 @@ _EQUALS_CODES = re.compile(r"=([89A-F][0-9A-F])")
 _EQUALS_BLANKS = re.compile(r"=(?:20|09)(?=\r?$)", re.MULTILINE)
 # As `less` and R show what they cannot draw.
 _POINTED = re.compile(r"<(?:U\+([0-9a-fA-F]{4,6})|([89a-fA-F][0-9a-fA-F]))>")
+# Codes of ASCII's letters, digits and lower line, and of the marks that begin or end another escape. Bytes that are no ASCII hide
+# no name, and a code of a blank or of a bracket stands in many plain texts.
+_HEX = r"(?:2[356]|3[0-9ab]|[46][1-9a-f]|[57][0-9abdf])"
+_HIDING = re.compile(
+    rf"\\(?:u00|[ux]\{{0{{0,4}}|U000000|x){_HEX}|\\N\{{|\\(?:043|045|046|0[67][0-7]|1[0-7]{{2}})"
+    rf"|%(?:25)*(?:u00)?{_HEX}|&(?:amp;)*(?:#|lowbar|UnderBar)|<U\+0{{0,4}}{_HEX}>|[\xad\u200b-\u200f\u2060\ufeff]",
+    re.IGNORECASE,
+)
+_NEAR = 1_000  # characters around an escape in which the rest of a name may stand
+
+
+def hidden_parts(text: str) -> str:
+    """The parts of the text where escapes, or characters that nobody sees, may keep a name from being found."""
+    parts: list[str] = []
+    begin = end = 0
+    for found in _HIDING.finditer(text):
+        if found.start() - _NEAR > end:
+            parts.append(text[begin:end])
+            begin = found.start() - _NEAR
+        end = found.end() + _NEAR
+    parts.append(text[begin:end])
+    return "\n".join(parts)
 
 
 def without_escapes(text: str) -> str:
@@ -46,6 +69,8 @@ def without_escapes(text: str) -> str:
 
 
 def _read_once(text: str) -> str:
+    if not text.isascii():  # before the rest, because these may stand within an escape
+        text = _UNSEEN_IN_CODES.sub("", text)
     if "\x1b" in text:
         text = _COLOURS.sub("", text)
     if "M-" in text:  # before the backslashes, because one may belong to it

@@ -24,14 +24,15 @@ _WORD = re.compile(r"[A-Za-z_]+")
 _STRING = re.compile(r'\\.|"(?:[^"\\\n]|\\.)*+"')
 # What chat templates write behind a message may follow directly.
 _LINE_ENDS = re.compile(r"[ \t\r]*(?:\n|\Z)|<[|/]")
-# Differences that a tool makes within a value: blanks, the breaks of long lines, the header of a page, bold type.
+# Differences that a tool makes within a value: blanks, the breaks of long lines, the header of a page, bold type,
+# quotation marks that CSV and SQL double.
 _BREAK = re.compile(r"[=\\]?\r?\n")
 _EDGE = r"[-\u2013\u2014 \t]{0,9}"
 _BLANK_LINE = r"\n[ \t\r]{0,99}\n"  # one of a row; the rest are blanks
 _PAGE = re.compile(
     rf"(?:\A|{_BLANK_LINE}){_EDGE}(?:(?:[^\n]{{0,200}}\b)?[Pp]age\b[^\n]{{0,20}}\d|\d{{1,5}}){_EDGE}(?:{_BLANK_LINE}|\Z)"
 )
-_BOLD = re.compile(r'\*\*|(?<=")"')
+_BOLD = re.compile(r"""\*\*|(?<=")"|(?<=')'""")
 
 
 def calls_of(block: str, *, tools: OfferedTools) -> Found | None:
