@@ -21,6 +21,7 @@ LINE = HERMES.replace("\n", "")
 PIECES = (
     *("`", "``", "```", "~~~", "````", "`x`", "\n```", "\n```\n", "\\", "\n", "\n\n", "\r\n", "\r\n\r\n", "\r"),
     *("    ", "\t", " ", "a", "b c", "xml", "> ", "- ", "1. ", "\n# T\n", "•", "=="),
+    *("---", "\n***\n", "___\n", "==\n", "- - -\n", "\n--\n", "<!-- x -->\n"),
 )
 texts = st.lists(st.sampled_from(PIECES), max_size=10).map("".join)
 # A fence in an item whose end stands at the line's beginning: CommonMark begins another fence there. Models end it so.
@@ -86,6 +87,60 @@ def test_a_call_in_any_kind_of_code_is_text(text: str) -> None:
     found = read_text(text)
     assert (found.states, found.shown_text) == ([], text)
     assert read_text(list(text)).outcome == found.outcome
+
+
+INDENTED = "".join([f"    {line}\n" for line in HERMES.split("\n")])
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        *(
+            "",
+            "\n",
+            "  \n",
+            "Title\n=====\n",
+            "Title\n---\n",
+            "Title\n -\n",
+            "Text\n\n---\n",
+            "***\n",
+            "_ _ _\n",
+            "a\r\n==\r\n",
+        ),
+        *("> ---\n", "# Title\n", "<!-- x -->\n", "<pre>\nx\n</pre>\n", "> ```\n", "<script>\nx\n</script>\n"),
+    ],
+)
+def test_an_indented_call_behind_what_ends_a_paragraph_is_text(before: str) -> None:
+    """The fifth tester's headings, rules and beginning of an answer (CommonMark, "Indented code blocks")."""
+    for block in (INDENTED, INDENTED.replace("    ", "\t")):
+        assert holds_code(MarkdownIt("commonmark").parse(before + block.replace(HERMES[:11], MARK)))
+        for pieces in ([before + block], list(before + block)):
+            assert (read_text(pieces).calls, read_text(pieces).text) == ([], before + block)
+
+
+@pytest.mark.parametrize(
+    "before", ["   ", "\n ", "Text\n    ", "Text --- a\n    ", "a\n==b\n    ", "<think>x</think>\n\n"]
+)
+def test_a_call_behind_blanks_that_begin_no_code_runs(before: str) -> None:
+    """Proves: blanks before an answer, and a paragraph that goes on, keep no call from running."""
+    assert read_text(before + LINE).calls == read_text(list(before + LINE)).calls == [("read", {"path": "a"})]
+
+
+@pytest.mark.parametrize(
+    ("opens", "closes"),
+    [
+        ("[quote=Ann]", "[/quote]"),
+        ('[QUOTE="Ann Lee, post:1"]', "[/QUOTE]"),
+        ("[code=xml]", "[/code]"),
+        ("[quote='a']\n", "\n[/quote]"),
+    ],
+)
+def test_a_call_in_a_tag_of_a_forum_is_only_shown(opens: str, closes: str) -> None:
+    """The fifth tester's `[quote=Ann]`: a name behind the tag's makes no other tag of it."""
+    text = f"See: {opens}{HERMES}{closes}"
+    assert [read_text(pieces).states for pieces in (text, list(text))] == [[], []]
+    behind = f"{text} So:\n{HERMES}"
+    assert [read_text(pieces).calls for pieces in (behind, list(behind))] == [[("read", {"path": "a"})]] * 2
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,16 @@ def test_reasoning_of_every_kin_runs_nothing(mark: str, change: "type[str]") -> 
     assert at_every_split(f"Write `{opens}` first. {HERMES}").calls == READ
 
 
+@pytest.mark.parametrize("before", ["\ufeff", "\ufeff\n", "\n\ufeff"])
+@pytest.mark.parametrize("mark", sorted(thinking.MARKS))
+def test_a_mark_of_a_byte_order_keeps_no_reasoning_in_the_text(mark: str, before: str) -> None:
+    """The fifth tester's text: a server had put U+FEFF before `<think>`."""
+    text = f"{before}{mark}a {HERMES}{thinking.MARKS[mark]}It is so."
+    for pieces in (text, list(text)):
+        found = read_text(pieces)
+        assert (found.calls, found.shown_text) == ([], "It is so.")
+
+
 @each_syntax
 def test_a_call_behind_an_open_thought_is_told_in_every_syntax(syntax: str) -> None:
     """Proves: tags with attributes and in other cases too."""

@@ -29,6 +29,9 @@ _MAY_BE_BEFORE = re.compile(rf"{_BEFORE_FENCE.pattern}(?:[-*+•‣◦▪▫●�
 # The mark of a quotation or of a list's item, and more blanks than belong to it.
 _CODE_IN_ITEM = re.compile(r"(?:[>*+•‣◦▪▫●○·–—-]|\d[.)])(?: {5}| *\t)")
 _BLOCKS = "#>*+-_=•‣◦▪▫●○·–—"  # what a line of another block may begin with
+_RULE = (
+    " \t>=-*_"  # what a line under a heading and a line between two parts consist of (CommonMark, "Setext headings")
+)
 _INFO = re.compile(r"[ \t]*[\w+#.-]*[ \t]*")  # what may stand behind a fence
 _MOST = 64  # characters before a fence, or behind it
 _INDENT = 4  # blanks before a line of code
@@ -268,11 +271,13 @@ class _Reading:
         "_behind",
         "_closing",
         "_columns",
+        "_ends_html",
         "_fence",
         "_info",
         "_is_heading",
         "_is_indented",
         "_is_quoted",
+        "_is_rule",
         "_line",
         "_may_indent",
         "_outer",
@@ -302,6 +307,8 @@ class _Reading:
         self._is_indented = False  # the line is code for its blanks
         self._may_indent = True  # such a line may begin here: where no paragraph goes on
         self._is_heading = False
+        self._is_rule = True  # the line has nothing but a rule
+        self._ends_html = False  # the line ends a block of HTML
         self._is_quoted = False  # the line begins with the mark of a quotation
         self.is_outer_inside = False  # a mark stands in code, and nothing but blanks follow it
         self.tags = OpenTags()
@@ -339,7 +346,7 @@ class _Reading:
 
     def is_indented_at_mark(self) -> bool:
         """Whether what comes next stands in a line that is code for its blanks, if it is no blank."""
-        if self._fence is not None:
+        if self._is_in_fence():
             return False
         return self._is_indented or self._begins_code() or self._is_code_in(self._line)
 
@@ -368,9 +375,11 @@ class _Reading:
         if self.is_in_words() and not self.is_indented_at_mark():
             begins_line = self._line is not None and not self._line.strip(" ")
             self.tags = self.tags.behind(tag, begins_line=begins_line)
+            self._ends_html = self._ends_html or (tag.is_closing and tag.name in tags.RAW)
 
     def words(self, text: str) -> None:
         self._see_blanks(text)
+        self._is_rule = self._is_rule and not text.strip(_RULE)
         if self.is_outer_inside and text.strip():
             self.is_outer_inside = False
         if self._closing and text.strip():
@@ -396,7 +405,8 @@ class _Reading:
         if is_blank and not self._is_in_fence():
             self._fence = None
         is_empty = self._line is not None or self._columns is not None  # but for marks of items
-        self._may_indent = is_empty or self._is_heading or self._closing or self._is_indented
+        is_over = self._is_heading or self._closing or self._is_rule or self._ends_html
+        self._may_indent = is_empty or is_over or self._is_indented
         if self.ways & _LATE and self.may_open_late:
             self._fence, self._before, self._span = ("`", self._span), "", 0
         if self._closing:
@@ -404,6 +414,7 @@ class _Reading:
         if is_blank or (self.ways & _BLOCK_ENDS and self._is_heading):
             self._span, self._pending = 0, frozenset()
         self._columns, self._is_indented, self._is_heading, self._is_quoted = 0, False, False, False
+        self._is_rule, self._ends_html = True, False
         self._info, self._behind = False, None
         self._line = ""
         if self._fence is None:
@@ -414,6 +425,7 @@ class _Reading:
     def mark(self, mark: str, length: int, *, is_escaped: bool) -> None:
         """Fence marks or backticks, all of them."""
         self._see_blanks(mark)
+        self._is_rule = False
         self._is_indented = self._is_indented or self._is_code_in(self._line)
         self._is_quoted = self._is_quoted or (self._line is not None and ">" in self._line)
         self.is_outer_inside = False
@@ -476,7 +488,7 @@ class _Reading:
 
     def _begins_code(self) -> bool:
         is_indented = self._columns is not None and self._columns >= _INDENT
-        return is_indented and self._may_indent and self._fence is None
+        return is_indented and self._may_indent and not self._is_in_fence()
 
     def _is_code_in(self, before: str | None) -> bool:
         """Whether what stands before the line's words makes them code in an item or a quotation."""
@@ -489,6 +501,11 @@ _state = operator.attrgetter(*[name for name in _Reading.__slots__ if name != "w
 
 def _may_begin_block(character: str) -> bool:
     return character in _BLOCKS or character.isdigit()
+
+
+def is_indented(blanks: str) -> bool:
+    """Whether the last line of these blanks is as wide as that of code."""
+    return _width(re.split(r"[\r\n]", blanks)[-1]) >= _INDENT
 
 
 def _width(blanks: str) -> int:

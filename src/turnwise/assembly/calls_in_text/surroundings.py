@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.assembly.calls_in_text import tags
-from turnwise.assembly.calls_in_text.code import CodeTracker
+from turnwise.assembly.calls_in_text.code import CodeTracker, is_indented
 from turnwise.assembly.calls_in_text.doubts import BEHIND_A_BACKTICK, BEHIND_A_TAG, BEHIND_REASONING
 from turnwise.assembly.calls_in_text.events import Unmade
 from turnwise.assembly.calls_in_text.harmony import ENDS, Header
@@ -79,6 +79,11 @@ class Surroundings:
     def are_shown(self) -> bool:
         """Whether words that come next are code or shown."""
         return self.code.is_in_code() or _showing(self.code.open_tags) is not None
+
+    @staticmethod
+    def may_begin_code(blanks: str) -> bool:
+        """Whether what follows these blanks at the beginning of a text has to be looked at as words, because it may be code."""
+        return is_indented(blanks)
 
     @property
     def is_mention(self) -> bool:

@@ -30,7 +30,8 @@ def _one_of(marks: "tuple[str, ...]") -> str:
 _TAG = rf"<(?P<slash>/?)(?P<name>{_one_of(thinking.TAGS + _SHOWING)})(?=[\s/>])"
 # What begins a tag, or may hold one; else no pattern is tried on a text.
 BEGIN = ("<", "[", "◁")
-PATTERN = rf"{_TAG}|(?P<other>{_one_of((*_OTHERS, *_CLOSED_BY))})"
+_NAMING = r"\[(?:code|quote)(?==)"  # forums name a language or an author behind it
+PATTERN = rf"{_TAG}|(?P<other>{_one_of((*_OTHERS, *_CLOSED_BY))}|{_NAMING})"
 _FOUND = re.compile(PATTERN, re.IGNORECASE)
 # An end of a text that may be cut in the middle of a tag.
 _MAY_BE_CUT = re.compile(r"(?:[<\[◁][^\s`~<◁]*|-{1,2}|\]{1,2})\Z")
@@ -53,6 +54,7 @@ def tag_of(found: re.Match[str]) -> Tag:
     if (name := found.group("name")) is not None:
         return Tag(name.lower(), bool(found.group("slash")))
     mark = found.group("other").lower()
+    mark = f"{mark}]" if mark in ("[code", "[quote") else mark
     return Tag(_CLOSED_BY.get(mark, mark), mark in _CLOSED_BY)
 
 

@@ -267,7 +267,7 @@ class TextReader:
                     self._let_go_of_much(events)
 
     def _start(self, text: str, events: list[Event]) -> str:
-        bare = text.lstrip()
+        bare = thinking.without_blanks(text)
         blank = "" if self._drops_blank else text[: len(text) - len(bare)]
         if len(blank) > thinking.MOST_BLANK:
             self._at = _At.OVER if self._leading else _At.WORDS
@@ -279,6 +279,9 @@ class TextReader:
         if mark:
             self._begin_to_think(Closing(ends=(thinking.MARKS[mark],)))
             return bare[len(mark) :]
+        if bare and self._surroundings.may_begin_code(text[: len(text) - len(bare)]):
+            self._at = _At.OVER if self._leading else _At.WORDS
+            return text
         if self._may_be_whole(bare):
             self._begin_block(None, blank=blank)
             self._at = _At.WHOLE

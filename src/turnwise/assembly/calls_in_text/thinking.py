@@ -57,6 +57,11 @@ def _pattern(ends: tuple[str, ...], follows: tuple[str, ...]) -> re.Pattern[str]
     return re.compile(f"{'|'.join(map(re.escape, ends))}|(?={next_ones})", re.IGNORECASE)
 
 
+def without_blanks(text: str) -> str:
+    """The text without what may stand before such a mark: blanks, and the mark of a byte order."""
+    return text.lstrip().removeprefix("\ufeff").lstrip()
+
+
 def opening(text: str) -> str | None:
     """The mark that the text begins with; the empty text where it may yet become one, None where it does not."""
     begin = text[:_LONGEST].lower()
