@@ -4,7 +4,6 @@ Each text is read once, whatever is looked for, and each place where a block may
 """
 
 import re
-from array import array
 from collections.abc import Iterator, Sequence
 
 from turnwise.assembly.calls_in_text.comparison import BARRIER, beginning_of, tokens_of
@@ -29,18 +28,18 @@ class Reading:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._begins: dict[tuple[str, ...], array[int]] = {}
+        self._begins: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._words: frozenset[str] | None = None
 
     def knows(self, head: Sequence[str]) -> bool:
         """Whether beginnings of these tokens were looked for before."""
         return tuple(head[:2]) in self._begins
 
-    def find_beginnings(self, head: Sequence[str]) -> "array[int]":
+    def find_beginnings(self, head: Sequence[str]) -> tuple[int, ...]:
         """The places where a block with these first tokens may begin."""
         key = tuple(head[:2])
         if (begins := self._begins.get(key)) is None:
-            begins = array("q", [found.start() for found in beginning_of(head).finditer(self.text)])
+            begins = tuple([found.start() for found in beginning_of(head).finditer(self.text)])
             self._begins[key] = begins
         return begins
 
