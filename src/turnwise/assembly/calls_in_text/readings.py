@@ -21,7 +21,7 @@ _MOST_PAGES = 2  # in which a block goes on
 _LONGEST_WORD = 128  # that is looked for in pieces
 
 
-class Reading:
+class ReadText:
     """The texts that may hold a name, in one way to read them. `find_beginnings` costs no more where it was asked before."""
 
     __slots__ = ("_begins", "_words", "text")
@@ -112,7 +112,7 @@ class Readings:
         self._selected: dict[str, tuple[int, ...]] = {}  # by the name
         self._read: dict[tuple[int, int], str] = {}  # by the number of the text and of the breaks
         self._readings: dict[
-            tuple[int, tuple[int, ...]], Reading
+            tuple[int, tuple[int, ...]], ReadText
         ] = {}  # by the number of the breaks, and those of the texts
 
     def knows(self, name: str) -> bool:
@@ -128,12 +128,12 @@ class Readings:
     def has_read(self, number: int, *, name: str) -> bool:
         return (number, self._selected.get(name)) in self._readings
 
-    def read(self, number: int, *, name: str) -> Reading:
+    def read(self, number: int, *, name: str) -> ReadText:
         """The texts around the name without escapes, and before that without `BREAKS[number]`."""
         if (selected := self._selected.get(name)) is None:
             selected = self._selected[name] = tuple(self._around(name))
         if (reading := self._readings.get((number, selected))) is None:
-            reading = self._readings[number, selected] = Reading(self._join(number, selected))
+            reading = self._readings[number, selected] = ReadText(self._join(number, selected))
         return reading
 
     def _around(self, name: str) -> Iterator[int]:
