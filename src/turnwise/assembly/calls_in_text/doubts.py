@@ -175,4 +175,8 @@ def _past_space(text: str, at: int) -> int:
 
 def _closes_more(text: str, *, marks: frozenset[str]) -> bool:
     """Whether a tag is closed there more often than it is opened."""
-    return any(text.count(mark) > len(re.findall(rf"<{re.escape(mark[2:-1])}[ =>]", text)) for mark in marks)
+    return any(
+        text.count(mark) > len(re.findall(rf"<{re.escape(mark[2:-1])}[ =>]", text))
+        for mark in marks
+        if mark.startswith("</")
+    )

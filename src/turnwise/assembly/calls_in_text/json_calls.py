@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterable
+from typing import NoReturn
 
 import msgspec
 
 from turnwise.assembly.calls_in_text import pythonic, tagged_calls
 from turnwise.assembly.calls_in_text.endings import TOKENS
 from turnwise.assembly.calls_in_text.literals import literal
-from turnwise.assembly.calls_in_text.reading import Beyond, Cursor, Wrong
+from turnwise.assembly.calls_in_text.reading import NAME, Beyond, Cursor, Wrong
 from turnwise.assembly.calls_in_text.values import names_twice
 
 _ARGUMENT_KEYS = ("arguments", "parameters")
@@ -19,6 +20,9 @@ _FUNCTION = re.compile(r"([^>\n]{1,128})>\s*(?=\{)")
 _NAMED = re.compile(
     r"""\{\s*(["'])name\1\s*:\s*\1(?P<name>[^"'\\]*)\1(?:\s*,\s*\1(?:arguments|parameters)\1\s*:\s*)?"""
 )
+# What may stand between Mistral's marker and the arguments, though it is wrong.
+_HEAD = re.compile(r"[^\n{<]{0,140}?\[ARGS\]\s*(?=\{)")
+_CUT_HEAD = re.compile(r"[^\n{<]{0,140}?(?:\[ARGS\]\s*)?\Z")
 # Strings of Python or JSON, the last one perhaps without its end.
 _STRINGS = re.compile(r"""'(?:[^'\\]|\\.)*+(?:'|\Z)|"(?:[^"\\]|\\.)*+(?:"|\Z)""", re.DOTALL)
 
@@ -96,14 +100,31 @@ def mistral(cursor: Cursor) -> None:
     if cursor.peek() == "{":
         object_call(cursor)
         raise Wrong("the calls are no list")
+    if NAME.match(cursor.text, cursor.at) is None:
+        _refuse_head(cursor)
     cursor.begin_call(cursor.tool_name())
+    if cursor.peek() not in "[{ \t\r\n":
+        _refuse_head(cursor)
     if cursor.takes("[CALL_ID]"):
         if not cursor.until("[ARGS]", most=64).strip().replace("-", "").replace("_", "").isalnum():
             raise Wrong("a call's id was expected")
     elif cursor.peek() == "[":
         cursor.expects("[ARGS]")
     cursor.space()
+    if cursor.peek() != "{":
+        _refuse_head(cursor)
     arguments(cursor)
+
+
+def _refuse_head(cursor: Cursor) -> NoReturn:
+    """Something else stands where the name or `[ARGS]` belongs. What stands behind `[ARGS]` is a value nevertheless."""
+    head = _HEAD.match(cursor.text, cursor.at)
+    if head is not None:
+        cursor.at = head.end()
+        _arguments_text(cursor)
+    elif not cursor.is_final and _CUT_HEAD.match(cursor.text, cursor.at) is not None:
+        raise Beyond
+    raise Wrong("`[ARGS]` was expected behind a tool's name")
 
 
 def llama(cursor: Cursor) -> None:
@@ -155,7 +176,7 @@ def deepseek(cursor: Cursor) -> None:
             return
         cursor.expects("<｜tool▁call▁begin｜>", is_enough=bool(cursor.calls))
         head = cursor.until("<｜tool▁sep｜>").strip()
-        if head == "function" and not cursor.tools.has(head):
+        if head == "function" and head not in cursor.tools.names:
             cursor.begin_call(cursor.until("\n").strip())
             cursor.space()
             cursor.expects("```json")

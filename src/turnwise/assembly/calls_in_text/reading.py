@@ -69,6 +69,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     arguments: str = ""
     why: str = ""
     syntax: str = ""  # where the marker alone does not tell it
+    values_end: int = 0  # behind the last JSON value that was read
     is_other: bool = False  # it names a tool, and that is not on offer
 
 
@@ -87,6 +88,7 @@ class Cursor:
         "syntax",
         "text",
         "tools",
+        "values_end",
     )
 
     def __init__(self, text: str, *, at: int, tools: OfferedTools, is_final: bool = False) -> None:
@@ -100,6 +102,7 @@ class Cursor:
         self.arguments = ""
         self._members: Members | None = None  # of the call that is being read
         self.syntax = ""
+        self.values_end = 0  # behind the last JSON value
         self.reached = at  # how far JSON that is not whole was read
 
     def space(self) -> None:
@@ -231,7 +234,7 @@ class Cursor:
             why = "no JSON that can be read" if isinstance(verdict, Complete) else verdict.reason
             self.reached = end
             raise Wrong(why) from None
-        self.at = end
+        self.at = self.values_end = end
         return found
 
     def _refused(self, start: int, error: ValueError) -> Beyond | Wrong:
@@ -280,6 +283,7 @@ def read(reader: Reader, text: str, *, at: int, tools: OfferedTools, is_final: b
             name=cursor.name,
             why=wrong.why,
             syntax=cursor.syntax,
+            values_end=cursor.values_end,
             is_other=cursor.is_other,
         )
     if not cursor.calls:

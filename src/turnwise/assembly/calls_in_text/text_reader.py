@@ -30,7 +30,7 @@ from turnwise.assembly.calls_in_text.syntaxes import (
 )
 from turnwise.assembly.calls_in_text.tags import OpenTag
 from turnwise.assembly.calls_in_text.thinking import Closing
-from turnwise.assembly.calls_in_text.tools import OfferedTools
+from turnwise.assembly.calls_in_text.tools import ANY_TOOLS, OfferedTools
 from turnwise.assembly.calls_in_text.wholes import is_all, is_cut, name_of_whole, read_whole
 from turnwise.assembly.calls_in_text.wrongs import end_mark, end_of_wrong
 
@@ -436,6 +436,13 @@ class TextReader:
                 return ""
             if found.state == "whole":
                 return self._take_block(text, found, events)
+            if found.is_other:
+                other = read(self._syntax.reader, text, at=at, tools=ANY_TOOLS, is_final=is_final)
+                if other.state == "open":
+                    is_over = is_final and (found.calls or self._syntax.name != "harmony")
+                    return self._end_other(text, found, end=len(text), events=events) if is_over else ""
+                if other.state == "whole" or not (other.is_prose or other.end <= found.end):
+                    return self._end_other(text, found, end=other.end, events=events)
             is_prose = found.is_prose and (found.syntax or self._syntax.name) in BEGUN_BY_A_NAME
             if not is_prose and not (found.name or found.calls):
                 try:
@@ -446,10 +453,23 @@ class TextReader:
                         return ""
                 found = told or found
             if is_prose or not (found.name or found.calls):
-                return self._no_block(text, events)
+                return self._no_block(text, events, found=found)
             self._doomed = found
         end = end_of_wrong(text, found=self._doomed, syntax=self._syntax)
         return "" if end is None else self._fail_block(text, end=end, events=events)
+
+    def _end_other(self, text: str, found: Found, *, end: int, events: list[Event]) -> str:
+        """A block with a call of a tool that is not on offer: it is one thing up to its end, whatever its values hold."""
+        assert self._syntax is not None
+        self._doomed = found
+        if found.calls:
+            return self._fail_block(text, end=end, events=events)
+        rest, syntax = text[end:] + self._held.halves, self._syntax
+        self._end_held()
+        self._give_calls(events, words_follow=True)
+        self._say_block(text[:end], events)
+        self._watch_for_ends(found, syntax=syntax)
+        return rest
 
     def _take_block(self, text: str, found: Found, events: list[Event]) -> str:
         """A whole block: a call, unless it was said to the model before."""
@@ -467,14 +487,15 @@ class TextReader:
             self._at = _At.BEHIND
         return rest
 
-    def _no_block(self, text: str, events: list[Event]) -> str:
-        """The marker was words; what follows it is looked at anew."""
+    def _no_block(self, text: str, events: list[Event], *, found: Found) -> str:
+        """The marker was words; what follows it is looked at anew, but for values that were read already."""
         assert self._syntax is not None
-        marker, rest = text[: len(self._syntax.marker)], text[len(self._syntax.marker) :] + self._held.halves
+        end = max(len(self._syntax.marker), found.values_end)
+        marker, rest = text[:end], text[end:] + self._held.halves
         behind = self._next_message(text + self._held.halves, events)
         if behind is not None:
             return behind
-        is_thought = self._resumes
+        is_thought, syntax = self._resumes, self._syntax
         self._end_held()
         if is_thought:
             self._at = _At.THINKING
@@ -484,7 +505,14 @@ class TextReader:
         if marker == "<|end|>" and not self._surroundings.is_mention:
             self.aftermath.add_end_of_reasoning()
         self._say_block(marker, events)
+        if found.name or found.is_other or found.values_end:
+            self._watch_for_ends(found, syntax=syntax)
         return rest
+
+    def _watch_for_ends(self, found: Found, *, syntax: Syntax) -> None:
+        """Where such a block ends is a guess: if its closing marks come later, the calls until then stand in its values."""
+        closing = CLOSING.get(found.syntax or syntax.name, ()) + syntax.ends
+        self.aftermath.add_calls(0, closing=closing)
 
     def _fail_block(self, text: str, *, end: int, events: list[Event]) -> str:
         """A block that names a tool on offer, and is no whole call."""
@@ -506,6 +534,7 @@ class TextReader:
         else:
             self._make(whole, syntax, events)
         self.aftermath.add_failed(block)
+        self._watch_for_ends(doomed, syntax=self._syntax)
         name = doomed.name or doomed.calls[-1].name
         events.append(Unmade(name=name, arguments="{}", syntax=syntax, why=doomed.why or "it is not whole"))
         return rest

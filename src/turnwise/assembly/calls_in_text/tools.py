@@ -11,9 +11,11 @@ _FREE_FORM = '{"properties":{"input":{"type":"string"}}}'
 class OfferedTools:
     """The tools of one request. Schemas are read when a call needs them."""
 
-    __slots__ = ("_parameters", "_specs")
+    __slots__ = ("_has_any", "_parameters", "_specs")
 
-    def __init__(self, specs: Iterable[ToolSpec]) -> None:
+    def __init__(self, specs: Iterable[ToolSpec], *, has_any: bool = False) -> None:
+        """`has_any`: every name is taken for a tool, so that a reader finds where a call of it ends."""
+        self._has_any = has_any
         self._specs = {spec.name: spec for spec in specs}
         self._parameters: dict[str, Parameters] = {}
 
@@ -22,15 +24,20 @@ class OfferedTools:
         return self._specs.keys()
 
     def has(self, name: str) -> bool:
-        return name in self._specs
+        return self._has_any or name in self._specs
 
     def may_begin(self, start: str) -> bool:
         """Whether a name on offer begins like this."""
-        return any(name.startswith(start) for name in self._specs)
+        return self._has_any or any(name.startswith(start) for name in self._specs)
 
     def parameters_of(self, name: str) -> Parameters:
         """What the tool's schema says about its parameters."""
         if name not in self._parameters:
-            spec = self._specs[name]
-            self._parameters[name] = Parameters(_FREE_FORM if spec.free_form else spec.parameters)
+            spec = self._specs.get(name)
+            schema = "{}" if spec is None else _FREE_FORM if spec.free_form else spec.parameters
+            self._parameters[name] = Parameters(schema)
         return self._parameters[name]
+
+
+ANY_TOOLS = OfferedTools((), has_any=True)
+"""As if every name were a tool's. Nothing that is read with it runs."""
