@@ -56,6 +56,19 @@ class Tags:
     def _is_open(self, rest: str, tag: str) -> bool:
         return not tag.endswith(">") and rest.startswith(tag) and len(rest) <= _MOST_OF_TAG and "\n" not in rest
 
+    def is_closed_within(self, value: str) -> bool:
+        """Whether the value holds a closing tag without its opening one: a parameter was closed there, and what follows is none
+        of it."""
+        depth = 0
+        for step in self._steps.finditer(value):
+            if step.group("open"):
+                depth += 1
+            elif not depth:
+                return True
+            else:
+                depth -= 1
+        return False
+
     def opens_too_much(self, text: str, at: int) -> bool:
         """Whether the value that begins here opens a tag that is not closed, though the call ends behind it."""
         depth = 0
@@ -192,6 +205,8 @@ def _invokes(cursor: Cursor, *, prefix: str, tags: Tags, end: str) -> None:
                 break
             cursor.expects(f"<{prefix}parameter ")
             head = cursor.until(">")
+            if not head.startswith("name="):
+                raise Wrong("`name` was expected at the beginning of a parameter's tag")
             key = _named(head)
             value = _value(cursor, tags, key=key, members=members)
             told = _IS_STRING.search(head)
@@ -240,13 +255,17 @@ def _value(cursor: Cursor, tags: Tags, *, key: str, members: Members) -> str:
         ends = tags.end_before_cut(cursor.text, start)
     if ends is None:
         types = cursor.tools.parameters_of(cursor.name).types(key)
-        if "string" in types and types != ANY_TYPE:
+        is_closed = tags.close in cursor.text[start:] and tags.is_closed_within(cursor.text[start:])
+        if "string" in types and types != ANY_TYPE and not is_closed:
             so_far = _without_beginning_of(tags.close, cursor.text[start:])
             # Qwen's template puts the value on lines of its own.
             cursor.arguments = members.with_open(key, _without_first_break(so_far) if tags is QWEN else so_far)
         raise Beyond
     cursor.at = ends[1]
-    return cursor.text[start : ends[0]]
+    value = cursor.text[start : ends[0]]
+    if tags.close in value and tags.is_closed_within(value):
+        raise Wrong(f"behind `{tags.close}` of the parameter `{key[:64]}` stands what may not stand there")
+    return value
 
 
 def _without_beginning_of(close: str, text: str) -> str:

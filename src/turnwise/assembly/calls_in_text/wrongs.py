@@ -3,7 +3,7 @@
 import re
 
 from turnwise.assembly.calls_in_text.reading import Found
-from turnwise.assembly.calls_in_text.syntaxes import Syntax
+from turnwise.assembly.calls_in_text.syntaxes import CLOSING, Syntax
 
 _WORD = re.compile(r"[^\W\d_]+\Z")
 # Brackets behind a mistake that are looked at for the last one of the call. A text of nothing but such blocks would be read as
@@ -13,9 +13,9 @@ _BRACKETS = re.compile(r"[\[({})\]]")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 
 
-def end_mark(text: str, *, syntax: Syntax) -> int | None:
-    """Behind the first mark that closes such a block."""
-    start = len(syntax.marker)
+def end_mark(text: str, *, syntax: Syntax, behind: int = 0) -> int | None:
+    """Behind the first mark that closes such a block, `behind` what was read of it."""
+    start = max(len(syntax.marker), behind)
     return min([at + len(one) for one in syntax.ends if (at := text.find(one, start)) >= 0], default=None)
 
 
@@ -30,7 +30,11 @@ def end_of_wrong(text: str, *, found: Found, syntax: Syntax, is_final: bool = Fa
         end = word.start()
     if not found.name and not text.startswith("<", found.end):
         return end
-    closed = end_mark(text, syntax=syntax)
+    closed = found.end if found.end and text.endswith(syntax.ends, 0, found.end) else None
+    if closed is None and (found.syntax or syntax.name) in CLOSING:  # what was read are whole values and tags
+        closed = end_mark(text, syntax=syntax, behind=found.end)
+    if closed is None and (is_final or (found.syntax or syntax.name) not in CLOSING):
+        closed = end_mark(text, syntax=syntax)
     if closed is not None or (syntax.ends and not is_final):
         return closed
     blank = _BLANK_LINE.search(text, found.end)
