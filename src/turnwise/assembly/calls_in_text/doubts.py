@@ -22,6 +22,7 @@ BEHIND_A_BACKTICK = (
     "it stands behind a backtick that has no like in its paragraph; write a call on its own, behind a blank line"
 )
 TEXTS_MIXED = "the texts of the response came mixed, so that it may stand in code or in reasoning"
+CUT_BEHIND = "the response was cut in the words behind it, which may be the rest of a value in it; write it once more"
 CLOSED_BY_A_VALUE = "a value in it holds the marks that close it"
 
 # What a value between tags may be, as far as nothing in it looks like a tag.
@@ -119,8 +120,9 @@ class Aftermath:
             self._pieces, self._failed = [], []
 
 
-def doubts_of(texts: Sequence[Aftermath]) -> list[list[Doubted]]:
-    """What the texts of a response say about the calls before, now that all are over; a list for each text."""
+def doubts_of(texts: Sequence[Aftermath], *, is_cut: bool) -> list[list[Doubted]]:
+    """What the texts of a response say about the calls before, now that all are over; a list for each text. `is_cut`: the
+    response did not end by itself, so that closing marks which would come behind the words are missing."""
     found: list[list[Doubted]] = [[] for _ in texts]
     closing: frozenset[str] = frozenset()
     for at, text in enumerate(texts):
@@ -131,6 +133,8 @@ def doubts_of(texts: Sequence[Aftermath]) -> list[list[Doubted]]:
                 whys.append(WITHIN_REASONING)
             if marks and (_holds_closing(said.words, marks=marks) or _closes_more(said.failed, marks=marks)):
                 whys.append(CLOSED_BY_A_VALUE)
+            elif is_cut and marks and said.words.strip():
+                whys.append(CUT_BEHIND)
             for why in whys:
                 for before in range(at):
                     found[before].append(Doubted(texts[before].calls, why))
@@ -142,7 +146,7 @@ def doubts_of(texts: Sequence[Aftermath]) -> list[list[Doubted]]:
 def _last_of_each(doubts: Sequence[Doubted]) -> list[Doubted]:
     """Of each kind the doubt about most calls, which is the last."""
     last = {doubt.why: doubt for doubt in doubts if doubt.calls}
-    return [last[why] for why in (WITHIN_REASONING, CLOSED_BY_A_VALUE) if why in last]
+    return [last[why] for why in (WITHIN_REASONING, CLOSED_BY_A_VALUE, CUT_BEHIND) if why in last]
 
 
 def _ends_reasoning(text: str) -> bool:
