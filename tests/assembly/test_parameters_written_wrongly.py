@@ -9,7 +9,7 @@ from turnwise.vocab import FinishReason, calls_of
 
 CALL = ("read", {"path": "a.md", "content": "b"})
 # How the second parameter's opening tag looks like one, by syntax: what stands there, and what stands in its place.
-LOOKS = {
+LOOKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "qwen3-coder": ("<parameter=content>", ("<param=content>", "<Parameter=content>", '<parameter name="content">')),
     "glm": ("<arg_key>content", ("<arg_Key>content", "<key>content", "<arg_key >content")),
     "minimax": (

@@ -257,6 +257,25 @@ Reader = Callable[[Cursor], None]
 """Moves the cursor behind the block's end, and leaves the calls with it."""
 
 
+def read_wrong(reader: Reader, text: str, *, at: int, tools: OfferedTools, found: Found) -> Found:
+    """What the reader says at the first character that shows the mistake: the same however the text is cut.
+
+    `found` is what it said of all the text. Costs a few readings of what is wrong, whatever follows.
+    """
+    low, high, step = at, min(len(text), max(at, found.end) + 1), 16
+    best = found
+    while high < len(text) and (now := read(reader, text[:high], at=at, tools=tools)).state != "wrong":
+        low, high, step = high, min(len(text), high + step), step * 2
+    while low < high:
+        middle = (low + high) // 2
+        now = read(reader, text[:middle], at=at, tools=tools)
+        if now.state == "wrong":
+            high, best = middle, now
+        else:
+            low = middle + 1
+    return best if high == len(text) else read(reader, text[:high], at=at, tools=tools)
+
+
 def read(reader: Reader, text: str, *, at: int, tools: OfferedTools, is_final: bool = False) -> Found:
     """Run a reader over the text from behind its marker."""
     start = at

@@ -17,7 +17,7 @@ from turnwise.assembly.calls_in_text.events import Event, Made, Meant, Say, Thin
 from turnwise.assembly.calls_in_text.held import Held
 from turnwise.assembly.calls_in_text.pairs import told_of
 from turnwise.assembly.calls_in_text.quotations import Quotations
-from turnwise.assembly.calls_in_text.reading import Beyond, Found, ReadCall, read
+from turnwise.assembly.calls_in_text.reading import Beyond, Found, ReadCall, read, read_wrong
 from turnwise.assembly.calls_in_text.surroundings import Surroundings
 from turnwise.assembly.calls_in_text.syntaxes import (
     BEGUN_BY_A_NAME,
@@ -436,11 +436,14 @@ class TextReader:
                 return ""
             if found.state == "whole":
                 return self._take_block(text, found, events)
+            found = read_wrong(self._syntax.reader, text, at=at, tools=self._tools, found=found)
             if found.is_other:
                 other = read(self._syntax.reader, text, at=at, tools=ANY_TOOLS, is_final=is_final)
                 if other.state == "open":
                     is_over = is_final and (found.calls or self._syntax.name != "harmony")
                     return self._end_other(text, found, end=len(text), events=events) if is_over else ""
+                if other.state == "wrong":
+                    other = read_wrong(self._syntax.reader, text, at=at, tools=ANY_TOOLS, found=other)
                 if other.state == "whole" or not (other.is_prose or other.end <= found.end):
                     return self._end_other(text, found, end=other.end, events=events)
             is_prose = found.is_prose and (found.syntax or self._syntax.name) in BEGUN_BY_A_NAME

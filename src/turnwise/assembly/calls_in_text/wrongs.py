@@ -25,6 +25,8 @@ def end_of_wrong(text: str, *, found: Found, syntax: Syntax, is_final: bool = Fa
     Where words follow a whole call, it ends with the call. Where no mark closes it, it ends with the bracket that closes its
     first one, or before the word that was wrong if that bracket is far.
     """
+    if found.end >= len(text) and not is_final:
+        return None  # the next character tells whether a word ends here
     end = len(text[: found.end].rstrip())
     if (word := _WORD.search(text, max(0, end - 16), end)) is not None and text[end : end + 1].isalnum():
         end = word.start()
