@@ -436,7 +436,8 @@ class TextReader:
                 return ""
             if found.state == "whole":
                 return self._take_block(text, found, events)
-            found = read_wrong(self._syntax.reader, text, at=at, tools=self._tools, found=found)
+            if not is_final or read(self._syntax.reader, text, at=at, tools=self._tools).state == "wrong":
+                found = read_wrong(self._syntax.reader, text, at=at, tools=self._tools, found=found)
             if found.is_other:
                 other = read(self._syntax.reader, text, at=at, tools=ANY_TOOLS, is_final=is_final)
                 if other.state == "open":
